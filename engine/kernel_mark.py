@@ -29,7 +29,7 @@ class KernelMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskFrame(msgspec.Struct, frozen=True, kw_only=True):
-    """What the fold reads of a frame; all else in it is for people."""
+    """What the fold reads of a frame; the rest is for people."""
 
     status: str
     key: str = ""
@@ -40,7 +40,7 @@ _frame = msgspec.json.Decoder(TaskFrame)
 
 
 def read_mark(data: bytes) -> KernelMark | None:
-    """The mark of a request; None if another version of Steno wrote other fields."""
+    """The mark of a request; None: another version of Steno wrote other fields."""
     try:
         return _mark.decode(data)
     except msgspec.DecodeError:
@@ -48,7 +48,7 @@ def read_mark(data: bytes) -> KernelMark | None:
 
 
 def read_frame(data: bytes) -> TaskFrame | None:
-    """A frame; None if the text is not one."""
+    """A frame; None: the text is not one."""
     try:
         found = _frame.decode(data)
     except (msgspec.DecodeError, RecursionError):
@@ -57,10 +57,9 @@ def read_frame(data: bytes) -> TaskFrame | None:
 
 
 def is_genuine(frame: TaskFrame, key_hash: str) -> bool:
-    """Whether the program that was sent printed a frame, rather than what it runs."""
+    """Whether the program we sent printed a frame, rather than the solution."""
     return secrets.compare_digest(hashed(frame.key), key_hash)
 
 
 def hashed(key: str) -> str:
-    """What the record keeps of a key."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()

@@ -1,1 +1,1 @@
-"""Kernels: what is asked of one, how its task is made, what it reports and how that is read."""
+"""Kernels: the request, its task, what the task reports and how that is read."""

@@ -1,4 +1,4 @@
-"""What a problem is: what a solution is called with, what is right, on what it is tried and timed."""
+"""What a problem is: the signature of a solution, the reference, and the cases to test and time."""
 
 import keyword
 import math
@@ -34,7 +34,7 @@ _RESERVED: Final = frozenset(
         "virtual", "void", "volatile", "wchar_t", "while", "xor", "reference",
     }
 )  # fmt: skip
-_PARSING: Final = threading.Lock()  # Python's warnings are the whole process's
+_PARSING: Final = threading.Lock()  # Python's warnings are global to the process
 
 
 class Wrong(Exception):
@@ -51,7 +51,7 @@ class Wrong(Exception):
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An unknown key is a mistake: here a misspelt one would change what is right."""
+    """An unknown key is an error: a misspelt one would change what is right."""
 
 
 class Tensor(_Strict, frozen=True, kw_only=True):
@@ -127,10 +127,10 @@ class Definition(_Strict, frozen=True, kw_only=True):
 
 
 def check(definition: Definition, *, dtype: str, benchmark: bool, where: str = "problem_def") -> None:
-    """What the schema cannot say.
+    """What the schema cannot check.
 
     Raises:
-        Wrong: names that clash or mean nothing, sizes that are missing or too large, source that is no Python.
+        Wrong: names that clash or mean nothing, sizes that are missing or too large, invalid Python source.
     """
     signature = definition.signature
     _check_names(signature, f"{where}.signature")
@@ -149,7 +149,6 @@ def check(definition: Definition, *, dtype: str, benchmark: bool, where: str = "
 
 
 def entries(tensor: Tensor, sizes: dict[str, int]) -> int:
-    """How many numbers a tensor has."""
     return math.prod(sizes[one] if isinstance(one, str) else one for one in tensor.shape)
 
 
@@ -220,12 +219,10 @@ class KernelProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def problems() -> tuple[KernelProblem, ...]:
-    """All shipped problems, ordered by name."""
     return tuple(_read(path.parent) for path in sorted(_FOLDER.glob("*/problem.json")))
 
 
 def shipped() -> dict[str, Definition]:
-    """The definitions of the shipped problems, by name."""
     return {one.problem: one.problem_def for one in problems()}
 
 

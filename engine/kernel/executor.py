@@ -1,7 +1,5 @@
-"""How a kernel is carried out: by one task that brings everything with it.
-
-A listener in a warm machine would be another executor; the request, the mark in the record and the frames would stay.
-"""
+"""How a kernel is carried out: by one task that brings everything with it. A listener in a warm machine would be
+another executor; the request, the mark in the record and the frames would stay."""
 
 import base64
 import io
@@ -18,13 +16,13 @@ from engine.kernel_mark import KernelMark, hashed
 
 PACKAGE: Final = "steno_kernel"  # the name of the program on the machine
 VARIABLE: Final = "STENO_KERNEL"
-LONGEST: Final = 120_000  # bytes of one variable of a program's environment, below Linux's 128 KiB
+LONGEST: Final = 120_000  # bytes of one environment variable, below Linux's 128 KiB
 LIMITS: Final = {"compile": 300, "case": 60, "reference": 120}  # seconds
 ARCHITECTURES: Final = {"MI300X": "gfx942"}
 
 _FOLDER: Final = Path(__file__).parent / "machine"
 _SENT: Final = frozenset({".py", ".hpp", ".h"})
-_LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # the same files are the same bytes
+_LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # constant file times: the same files are the same bytes
 _UNPACK: Final = (
     "import base64, io, os, runpy, sys, tempfile, zipfile; "
     "folder = tempfile.mkdtemp(prefix='steno-'); "
@@ -34,7 +32,7 @@ _UNPACK: Final = (
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings say of every kernel's task."""
+    """The settings of every kernel's task."""
 
     image: str
     compiler: str  # `auto`: hipcc, or where there is none, a C++ compiler with the stand-in for HIP
@@ -49,11 +47,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def order_of(submission: KernelSubmission, key: str, terms: Terms) -> Order:
-    """What to ask the provider for: one task, in which the image's Python unpacks the program, which compiles, checks
-    and times.
-
-    Args:
-        key: a fresh secret; what the task says under it is genuine.
+    """The provider's request: one task, in which the image's Python unpacks the program, which compiles, checks and
+    times. `key`: a fresh secret; only output that carries it is genuine.
 
     Raises:
         Wrong: it is too large to be sent.
@@ -84,7 +79,7 @@ def order_of(submission: KernelSubmission, key: str, terms: Terms) -> Order:
 
 
 def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str, object]:
-    """What the program on the machine reads: names, numbers and text, nothing to be looked up."""
+    """What the program on the machine reads: only names, numbers and text, no references."""
     definition, dtype = submission.definition, submission.dtype
     signature, usual = definition.signature, TOLERANCES[dtype]
     return {
@@ -107,7 +102,7 @@ def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str
 def _case(case: Test, definition: Definition) -> dict[str, object]:
     signature = definition.signature
     return msgspec.structs.asdict(case) | {
-        # in the signature's order, in which the program is given them
+        # in the signature's order, in which the program gets them
         "sizes": {name: case.sizes[name] for name in signature.sizes},
         "parameters": {name: case.parameters[name] for name in signature.parameters},
         "inputs": [
@@ -119,7 +114,7 @@ def _case(case: Test, definition: Definition) -> dict[str, object]:
 
 
 def bundled(job: dict[str, object]) -> str:
-    """The program and its job as a zip file in base64: it fits into a variable of the machine's environment."""
+    """The program and its job as a zip file in base64, which fits into an environment variable of the machine."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for name, data in (*_program(), ("job.json", msgspec.json.encode(job))):

@@ -1,8 +1,6 @@
-"""Records what tasks report: every frame is one event, once, whatever is killed when.
-
-Used by the holder of the provider's lease. A frame's id is its attempt and its number in the output, so that what is
-read again after a crash is not written again.
-"""
+"""Records what tasks report: every frame is one event, once, whatever is killed when. Used by the holder of the
+provider's lease. A frame's id is its attempt and its number in the output, so that frames read again after a crash are
+not written again."""
 
 import logging
 import threading
@@ -27,23 +25,21 @@ from events.errors import IdConflict
 
 LONGEST: Final = 256 * 1024  # bytes of one line; a longer one is no frame
 MOST_FRAMES: Final = 2_000
-MOST_BYTES: Final = 64 * 1024 * 1024  # of one output; what is beyond is not read
+MOST_BYTES: Final = 64 * 1024 * 1024  # of one output; the rest is not read
 AT_ONCE: Final = 16  # outputs read at the same time
 A_ROUND: Final = 200  # frames of one run written in one round
 _PASSES: Final = 4
 """Passes over the output of a run that has ended and could not be read; after one more it is given up."""
 _LAST: Final = 16 * SECOND  # the longest pause between these passes; the first is two seconds
-_LOOKED_TWICE: Final = 2
-"""Passes over an output that is there and has no final status: its last lines may have come late."""
-_SLOW: Final = 15 * SECOND
-"""The longest pause between two passes over the output of a run that goes on."""
+_LOOKED_TWICE: Final = 2  # passes over an output without a final status: its last lines may come late
+_SLOW: Final = 15 * SECOND  # the longest pause between two passes over the output of a live run
 _MARK: Final = MARK.encode()
 _GOES: Final = frozenset({State.RUNNING, State.FINISHING})
 _log = logging.getLogger(__name__)
 
 
 def frames_of(pieces: Iterable[bytes], key_hash: str) -> Iterator[bytes]:
-    """The genuine frames of one output, each as soon as its line is whole."""
+    """The genuine frames of one output, each as soon as its line is complete."""
     begun, too_long = b"", False
     for piece in pieces:
         *whole, begun = (begun + piece).split(b"\n")
@@ -60,12 +56,8 @@ def frames_of(pieces: Iterable[bytes], key_hash: str) -> Iterator[bytes]:
 
 
 class OutputReader:
-    """One pass over an output, from its beginning, in a thread of its own.
-
-    Args:
-        logs: the output, piece by piece.
-        said: what is in the record already; that much of the output is read and not given again.
-    """
+    """One pass over an output, from its beginning, in a thread. `logs`: the output, piece by piece; `said`: what is in
+    the record already; that much of the output is read and not given again."""
 
     def __init__(self, logs: Callable[[], Iterator[bytes]], said: Said, key_hash: str) -> None:
         self._logs = logs
@@ -75,17 +67,16 @@ class OutputReader:
         self._found: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
         self.stopped = False
         self.trouble = False  # the output could not be read to its end
-        # A daemon: a process that ends does not wait for a log that hangs; the rest is read by the next.
+        # A daemon: an ending process does not wait for a log that hangs; the next process reads the rest.
         self._thread = threading.Thread(target=self._run, name="steno-task-output", daemon=True)
         self._thread.start()
 
     @property
     def over(self) -> bool:
-        """The pass has come to its end."""
         return not self._thread.is_alive()
 
     def frames(self, most: int) -> list[tuple[int, bytes]]:
-        """(number in the output, frame) of what was read since the last look."""
+        """(number in the output, frame) of what was read since the last call."""
         found: list[tuple[int, bytes]] = []
         with suppress(Empty):
             while len(found) < most:
@@ -115,11 +106,9 @@ class OutputReader:
 
 @dataclass(slots=True)
 class _Open:
-    """One attempt whose output is being read."""
-
     provider_id: str
     reader: OutputReader | None = None
-    passes: int = 0  # passes since the run has ended
+    passes: int = 0  # passes since the run ended
     failures: int = 0
     not_before: int = 0
     written: int = 0  # the number of the newest frame handed to the record
@@ -131,24 +120,22 @@ class _Open:
 
 
 class Reports:
-    """Reads the output of the runs of one provider that report."""
+    """Reads the output of one provider's reporting runs."""
 
     def __init__(self, journal: Journal, provider: Provider, clock: Clock) -> None:
         self._journal = journal
         self._provider = provider
         self._clock = clock
         self._open: dict[str, _Open] = {}  # by run id
-        self._awaited: set[str] = set()
-        """Run ids of those that report and whose output is not there yet."""
+        self._awaited: set[str] = set()  # run ids of reporting runs without an output yet
         self._looked = False
 
     @property
     def busy(self) -> bool:
-        """Whether more may be read."""
         return bool(self._open)
 
     def look(self, state: WorldState) -> None:
-        """Write down what was read since the last look, and start what has to be read; never waits for the provider."""
+        """Record what was read since the last look, and start what has to be read; never waits for the provider."""
         self._awaited.update(
             run_id
             for run_id in (state.unsettled if self._looked else state.runs)
@@ -172,7 +159,7 @@ class Reports:
                 self._attend(found, found.said, one, one.reader)
 
     def close(self) -> None:
-        """Read no further; the next holder of the lease goes on."""
+        """Read no further; the next holder of the lease continues."""
         for one in self._open.values():
             one.stop()
         self._open.clear()
@@ -180,7 +167,7 @@ class Reports:
         self._looked = False
 
     def _is_ours(self, run: Run) -> bool:
-        """Whether its output is to be read, or read on: it has begun, and its final status was not read."""
+        """Whether its output is to be read (further): it has begun, and its final status was not read."""
         if run.said is None or run.said.over or run.said.ended or run.provider_id is None:
             return False
         if run.provider != self._provider.name or run.project not in (None, self._provider.project):
@@ -195,7 +182,7 @@ class Reports:
             one.reader = OutputReader(logs, said, "" if mark is None else mark.key_hash)
 
     def _attend(self, run: Run, said: Said, one: _Open, reader: OutputReader) -> None:
-        over = reader.over  # asked first: what a pass that is over has found is all there
+        over = reader.over  # asked first: a pass that is over has read everything
         frames = reader.frames(A_ROUND)
         self._write(run, one, frames)
         if not over or len(frames) == A_ROUND:
@@ -207,7 +194,7 @@ class Reports:
         one.failures = one.failures + 1 if reader.trouble else 0
         one.passes += run.terminal
         if not run.terminal:
-            # The provider says it has ended and the record not yet, or the log could not be read: once more, later.
+            # The provider says it has ended and the record not yet, or the log could not be read: retry later.
             one.not_before = now + backoff(one.failures + 1, first=SECOND, most=_SLOW)
         elif one.passes > _PASSES if reader.trouble else one.passes >= _LOOKED_TWICE:
             self._write(run, one, [(max(one.written, said.frames) + 1, None)])
@@ -215,11 +202,8 @@ class Reports:
             one.not_before = now + backoff(one.passes, first=2 * SECOND, most=_LAST)
 
     def _write(self, run: Run, one: _Open, frames: Sequence[tuple[int, bytes | None]]) -> None:
-        """One event each, with an id that is the same whoever reads it, and however often.
-
-        Args:
-            frames: each with its number; None: nothing more of the output is read.
-        """
+        """One event each, with an id that is the same for every reader. `frames`: each with its number; None: no more
+        of the output is read."""
         from events.store.record import Batch
 
         batches = []
@@ -238,15 +222,15 @@ class Reports:
         record = self._journal.record
         try:
             if batches:
-                record.append_many(batches)  # not waited for: what a power cut takes is read again
-        except IdConflict:  # the output was read before and began otherwise: what was said first stands
+                record.append_many(batches)  # not waited for: what a power cut loses is read again
+        except IdConflict:  # an earlier pass read another beginning: the first one stands
             for batch in batches:
                 with suppress(IdConflict):
                     record.append_many([batch])
 
 
 def _is_settled(run: Run, said: Said, one: _Open) -> bool:
-    """Whether there is nothing more to read of it: all was said, or it is another attempt's turn."""
+    """Whether there is nothing more to read: all was said, or it is another attempt's turn."""
     if said.over or one.provider_id != run.provider_id:
         return True
     return said.ended and (one.reader is None or one.reader.over)

@@ -38,7 +38,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelSubmission(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that can be carried out."""
+    """A valid request."""
 
     solution: str
     problem: str
@@ -53,7 +53,7 @@ def read_submission(body: bytes) -> KernelSubmission:
     """The submission in a request's body.
 
     Raises:
-        Wrong: what is wrong, and where; `field` is empty where the body is not a JSON object.
+        Wrong: what is wrong, and where; `field` is empty if the body is not a JSON object.
     """
     try:
         body.decode("utf-8")

@@ -1,1 +1,1 @@
-"""The one fold of a record in a process, and who is told what it changes."""
+"""The one fold of a record in a process, and its subscribers."""

@@ -1,4 +1,4 @@
-"""Keeps the live world up to date in a process that records nothing: a thread that looks at the record."""
+"""Keeps the live world up to date in a process that records nothing: a thread that polls the record."""
 
 import logging
 import threading
@@ -15,8 +15,7 @@ from events.store.store import Store, Where
 
 LOOK: Final = 0.01  # seconds between looks at the record
 _AGAIN: Final = 1.0  # seconds before a record that could not be read is tried again
-_LOOK_AT_STORE: Final = 100
-"""Looks at the record between two looks at whether the store is still the same."""
+_LOOK_AT_STORE: Final = 100  # looks at the record between two checks that the store is still the same
 
 _log = logging.getLogger("steno.feed")
 
@@ -29,11 +28,7 @@ class Replaced(StenoError):
 
 
 class Follower:
-    """Owns a live world in a thread of its own.
-
-    Args:
-        ended: called in the thread where the record will never go on: it was replaced by another.
-    """
+    """Owns a live world in a thread. `ended` is called there when the record was replaced and will never go on."""
 
     def __init__(self, path: Where, live: LiveWorld, clock: Clock, *, ended: Callable[[], None]) -> None:
         self.trouble: str | None = None
@@ -45,8 +40,7 @@ class Follower:
         self._ended = ended
         self._stopping = threading.Event()
         self._record_id: str | None = None
-        self._mark: tuple[int, str] | None = None
-        """A position that was folded, and the chain's hash there."""
+        self._mark: tuple[int, str] | None = None  # a position that was folded, and the chain's hash there
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
 
     def start(self) -> None:
@@ -54,14 +48,13 @@ class Follower:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; the batch under way is finished first."""
+        """End, after the current batch."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
@@ -75,7 +68,7 @@ class Follower:
                 self.over = True
                 self._ended()
                 self._stopping.wait()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the service says so and tries again
+            except Exception as error:  # noqa: BLE001 - whatever it is, the service reports it and retries
                 known = isinstance(error, StenoError)
                 self._tell(str(error) if known else f"bug in Steno: {type(error).__name__}: {error}")
                 self._stopping.wait(_AGAIN)
@@ -121,7 +114,7 @@ class Follower:
 
 
 class _Stopped(Exception):
-    """The service ends while the record is read for the first time."""
+    """The service ends during the first reading of the record."""
 
 
 def _hash_at(record: Record, position: int) -> str:

@@ -17,7 +17,7 @@ class Journal:
     """Writes intents and outcomes so that they survive a power cut."""
 
     def __init__(self, record: "Record", live: "LiveWorld | None" = None) -> None:
-        """`live`: the world that knows what is open, owned by the caller's thread; None: only appends."""
+        """`live`: the world that knows what is open, owned by the caller's thread; None: append only."""
         self.record = record
         self._live = live
 
@@ -28,17 +28,12 @@ class Journal:
         return self.append(Batch(stream=stream, events=facts))[-1]
 
     def append(self, *batches: "Batch") -> tuple[int, ...]:
-        """Append to several streams in one durable transaction.
-
-        Raises:
-            VersionConflict, IdConflict: nothing was appended.
-        """
+        """Append to several streams in one durable transaction; VersionConflict, IdConflict: nothing was appended."""
         return self.record.append_many(batches, durable=True)
 
     def adopt_policy(self, source: str, policy: Policy, state: WorldState) -> bool:
-        """Record that decisions about this source follow this policy from now on, as a replay needs it; False if by
-        `state`, the world at the record's head, they already did.
-        """
+        """Record that decisions about this source follow this policy from now on, as a replay needs it; False if they
+        already did by `state`, the world at the record's head."""
         adopted = state.policies.get(source, ())
         if adopted and adopted[-1].policy == policy:
             return False
@@ -46,10 +41,8 @@ class Journal:
         return True
 
     def queue(self, source: str, facts: Sequence[types.Event], *, version: int) -> None:
-        """Append decisions about a source's queue, all or none.
-
-        Args:
-            version: of the stream (`queue_version`), before the world the decisions rest on was folded.
+        """Append decisions about a source's queue, all or none. `version`: of the stream (`queue_version`), before the
+        world that the decisions rest on was folded.
 
         Raises:
             VersionConflict: another process decided meanwhile; nothing was appended.
@@ -62,12 +55,12 @@ class Journal:
         return self.record.version(f"queue/{source}")
 
     def ledger(self) -> Outbox:
-        """What is open now, with everything that any process has written so far."""
+        """What is open now, including what other processes have written so far."""
         if self._live is None:
             raise RuntimeError("this journal has no world, so it does not know what is open")
         self._live.catch_up()
         return self._live.state.outbox
 
     def event(self, position: int | None) -> types.Event | None:
-        """The event at a position; None where there is none, as that of an outcome that is not known yet."""
+        """The event at a position; None if there is none, like an outcome that is not known yet."""
         return None if position is None else self.record.event(position)

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from events.store.record import Record
 
 _log: Final = logging.getLogger("steno.fold")
-BATCH: Final = 500  # positions folded before subscribers and readers have their turn
+BATCH: Final = 500  # positions folded between turns of subscribers and readers
 RECENT: Final = 1_000
-"""Positions before the head that an observer is shown at the start: who comes back after a restart asks for them."""
+"""Positions before the head that an observer sees at the start: a client that reconnects after a restart needs them."""
 _FIRST: Final = 20_000  # positions of the first fold between two reports of progress
-LONG: Final = 50_000  # positions whose fold takes so long that the log says how far it is
+LONG: Final = 50_000  # folds of more positions log their progress
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]  # called with (positions done, positions in all)
 
 
 class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
-    """What the fold of the positions behind `after`, up to `until`, changed."""
+    """The changes of the positions after `after`, up to `until`."""
 
     after: int
     until: int
@@ -49,36 +49,31 @@ class Observer(Protocol):
     """Sees the world after each event, in the owner's thread: it computes and never waits."""
 
     def start(self, record: "Record", state: "WorldState", position: int) -> None:
-        """This world, which stands at `position`, is shown from now on: the first, or another after a mistake."""
+        """This world, which is at `position`, is shown from now on: the first, or another after a mistake."""
 
     def begin(self, after: int, until: int, *, more: bool) -> Sequence[int]:
-        """The positions behind `after` and up to `until` are next; `more`: others are behind those. Those returned, in
-        order, are the ones after which `reached` is to be called.
-        """
+        """The positions after `after`, up to `until`, are next; `more`: others follow. Returns, in order, the positions
+        after which to call `reached`."""
 
     def changed(self, position: int, changes: tuple[Change, ...]) -> None:
         """The event at `position` is folded; not called for polls that only repeat the one before."""
 
     def reached(self, position: int) -> None:
-        """The world is as it is after `position`, one of those that `begin` asked for."""
+        """The world is at `position`, one of those that `begin` asked for."""
 
     def end(self) -> None:
         """All of them are folded."""
 
     def failed(self, error: Exception) -> None:
-        """It raised, and is left out until it is given to `observe` again."""
+        """The observer raised this, and is left out until it is given to `observe` again."""
 
 
 class LiveWorld:
     """The world of one record at its head, or on its way there."""
 
     def __init__(self, readings: "Readings", record: "Record | None" = None, *, keep: bool = False) -> None:
-        """
-        Args:
-            readings: how answers of each provider are read.
-            record: None: it is given to `open` later.
-            keep: start from the snapshot beside the record, and replace it now and then.
-        """
+        """`readings`: how each provider's answers are read. `record`: None: `open` gives it later. `keep`: start from
+        the snapshot beside the record, and replace it now and then."""
         self._readings = readings
         self._keep = keep
         self._lock = threading.Lock()
@@ -88,7 +83,7 @@ class LiveWorld:
         self._record: Record | None = None
         self._snapshots: SnapshotStore | None = None
         self._observer: Observer | None = None
-        self._started: WorldState | None = None  # the world that the observer is shown
+        self._started: WorldState | None = None  # the world that the observer sees
         self._shown: int | None = None  # the last published position; None before the first change set
         self._looked_at = time.monotonic()
         self._subscribers: list[Callable[[ChangeSet], None]] = []
@@ -99,13 +94,13 @@ class LiveWorld:
     # -- the owner's thread
 
     def open(self, record: "Record") -> None:
-        """Follow this record from now on, from its snapshot where there is one; nothing is folded yet."""
+        """Follow this record from now on, from its snapshot if there is one; folds nothing yet."""
         self._record = record
         self._snapshots = SnapshotStore(record) if self._keep else None
         self._load(record)
 
     def catch_up(self, progress: Progress | None = None) -> None:
-        """Fold what the record has that the world has not, and tell subscribers.
+        """Fold what is new in the record, and call subscribers.
 
         Raises:
             StenoError: the record cannot be read; the next call starts from the snapshot.
@@ -130,7 +125,6 @@ class LiveWorld:
 
     @property
     def record(self) -> "Record":
-        """What it follows."""
         if self._record is None:
             raise RuntimeError("the live world was not opened")
         return self._record
@@ -156,32 +150,30 @@ class LiveWorld:
         self._subscribers.append(subscriber)
 
     def observe(self, observer: Observer | None) -> None:
-        """Show this one the world after each event, at the start from `RECENT` positions before the head on."""
+        """Show this observer the world after each event, starting `RECENT` positions before the head."""
         self._observer, self._started = observer, None
 
     def looked(self) -> None:
-        """The owner has looked at the record."""
         self._looked_at = time.monotonic()
 
     # -- any thread
 
     @property
     def position(self) -> int:
-        """The last position folded."""
         return self._position
 
     @property
     def silence(self) -> float:
-        """Seconds since the owner has looked at the record."""
+        """Seconds since the owner last looked at the record."""
         return time.monotonic() - self._looked_at
 
     def is_ready(self, timeout: float) -> bool:
-        """Whether the world has been at the record's head once, at the latest in `timeout` seconds."""
+        """Whether the world has been at the record's head once; waits up to `timeout` seconds."""
         return self._ready.wait(timeout)
 
     @contextmanager
     def reading(self) -> "Iterator[WorldState | None]":
-        """The world between two answers; None while there is none. The fold waits meanwhile: for short looks only."""
+        """The world between two answers; None: there is none yet. The fold waits meanwhile: for short looks only."""
         with self._lock:
             yield None if self._fold is None else self._fold.world.state
 
@@ -239,7 +231,7 @@ class LiveWorld:
                     _log.exception("a subscriber failed at position %d", until)
 
     def _tell(self, observer: Observer | None, call: "Callable[[Observer], T]") -> "T | None":
-        """Call an observer; one that raises is told so and is left out until it observes again."""
+        """Call an observer; one that raises gets its error and is left out until it observes again."""
         if observer is None or observer is not self._observer:
             return None
         try:

@@ -1,7 +1,7 @@
 """`python3 -m <this package> FOLDER`: judge the job in `FOLDER/job.json`; the folder is removed.
 
-`python3 -m <this package> --reference FOLDER`: the right answer of a case, by the problem's own Python source. It
-runs in a process of its own, so that nothing it prints is taken for a frame.
+`python3 -m <this package> --reference FOLDER`: the right answer of a case, by the problem's own Python source. It runs
+in a process of its own, so that nothing it prints is read as a frame.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from .judge import Judge
 
 
 def main(folder: Path) -> int:
-    """The exit status of the job."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # told to stop: what was begun is still cleared away
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # told to stop: clean up first
     path = folder / "job.json"
     job = json.loads(path.read_text("utf-8"))
     path.unlink()
@@ -33,12 +32,12 @@ def main(folder: Path) -> int:
 
 
 def expect(folder: Path) -> int:
-    """Read `reference.json` and the inputs of a case, write what each output should be as doubles."""
+    """Read `reference.json` and the inputs of a case, write what each output should be, as doubles."""
     asked = json.loads((folder / "reference.json").read_text("utf-8"))
     names = [one["name"] for one in asked["inputs"]]
     inputs = {name: list(numbers.unpacked((folder / f"{name}.in").read_bytes(), asked["dtype"])) for name in names}
     space: dict[str, object] = {}
-    exec(compile(asked["source"], "reference", "exec"), space)  # noqa: S102 - that is what it is for
+    exec(compile(asked["source"], "reference", "exec"), space)  # noqa: S102 - that is its purpose
     answer = space["reference"](inputs, asked["sizes"], asked["parameters"])  # type: ignore[operator]
     if not isinstance(answer, dict):
         answer = {next(iter(asked["outputs"])): answer}

@@ -1,4 +1,4 @@
-"""From a solution to a program: with hipcc where there is one, else with g++ and the stand-in for HIP's header."""
+"""From a solution to a program: with hipcc if there is one, else with g++ and the stand-in for HIP's header."""
 
 from __future__ import annotations
 
@@ -15,21 +15,18 @@ SCALARS = {"float32": "float", "float64": "double", "float16": "float", "bfloat1
 """What a number that is no tensor is passed as."""
 _HEADERS = {"float16": "#include <hip/hip_fp16.h>\n", "bfloat16": "#include <hip/hip_bf16.h>\n"}
 _LAUNCH = re.compile(r"([A-Za-z_][\w:]*)\s*((?:<[^<>;{}]*>)?)\s*<<<")
-Signature = dict[str, Any]
-"""The function's name, and the names of its inputs, outputs, parameters and sizes."""
+Signature = dict[str, Any]  # the names of the function, its inputs, outputs, parameters and sizes
 _SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
 
 
 class Compiler(NamedTuple):
-    """What compiles here."""
-
     program: str
-    words: str  # what it is, for a person
+    words: str  # its description, for people
     stands_in: bool  # kernels run on the CPU: there is no GPU, or no compiler for it
 
 
 def find_compiler(wanted: str) -> Compiler | None:
-    """The compiler asked for, or for `auto`: hipcc, else g++ or clang++ with the stand-in; None: there is none."""
+    """The requested compiler; for `auto`: hipcc, else g++ or clang++ with the stand-in; None: there is none."""
     for name in ("hipcc", "g++", "clang++") if wanted == "auto" else (wanted,):
         program = shutil.which(name) or (shutil.which(name, path="/opt/rocm/bin") if name == "hipcc" else None)
         if program is not None:
@@ -42,7 +39,7 @@ def find_compiler(wanted: str) -> Compiler | None:
 
 
 def prototype(signature: Signature, dtype: str) -> str:
-    """What the solution has to define, as a header that is included before it."""
+    """What the solution must define, as a header that is included before it."""
     kind, scalar = TYPES[dtype], SCALARS[dtype]
     arguments = [
         *(f"const {kind}* {name}" for name in signature["inputs"]),
@@ -57,10 +54,10 @@ def prototype(signature: Signature, dtype: str) -> str:
 
 
 def program_of(signature: Signature, dtype: str) -> str:
-    """The main program: it reads a case, calls the solution, writes what came of it."""
+    """The main program: it reads a case, calls the solution, writes the outputs."""
     kind, scalar = TYPES[dtype], SCALARS[dtype]
     inputs, outputs, sizes = signature["inputs"], signature["outputs"], signature["sizes"]
-    # a parameter is given by its value in the case, so that it may differ from case to case
+    # a parameter's value comes from the case, so that cases may differ
     parameters = signature["parameters"]
     lines = ['#include "prototype.hpp"', '#include "harness.hpp"', "int main(int steno_count, char** steno_given) {"]
     lines.append("  steno::Case steno_case(steno_count, steno_given);")
@@ -76,7 +73,6 @@ def program_of(signature: Signature, dtype: str) -> str:
 
 
 def compile_program(compiler: Compiler, folder: Path, job: dict[str, Any]) -> child.ChildExit:
-    """Write the program's files into `folder` and compile them to `folder/program`."""
     here, source = Path(__file__).parent, job["solution"]
     shutil.copy(here / "harness.hpp", folder)
     (folder / "prototype.hpp").write_text(prototype(job["signature"], job["dtype"]), "utf-8")
@@ -91,10 +87,8 @@ def compile_program(compiler: Compiler, folder: Path, job: dict[str, Any]) -> ch
 
 
 def rewritten(source: str) -> str:
-    """A solution as an ordinary C++ compiler takes it: launches become calls, memory of unknown size a pointer.
-
-    Every line stays the line it was, so that messages name the right one.
-    """
+    """A solution for an ordinary C++ compiler: launches become calls, memory of unknown size becomes a pointer. Every
+    line keeps its number, so that messages name the right one."""
     source = _SHARED.sub(lambda found: f"HIP_DYNAMIC_SHARED({found[1]}, {found[2]});", source)
     done, rest = "", source
     while (found := _LAUNCH.search(rest)) is not None:
@@ -114,7 +108,7 @@ def rewritten(source: str) -> str:
 
 
 def _closing(text: str, start: int, end: str) -> int | None:
-    """Where what was opened before `start` is closed by `end`, brackets within it apart."""
+    """The position at which `end` closes what was opened before `start`, skipping nested brackets."""
     depth = 0
     for index in range(start, len(text)):
         if depth == 0 and text.startswith(end, index):

@@ -1,4 +1,4 @@
-"""A program of somebody else, run with a time limit; its output is kept within bounds, whatever it prints."""
+"""A foreign program, run with a time limit; its output is bounded, whatever it prints."""
 
 from __future__ import annotations
 
@@ -21,16 +21,13 @@ _MEANS = {
 
 
 class ChildExit(NamedTuple):
-    """How a program ended."""
-
-    code: int | None
-    """Its exit status, negative for a signal; None: it was out of time and was killed."""
+    code: int | None  # exit status, negative for a signal; None: killed at its time limit
     output: str
     seconds: float
 
     @property
     def why(self) -> str:
-        """The message for a program that did not succeed."""
+        """The message for a failed program."""
         if self.code is None:
             return f"it did not end within {self.seconds:.0f} s"
         if self.code >= 0:
@@ -41,10 +38,8 @@ class ChildExit(NamedTuple):
 
 
 def run(argv: list[str], *, cwd: str, limit: float) -> ChildExit:
-    """Run a program to its end, or for `limit` seconds; nothing of it is left behind.
-
-    Standard input is empty; both outputs are read here and go nowhere else. It does not get Steno's variables.
-    """
+    """Run a program to its end, or for `limit` seconds; none of its processes survive. Standard input is empty; both
+    outputs are read here and go nowhere else. It does not get Steno's variables."""
     began = time.monotonic()
     child = subprocess.Popen(
         argv,
@@ -61,7 +56,7 @@ def run(argv: list[str], *, cwd: str, limit: float) -> ChildExit:
     except subprocess.TimeoutExpired:
         code = None
     finally:
-        with contextlib.suppress(OSError):  # it has ended, and so has all it started
+        with contextlib.suppress(OSError):  # it has ended, and so have all its children
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
     output = kept.text()
@@ -69,7 +64,7 @@ def run(argv: list[str], *, cwd: str, limit: float) -> ChildExit:
 
 
 class _Kept:
-    """Reads a pipe to its end in a thread and keeps the beginning and the end of it."""
+    """Reads a pipe to its end in a thread; keeps the beginning and the end."""
 
     def __init__(self, pipe: IO[bytes] | None) -> None:
         self._pipe = pipe

@@ -1,19 +1,15 @@
-"""The framed lines: `::steno:: {"key": …, "seq": 1, "status": "COMPILING", …}`, one JSON object a line.
-
-`key` is a secret of this run that only this process has: what a solution prints, it prints without it.
-"""
+"""The framed lines: `::steno:: {"key": …, "seq": 1, "status": "COMPILING", …}`, one JSON object a line. `key` is a
+secret of this run that only this process has: a solution cannot print it."""
 
 from __future__ import annotations
 
 import json
 
 MARK = "::steno:: "
-LONGEST = 8_000  # characters of one text in a frame; of more, the end is kept
+LONGEST = 8_000  # characters of one text in a frame; of a longer text the end is kept
 
 
 class Teller:
-    """Says what happens, in order."""
-
     def __init__(self, key: str) -> None:
         self._key = key
         self._seq = 0
@@ -25,7 +21,7 @@ class Teller:
         _print(MARK + json.dumps(frame, allow_nan=False))
 
     def show(self, text: str) -> None:
-        """Print what somebody else said, line by line behind a bar, so that none of it is a frame."""
+        """Print foreign output line by line behind a bar, so that none of it is a frame."""
         for line in text.splitlines():
             _print("| " + line)
 
@@ -35,5 +31,4 @@ def _print(line: str) -> None:
 
 
 def tail(text: str) -> str:
-    """The end of a text that may be long."""
     return text if len(text) <= LONGEST else "…" + text[-LONGEST:]

@@ -1,4 +1,4 @@
-"""One job from its files to its end: compile, check every test, time every benchmark, say so at every step."""
+"""One job from its files to its end: compile, run every test, time every benchmark, report every step."""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ from .frames import Teller, tail
 
 Json = dict[str, Any]
 
-RIGHT, WRONG, BROKEN = 0, 1, 2
-"""Exit statuses: as it should be; the solution's fault; the problem's own, or the machine's."""
+RIGHT, WRONG, BROKEN = 0, 1, 2  # exit statuses: success; the solution's fault; the problem's or machine's
 
 
 class _Over(Exception):
-    """The job has ended with this exit status, and that was said."""
+    """The job has ended with this exit status, and reported it."""
 
 
 class Judge:
-    """Judges one solution in a folder of its own."""
-
     def __init__(self, job: Json, folder: Path, teller: Teller) -> None:
         self._job = job
         self._folder = folder
@@ -33,7 +30,6 @@ class Judge:
         self._dtype = job["dtype"]
 
     def run(self) -> int:
-        """The exit status."""
         try:
             self._compile()
             self._check()
@@ -111,7 +107,7 @@ class Judge:
         return folder
 
     def _expected(self, case: Json, folder: Path) -> dict[str, bytes]:
-        """What each output should be, as doubles; nothing of it is left where the solution could find it."""
+        """What each output should be, as doubles; leaves nothing of it where the solution could find it."""
         asked = {**case, "source": self._job["reference"], "dtype": self._dtype}
         (folder / "reference.json").write_text(json.dumps(asked), "utf-8")
         package = Path(__file__).parent
@@ -169,7 +165,7 @@ class Judge:
 
 
 def _empty(folder: Path) -> None:
-    """The solution may have left anything there, and the next case is to find nothing of it."""
+    """Remove what the solution may have left: the next case must not find it."""
     for path in folder.iterdir():
         with suppress(OSError):
             path.unlink()

@@ -18,7 +18,7 @@ BLOCK = 65_521
 
 def made(count: int, dtype: str, seed: str, low: float, high: float) -> bytes:
     """A tensor of so many entries between low and high; the same for the same seed, everywhere."""
-    rolls = random.Random(seed)  # noqa: S311 - it is to be the same every time
+    rolls = random.Random(seed)  # noqa: S311 - it must be reproducible
     some = min(count, BLOCK)
     if dtype == "int32":
         values: list[float] = [rolls.randint(math.ceil(low), math.floor(high)) for _ in range(some)]
@@ -30,7 +30,7 @@ def made(count: int, dtype: str, seed: str, low: float, high: float) -> bytes:
 
 
 def packed(values: Sequence[float], dtype: str) -> bytes:
-    """Numbers as the type holds them, little end first as on every machine there is."""
+    """Numbers as the type holds them, little-endian as on every machine there is."""
     if dtype == "float16":
         return struct.pack(f"<{len(values)}e", *values)
     if dtype == "bfloat16":
@@ -40,7 +40,6 @@ def packed(values: Sequence[float], dtype: str) -> bytes:
 
 
 def unpacked(data: bytes, dtype: str) -> Sequence[float]:
-    """The numbers in the bytes of a tensor."""
     if dtype == "float16":
         return struct.unpack(f"<{len(data) // 2}e", data)
     if dtype == "bfloat16":
@@ -49,11 +48,8 @@ def unpacked(data: bytes, dtype: str) -> Sequence[float]:
 
 
 class Compared(NamedTuple):
-    """How far a tensor is from what it should be."""
-
     wrong: int  # entries out of tolerance
-    largest: float
-    """The largest difference; infinite where an entry is not a number and should be one."""
+    largest: float  # the largest difference; infinite where an entry is wrongly not a number
     first: dict[str, object] | None  # the first entry out of tolerance
 
 
