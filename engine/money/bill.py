@@ -30,7 +30,7 @@ from engine.states import VmState
 
 
 class Line(StrEnum):
-    """What a sum of money was for."""
+    """The purpose of a sum of money."""
 
     PROVISIONING = "provisioning"  # of a machine made for a known run
     BUSY = "busy"  # a known run's own time
@@ -51,41 +51,38 @@ class Interval(Struct, frozen=True, kw_only=True):
     since: int
     until: int | None  # None: it goes on; costed to the bill's `until`
     hourly: int  # the price in force
-    cost: int
-    """To the nearest micro-dollar; rounded so that the intervals of a bill sum to its cost."""
-    low: int
-    """If the phase began as late and was left as early as can be, at the lower price in doubt."""
-    high: int  # if the phase began as early as can be, at the higher price in doubt
+    cost: int  # rounded so that the intervals of a bill sum to its cost
+    low: int  # the phase began as late and ended as early as can be, at the lower price
+    high: int  # the phase began as early and ended as late as can be, at the higher price
     parts: tuple[tuple[str | None, Line, int], ...]
-    """(run, what for, micro-dollars), what is nobody's last; they sum to `cost` without the backend's rounding."""
+    """(run, line, micro-dollars), those without a run last; they sum to `cost` without the backend's rounding."""
 
 
 class Bill(Struct, frozen=True, kw_only=True):
-    """What one machine cost. Times are microseconds UTC, money micro-dollars."""
+    """The cost of one machine. Times are microseconds UTC, money micro-dollars."""
 
     vm_id: str
-    intervals: tuple[Interval, ...] = ()
-    """They follow one another without gap from `since` to `until`."""
+    intervals: tuple[Interval, ...] = ()  # contiguous, from `since` to `until`
     since: int
-    until: int  # the end of its life, or of what is known of it where it is `open`
+    until: int  # the end of its life, or of what is known of it if it is `open`
     open: bool
     charged: int = 0  # microseconds charged: the life, rounded as its backend does
-    rounding: int = 0  # the part of `cost` that this rounding adds; it is in the last interval
+    rounding: int = 0  # the part of `cost` that this rounding adds, in the last interval
     cost: int = 0
     low: int = 0
     high: int = 0
     hourly: int | None
-    """The price in force at `until`, also where no interval has begun at it; None: no price was ever given."""
+    """The price in force at `until`, even if no interval has begun at it; None: no price was ever given."""
 
 
 # -- what no later poll changes ---------------------------------------------------------------------------------------
 
 OPEN: Final = 32  # phases computed again with each poll, before they are settled too
-_MACHINES: Final = 64  # machines remembered
+_MACHINES: Final = 64  # machines cached
 
 
 class PhaseStart(NamedTuple):
-    """Where a phase begins, behind so many intervals of `total` micro-dollars × HOUR."""
+    """Where a phase begins, after so many intervals of `total` micro-dollars × HOUR."""
 
     begun: Begun
     intervals: int
@@ -97,30 +94,26 @@ class SettledPart(NamedTuple):
 
     mark: PhaseStart
     intervals: tuple[Interval, ...]
-    steps: tuple[VmStep, ...]  # those that lie behind, and the one after them
+    steps: tuple[VmStep, ...]  # past ones, and the one after them
     occupancies: tuple[Occupancy, ...]
     """Runs that have left, the last of which came when this was over."""
-    holds: tuple[RunOccupancy, ...]
-    """The last of these runs, and those before it that may still matter."""
-    dates: tuple[VmDate, ...]  # what the provider dated up to the last step behind
+    holds: tuple[RunOccupancy, ...]  # the last of these runs, and earlier ones that may still matter
+    dates: tuple[VmDate, ...]  # what the provider dated up to the last past step
     basis: tuple[object, ...]  # what else it was computed from
 
 
 class BillCache:
-    """The parts of the bills of some machines that no later poll changes; what it knows saves time and changes nothing.
-
-    Before a part is used, everything it was computed from is compared with the machine as it is now. So a machine that
-    runs for months is billed from its last few phases on.
-    """
+    """The parts of the bills of some machines that no later poll changes: saves time and changes no result. Before a
+    part is used, everything it was computed from is compared with the machine as it is now. So a machine that runs for
+    months is billed from its last few phases on."""
 
     def __init__(self, phases: int = OPEN) -> None:
         self._kept: dict[str, SettledPart] = {}
-        self.phases = phases  # how many stay open; more are settled when there are twice as many
+        self.phases = phases  # how many stay open; more are settled at twice as many
 
     def opened(self, vm: Vm, certain: int, basis: tuple[object, ...]) -> tuple[SettledPart | None, list[RunOccupancy]]:
-        """Where to go on with the bill of a machine that was `certain`ly there up to then (None: at its beginning), and
-        the runs that may matter from there on; the last of them are those that came since.
-        """
+        """Where to continue the bill of a machine that certainly existed up to `certain` (None: at its beginning), and
+        the runs that may matter from there on; the last of them came since."""
         kept, blocks = self._kept.get(vm.vm_id), blocks_of(vm)
         if kept is not None and kept.basis == basis and _is_of(kept, vm, certain):
             since, behind = kept.mark.begun.since, len(kept.occupancies)
@@ -140,11 +133,9 @@ class BillCache:
         marks: list[PhaseStart],
         bill: list[Interval],
     ) -> None:
-        """Settle what can be settled by now. `marks` are those met since it was `opened`, in order; `bill` is all.
-
-        Up to before the last run that has left came, since the next begins no sooner than it did; later where many
-        phases have gone by since and all runs have left.
-        """
+        """Settle what can be settled by now. `marks`: those met since it was `opened`, in order; `bill`: the whole
+        bill. Settles up to before the arrival of the last run that left, since the next begins no sooner than it did;
+        later if many phases have passed since and all runs have left."""
         if len(marks) <= 2 * self.phases:
             return
         settled, holds = opened
@@ -162,7 +153,7 @@ class BillCache:
             return
         begun = early[-1].begun
         if before and behind + gone:
-            # How it ended alone: what came behind it is computed again.
+            # Only how it ended: what came after it is computed again.
             last = vm.occupancies[behind + gone - 1]
             before[-1] = before[-1]._replace(until=max(before[-1].since, last.since, last.until or 0))
         entered = min(begun.edge.low, begun.edge.at)
@@ -203,11 +194,9 @@ def _in_order(occupancies: Sequence[Occupancy]) -> bool:
 
 
 def bill_vm(vm: Vm, *, until: int, book: Book, cache: BillCache | None = None) -> Bill:
-    """The bill of one machine; an open one is costed to `until`.
-
-    The cost is rounded at every edge of the sum so far, not interval by interval: so the intervals sum to it exactly,
-    and what a later poll adds changes nothing before. The cache saves time and changes nothing.
-    """
+    """The bill of one machine; an open one is costed to `until`. The cost is rounded at every edge of the sum so far,
+    not interval by interval: so the intervals sum to it exactly, and a later poll changes nothing before. The cache
+    changes no result."""
     cache = BillCache() if cache is None else cache
     tariff, end, blocks = book.tariff(vm), life_end(vm, until), blocks_of(vm)
     began, certain = certain_start(vm), certain_end(vm, until)
@@ -256,10 +245,8 @@ def bill_vm(vm: Vm, *, until: int, book: Book, cache: BillCache | None = None) -
 
 
 def life_cost(vm: Vm, *, until: int, book: Book, since: int | None = None) -> int:
-    """What `bill_vm` gives as `cost`, without its intervals; with `since`, only of the life from then on.
-
-    The backend's rounding belongs to the end of the life.
-    """
+    """The `cost` of `bill_vm`, without intervals; with `since`, only of the life from then on. The backend's rounding
+    belongs to the end of the life."""
     if not vm.billed and vm.state is not VmState.TERMINATED:
         return 0
     end = life_end(vm, until)
@@ -285,7 +272,6 @@ def split(amount: int, weights: Sequence[int]) -> list[int]:
 
 
 def _priced(cut: Slice, tariff: Tariff) -> list[Slice]:
-    """A slice cut where the price changes."""
     if len(tariff) == 1:
         return [cut]
     prices = {rung.since: rung.best for rung in tariff if cut.since < rung.since < cut.until}
@@ -330,7 +316,6 @@ def _rounded(total: int) -> int:
 
 
 def _charged(billing: Billing, life: int) -> int:
-    """Microseconds a backend charges for a life."""
     least = max(life, billing.minimum)
     return -(-least // billing.granularity) * billing.granularity if billing.granularity > 0 else least
 

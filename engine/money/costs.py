@@ -1,9 +1,7 @@
-"""The bills of a world, and who pays for which part of which machine.
-
-A run pays its share of busy time, and the provisioning of the machine that its cold start made. The rest of a machine's
-bill has lines of its own: idle, terminating, unconfirmed, provisioning for no known run, busy with no known run, and
-what the backend's rounding adds. The lines of a machine sum to its cost exactly.
-"""
+"""The bills of a world, and who pays for which part of which machine. A run pays its share of busy time, and the
+provisioning of the machine that its cold start made. The rest of a bill has lines of its own: idle, terminating,
+unconfirmed, provisioning or busy for no known run, and the backend's rounding. The lines of a machine sum to its cost
+exactly."""
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -31,10 +29,8 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Costs:
-    """The bills of one world and what its runs pay of them, each made when asked for. The owner of the world owns it.
-
-    After the world has gone on, call `moved`. What no later poll changes of a long bill stays in the cache.
-    """
+    """The bills of one world and what its runs pay of them, each computed on demand. Belongs to the world's owner, who
+    calls `moved` after the world changed. What no later poll changes of a long bill stays in the cache."""
 
     def __init__(self, state: WorldState, cache: BillCache | None = None) -> None:
         self.state = state
@@ -44,15 +40,14 @@ class Costs:
         self._charges: dict[str, dict[str | None, list[Charge]]] = {}
 
     def moved(self) -> None:
-        """The world has gone on: drop what it had cost before."""
+        """The world has changed: drop its old costs."""
         self._book = Book.of(self.state)
         self._bills.clear()
         self._charges.clear()
 
     def bill(self, vm_id: str) -> Bill:
         """The bill of one machine. An open one is costed to the newest poll of any live source, in an archive to the
-        archive's last.
-        """
+        archive's last."""
         found = self._bills.get(vm_id)
         if found is None:
             vm = self.state.vms[vm_id]
@@ -80,13 +75,12 @@ class Costs:
 
     def of_run(self, run_id: str, machines: Iterable[str] | None = None) -> int | None:
         """What a run costs so far, micro-dollars: 0 if it ended without a machine, None while its machine is unknown.
-        `machines`: those it was on, where the caller knows them.
-        """
+        `machines`: those it was on, if the caller knows them."""
         state = self.state
         run = state.runs.get(run_id)
         if run is None:
             return None
-        if machines is None:  # a requeued run has no link to what it was on before
+        if machines is None:  # a requeued run has no link to its earlier machines
             on = (vm_id for vm_id, vm in state.vms.items() if run_id in vm.runs)
             machines = on if run.requeues else dict.fromkeys(run.links.values())
         found = [vm for vm_id in machines if (vm := state.vms.get(vm_id)) is not None and run_id in runs_on(vm)]
@@ -111,7 +105,6 @@ def runs_on(vm: Vm) -> tuple[str, ...]:
 
 
 def charges(bill: Bill) -> Iterator[Charge]:
-    """The bill of a machine, sum by sum, in order of time."""
     last = len(bill.intervals) - 1
     for index, interval in enumerate(bill.intervals):
         vm_id, hourly, since = bill.vm_id, interval.hourly, interval.since
@@ -139,7 +132,7 @@ def cut_at(charge: Charge, moments: Iterable[int]) -> list[Charge]:
 
 
 def _never_had_one(run: Run) -> bool:
-    """Whether it ended and its jobs were seen, none of which ever got a machine."""
+    """Whether it ended, its jobs were seen, and none of them ever had a machine."""
     jobs = run.facts.jobs if run.terminal and run.facts is not None else ()
     attempts = [one for job in jobs for one in job.attempts]
     return bool(attempts) and all(one.hostname is None and one.price is None for one in attempts)

@@ -1,10 +1,7 @@
 """Costs as rows in the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification (https://focus.finops.org).
-
-One row for each sum of a machine's bill, cut at midnights. All its mandatory columns are here, and the conditional ones
-that we can fill; empty is null. The cloud sends us no invoice: the billing account is the source, and what is billed is
-what Steno bills. Moments are whole seconds, as the specification wants; the exact time is in
-`ConsumedQuantity`.
-"""
+One row for each sum of a machine's bill, cut at midnights. It has all mandatory columns, and the conditional ones that
+we can fill; empty is null. The cloud sends us no invoice: the billing account is the source, and the billed cost is
+Steno's. Moments are whole seconds, as the specification wants; the exact time is in `ConsumedQuantity`."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -32,8 +29,7 @@ _SAID: Final = {
 
 class _Row(NamedTuple):
     """One charge. PricingQuantity × a unit price is the corresponding cost, as the specification asks: for a run that
-    shares its machine it is the run's part of the machine's hours.
-    """
+    shares its machine it is the run's part of the machine's hours."""
 
     charge: Charge
     vm: Vm
@@ -59,7 +55,7 @@ class _Row(NamedTuple):
 
     @property
     def tags(self) -> str:
-        """What FOCUS has no column for, as the JSON object its key-value format is."""
+        """What FOCUS has no column for, as a JSON object: its key-value format."""
         charge, vm, run = self.charge, self.vm, self.run
         tags = {
             "line": charge.line.value,
@@ -114,13 +110,12 @@ _COLUMNS: Final[dict[str, Callable[[_Row], str]]] = {
     "SubAccountId": lambda row: row.vm.facts.project or "",
     "SubAccountName": lambda row: row.vm.facts.project or "",
     "Tags": lambda row: row.tags,
-}
-"""In the specification's own order, which is that of the alphabet."""
+}  # in the specification's order: alphabetical
 COLUMNS: Final = tuple(_COLUMNS)
 
 
 def focus_rows(costs: Costs) -> Iterator[tuple[str, ...]]:
-    """The header, then one row of strings for each charge; to be written as CSV as they are."""
+    """The header, then one row of strings for each charge, ready for CSV."""
     yield COLUMNS
     state, listed = costs.state, Book()
     for charge in costs.charges():

@@ -1,4 +1,4 @@
-"""When a machine's life began and ended, certainly, possibly and as far as is known, and which runs were on it when."""
+"""When a machine's life began and ended: certain, possible and best known times; and which runs were on it when."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -10,13 +10,10 @@ from engine.states import VmReason, VmState
 from events.clock import SECOND
 
 NOTICE: Final = 300 * SECOND
-"""What a provider takes at most to notice that a machine no longer answers.
-
-Measured: one was marked `unreachable` after 8 to 10 s, the end of a task was noticed up to 85 s late on a busy server,
-and a lost machine was given up after 2.5 to 3.5 minutes.
-"""
-CREATE_CALL: Final = 60 * SECOND
-"""What a call that makes a machine takes at most, where nothing else says when it began."""
+"""Longest time in which a provider notices that a machine no longer answers. Measured: one was marked `unreachable`
+after 8 to 10 s, a busy server noticed the end of a task up to 85 s late, and gave up a lost machine after 2.5 to 3.5
+minutes."""
+CREATE_CALL: Final = 60 * SECOND  # the longest call that makes a machine, if nothing else dates its beginning
 _NEVER: Final = 1 << 62
 _PHASES: Final = frozenset(phase.value for phase in Phase)
 _ENDING: Final = frozenset({VmState.TERMINATING, VmState.UNCONFIRMED, VmState.TERMINATED})
@@ -31,20 +28,16 @@ def life_end(vm: Vm, until: int) -> int:
 
 
 def possible_end(vm: Vm, until: int) -> int:
-    """Up to where it can have been there: the high bound of its bill ends here.
-
-    Later than its end only where nobody says that, and a poll first showed it when it was over.
-    """
+    """The latest possible end: the high bound of its bill ends here. Later than its end only if no source dates that,
+    and it was over when a poll first showed it."""
     end = life_end(vm, until)
     return max(end, vm.first_at) if vm.unseen_end and vm.state is VmState.TERMINATED else end
 
 
 def possible_start(vm: Vm) -> int:
-    """From where the cloud can have charged it: the high bound of its bill begins here.
-
-    A provider that gives a machine's end writes `created` before it asks the cloud. Another writes it when the cloud's
-    call for a run has returned: such a machine began between the submission and `created`.
-    """
+    """The earliest the cloud can have charged it: the high bound of its bill begins here. A provider that gives a
+    machine's end writes `created` before it asks the cloud. Another writes it when the cloud's call for a run has
+    returned: such a machine began between the submission and `created`."""
     if vm.facts.gives_end:
         return vm.created
     asked = [one.since for one in vm.occupancies if one.cold and one.run_id == vm.made_for]
@@ -52,10 +45,8 @@ def possible_start(vm: Vm) -> int:
 
 
 def certain_start(vm: Vm) -> int:
-    """From where the cloud charged it at the latest: the low bound of its bill begins here.
-
-    By then the provider said that it was being made, a poll showed it, or the first run on it was over.
-    """
+    """The latest the cloud can have begun to charge it: the low bound of its bill begins here. By then the provider
+    said that it was being made, a poll showed it, or the first run on it was over."""
     if not vm.facts.gives_end and vm.made_for is not None:
         return vm.created
     dated = [date.at for date in vm.dates[:1] if date.after in _PHASES]
@@ -63,12 +54,10 @@ def certain_start(vm: Vm) -> int:
 
 
 def certain_end(vm: Vm, until: int) -> int:
-    """Up to where it was certainly there: the low bound of its bill ends here.
-
-    An end somebody saw in the cloud's own console is certain. Otherwise its last sight, and nothing behind the moment
-    in which it was told to go: the provider dates when it had the cloud's word, not when the cloud stopped charging. Of
-    one that no longer answered: its last certain answer, or what the provider's notice can have taken before that.
-    """
+    """Up to when it certainly existed: the low bound of its bill ends here. An end that somebody saw in the cloud's own
+    console is certain. Otherwise it is the last sight, but not after it was told to stop: the provider dates the
+    cloud's answer, not when the cloud stopped charging. For a machine that stopped answering: its last certain answer,
+    or `NOTICE` before the provider noticed, if that is later."""
     end = life_end(vm, until)
     if vm.confirmed:
         return end
@@ -82,12 +71,12 @@ def certain_end(vm: Vm, until: int) -> int:
 
 
 def _proofs(occupancies: Sequence[Occupancy]) -> list[int]:
-    """Ends of runs that prove that their machine was there."""
+    """Ends of runs that prove that their machine existed."""
     return [one.until for one in occupancies if one.until is not None and not (one.cut_off or one.forgotten)]
 
 
 def _told_to_go(vm: Vm) -> int:
-    """The latest moment in which it was certainly not told to go yet."""
+    """The latest moment at which it was certainly not told to stop yet."""
     ending = len(vm.steps)
     while ending and vm.steps[ending - 1].after in _ENDING:
         ending -= 1
@@ -103,7 +92,7 @@ def _told_to_go(vm: Vm) -> int:
 
 
 def _lost_at(vm: Vm) -> int | None:
-    """When the provider was first known to have no answer from it any more; None where it answered to the end."""
+    """When the provider first knew that it no longer answered; None: it answered to the end."""
     given_up = [one.until for one in vm.occupancies if one.cut_off and one.until is not None]
     answered = _answered(vm) if given_up else 0
     found = [moment for moment in given_up if moment > answered]
@@ -116,7 +105,7 @@ def _lost_at(vm: Vm) -> int | None:
 
 
 def silent_from(vm: Vm) -> int | None:
-    """From when on it did not answer, and never did again before it was told to go; None: it answered."""
+    """Since when it did not answer, and never did again before it was told to stop; None: it answered."""
     for silence in vm.unreachable:
         going = (
             step.at
@@ -129,7 +118,7 @@ def silent_from(vm: Vm) -> int | None:
 
 
 def _answered(vm: Vm) -> int:
-    """The newest moment in which it certainly answered: it became ready, or a job on it went on."""
+    """The newest moment at which it certainly answered: it became ready, or a job on it went on."""
     found = [one.answered_at for one in vm.occupancies if one.answered_at is not None]
     for step in vm.steps:
         if step.after in (VmState.IDLE, VmState.BUSY) and step.before in (VmState.REQUESTED, VmState.PROVISIONING):
@@ -143,9 +132,8 @@ def _answered(vm: Vm) -> int:
 
 
 class RunOccupancy(NamedTuple):
-    """One run on so many blocks of the machine. `forgotten`: `until` is when we lost sight of the run, and the machine
-    may have been busy with it longer.
-    """
+    """One run on so many blocks of the machine. `forgotten`: we lost sight of the run at `until`, and the machine may
+    have been busy with it longer."""
 
     run_id: str
     since: int
@@ -155,7 +143,7 @@ class RunOccupancy(NamedTuple):
 
 
 class Holds:
-    """The holds of a machine. Where it takes one run at a time they follow one another, and are found by halving."""
+    """The holds of a machine. If it takes one run at a time they follow one another: found by binary search."""
 
     def __init__(self, holds: Sequence[RunOccupancy], *, in_turn: bool) -> None:
         self._holds = holds
@@ -164,10 +152,8 @@ class Holds:
         self._untils = [hold.until for hold in holds] if in_turn else []
 
     def shifts(self, created: int) -> list[VmDate]:
-        """When the runs' own times make the machine busy and idle, in order of time.
-
-        A run that was submitted before the machine was created does not say when it was ready.
-        """
+        """When the runs' own times make the machine busy and idle, in order of time. A run submitted before the machine
+        was created does not say when it was ready."""
         found: list[VmDate] = []
         over: int | None = None
         for hold in sorted((one for one in self._holds if not one.forgotten), key=lambda hold: hold.since):
@@ -182,20 +168,19 @@ class Holds:
         return found
 
     def between(self, after: int, before: int) -> Sequence[RunOccupancy]:
-        """Those that ended behind `after` and began before `before`, in order."""
+        """Those that ended after `after` and began before `before`, in order."""
         if self._in_turn:
             return self._holds[bisect_right(self._untils, after) : bisect_left(self._sinces, before)]
         return [hold for hold in self._holds if hold.since < before and hold.until > after]
 
     def at(self, moment: int) -> Sequence[RunOccupancy]:
-        """Those there at a moment, in order."""
         if self._in_turn:
             place = bisect_right(self._sinces, moment) - 1
             return self._holds[place : place + 1] if place >= 0 and self._untils[place] > moment else ()
         return [hold for hold in self._holds if hold.since <= moment < hold.until]
 
     def left(self, after: int, moment: int) -> Sequence[RunOccupancy]:
-        """The one that ended last, behind `after` and not behind `moment`."""
+        """The one that ended last, after `after` and not after `moment`."""
         if self._in_turn:
             place = bisect_right(self._untils, moment) - 1
             return self._holds[place : place + 1] if place >= 0 and self._untils[place] > after else ()
@@ -203,21 +188,17 @@ class Holds:
 
 
 def blocks_of(vm: Vm) -> int:
-    """How many runs a machine takes at once."""
     return max(1, vm.facts.total_blocks or 1)
 
 
 def order_of(one: Occupancy) -> tuple[int, int]:
-    """The order in which runs came."""
     return one.seen_at, one.since
 
 
 def holds_of(occupancies: Iterable[Occupancy], total: int, before: Iterable[RunOccupancy] = ()) -> list[RunOccupancy]:
-    """Who was on a machine of so many blocks, in the order in which they came, behind who came `before` them.
-
-    A run begins when it was submitted, or at the newest sight of the machine without it. Where a machine takes one run
-    at a time, the next begins when the one before has left: what lies before in its submission was waiting for it.
-    """
+    """Who was on a machine of so many blocks, in order of arrival, after those of `before`. A run begins at its
+    submission, or at the newest sight of the machine without it. If a machine takes one run at a time, the next begins
+    when the one before has left: until then its submission waited."""
     found = [*before]
     for one in occupancies:
         since, until = one.since, _NEVER if one.until is None else max(one.since, one.until)

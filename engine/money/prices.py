@@ -1,9 +1,7 @@
-"""What an hour of a machine costs: at each moment of its life, and before there is one.
-
-The price is the provider's recorded one, unless the settings override it. An override is of one GPU of a model; it
-applies to on-demand machines of that model, times their GPUs, from the adoption of the policy on. Spot machines and
-other models keep the recorded price.
-"""
+"""What an hour of a machine costs: at each moment of its life, and before it exists. The price is the provider's
+recorded one, unless the settings override it. An override is of one GPU of a model; it applies to on-demand machines of
+that model, times their GPUs, from the adoption of the policy on. Spot machines and other models keep the recorded
+price."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
@@ -36,17 +34,15 @@ Tariff = tuple[Rung, ...]  # in order of time; the first holds before its own mo
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
-    """What the policies that were in force say about prices and rounding."""
+    """What the policies in force at each time say about prices and rounding."""
 
     policies: Mapping[str, tuple[PolicyStep, ...]] = {}  # source → policies, oldest first
 
     @classmethod
     def of(cls, state: WorldState) -> "Book":
-        """The book of a world."""
         return cls(policies=state.policies)
 
     def tariff(self, vm: Vm) -> Tariff:
-        """The machine's prices over time."""
         recorded = _recorded(vm)
         steps = self.policies.get(vm.source, ())
         if vm.facts.spot or not any(step.policy.rates for step in steps):
@@ -74,14 +70,13 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def overridden(gpu: str | None, count: int, policy: Policy | None) -> int | None:
-    """What somebody vouches for: micro-dollars an hour of an on-demand machine with that many of that GPU."""
+    """The price set by an override: micro-dollars an hour of an on-demand machine with that many of that GPU."""
     if policy is None or gpu is None or count <= 0:
         return None
     return next((one.hourly * count for one in policy.rates if one.gpu.casefold() == gpu.casefold()), None)
 
 
 def rung_at(tariff: Tariff, moment: int) -> Rung:
-    """The prices in force at a moment."""
     found = tariff[0]
     for rung in tariff:
         if rung.since > moment:
@@ -91,7 +86,7 @@ def rung_at(tariff: Tariff, moment: int) -> Rung:
 
 
 def exact(tariff: Tariff, since: int, until: int, bound: Bound = BEST) -> int:
-    """Micro-dollars × HOUR of a span of time; 0 where it ends before it begins."""
+    """Micro-dollars × HOUR of a span of time; 0 if it ends before it begins."""
     if until <= since:
         return 0
     if len(tariff) == 1:
@@ -124,19 +119,16 @@ def in_force(steps: tuple[PolicyStep, ...], moment: int) -> Policy | None:
 
 
 class Guess(NamedTuple):
-    """Micro-dollars an hour of one machine, and where that price comes from."""
+    """Micro-dollars an hour of one machine, and the source of that price."""
 
     hourly: int
     why: str
 
 
 def price_of(terms: Requirements, policy: Policy, vms: Iterable[Vm]) -> Guess | None:
-    """The highest price of any machine the task takes; None where nobody knows one.
-
-    For each GPU model it names: the override, else the newest recorded price of a machine with it, else the assumed
-    one, times its GPUs. A task for spot machines has no override. `max_price` is a ceiling, and stands alone where
-    nothing else is known.
-    """
+    """The highest price of any machine the task takes; None: unknown. For each GPU model it names: the override, else
+    the newest recorded price of a machine with it, else the assumed one, times its GPUs. A task for spot machines has
+    no override. `max_price` is a ceiling, and the price itself if no other is known."""
     if policy.free:
         return Guess(0, "machines of this source are free")
     known = [vm for vm in vms if not terms.backends or (vm.facts.backend or "") in terms.backends]
@@ -150,12 +142,12 @@ def price_of(terms: Requirements, policy: Policy, vms: Iterable[Vm]) -> Guess | 
 
 
 def _one(model: str | None, count: int, terms: Requirements, policy: Policy, known: list[Vm]) -> Iterator[Guess]:
-    """The price of a machine with that model, or of any where none is named."""
+    """The price of a machine with that model, or of any if none is named."""
     of = "a machine" if model is None else f"{model}:{count}" if count > 1 else model
     override = None if terms.spot == "spot" else overridden(model, count, policy)
     fitting = [vm for vm in known if vm.prices and _fits(model, count, terms, vm)]
     named = [one for one in policy.assumed if one.gpu and model is not None and one.gpu.casefold() == model.casefold()]
-    # A rate of no model is that of any whole machine there.
+    # A rate without a model is that of any whole machine there.
     assumed = [one.hourly * count for one in named] + [one.hourly for one in policy.assumed if not one.gpu]
     if override is not None:
         yield Guess(override, f"the rate set for {of}")

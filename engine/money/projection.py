@@ -1,8 +1,6 @@
-"""What starts, idling, reuse and a month cost by calculation, beside the estimates that are usually given for them.
-
-P: provisioning, R: one run, I: the idle timeout, g: the gap between two runs, n: runs in a row. Without reuse each run
-pays P + R. With reuse a series pays P + n·R + (n−1)·g + I.
-"""
+"""The calculated cost of starts, idling, reuse and a month, beside the usual estimates of them. P: provisioning, R: one
+run, I: the idle timeout, g: the gap between two runs, n: runs in a row. Without reuse each run pays P + R. With reuse a
+series pays P + n·R + (n−1)·g + I."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -24,7 +22,7 @@ GAPS: Final = (0, 15 * SECOND, 30 * SECOND, 60 * SECOND, 120 * SECOND)
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calculation starts from. Times are microseconds."""
+    """The inputs of the calculation. Times are microseconds."""
 
     hourly: int = 1_990_000  # micro-dollars an hour of one machine
     provisioning: int = 2 * MINUTE
@@ -49,7 +47,7 @@ class ClaimVerdict(StrEnum):
 
 
 class Claim(NamedTuple):
-    """One estimate (`said`), and what the calculation gives: in micro-dollars where that is money (`amount`)."""
+    """One estimate (`said`), and the calculated value: in micro-dollars if that is money (`amount`)."""
 
     topic: str
     said: str
@@ -57,7 +55,7 @@ class Claim(NamedTuple):
     result: str
     amount: int | None
     verdict: ClaimVerdict
-    why: str  # the correction, or the condition; empty where the estimate holds
+    why: str  # the correction, or the condition; empty if the estimate holds
 
 
 def project(inputs: Inputs | None = None) -> tuple[Claim, ...]:
@@ -76,15 +74,13 @@ def cost_of(time: int, hourly: int) -> int:
 
 
 def time_without_reuse(inputs: Inputs, runs: int) -> int:
-    """Machine time of so many runs, each on a machine of its own that goes with it: n·(P + R)."""
+    """Machine time of so many runs, each on a new machine that ends with it: n·(P + R)."""
     return runs * (inputs.provisioning + inputs.run)
 
 
 def time_with_reuse(inputs: Inputs, runs: int, gap: int = 0) -> int:
-    """Machine time of a series of runs that one machine takes: P + n·R + (n−1)·g + I.
-
-    A gap beyond the idle timeout ends the machine: then each run pays P + R + I.
-    """
+    """Machine time of a series of runs on one machine: P + n·R + (n−1)·g + I. A gap beyond the idle timeout ends the
+    machine: then each run pays P + R + I."""
     if runs <= 0:
         return 0
     if gap > inputs.idle_timeout:
@@ -93,13 +89,13 @@ def time_with_reuse(inputs: Inputs, runs: int, gap: int = 0) -> int:
 
 
 def break_even(inputs: Inputs, gap: int = 0) -> int | None:
-    """The least number of runs in a row from which reuse is cheaper: (n−1)·(P − g) > I. None: it never is."""
+    """The least number of runs in a row for which reuse is cheaper: (n−1)·(P − g) > I. None: it never is."""
     saved = inputs.provisioning - gap
     return None if saved <= 0 or gap > inputs.idle_timeout else inputs.idle_timeout // saved + 2
 
 
 def saving(inputs: Inputs, runs: int, gap: int = 0) -> int:
-    """What reuse saves, in parts per thousand of the cost without it, to the nearest; negative where it costs more."""
+    """What reuse saves, in parts per thousand of the cost without it, to the nearest; negative if it costs more."""
     without = time_without_reuse(inputs, runs)
     saved = without - time_with_reuse(inputs, runs, gap)
     return (2000 * saved + without) // (2 * without) if without else 0
@@ -111,21 +107,17 @@ def most_saved(inputs: Inputs, gap: int = 0) -> int:
 
 
 def runs_to_save(inputs: Inputs, part: int, gap: int = 0) -> int | None:
-    """The least number of runs in a row that saves so many parts per thousand; None: no number does.
-
-    n·(1000·(P − g) − part·(P + R)) ≥ 1000·(P − g + I), solved for n.
-    """
+    """The least number of runs in a row that saves so many parts per thousand; None: no number does. n·(1000·(P − g) −
+    part·(P + R)) ≥ 1000·(P − g + I), solved for n."""
     gained = 1000 * (inputs.provisioning - gap) - part * (inputs.provisioning + inputs.run)
     owed = 1000 * (inputs.provisioning - gap + inputs.idle_timeout)
     return None if gap > inputs.idle_timeout or gained <= 0 else max(1, -(-owed // gained))
 
 
 def month(inputs: Inputs, tasks: int, pattern: Pattern) -> int:
-    """Micro-dollars of a month with so many tasks a day, at the configured idle timeout.
-
-    One batch a day: back to back on one machine. Evenly spread: one every 24 h ÷ tasks, round the clock; where the
-    machine never idles for its whole timeout it is never off.
-    """
+    """Micro-dollars of a month with so many tasks a day, at the configured idle timeout. One batch a day: back to back
+    on one machine. Evenly spread: one every 24 h ÷ tasks, round the clock; a machine that never idles for its whole
+    timeout is never off."""
     inputs = replace(inputs, idle_timeout=inputs.idle_timeout_configured)
     if pattern == "no reuse":
         time = time_without_reuse(inputs, tasks)
@@ -150,7 +142,7 @@ def _claim(
     why: str,
     amount: int | None = None,
 ) -> Claim:
-    """`verdict`: a bool says whether it holds; `why` goes where it does. A `result` in micro-dollars is money."""
+    """`verdict`: a bool says whether it holds; if it does, `why` is dropped. A `result` in micro-dollars is money."""
     if isinstance(verdict, bool):
         verdict = ClaimVerdict.HOLDS if verdict else ClaimVerdict.WRONG
     if isinstance(result, int):
@@ -239,7 +231,7 @@ def _month(inputs: Inputs, tasks: int) -> Iterator[Claim]:
 
 
 def _printed(topic: str, said: str, cents: int, time: int, inputs: Inputs, why: str, formula: str = "") -> Claim:
-    """An estimate that holds if the calculation gives as many cents."""
+    """An estimate that holds if the calculation gives the same cents."""
     amount = cost_of(time, inputs.hourly)
     return _claim(topic, said, formula + _product(time, inputs), amount, _cents(amount) == cents, why)
 
@@ -260,7 +252,7 @@ def _cents(amount: int) -> int:
 
 
 def _time_for(amount: int, inputs: Inputs) -> str:
-    """How long a machine runs for so much money, to the second."""
+    """How long a machine runs for that much money, to the second."""
     return span(round(amount * HOUR / max(1, inputs.hourly) / SECOND) * SECOND)
 
 

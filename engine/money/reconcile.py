@@ -1,9 +1,7 @@
-"""Our figure against the provider's own, every difference a line; the lines sum to the difference exactly.
-
-The provider charges a run price × (finished − submitted) of each submission, rounded to four decimals: queueing is in,
-what the machine does before and after is out. We charge a run its part of its machine's bill, and the machine's own
-time to the machine. Both are taken apart over the same time, so nothing is explained by its size alone.
-"""
+"""Our figure against the provider's own, every difference a line; the lines sum to the difference exactly. The provider
+charges a run price × (finished − submitted) of each submission, rounded to four decimals: with queueing, without the
+machine's time before and after. We charge a run its part of its machine's bill, and the machine's own time to the
+machine. Both are compared over the same time, so no line is explained by its size alone."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,9 +56,8 @@ _OF: Final = {
     Line.UNCONFIRMED: Cause.UNCONFIRMED,
     Line.UNATTRIBUTED: Cause.NOBODY,
     Line.ROUNDING: Cause.MINIMUM,
-}
-"""Where no run pays."""
-Sums = dict[Cause, Fraction]  # micro-dollars by cause; 0 where there is none yet
+}  # if no run pays
+Sums = dict[Cause, Fraction]  # micro-dollars by cause; 0 by default
 
 
 class Difference(Shape, frozen=True, rename={"amount": "amount_usd"}):
@@ -89,7 +86,7 @@ class Reconciliation(
 def reconciliation(
     amounts: Mapping[Cause, int], *, ours: int, theirs: int | None, run_id: str | None = None, name: str | None = None
 ) -> Reconciliation:
-    """Two figures and what makes out their difference, in micro-dollars."""
+    """Two figures and the parts of their difference, in micro-dollars."""
     unexplained = amounts.get(Cause.UNEXPLAINED, 0)
     return Reconciliation(
         run_id=run_id,
@@ -118,15 +115,9 @@ class Charged(NamedTuple):
 def reconcile_sums(
     *, ours: int, paid: int, theirs: int, causes: Mapping[Cause, int], nobodys: Mapping[Line, int]
 ) -> Reconciliation:
-    """Everything, from sums. Micro-dollars.
-
-    Args:
-        ours: what all machines cost.
-        paid: what runs we know pay of it.
-        theirs: what the provider charges these runs.
-        causes: why the two differ, over these runs.
-        nobodys: what no run pays, by line. What is left then is paid by runs we do not know.
-    """
+    """Everything, from sums in micro-dollars: `ours`, what all machines cost; `paid`, what known runs pay of it;
+    `theirs`, what the provider charges these runs; `causes`, why the two differ; `nobodys`, what no run pays, by line.
+    What is left then is paid by unknown runs."""
     amounts = Counter(causes)
     for line, cost in nobodys.items():
         amounts[_OF[line]] += cost
@@ -235,7 +226,7 @@ def charged(run: Run) -> Iterator[Charged]:
 
 
 def is_settled(run: Run) -> bool:
-    """Whether its figure can no longer move: it has ended, and so have its submissions."""
+    """Whether its figure is final: it has ended, and so have its submissions."""
     jobs = () if run.facts is None else run.facts.jobs
     return run.terminal and all(one.finished_at is not None for job in jobs for one in job.attempts)
 
@@ -248,10 +239,8 @@ def is_cut(run: Run) -> bool:
 
 
 def divergences(state: WorldState) -> tuple[Anomaly, ...]:
-    """An anomaly for each run whose figure is more than a cent off what its own submissions give.
-
-    A figure whose answer left submissions out, or that may still move, is no contradiction.
-    """
+    """An anomaly for each run whose figure is more than a cent off what its own submissions give. A figure that may
+    still change, or whose answer left submissions out, is no contradiction."""
     found = []
     for run in state.runs.values():
         if run.cost is None or not is_settled(run) or is_cut(run):

@@ -1,7 +1,5 @@
-"""What costs are summed by; and starts, idle shutdowns and costs against their targets.
-
-Money is micro-dollars, times are microseconds.
-"""
+"""What costs are summed by; and starts, idle shutdowns and costs against their targets. Money is micro-dollars, times
+are microseconds."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
@@ -19,7 +17,7 @@ _DAY: Final = 86_400 * SECOND
 
 
 def user_of(run: Run) -> str:
-    """Who submitted it: to us, else to the provider; `unknown` where nobody says."""
+    """Who submitted it: to us, else to the provider; `unknown` if nobody says."""
     if run.terms is not None:
         return run.terms.submitter
     return (None if run.facts is None else run.facts.user) or "unknown"
@@ -31,7 +29,7 @@ def gpu_of(vm: Vm) -> str:
 
 
 def midnights(since: int, until: int) -> Iterator[int]:
-    """Every beginning of a day in UTC behind `since` and before `until`."""
+    """Every beginning of a day in UTC after `since` and before `until`."""
     yield from range(since - since % _DAY + _DAY, until, _DAY)
 
 
@@ -43,7 +41,7 @@ _TASK: Final = ("$0.05", 50_000)  # the target of a task's cost
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure; None where nothing was measured."""
+    """One figure; None: nothing was measured."""
 
     name: str
     what: str
@@ -59,7 +57,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def performance(costs: Costs) -> tuple[Measure, ...]:
-    """Every figure there is a target for."""
+    """Every figure that has a target."""
     state, by_run = costs.state, costs.of_runs()
     runs = [run for run in state.runs.values() if run.start is not None]
     cold = [run for run in runs if run.start == "cold"]
@@ -92,7 +90,7 @@ def _took(run: Run, *, whole: bool = False) -> int | None:
 
 
 def _shutdown(vm: Vm) -> int | None:
-    """From the poll that first showed it idle for the last time to its end, if idling was why it went."""
+    """From the poll that first showed it idle for the last time to its end, if idling was the reason."""
     by_us = vm.reason is VmReason.STOPPED_BY_POLICY and vm.told is not None and vm.told.by == "idle"
     idled = by_us or vm.reason is VmReason.IDLE_TIMEOUT
     if vm.state is not VmState.TERMINATED or vm.finished_at is None or not idled:

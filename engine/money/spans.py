@@ -1,9 +1,9 @@
-"""A machine's life cut into phases, and into who was on it.
+"""A machine's life cut into phases, and by who was on it.
 
 Two polls bracket each inner edge. Within the bracket it lies where the provider's own log dates it, else where the
-runs' own times put it, else at the first poll that shows the new phase. What the provider dates between two polls that
-show the same phase is a spell nobody saw. Outer edges are the life's own, so that the spans fill the life exactly. A
-clock that jumps back makes no negative span: an edge never lies before the one before it.
+runs' own times put it, else at the first poll that shows the new phase. What the provider dates between two polls of
+the same phase is a spell that no poll saw. Outer edges are the life's own, so the spans fill the life exactly. An edge
+never lies before the one before it, so a clock that jumps back makes no negative span.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ _LIVE: Final = frozenset({Phase.PROVISIONING, Phase.BUSY, Phase.IDLE})
 
 
 class Span(NamedTuple):
-    """One phase. It can have begun from `entered_low` to `entered_high`, and not have ended before `left_low`."""
+    """One phase. It began between `entered_low` and `entered_high`, and did not end before `left_low`."""
 
     phase: Phase
     since: int
@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """A part of a span in which the same runs are on the machine: (run, blocks), `of` so many the price is split by."""
+    """A part of a span with the same runs on the machine: (run, blocks), `of` so many that the price is split by."""
 
     phase: Phase
     since: int
@@ -47,8 +47,6 @@ class Slice(NamedTuple):
 
 
 class _Edge(NamedTuple):
-    """Where a phase begins."""
-
     at: int
     phase: Phase
     low: int
@@ -56,12 +54,12 @@ class _Edge(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """Where a machine's life is taken up: what lies before is known."""
+    """A point from which a machine's life can be continued: what lies before is known."""
 
-    step: int  # how many of its steps lie behind
-    edge: _Edge  # where the phase begins that the last of them shows
-    since: int  # when that was shown: what the provider dates behind it is still to come
-    dates: tuple[VmDate, ...] = ()  # what the provider dated before, and no poll showed by then
+    step: int  # how many of its steps are past
+    edge: _Edge  # the beginning of the phase that the last of them shows
+    since: int  # when that was shown: later dates of the provider are still to come
+    dates: tuple[VmDate, ...] = ()  # dates before it that no poll showed by then
     shifts: tuple[VmDate, ...] = ()  # as `dates`, of the runs' own times
 
 
@@ -69,9 +67,8 @@ Marked = tuple[Begun | None, _Edge]
 
 
 def spans(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Iterator[tuple[Begun | None, Span]]:
-    """The phases of its life in order, each with how to take the life up where it begins, if it can be; they fill it
-    exactly. None for a machine nobody has seen yet.
-    """
+    """The phases of its life in order, filling it exactly, each with the point to continue from, if there is one. None:
+    no poll has shown the machine."""
     end, silent = life_end(vm, until), silent_from(vm)
     here: Marked | None = None if begun is None else (begun, begun.edge)
     empty = begun is None
@@ -89,7 +86,7 @@ def spans(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Itera
 def _span(
     mark: Begun | None, edge: _Edge, until: int, left_low: int, silent: int | None
 ) -> Iterator[tuple[Begun | None, Span]]:
-    """One phase; what lies behind the moment in which the machine fell silent for good is unconfirmed."""
+    """One phase; after the machine fell silent for good it is unconfirmed."""
     cut = until if silent is None or edge.phase not in _LIVE else _within(silent, edge.at, until)
     if cut > edge.at or until == edge.at:
         yield mark, Span(edge.phase, edge.at, cut, edge.low, edge.high, min(cut, left_low))
@@ -98,7 +95,7 @@ def _span(
 
 
 class _Dates:
-    """Dates in order of time, taken piece by piece. `left` are those taken that lie behind the edge found last."""
+    """Dates in order of time, taken piece by piece. `left`: those taken that lie after the edge found last."""
 
     def __init__(self, dates: Sequence[VmDate], left: Sequence[VmDate] = ()) -> None:
         self._dates = dates
@@ -106,9 +103,8 @@ class _Dates:
         self.left = tuple(left)
 
     def take(self, after: int, until: int, phase: Phase | None) -> tuple[VmDate, ...]:
-        """What was left, and what lies behind `after` and not behind `until`, up to where the machine is in `phase` for
-        the last time: a poll shows it so at `until`.
-        """
+        """What was left, and the dates after `after`, up to `until`, as far as the last of them in `phase`: a poll at
+        `until` shows that phase."""
         if not self._dates and not self.left:
             return ()
         found = (*self.left, *self._dates[bisect_right(self._times, after) : bisect_right(self._times, until)])
@@ -122,7 +118,7 @@ class _Dates:
 
 
 def _edges(vm: Vm, end: int, holds: Holds, begun: Begun | None) -> Iterator[Marked]:
-    """Where each phase begins, up to each step in turn, and behind the last."""
+    """Where each phase begins, up to each step in turn, and after the last."""
     if not vm.steps:
         phase = PHASE_OF.get(vm.state)
         if phase is not None:
@@ -134,7 +130,7 @@ def _edges(vm: Vm, end: int, holds: Holds, begun: Begun | None) -> Iterator[Mark
     for index, step in enumerate(vm.steps[start:], start + 1):
         target = PHASE_OF.get(step.after)
         if step.after is VmState.TERMINATED and index < len(vm.steps):
-            # An end the provider took back: the machine had been there all along, as far as anybody can tell.
+            # The provider took back an end: the machine had existed all along, as far as anybody can tell.
             target = Phase.UNCONFIRMED
         own = dates.take(since, step.at, target)
         found = _up_to(step, target, edge, vm.created, end, own, shifts.take(since, step.at, target))
@@ -161,7 +157,7 @@ def _up_to(
     own: tuple[VmDate, ...],
     runs: tuple[VmDate, ...],
 ) -> list[_Edge]:
-    """The edges behind `edge` up to that of one step, which begins `target`; None: it ends the life."""
+    """The edges after `edge` up to that of one step, which begins `target`; None: it ends the life."""
     before, first = (None, created) if edge is None else (edge.phase, edge.at)
     at = end if target is None else _within(step.at, first, end)
     low = first if edge is None else _within(step.low_at, first, at)
@@ -176,7 +172,7 @@ def _up_to(
         found.append(_Edge(first, target or Phase.IDLE, first, first))
     elif target is not None and (phase is not target or not found):
         found.append(_Edge(at, target, low, at))
-    # The last poll before the step showed the phase before: what ends that for good lies behind the poll.
+    # The last poll before the step showed the phase before, so its final end is after that poll.
     if before is not None:
         gone = 1 + max((place for place, one in enumerate(found) if one.phase is before), default=-1)
         found[gone:] = [
@@ -194,11 +190,9 @@ def _dated(
     low: int,
     at: int,
 ) -> list[_Edge]:
-    """The edges that dates give on the way from one phase to another, from `first` to `at`.
-
-    The provider's `own` dates alone, where none is missing; else what the `runs` tell as well. A phase that the dates
-    skip began at `low`, the last poll that shows the one before.
-    """
+    """The edges that dates give on the way from one phase to another, from `first` to `at`. Only the provider's `own`
+    dates, if none is missing; else those of the `runs` too. A phase that the dates skip began at `low`, the last poll
+    that shows the one before."""
     if not own and not runs:
         return []
     words = [before, *(date.after for date in own)]
@@ -225,11 +219,9 @@ def _dated(
 
 
 def slices(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Iterator[tuple[Begun | None, Slice]]:
-    """The spans cut at every change of who is on the machine, each with how to take the life up at its span.
-
-    A busy machine is its occupants'; what is busy between a run's end and the next poll is still that run's (the
-    machine is cleaning up behind it), unless we were blind. Provisioning belongs to the run it was made for.
-    """
+    """The spans cut at every change of who is on the machine, each with the point to continue from at its span. Busy
+    time belongs to the occupants; busy time between a run's end and the next poll is still that run's (the machine
+    cleans up after it), unless we were blind. Provisioning belongs to the run it was made for."""
     total = blocks_of(vm)
     for mark, span in spans(vm, until, holds, begun):
         if span.phase is Phase.BUSY:
