@@ -1,7 +1,5 @@
-"""What the webhook is told: a sentence for people, blocks that Slack shows, and fields for programs.
-
-`text` and `blocks` are Slack's, escaped as Slack asks (`&`, `<`, `>`): no name of a run calls a whole channel.
-"""
+"""Webhook messages: a sentence for people, blocks that Slack shows, and fields for programs. `text` and `blocks` are
+Slack's, escaped as Slack asks (`&`, `<`, `>`): no name of a run calls a whole channel."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,13 +21,13 @@ from events.types import BudgetCrossed
 _LONGEST = 2900  # characters of a block: Slack takes 3,000
 _DETAIL = 300
 _NAMED = 10  # facts a digest names; the others are counted
-_LATE = 300 * SECOND  # a run that ended longer ago than this is told with its time
+_LATE = 300 * SECOND  # a run that ended longer ago is reported with its time
 
 Fields = dict[str, Any]
 
 
 def envelope(text: str, link: str | None, fields: Fields) -> bytes:
-    """The JSON text of a notice. `fields` are ours and stand beside Slack's."""
+    """The JSON text of a notice. `fields` are ours, beside Slack's."""
     said = _escaped(text if link is None else f"{text} {link}")
     shown = _escaped(text)[:_LONGEST]
     block = shown if link is None else f"{shown}\n<{_escaped(link)}|Show in Steno>"
@@ -62,7 +60,7 @@ def one(fact: NewsItem, state: WorldState, now: int) -> tuple[str, str, Fields]:
 
 
 def digest(facts: Sequence[NewsItem], state: WorldState) -> tuple[str, str, Fields]:
-    """(text, path of its page, fields) of several facts of one kind, told together."""
+    """(text, path of its page, fields) of several facts of one kind, reported together."""
     lines = [_line(fact, state) for fact in facts]
     more = f", and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
     named = "; ".join(lines[:_NAMED]) + more

@@ -1,7 +1,5 @@
 """Which facts of a world are news for the webhook: ends of runs, anomalies, orphans; by the rules of docs/adr/0024.
-
-Everything is decided from the record, so every process finds the same news.
-"""
+Everything is decided from the record, so every process finds the same news."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,9 +20,8 @@ from events.store.record import Record, Stored
 RUN_END, ANOMALY, BUDGET, ORPHAN = "run_end", "anomaly", "budget", "orphan"
 
 AT_ONCE = 60 * SECOND
-"""A run that no poll showed before its end is news for this long after the end; later the source is blind."""
-TOO_OLD = 24 * 3600 * SECOND
-"""Older facts, left by a process that was killed before it reported them, are dropped."""
+"""The end of a run that no poll showed before is news for this long; later the source is blind."""
+TOO_OLD = 24 * 3600 * SECOND  # older facts, left by a killed process, are dropped
 
 _ORPHANS = frozenset({AnomalyKind.ORPHAN, AnomalyKind.ORPHAN_SUSPECTED})
 _POLLS = frozenset({"PollRecorded", "PollFailed"})
@@ -32,8 +29,6 @@ _POLLS = frozenset({"PollRecorded", "PollFailed"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewsItem:
-    """One fact to report."""
-
     fact_id: str  # equal for the same fact in every process
     kind: str
     subject: Run | Anomaly
@@ -43,11 +38,8 @@ class News:
     """Finds the news of one source, each time what is new since the last call."""
 
     def __init__(self, record: Record, source: str, made_again: Callable[[str], bool]) -> None:
-        """
-        Args:
-            source: the facts of other sources are reported by the processes that watch those.
-            made_again: whether a run (by id) that ended may be submitted again, so that this is not its end.
-        """
+        """`source`: other sources' facts are reported by the processes that watch those. `made_again`: whether a run
+        (by id) that ended may be submitted again, so that this is not its end."""
         self._record = record
         self._source = source
         self._made_again = made_again
@@ -60,7 +52,7 @@ class News:
         self._anomalies = 0
         self._waiting: dict[str, NewsItem] = {}
         self._figures: dict[str, None] = {}
-        """Runs whose end is news, each until the provider's cost figure is final: an impossible figure is news too."""
+        """Runs whose end is news, until the provider's cost figure is final: an impossible figure is news too."""
 
     def collect(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> list[NewsItem]:
         """The facts not reported yet, oldest first; those that stay unreported are found again."""
@@ -102,7 +94,7 @@ class News:
     # -- runs
 
     def _ended(self, state: WorldState) -> list[Run]:
-        """The runs that ended since the last call, in the order of their ends."""
+        """The runs that ended since the last call, in order."""
         new = list(takewhile(lambda run: run.first_position > self._position, reversed(state.runs.values())))
         known = [state.runs[run_id] for run_id in self._open if run_id in state.runs]
         over = {run.run_id: run for run in (*known, *reversed(new)) if run.terminal}
@@ -121,11 +113,8 @@ class News:
         return any(self._poll_of_ours(position) is not None for position in places)
 
     def _wrong_figures(self, state: WorldState, since: int) -> tuple[Anomaly, ...]:
-        """Anomalies of the cost figures that are final by now; each run is checked once.
-
-        Args:
-            since: runs that ended earlier are dropped.
-        """
+        """Anomalies of the cost figures that are final by now, without runs that ended before `since`; each run is
+        checked once."""
         final = []
         for run_id in tuple(self._figures):
             run = state.runs.get(run_id)
@@ -133,7 +122,7 @@ class News:
                 del self._figures[run_id]
             elif run.cost_at is None or self._poll_of_ours(run.cost_at) is None:
                 continue
-            elif is_settled(run) and not is_cut(run):  # nothing moves the figure, and it counts every submission
+            elif is_settled(run) and not is_cut(run):  # the figure is final and counts every submission
                 del self._figures[run_id]
                 final.append(msgspec.structs.replace(run))  # the fold's own has no figure: it is in the record
         fill_costs(self._record, final)
@@ -142,7 +131,7 @@ class News:
     # -- what was seen live
 
     def _is_live(self, thing: Run | Vm | None, position: int, mark: NoticeMark, now: int) -> bool:
-        """Whether the event at that position is news since the mark, written live by the watcher of this source."""
+        """Whether the event at that position is news since the mark, written live by this source's watcher."""
         if position <= mark.position:
             return False
         seen_at = self._poll_of_ours(position)
@@ -154,7 +143,7 @@ class News:
         return thing is None or not _was_over(thing, position, seen_at, mark)
 
     def _poll_of_ours(self, position: int) -> int | None:
-        """When that poll of this source was taken; None if it is not a poll, another source's, or imported."""
+        """When that poll of this source was taken; None: not a poll, another source's, or imported."""
         stored = self._stored(position)
         if stored is None or stored.type not in _POLLS or stored.stream != f"source/{self._source}":
             return None
@@ -168,17 +157,16 @@ class News:
 
 
 def notice_id(record_id: str, what: str) -> str:
-    """The id of a fact, or of the notice that reports it."""
     return foreign_run_id(f"notice/{record_id}", what)
 
 
 def _name(run: Run) -> str:
-    """By the provider's id, because our run id changes if the run was seen before it was matched to its request."""
+    """By the provider's id: our run id changes if the run was seen before it was matched to its request."""
     return f"{run.provider}/{run.provider_id or run.run_id}"
 
 
 def _was_over(thing: Run | Vm, position: int, seen_at: int, mark: NoticeMark) -> bool:
-    """Whether it was over before any process that reports could see it."""
+    """Whether it was over before any reporting process could see it."""
     if thing.finished_at is None:
         return False
     if thing.finished_at < mark.at:

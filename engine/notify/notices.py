@@ -1,8 +1,5 @@
-"""Notices to the webhook: news is recorded as an intent, once, then posted; each outcome is an event.
-
-After a crash a notice without an outcome is posted again under the same id (`X-Steno-Notice`), so the receiver can
-deduplicate it.
-"""
+"""Notices to the webhook: news is recorded as an intent, once, then posted; each outcome is an event. After a crash a
+notice without an outcome is posted again under the same id (`X-Steno-Notice`), so the receiver can deduplicate it."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -25,19 +22,15 @@ from events.store.store import Lease
 
 Kind = Literal["budget", "orphan", "run_end", "anomaly", "test"]
 
-ROOM = 10
-"""Notices that may be open at once; further facts are combined into a digest (docs/adr/0024)."""
+ROOM = 10  # open notices at most; further facts are combined into a digest (docs/adr/0024)
 MOST = 200  # facts of one digest
-PAUSES = (1 * SECOND, 5 * SECOND, 25 * SECOND, 125 * SECOND)
-"""Microseconds between attempts; after the last there is no other."""
+PAUSES = (1 * SECOND, 5 * SECOND, 25 * SECOND, 125 * SECOND)  # microseconds between attempts
 _AT_ONCE = 4  # attempts under way at the same time
 _PATIENCE = 3.0
-"""Seconds a process that ends waits for an attempt under way: with its outcome recorded nothing is sent twice."""
+"""Seconds an ending process waits for an attempt under way: with its outcome recorded nothing is sent twice."""
 
 
 class Notices:
-    """Reports the news of one source to one webhook."""
-
     def __init__(
         self,
         journal: Journal,
@@ -47,12 +40,8 @@ class Notices:
         source: str = "",
         made_again: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """
-        Args:
-            webhook: None: alerts are only recorded and logged.
-            source: whose ends, anomalies and machines are reported.
-            made_again: as in `News`.
-        """
+        """`webhook`: None: alerts are only recorded and logged. `source`: whose ends, anomalies and machines are
+        reported. `made_again`: as in `News`."""
         self._journal = journal
         self._clock = clock
         self._webhook = webhook
@@ -67,12 +56,8 @@ class Notices:
     # -- what is reported
 
     def adopt(self, *, stays: bool) -> None:
-        """Record which kinds of news of the source are reported from now on.
-
-        Args:
-            stays: this process runs until it is stopped, so its settings hold. One that acts once changes nothing that
-                another process set.
-        """
+        """Record which kinds of news of the source are reported from now on. `stays`: this process runs until it is
+        stopped, so its settings hold; one that acts once keeps those of other processes."""
         if self._adopted:
             return
         self._adopted = True
@@ -145,7 +130,7 @@ class Notices:
         now = self._clock.now()
         for name, notice in tuple(waiting.items()):
             if len(self._attempts) < _AT_ONCE and name not in self._attempts and _wait(notice, now) == 0:
-                # A daemon: a process that ends does not wait for a server that hangs; the notice is then sent again.
+                # A daemon: an ending process does not wait for a server that hangs; the notice is sent again later.
                 thread = threading.Thread(target=self._attempt, args=(self._webhook, notice, now), daemon=True)
                 self._attempts[name] = thread
                 thread.start()
@@ -157,7 +142,7 @@ class Notices:
         return max(SECOND, min(waits)) if waits else None
 
     def wait(self, seconds: float) -> None:
-        """Wait until no attempt is under way, at most this long for each."""
+        """Wait until no attempt is under way, at most `seconds` for each."""
         for thread in tuple(self._attempts.values()):
             thread.join(seconds)
 
@@ -192,11 +177,8 @@ def _wait(notice: OpenNotice, now: int) -> int:
 
 
 def send_test_notice(journal: Journal, webhook: Webhook, clock: Clock, ids: Ids) -> tuple[str, int | None, str | None]:
-    """Record a test notice, send it once and at once, and record the outcome; it is never retried.
-
-    Returns:
-        Its id, the HTTP status, and the error; None: the webhook accepted it.
-    """
+    """Record a test notice, send it once and at once, and record the outcome; never retried. Its id, the HTTP status,
+    and the error; None: the webhook accepted it."""
     name, kinds = ids.new(), ", ".join(sorted(webhook.kinds)) or "nothing"
     text = f"Steno: a test notice. This webhook is notified of: {kinds}."
     journal.append(Notices(journal, clock, webhook).batch("test", name, text, "/", {}))

@@ -10,7 +10,7 @@ from events import types
 
 TIMEOUT = 10.0  # seconds for each of connecting, writing and waiting for the answer
 TOTAL = 30.0
-"""Seconds for a whole attempt: at most four run at a time, and a slow answer would hold back every other notice."""
+"""Seconds for a whole attempt: at most four run at a time, and a slow answer would delay every other notice."""
 Outcome = types.NoticeDelivered | types.NoticeFailed
 
 
@@ -22,8 +22,7 @@ class Webhook:
     secret: str | None = field(default=None, repr=False)
     """The signing key; None: notices are not signed."""
     kinds: frozenset[str] = ALERTS  # the kinds of news it receives
-    dashboard: str | None = None
-    """The address of our own service, for links; None: notices have none."""
+    dashboard: str | None = None  # the address of our own service, for links; None: no links
 
 
 def outcome_of(notice_id: str, attempt: int, status: int | None, error: str | None, *, final: bool) -> Outcome:

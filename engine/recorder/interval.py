@@ -9,11 +9,10 @@ from events.clock import SECOND, backoff
 class Pace:
     """Bounds of the interval, microseconds."""
 
-    fast: int = SECOND
-    """The shortest pause. The provider's own clock ticks in seconds, so asking more often shows nothing new."""
+    fast: int = SECOND  # the shortest pause: the provider's clock ticks in seconds, so more shows nothing new
     slow: int = 15 * SECOND
-    """The longest time between the starts of two rounds, unless the polls themselves take longer: half of the 30 s
-    after which a source counts as stale, so that a source that answers stays fresh."""
+    """The longest time between the starts of two rounds, unless the polls take longer: half of the 30 s after which a
+    source counts as stale, so that an answering source stays fresh."""
     share: int = 5
     """Polls may take 1/share of the time, so that a large project is not polled without a pause. `slow` goes first."""
     growth: float = 1.5
@@ -21,23 +20,19 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """What the rounds so far came to."""
+    """The result of the rounds so far."""
 
     interval: int = 0  # the pause chosen last, from the end of the polls, microseconds
     failures: int = 0  # rounds in a row in which no poll was answered
 
 
 def after_round(rhythm: Rhythm, pace: Pace, *, answered: bool, moving: bool, took: int) -> Rhythm:
-    """The rhythm after one more round.
-
-    Args:
-        answered: the source answered at least one poll of the round.
-        moving: a run has not ended, an intent is open, or something changed in the round.
-        took: how long the polls of the round took, microseconds; what was decided and done in it does not count.
-    """
+    """The rhythm after one more round. `answered`: the source answered at least one poll of it. `moving`: a run has not
+    ended, an intent is open, or something changed in the round. `took`: the time of its polls, microseconds, without
+    decisions and effects."""
     if not answered:
         failures = rhythm.failures + 1
-        # 1, 2, 4 … s: quick enough for a restart of 17 s, slow enough to leave a struggling server alone.
+        # 1, 2, 4 … s: quick enough for a restart of 17 s, slow enough not to load a struggling server.
         return Rhythm(interval=backoff(failures, first=pace.fast, most=pace.slow), failures=failures)
     most = max(pace.fast, pace.slow - took)
     floor = max(pace.fast, min(most, took * (pace.share - 1)))

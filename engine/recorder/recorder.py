@@ -1,6 +1,5 @@
-"""One recorder: rounds of polls of one provider, each answer appended and folded before the next is asked for, and what
-the controller decides about them; or, while another process holds the lease, what that one appends.
-"""
+"""One recorder: rounds of polls of one provider, each answer appended and folded before the next question, and the
+controller's decisions; or, while another process holds the lease, a follower of what that process appends."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -43,33 +42,29 @@ class TraceSink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What one round came to."""
+    """The result of one round."""
 
     changes: tuple[Change, ...]
     pause: int  # microseconds to wait before the next
     polls: int = 0
     answered: int = 0
-    trouble: str | None = None
-    """Why the last unanswered poll of the round has no answer; None if all were answered."""
-    decisions: tuple[Decision, ...] = ()  # what was decided and was news
+    trouble: str | None = None  # why the round's last unanswered poll has no answer; None: all were answered
+    decisions: tuple[Decision, ...] = ()  # new decisions
 
 
 Decide = Callable[[WorldState, str, Policy, int, bool], tuple[Decision, ...]]
 """(world, source, policy, now, whether it stays) → decisions."""
 
 _LOOK = SECOND // 5  # microseconds between looks at a record that another process writes
-_TRIES = 5
-"""Retries of a decision within a round when another process changed the same queue meanwhile."""
+_TRIES = 5  # retries of a decision within a round when another process changed the queue
 _SETTLED = frozenset({VmState.IDLE, VmState.UNCONFIRMED})
 """A machine in these may stay as it is for a long time."""
 
 
 class Recorder:
-    """Polls, appends and folds, decides and acts.
-
-    Only the holder of the source's lease acts: `watch` takes it when it is free, so a holder that dies has a successor.
-    The world is what the record says and nothing else: what other processes append is folded with what this one does.
-    """
+    """Polls, appends and folds, decides and acts. Only the holder of the source's lease acts: `watch` takes it when it
+    is free, so a holder that dies has a successor. The world is the record and nothing else: it includes what other
+    processes append."""
 
     def __init__(
         self,
@@ -88,7 +83,7 @@ class Recorder:
         """
         Args:
             live: the world it decides from; the caller's thread owns it.
-            policy: what decisions are made by; None: what was last in force, or the defaults.
+            policy: what decisions follow; None: the last policy in force, or the defaults.
             notify: where alerts are posted; None: they are recorded only.
             since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
             trace: also write every poll there.
@@ -111,44 +106,38 @@ class Recorder:
         self._trace = trace
         self._decide = decide
         self._notices = Notices(self.journal, clock, notify, source=provider.source, made_again=self._needed)
-        self.stays = False  # True: it watches until it is stopped, and its settings say what is told
+        self.stays = False  # True: it watches until it is stopped, and its settings decide what is reported
         asks_again = not self.policy.free and self.policy.queue_patience > 0
         self.effects = Effects(executor or Executor(), clock, ended=self._ended, idle=live.catch_up)
         submitter = Submitter(self.journal, provider, record.vault, clock, asks_again=asks_again)
         self.actor = Actor(self.journal, provider, submitter, self._notices, self.effects)
         self._reports = Reports(self.journal, provider, clock)
-        self.asked_at: int | None = None  # when the poll that is being waited for was asked
+        self.asked_at: int | None = None  # when the outstanding poll was asked
 
     @property
     def world(self) -> World:
-        """What the record says so far."""
         return self.live.world
 
     def catch_up(self) -> tuple[Change, ...]:
-        """Fold what the record has that the world has not; everything that changed since this was last asked."""
+        """Fold what is new in the record; everything that changed since the last call."""
         self.live.catch_up()
         changes, self._changes = tuple(self._changes), []
         return changes
 
     def started(self, software: str) -> None:
-        """Write down that somebody looks from now on."""
+        """Record that somebody looks from now on."""
         self.journal.write(f"source/{self.source}", types.RecorderStarted(source=self.source, software=software))
 
     def stopped(self, why: str) -> None:
-        """Write down that nobody looks from now on."""
+        """Record that nobody looks from now on."""
         self.journal.write(f"source/{self.source}", types.RecorderStopped(source=self.source, why=why))
 
     @property
     def holds(self) -> bool:
-        """Whether this process holds the lease."""
         return self._lease is not None
 
     def hold(self) -> bool:
-        """Take the lease if it is free; whether it is ours now.
-
-        Raises:
-            RecordNotWritable: the lease cannot be made or opened.
-        """
+        """Take the lease if it is free; whether it is ours now. RecordNotWritable: it cannot be made or opened."""
         self._lease = self._lease or self._record.store.lease(self.source)
         return self._lease is not None
 
@@ -160,7 +149,7 @@ class Recorder:
                 lease.release()
 
     def close(self) -> bool:
-        """Wait a moment for calls under way and leave the rest to the next holder; False where a call still goes on."""
+        """Wait a moment for calls under way and leave the rest to the next holder; False: a call still goes on."""
         whole = self.effects.close()
         self._reports.close()
         self._notices.close()
@@ -171,9 +160,8 @@ class Recorder:
         return self.round() if self.hold() else Round(changes=self.catch_up(), pause=_LOOK)
 
     def round(self, *, act: bool = True) -> Round:
-        """End what is to end, ask every endpoint once and fold what came, decide about it, act; else only look.
-
-        Nothing is decided on a round that nobody answered.
+        """Carry out stops, ask every endpoint once and fold the answers, decide, act; without `act` only look. An
+        unanswered round decides nothing.
 
         Raises:
             RecordLocked, RecordNotWritable: the record took no more; what was acknowledged is in it.
@@ -227,7 +215,7 @@ class Recorder:
         self.actor.hand_over(self.world.state)
 
     def act(self) -> Round:
-        """Decide and act on what is known, without asking first: for a provider whose machines are free, at once."""
+        """Decide and act on what is known, without polling first: for a provider whose machines are free, at once."""
         self.live.catch_up()
         self._begin()
         decisions = self._control()
@@ -235,7 +223,7 @@ class Recorder:
         return Round(changes=self.catch_up(), pause=self._pace.fast, decisions=decisions)
 
     def _begin(self) -> None:
-        """What is never held up: the policy is known, and what is to end is told so."""
+        """What nothing may delay: the policy is recorded, and stops are carried out."""
         state = self.world.state
         if self._adopt:
             self.journal.adopt_policy(self.source, self.policy, state)
@@ -264,18 +252,18 @@ class Recorder:
         self._notices.round()
 
     def _needed(self, run_id: str) -> bool:
-        """Whether the secrets of a run of ours may be needed once more."""
+        """Whether the secrets of a run of ours may be needed again."""
         run = self.world.state.runs.get(run_id)
         patience = 0 if self.policy.free else self.policy.queue_patience
         return run is not None and may_be_made_again(run, patience, self.clock.now())
 
     def _moves(self) -> bool:
-        """Whether something is on its way that the next poll may show elsewhere."""
+        """Whether the next poll may show a change of something under way."""
         machines = any(vm.state not in _SETTLED for vm in ours_of(self.world.state, self.source))
         return machines or bool(self._followed()) or bool(self.actor.open()) or self._reports.busy
 
     def _pause(self, polled: int, *, told: bool) -> int:
-        """Until the next polls are due, or a notice; what was done since the polls ended (`polled`) is part of it."""
+        """Until the next polls are due, or a notice; the time since the polls ended (`polled`) is part of it."""
         now = self.clock.now()
         left = self._rhythm.interval - max(0, now - polled)
         due = self._notices.due_in(now) if told else None

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def replay_record(record: "Record", rules: str = "current", until: Until | None = None) -> Replay:
-    """Fold a record from its start to its end or `until`.
-
-    Raises:
-        UnknownRules: there is no rule set of that name.
-    """
+    """Fold a record from its start to its end or `until`. UnknownRules: there is no rule set of that name."""
     world = world_of(record, rules, until)
     fill_costs(record, world.state.runs.values())
     return Replay(world)
@@ -49,7 +45,7 @@ def fill_costs(record: "Record", runs: Iterable[Run]) -> None:
             continue
         listed = [reading.costs(item) for item in record.items(position)]
         costs = {provider_id: cost for item in listed for provider_id, cost in item.items()}
-        if len(costs) < sum(map(len, listed)):  # a run is listed twice: one of its rows stands
+        if len(costs) < sum(map(len, listed)):  # a run is listed twice: one of its rows counts
             shown = listed_once(PollReader(READINGS).read(position, record.poll(position)))
             costs |= {one.facts.provider_id: one.cost for one in shown.runs}
         for run in there:
@@ -57,7 +53,7 @@ def fill_costs(record: "Record", runs: Iterable[Run]) -> None:
 
 
 def step_record(record: "Record", rules: str = "current", until: Until | None = None) -> Iterator[Step]:
-    """As `replay_record`, one event at a time, with what each changed. No poll is skipped."""
+    """As `replay_record`, one event at a time, with its changes. No poll is skipped."""
     world = World(READINGS, rules_named(rules))
     reader = PollReader(READINGS)
     limit = until if until is not None else Until()

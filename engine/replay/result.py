@@ -1,4 +1,4 @@
-"""What a replay found, as a whole and step by step, and where two rule sets disagree about one history."""
+"""The result of a replay, as a whole and step by step, and where two rule sets disagree about one history."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ JsonObject = dict[str, Any]
 
 
 class Replay:
-    """A history folded to its end, or to where it was told to stop."""
+    """A history folded to its end, or to its limit."""
 
     def __init__(self, world: World) -> None:
         state, costs = world.state, Costs(world.state)
@@ -29,8 +29,7 @@ class Replay:
         self.runs, self.vms = tuple(state.runs.values()), tuple(state.vms.values())
         """In order of first sight."""
         self.bills = costs.bills()  # by vm_id; open ones are costed to the last poll
-        self.costs = costs.of_runs()
-        """run_id → micro-dollars, ours; a run whose cost is unknown is left out."""
+        self.costs = costs.of_runs()  # run_id → micro-dollars, ours, of runs with a known cost
         self.anomalies = (*state.anomalies, *(divergences(state) if world.rules.metadata else ()))
         self.blind = (*state.blind, *still)  # in order of their end; those still open last
 
@@ -48,12 +47,10 @@ class Replay:
 
 
 class Step(NamedTuple):
-    """One event, folded."""
-
     position: int
     at: int  # its `observed_at`
     poll: Poll | None  # None for one of our own intents or outcomes
-    changes: tuple[Change, ...]  # what it changed, in order; empty for most polls
+    changes: tuple[Change, ...]  # in order; empty for most polls
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,12 +64,11 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunDifference(msgspec.Struct, frozen=True):
-    """One run two rule sets see differently; None where a rule set does not know the run."""
+    """One run that two rule sets judge differently; None: a rule set does not know the run."""
 
     run_id: str
     name: str | None
-    parts_at: int | None
-    """The first position at which their states differ; None if only reason or exit status do."""
+    parts_at: int | None  # the first position where their states differ; None: only reason or exit status do
     left: Opinion | None
     right: Opinion | None
 
@@ -113,7 +109,7 @@ def _opinion(run: Run | None, rules: RuleSet) -> Opinion | None:
 
 
 def _parting(left: Run | None, right: Run | None) -> int | None:
-    """The first position after which the two histories of states are not the same."""
+    """The first position after which the two histories of states differ."""
     if left is None or right is None:
         return None
     lefts, rights = ({step.position: step.after for step in run.transitions} for run in (left, right))

@@ -11,24 +11,23 @@ from events.poll import Poll
 from events.traces.trace import TraceReading, read_trace
 
 NumberedPoll = tuple[int, Poll | None]
-Broken = Callable[[int], object]  # told the number of every broken line that is left out
+Broken = Callable[[int], object]  # gets the number of every broken line that is left out
 
 
 def open_trace(path: str | Path, *, lenient: bool = False, broken: Broken | None = None) -> Iterator[NumberedPoll]:
-    """The lines of a trace file (`.jsonl`, `.jsonl.zst`, `-` for standard input) as (1-based number, poll).
-
-    None stands for a line that is no poll (a lab note). With `lenient` a broken line is None too, and `broken` is told.
+    """The lines of a trace file (`.jsonl`, `.jsonl.zst`, `-` for standard input) as (1-based number, poll). None stands
+    for a line that is no poll (a lab note); with `lenient` also for a broken line, which `broken` gets.
 
     Raises:
         UnreadableInput: the file cannot be read, or a line is broken; the message names it.
     """
-    # What a trace line alone does not say: whose answer it is, and whether it is one.
+    # A trace line alone does not say whose answer it is, and whether it is one.
     reading = TraceReading(source_of=READINGS.source, answered=READINGS.answered)
     return read_trace(path, reading, lenient=lenient, broken=broken)
 
 
 def fold_polls(world: World, polls: Iterable[NumberedPoll], until: Until | None = None) -> Iterator[Step]:
-    """Fold numbered polls into a world, one step each; stops behind `until`."""
+    """Fold numbered polls into a world, one step each; stops after `until`."""
     read, apply = PollReader(world.readings).read, world.apply
     limit = until if until is not None else Until()
     for number, poll in polls:
@@ -39,11 +38,7 @@ def fold_polls(world: World, polls: Iterable[NumberedPoll], until: Until | None 
 
 
 def replay_polls(polls: Iterable[NumberedPoll], rules: str = "current", until: Until | None = None) -> Replay:
-    """Fold numbered polls from nothing.
-
-    Raises:
-        UnknownRules: there is no rule set of that name.
-    """
+    """Fold numbered polls from nothing. UnknownRules: there is no rule set of that name."""
     world = World(READINGS, rules_named(rules))
     for _ in fold_polls(world, polls, until):
         pass
@@ -70,8 +65,6 @@ def step_trace(
 
 
 def incident_path() -> Path:
-    """The shipped incident, a trace: a task that exited 0 on a real server and that the first poller called failed.
-
-    The machine was a simulated MI300X at $1.99/h.
-    """
+    """The shipped incident, a trace: a task that exited 0 on a real server and that the first poller called failed. The
+    machine was a simulated MI300X at $1.99/h."""
     return Path(__file__).with_name("incident.jsonl.zst")

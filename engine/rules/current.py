@@ -1,7 +1,5 @@
-"""The rule set `current`: ours, memoryless, with no time limit of its own, and the same for every provider.
-
-An observation is decisive, or it shows where the run is. Source: the Run machine of the design (docs/concepts.md).
-"""
+"""The rule set `current`: ours, memoryless, without a time limit of its own, and the same for every provider. An
+observation is decisive, or it shows where the run is. Source: the Run machine of the design (docs/concepts.md)."""
 
 from enum import StrEnum
 from sys import intern
@@ -24,18 +22,15 @@ class Decisive(StrEnum):
 
 
 def judge(facts: RunFacts, *, stopped_by_policy: bool) -> Move:
-    """What one observation says: a function of that observation and of our own requests to stop, of nothing else.
-
-    Args:
-        stopped_by_policy: our newest request to stop this run came from a policy.
-    """
+    """The meaning of one observation: a function of it and of our own requests to stop, of nothing else.
+    `stopped_by_policy`: our newest request to stop this run came from a policy."""
     if decisive(facts) is None:
         return progress(facts)
     return _verdict(facts, stopped_by_policy=stopped_by_policy)
 
 
 def decisive(facts: RunFacts) -> Decisive | None:
-    """Why this observation ends the run; None where it does not."""
+    """Why this observation ends the run; None: it does not."""
     if facts.final:
         return Decisive.FINAL_STATUS
     if not facts.finite or facts.requeued or not facts.jobs:
@@ -58,11 +53,9 @@ _RUN_STATUS: Final = f"{NAME}/run-status"  # made once: every run keeps the rule
 
 
 def progress(facts: RunFacts) -> Live:
-    """Where an observation that is not decisive shows the run: the most advanced job decides, not the lagging run.
-
-    A job that has ended, or is ending, beside one that has not counts as running: the run goes on. Where no job
-    speaks (jobs left out of the answer) the run's own status may move it forward.
-    """
+    """Where an observation that is not decisive shows the run: the most advanced job decides, not the lagging run. A
+    job that has ended, or is ending, beside one that has not counts as running. If no job is in the answer, the run's
+    own status may move it forward."""
     if facts.requeued:
         return _PENDING
     if facts.state is State.FINISHING:
@@ -80,7 +73,7 @@ def progress(facts: RunFacts) -> Live:
 
 
 def attempt_of(facts: RunFacts) -> int | None:
-    """The number of the newest attempt of any job; None where no job shows one."""
+    """The number of the newest attempt of any job; None: no job shows one."""
     return max((one.num for one in facts.newest), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Rule sets: which observations reach the rules, what the rules say of them, and what would flip it."""
+"""Rule sets: which observations the rules see, what they say of them, and what would flip it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from engine.states import Reason, State
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The run is over, says a rule."""
+    """The run is over, by a rule."""
 
     state: State
     reason: Reason
@@ -24,14 +24,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """The run is not over, says a rule."""
+    """The run is not over, by a rule."""
 
-    state: State | None  # None where the observation does not say; the run stays where it is
+    state: State | None  # None: the observation does not say; the run stays where it is
     rule: str
-    pending: bool = False
-    """The provider has taken the run back to its queue, whatever it did before."""
+    pending: bool = False  # the provider requeued the run, whatever it did before
     sure: bool = True
-    """False where the observation may lag: it moves the run forward and is no anomaly when it is behind."""
+    """False: the observation may lag: it moves the run forward only, and is no anomaly when behind."""
 
     def __str__(self) -> str:
         return "no verdict yet" if self.state is None else f"no verdict yet ({self.state.value})"
@@ -50,7 +49,7 @@ class ObservationFilter(StrEnum):
 
 
 class RunJudge(Protocol):
-    """One observation, judged."""
+    """Judges one observation."""
 
     def __call__(self, facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:
         """What the observation says."""
@@ -64,10 +63,10 @@ class RuleSet:
     watch: ObservationFilter
     judge: RunJudge
     final: bool  # the first verdict stays, whatever comes
-    metadata: bool  # it knows exit status and cost
+    metadata: bool  # it uses exit status and cost
     timeout: Callable[[int, int], Move] | None = None
     """(now, first sight of the run) → what it says of a run by the time alone; None: nothing."""
-    hears: bool = False  # what a task itself reports says why its exit status is not zero
+    hears: bool = False  # a task's own reports explain a nonzero exit status
     summary: str
 
 

@@ -14,8 +14,7 @@ Values = dict[str, tuple[str, str]]  # setting name → (value, where it comes f
 class Known(msgspec.Struct, frozen=True, kw_only=True):
     """One setting Steno knows."""
 
-    name: str
-    """As in `steno.toml` (`api.url` is `url` under `[api]`), in flags and in `steno config`."""
+    name: str  # as in `steno.toml` (`api.url` is `url` under `[api]`), flags and `steno config`
     variables: tuple[str, ...] = ()  # environment variables that set it, the strongest first
     default: str | None = None
     help: str
@@ -23,7 +22,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     presence_only: bool = False  # only whether it is set is ever kept
     parse: Parse | None = None  # gives the value its text means; ValueError says what it must be
     unused: bool = False
-    """A variable of the project Steno began with that nothing of Steno reads: listed only where somebody sets it."""
+    """A variable of Steno's predecessor that Steno does not read: listed only if somebody sets it."""
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,15 +33,13 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     variables: Mapping[str, tuple[str, ...]] = {}
     """Further variables of general settings, weaker than those of Steno: setting name → variables."""
     own_files: Callable[[Values, Path], StenoError | None] = lambda _values, _home: None
-    """Fills in what the provider's own files say, where nothing stronger gave a value; the second argument is the
-    user's home. Gives the error to be raised if a value that is needed is then missing."""
+    """Fills in what the provider's own files say, for values without a stronger source; the second argument is the
+    user's home. Gives the error to raise if a needed value is then missing."""
     schedules: bool = False
-    """It has a queue of its own and gives each run its machine: Steno's limit of machines holds nothing back."""
+    """It has a queue of its own and gives each run its machine: Steno's limit of machines does not apply."""
     rates: str | None = None
     """The setting without which none of its machines has a price; None: it gives prices itself."""
     prices: Callable[[Callable[[str], str | None]], Mapping[str, int]] = lambda _value: {}
-    """What one GPU of each model costs by the provider's settings, micro-dollars an hour; the argument gives a value.
-    """
+    """The price of one GPU of each model by the provider's settings, micro-dollars an hour; the argument gives a value."""
     hourly: str | None = None
-    """The setting that says what each of its machines costs, micro-dollars an hour (0: free); None: each has its own
-    price."""
+    """The setting with the price of each of its machines, micro-dollars an hour (0: free); None: each has its own."""

@@ -6,11 +6,9 @@ from engine.settings.settings import Settings
 
 
 def policy_from(settings: Settings, provider: str | None = None) -> Policy:
-    """The policy in force for that provider; rates in micro-dollars, times in microseconds.
-
-    Without a provider it is that of one whose machines have prices. Where a provider gives all its machines one price,
-    that is what estimates assume. A rate that somebody set is an override; the shipped one of the MI300X is what
-    estimates assume where no price was ever recorded.
+    """The policy in force for that provider; rates in micro-dollars, times in microseconds. Without a provider: for one
+    whose machines have prices. If a provider gives all its machines one price, estimates assume that. A user's rate is
+    an override; the shipped rate of the MI300X is what estimates assume without a recorded price.
 
     Raises:
         NotConfigured: `vms.share = user` without `vms.mode = pool`: a provider chooses among its idle machines without

@@ -23,7 +23,7 @@ _SHOWN = 60  # characters of a wrong value that a message repeats
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: str | None  # the text, as it was given
-    parsed: Any = None  # what the text means (`Known.parse`); without such a function, the text
+    parsed: Any = None  # what the text means (`Known.parse`); without a parser, the text
     source: str
     """`default`, `flag`, a variable's name (`STENO_RECORD`, `STENO_RECORD in .env`) or a file."""
     secret: bool = False
@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Setting name → the environment variables that set it, the strongest first."""
     blocks: tuple[Block, ...] = ()
     problems: dict[str, StenoError] = {}
-    """Provider → why its own files could not be read: raised only where a value from them is needed."""
+    """Provider → why its own files could not be read: raised only if a value from them is needed."""
 
     def find(self, name: str) -> Setting:
         """The setting of that name; KeyError is a mistake of ours, not of the user."""
@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.find(name).value
 
     def parsed(self, name: str) -> Any:
-        """What the text of that setting means; None if it is not set."""
+        """The parsed value of that setting; None: not set."""
         return self.find(name).parsed
 
     @property
@@ -85,11 +85,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return next(one.variables[0] for one in block.known if one.name == block.rates)
 
     def prices(self, provider: str | None) -> Mapping[str, int]:
-        """Micro-dollars an hour of one GPU of each model of that provider, where its settings say."""
+        """Micro-dollars an hour of one GPU of each model of that provider, by its settings."""
         return next((block.prices(self.value) for block in self.blocks if block.provider == provider), {})
 
     def schedules(self, provider: str | None) -> bool:
-        """Whether that provider has a queue of its own, so that Steno holds no run back for want of a machine."""
+        """Whether that provider has a queue of its own, so that Steno holds no run back for lack of a machine."""
         return any(block.schedules for block in self.blocks if block.provider == provider)
 
 
@@ -107,14 +107,13 @@ def load_settings(
 
     Args:
         flags: settings given on the command line, by name (`record`, `api.port`); None: not given.
-        environ: the process environment.
-        cwd: the current folder, for `steno.toml` and `.env`.
-        home: the user's home, for files of the providers.
+        cwd: for `steno.toml` and `.env`.
+        home: for files of the providers.
         config: the user's configuration folder of Steno.
         data: the user's data folder of Steno, where the record is by default.
 
     Raises:
-        NotConfigured: a file cannot be read, or a value cannot be one of its setting.
+        NotConfigured: a file cannot be read, or a value is not valid for its setting.
     """
 
     def read() -> Values:
@@ -152,7 +151,7 @@ def load_settings(
 def _checked(known: Known, found: tuple[str, str] | None) -> Setting:
     if found is None:
         return Setting(name=known.name, value=None, source="not set", secret=known.secret)
-    # a backend's cloud key is none of our business beyond its presence: its value is dropped here
+    # only the presence of a backend's cloud key concerns us: drop its value here
     value, source = ("set", found[1]) if known.presence_only else found
     try:
         parsed = value if known.parse is None else known.parse(value)
@@ -181,12 +180,8 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _toml(path: Path, table: Table) -> Values:
-    """The settings of a `steno.toml`; none if the file does not exist.
-
-    Raises:
-        NotConfigured: not valid TOML, an unknown or repeated key, or a value that is neither text, a number nor a list
-            of them.
-    """
+    """The settings of a `steno.toml`; none if the file does not exist. NotConfigured: not valid TOML, an unknown or
+    repeated key, or a value that is neither text, a number nor a list of them."""
     try:
         with _readable(path):
             text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -216,7 +211,7 @@ def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, objec
 
 
 def _dotenv(path: Path, table: Table) -> Values:
-    """The settings of a `.env` file; other variables in it are left alone."""
+    """The settings of a `.env` file; ignores other variables."""
     if not path.is_file():
         return {}
     from dotenv import dotenv_values

@@ -1,4 +1,4 @@
-"""The settings there are: names, variables, defaults, and what a value must be."""
+"""The settings there are: names, variables, defaults, and valid values."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ from events.clock import parse_duration
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task of this kind asks for where it says nothing itself, in the words of a task file."""
+    """What a task of this kind asks for by default, in the words of a task file."""
 
     idle_duration: str
     creation_policy: str | None = None
@@ -40,12 +40,10 @@ PROFILES: dict[str, Profile] = {
     "infrequent": Profile(idle_duration="2m", help="now and then"),
     "one-off": Profile(idle_duration="1m", help="once"),
     "no-reuse": Profile(idle_duration="0m", creation_policy="create", help="a new machine, given back at once"),
-}
-"""Named kinds of work, and how long their machines are kept warm."""
+}  # kinds of work, and how long their machines are kept warm
 
 
 def _setting(name: str, *variables: str, **more: Any) -> Callable[..., Known]:
-    """A setting that lacks its help."""
     return partial(Known, name=name, variables=variables, **more)
 
 
@@ -136,12 +134,12 @@ _FAMILIES = (
     (re.compile(r"rates\.[A-Za-z0-9][A-Za-z0-9_-]*"), rate),
     (re.compile(r"billing\.[a-z][a-z0-9_-]*\.(minimum|granularity)"), parse_duration),
 )
-"""Settings of `steno.toml` whose names are the user's to choose, and what reads them: dollars an hour of one GPU; the
-least time that a backend charges for a machine, and the time of which it charges whole multiples."""
+"""Settings of `steno.toml` whose names the user chooses, and their parsers: dollars an hour of one GPU; the least time
+that a backend charges for a machine, and the time of which it charges whole multiples."""
 
 
 class Table:
-    """The settings there are in one call: the general ones and those of the providers that matter to it.
+    """The settings of one call: the general ones and those of the providers that matter to it.
 
     Args:
         built_in: the settings of the providers that come with Steno.
@@ -159,7 +157,7 @@ class Table:
         self._names = names
         self._named = named
         self.blocks = list(self._built_in)
-        """Blocks in the table; one of another package joins when its name is met."""
+        """Blocks in the table; one of another package joins when its name first appears."""
 
     @property
     def known(self) -> tuple[Known, ...]:
@@ -173,20 +171,15 @@ class Table:
         return tuple(map(self._with_variables, (*found, *GENERAL[2:])))
 
     def add(self, provider: str) -> bool:
-        """Take in the settings of a provider, if there is one of that name; False if they were there, or there is none.
-
-        Raises:
-            NotConfigured: its package cannot be loaded.
-        """
+        """Add the settings of a provider; False: they were there, or there is none of that name. NotConfigured: its
+        package cannot be loaded."""
         block = None if any(block.provider == provider for block in self.blocks) else self._named(provider)
         self.blocks += [] if block is None else [block]
         return block is not None
 
     def setting(self, name: str) -> Known | None:
-        """The setting of that name, one of a family included; None: there is none.
-
-        GPU models are compared without case, so `rates.mi300x` is `rates.MI300X`.
-        """
+        """The setting of that name, one of a family included; None: none. GPU models ignore case: `rates.mi300x` is
+        `rates.MI300X`."""
         if name.startswith("rates."):
             rates = {known.name.lower(): known.name for known in GENERAL if known.name.startswith("rates.")}
             name = rates.get(name.lower(), "rates." + name.removeprefix("rates.").upper())

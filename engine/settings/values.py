@@ -1,4 +1,4 @@
-"""What a setting's text means: each function gives the value, or says in ValueError what it must be."""
+"""The meaning of a setting's text: each function gives the value, or a ValueError that says what it must be."""
 
 import ipaddress
 import re
@@ -29,7 +29,7 @@ def is_off(text: str) -> bool:
 
 
 def _or_off(parse: Parse, expected: str, off: object = None) -> Parse:
-    """Reads what `parse` reads, and gives `off` for a text that switches the setting off."""
+    """Parses like `parse`, and gives `off` for a text that switches the setting off."""
 
     def read(text: str) -> Any:
         if is_off(text):
@@ -122,8 +122,7 @@ thresholds = _or_off(
     _thresholds,
     "shares of the budget above 0 and up to 1, to three decimals, with commas between: 0.5, 0.8, or off",
     (),
-)
-"""Shares of the budget in parts per thousand, ascending, each once."""
+)  # in parts per thousand, ascending, each once
 
 
 # -- words and addresses
