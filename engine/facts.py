@@ -1,8 +1,6 @@
-"""What one observation says, in our own words: the output of a provider's reading, the input of every rule.
-
-`status`, `reason` and the like of a thing are the provider's own words: they are shown to people, and no rule looks at
-them. Times are microseconds since the epoch, UTC, as the provider gave them; money is micro-dollars.
-"""
+"""The content of one observation, in our own words: the output of a provider's reading, the input of every rule.
+`status`, `reason` and the like are the provider's own words: for people, no rule looks at them. Times are microseconds
+since the epoch, UTC, as the provider gave them; money is micro-dollars."""
 
 import msgspec
 
@@ -27,38 +25,31 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     num: int = 0  # counts the attempts from 0
     status: str | None = None
     reason: str | None = None
-    state: State | None = None
-    """Where it is before its end; None: the provider does not say, or in a word we do not know."""
+    state: State | None = None  # before its end; None: not said, or an unknown word
     over: bool = False  # by its status nothing more comes
     failed: bool = False  # by its status it failed
-    cause: Reason | None = None
-    """Why it failed, by the provider's reason; None: that names no failure."""
-    retried: bool = False
-    """The task's own retry policy covers how it ended: the provider tries again."""
-    cut_off: bool = False
-    """It ended because the machine, or the provider's agent on it, no longer answered."""
+    cause: Reason | None = None  # why it failed, by the provider's reason; None: that names no failure
+    retried: bool = False  # the task's own retry policy covers its end: the provider tries again
+    cut_off: bool = False  # it ended because the machine, or the provider's agent on it, stopped answering
     exit_status: int | None = None
     submitted_at: int | None = None
-    started_at: int | None = None  # when it got what it runs on, where the provider says
+    started_at: int | None = None  # when it got what it runs on, if the provider says
     finished_at: int | None = None
     hosts: str | None = None  # what it runs on, as people call it: one host, or several
     hostname: str | None = None
-    price: int | None = None
-    """Micro-dollars an hour of the machine it runs on, where the provider says."""
-    blocks: int | None = None
-    """How many of the machine's blocks it has (a machine can be shared), where the provider says."""
+    price: int | None = None  # micro-dollars an hour of its machine, if the provider says
+    blocks: int | None = None  # of the machine's blocks (a machine can be shared), if the provider says
 
     @property
     def ended(self) -> bool:
-        """It has an exit status, or a status after which nothing comes."""
+        """It has an exit status, or a final status."""
         return self.over or self.exit_status is not None
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replica_num: int = 0
     job_num: int = 0
-    retry_on: frozenset[str] = frozenset()
-    """What the task's own retry policy covers, in the provider's words."""
+    retry_on: frozenset[str] = frozenset()  # what the task's own retry policy covers, in the provider's words
     attempts: tuple[AttemptFacts, ...] = ()  # every attempt the answer carried, in order of `num`
 
     @property
@@ -67,8 +58,6 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One run as one poll showed it."""
-
     provider_id: str
     name: str | None = None
     project: str | None = None
@@ -76,20 +65,17 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: str | None = None
     reason: str | None = None
     state: State | None = None
-    """Where the run itself is before its end; it may lag behind its jobs. None: as `AttemptFacts.state`."""
+    """The state of the run itself before its end; it may lag behind its jobs. None: as `AttemptFacts.state`."""
     requeued: bool = False  # the provider has it in its queue, whatever it did before
     final: bool = False  # by its status nothing more comes
     failed: bool = False  # by its status it failed
     cause: Reason | None = None
-    """Why it ends, by its own status and reason: `exit_zero` where it says that all is done, who stopped it, whose
-    fault it was, `unknown_reason` for any other reason of a failure; None: it says nothing.
-    """
+    """Why it ends, by its own status and reason: `exit_zero` if all is done, who stopped it, whose fault it was,
+    `unknown_reason` for any other failure; None: it says nothing."""
     finite: bool = True  # it ends by itself: a task, not a service
     waits: Waits | None = None  # what it waits for; None: it does not, or the provider does not say
-    group: str | None = None
-    """What it was submitted as a part of: runs of one group fold up in lists."""
-    mark: str | None = None
-    """The run id that whoever submitted it told the provider to keep with it; None: it carries none."""
+    group: str | None = None  # what it was submitted as a part of: runs of one group fold up in lists
+    mark: str | None = None  # the run id that its submitter gave to the provider; None: it carries none
     submitted_at: int | None = None
     jobs: tuple[JobFacts, ...] = ()  # in order of (replica_num, job_num)
     latest_exit_status: int | None = None
@@ -101,7 +87,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def newest(self) -> list[AttemptFacts]:
-        """The attempt that stands of every job that shows one."""
+        """The newest attempt of every job that shows one."""
         return [job.attempts[-1] for job in self.jobs if job.attempts]
 
 
@@ -115,15 +101,12 @@ class VmEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One machine as one poll showed it."""
-
     provider_id: str
-    name: str | None = None  # given again to the next machine, so never a key
+    name: str | None = None  # reused by the next machine, so never a key
     project: str | None = None
     fleet: str | None = None
     instance_num: int | None = None
-    hostname: str | None = None
-    """None until it has an address; the only link from a run to its machine."""
+    hostname: str | None = None  # None until it has an address; the only link from a run to its machine
     backend: str | None = None
     region: str | None = None
     status: str | None = None
@@ -131,14 +114,12 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     message: str | None = None
     state: VmState | None = None  # where it is; None: no machine yet, or in a word we do not know
     cause: VmReason = VmReason.UNKNOWN_REASON  # why it goes or went, by the provider's reason
-    by_request: bool = True
-    """The provider gives no other reason than that somebody asked for its end."""
+    by_request: bool = True  # the only reason the provider gives is that somebody asked for its end
     unreachable: bool = False
     created: int | None = None
     finished_at: int | None = None
     gives_end: bool = True  # the provider says when a machine ended
-    price: int | None = None
-    """Micro-dollars an hour of the whole machine; None: a placeholder, no machine."""
+    price: int | None = None  # micro-dollars an hour of the whole machine; None: a placeholder, no machine
     spot: bool | None = None
     instance_type: str | None = None
     gpu: str | None = None  # model of its GPUs, as the provider spells it; None: it has none

@@ -1,9 +1,7 @@
 """The public JSON objects of runs, machines and blind times, for the command line, API, stream and webhook. That of an
-anomaly is `engine.fold.change.Anomaly` itself.
-
-Keys, their order and their meaning are public; a key is added at the end of its object or not at all. Times are
-ISO 8601 UTC, money is decimal strings of US dollars with six decimals, None is unknown.
-"""
+anomaly is `engine.fold.change.Anomaly` itself. Keys, their order and their meaning are public; a key is added at the
+end of its object or not at all. Times are ISO 8601 UTC, money is decimal strings of US dollars with six decimals, None
+is unknown."""
 
 from itertools import groupby
 
@@ -67,14 +65,11 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider_cost_usd: str | None
     transitions: tuple[TransitionObject, ...]
     archive: str | None = None  # the archive that holds it; no key for a live run
-    waits: Waits | None = None
-    """What it waits for at its provider, in words; no key where the provider does not say."""
+    waits: Waits | None = None  # why it waits at its provider; no key if not said
     group: str | None = None
     """The provider's id of what it was submitted as a part of; no key for a run of its own."""
-    strategy: str | None = None
-    """What sets it apart from the runs it was asked for together with; no key without such."""
-    attempt_list: tuple[AttemptObject, ...] = ()
-    """Each attempt, oldest first; no key where the provider does not date them."""
+    strategy: str | None = None  # what distinguishes it from runs requested together with it; else no key
+    attempt_list: tuple[AttemptObject, ...] = ()  # oldest first; no key if the provider does not date them
 
     @property
     def ended(self) -> bool:
@@ -118,10 +113,8 @@ class BlindObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "f
 
 
 def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
-    """One run; `cost` is ours (`engine.money.costs.Costs`) in micro-dollars, None if unknown.
-
-    A rule set without metadata shows no costs, neither the provider's nor ours.
-    """
+    """One run; `cost` is ours (`engine.money.costs.Costs`) in micro-dollars, None if unknown. A rule set without
+    metadata shows no costs, neither the provider's nor ours."""
     return RunObject(
         run_id=run.run_id,
         provider_id=run.provider_id,
@@ -184,7 +177,7 @@ def _attempts(run: Run) -> tuple[AttemptObject, ...]:
 
 
 def vm_object(vm: Vm, bill: Bill) -> VmObject:
-    """One machine with its bill; neighbouring parts in one phase at one price are one interval, whoever used it."""
+    """One machine with its bill; adjacent parts in one phase at one price are one interval, whoever used it."""
     phases = [list(parts) for _, parts in groupby(bill.intervals, key=lambda one: (one.phase, one.hourly))]
     return VmObject(
         vm_id=vm.vm_id,
@@ -224,7 +217,7 @@ def _execution_seconds(run: Run) -> float | None:
 
 
 def _started(run: Run) -> int | None:
-    """When the last attempt started: by its provider where that says so, else at the first poll that showed it."""
+    """When the last attempt started: by its provider if that says so, else at the first poll that showed it."""
     dated = () if run.facts is None else (one.started_at for one in run.facts.newest if one.started_at is not None)
     return max(dated, default=run.started_at)
 

@@ -1,7 +1,5 @@
 """The policy in force: what the controller may do about machines, runs and money. It is an event, so a replay knows it.
-
-Times are microseconds, money is micro-dollars, rates are micro-dollars an hour.
-"""
+Times are microseconds, money is micro-dollars, rates are micro-dollars an hour."""
 
 from typing import Final, Literal
 
@@ -16,16 +14,15 @@ DOLLAR: Final = 1_000_000
 CENT: Final = DOLLAR // 100
 OFF: Final = -1  # `idle_duration: off`
 BACKSTOP: Final = 30 * SECOND
-"""How much later than the policy's timeout the provider ends a machine, where somebody goes on recording: two polls at
-the slowest pace, in which Steno drains the machine, looks once more and ends it. The provider's timer takes no drain
-back."""
+"""How much later than the policy's timeout the provider ends a machine while somebody records: two polls at the slowest
+pace, in which Steno drains the machine, looks once more and ends it. The provider's timer cannot cancel a drain."""
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """A price somebody vouches for: it stands instead of the recorded one of on-demand machines with that GPU."""
+    """A price set by a user: it replaces the recorded one of on-demand machines with that GPU."""
 
     gpu: str
-    """The GPU model; compared without case. Of an assumed rate, empty: any whole machine of the source."""
+    """The GPU model, without case. Empty in an assumed rate: any whole machine of the source."""
     hourly: int  # of one GPU; a machine costs this times its GPUs
 
 
@@ -41,21 +38,20 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Everything decisions depend on beside the world and the time."""
 
     mode: Literal["provider", "pool"] = "provider"
-    """`provider`: the provider chooses among its idle machines; `pool`: Steno says which machine a run goes to."""
+    """`provider`: the provider chooses among its idle machines; `pool`: Steno chooses the machine of a run."""
     max_vms: int | None = 3  # the most machines of ours at once; None: no limit
     idle_timeout: int | None = 600 * SECOND
-    """How long a machine may idle; None: for ever. A task's shorter one wins for the machine it creates."""
+    """How long a machine may idle; None: for ever. A task's shorter timeout wins for the machine it creates."""
     share: Literal["any", "user"] = "any"  # whose runs may follow one another on one machine
     queue_patience: int = 30 * MINUTE
-    """How long after its request a run is asked for again where the provider has no capacity; 0: it fails at once."""
-    rates: tuple[Rate, ...] = ()  # overrides that somebody set
+    """How long after its request a run is still submitted again for lack of capacity; 0: it fails at once."""
+    rates: tuple[Rate, ...] = ()  # overrides set by a user
     assumed: tuple[Rate, ...] = (Rate(gpu="MI300X", hourly=1_990_000),)
-    """What a machine is taken to cost where no price was ever recorded: estimates only, never bills."""
+    """Assumed prices of machines without any recorded price: for estimates only, never bills."""
     billing: tuple[Billing, ...] = ()
     budget_total: int | None = 1400 * DOLLAR  # None: no budget
-    thresholds: tuple[int, ...] = (800,)
-    """Parts per thousand of the budget at which an alert is given, ascending."""
-    assumed_duration: int = 24 * HOUR  # what a run without `max_duration` is taken to last at worst
+    thresholds: tuple[int, ...] = (800,)  # parts per thousand of the budget at which to alert, ascending
+    assumed_duration: int = 24 * HOUR  # the assumed worst-case duration of a run without `max_duration`
     free: bool = False
     """Machines of this source cost nothing: no cap, no budget, and none is kept warm unless its task says so."""
 
@@ -63,4 +59,4 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 dump_policy: Final = msgspec.json.Encoder().encode  # the policy as the JSON text its event carries
 
 load_policy: Final = msgspec.json.Decoder(Policy).decode
-"""The policy of such a text; what a newer version added is left out. ValueError: the text is no policy."""
+"""The policy of such a text; unknown fields of a newer version are ignored. ValueError: the text is no policy."""

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Both ends belong to it; None: no limit on that side."""
+    """An inclusive range; None: no limit on that side."""
 
     least: float | None = None
     most: float | None = None
@@ -42,8 +42,7 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     cpus: Range = ANY
     memory: Range = ANY
     disk: Range = ANY
-    any_machine: bool = False
-    """Every machine of its provider will do, but for a GPU that it is known to have."""
+    any_machine: bool = False  # every machine of its provider fits, unless it has other GPUs than asked for
     nodes: int = 1
     backends: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
@@ -58,5 +57,5 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     max_price: int | None = None  # micro-dollars an hour
     fallback: tuple[str, ...] = ()  # GPU models to ask for after the task's own
     race: str | None = None
-    """Runs with the same one were asked for together, and the first that runs is wanted."""
-    strategy: str | None = None  # what sets it apart from the others of its race, in a few words
+    """Runs with the same value were asked for together, and only the first that runs is wanted."""
+    strategy: str | None = None  # what distinguishes it within its race, in a few words

@@ -8,7 +8,7 @@ class State(StrEnum):
     """Where a run is, in our words."""
 
     REQUESTED = "requested"  # asked for; no poll has shown it yet
-    QUEUED = "queued"  # the provider has it and gives it no machine yet, or again none
+    QUEUED = "queued"  # the provider has it and gives it no machine yet, or no longer
     PROVISIONING = "provisioning"  # a machine is being made or chosen
     PULLING = "pulling"  # the machine fetches the image
     RUNNING = "running"  # the commands run
@@ -27,7 +27,7 @@ PROGRESS: Final = (
     State.RUNNING,
     State.FINISHING,
 )
-"""The live states in their order; a run moves forward in it, skipping what no poll happened to show."""
+"""The live states in order; a run moves forward in it, skipping what no poll showed."""
 
 
 class Reason(StrEnum):
@@ -42,7 +42,7 @@ class Reason(StrEnum):
     NO_CAPACITY = "no_capacity"
     INTERRUPTED = "interrupted"
     UNREACHABLE = "unreachable"
-    REJECTED = "rejected"  # the provider refused the task, or it was never handed over
+    REJECTED = "rejected"  # the provider refused the task, or it was never submitted
     COMPILE_ERROR = "compile_error"
     WRONG_ANSWER = "wrong_answer"
     RUNTIME_ERROR = "runtime_error"
@@ -60,10 +60,10 @@ class VmState(StrEnum):
     PROVISIONING = "provisioning"  # it is being made, and billed
     IDLE = "idle"  # up, no run on it
     BUSY = "busy"  # up, a run on it
-    DRAINING = "draining"  # idle, and by our own intent no run comes any more; billed as idle
-    TERMINATING = "terminating"  # told to go
+    DRAINING = "draining"  # idle, and by our own intent gets no more runs; billed as idle
+    TERMINATING = "terminating"  # told to stop
     TERMINATED = "terminated"  # seen gone
-    UNCONFIRMED = "unconfirmed"  # should be gone and was not seen gone: still billed
+    UNCONFIRMED = "unconfirmed"  # should be gone, but was not seen gone: still billed
 
 
 class VmReason(StrEnum):

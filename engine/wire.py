@@ -38,7 +38,7 @@ Position = Annotated[int, Meta(ge=0, description="A position of the record.")]
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An object with these keys and no others; a field whose JSON key is another names it."""
+    """An object with exactly these keys; a field whose JSON key differs names it."""
 
 
 class Stretched(Shape, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):

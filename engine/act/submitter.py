@@ -163,7 +163,7 @@ class Submitter:
             else:
                 raise
         except (ProviderUnreachable, ProviderRefused) as error:
-            # Nothing was submitted: the caller, who waits, gets the error at once.
+            # If nothing was submitted, the caller, who waits, gets the error at once.
             if submit.queued or (called and isinstance(error, ProviderUnreachable) and error.sent):
                 raise
             self.fail(submit, error)

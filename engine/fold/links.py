@@ -163,8 +163,8 @@ def _note_more(state: WorldState, run: Run, key: str, **more: object) -> None:
 
 
 def _left(turn: Turn, vm: Vm, one: Occupancy, until: int | None, at: int) -> None:
-    """A submission is over: its machine was not empty then, and, if its end was not seen, lived at least that long. A
-    submission first seen there since the machine idles came after that, whatever the two clocks say."""
+    """A submission is over: a machine shown empty meanwhile was not, and one whose end was not seen lived at least that
+    long. A submission first seen there since the machine idles came after that, whatever the two clocks say."""
     if until is None:
         return
     if vm.unseen_end and vm.finished_at is not None:

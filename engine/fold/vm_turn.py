@@ -99,7 +99,7 @@ def _end(turn: Turn, vm: Vm, low: int, *, new: bool) -> None:
     facts, gone = vm.facts, vm.state is VmState.TERMINATED
     step(turn, vm, VmTrigger.TERMINATED, low)
     vm.reason = _reason(vm)
-    # Where the clocks have moved apart since it was made, its provider's two times are not of one clock.
+    # If the clocks' offset changed since it was made, its provider's two times are not of one clock.
     if facts.finished_at is not None and (new or vm.skew == turn.source(vm.source).skew):
         vm.finished_at, vm.unseen_end = max(facts.finished_at, vm.created), False
         vm.finished_low = max(surely_until(turn.source(vm.source), vm.finished_at), vm.created)
