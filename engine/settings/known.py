@@ -40,6 +40,6 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     rates: str | None = None
     """The setting without which none of its machines has a price; None: it gives prices itself."""
     prices: Callable[[Callable[[str], str | None]], Mapping[str, int]] = lambda _value: {}
-    """The price of one GPU of each model by the provider's settings, micro-dollars an hour; the argument gives a value."""
+    """Price of one GPU of each model by the provider's settings, micro-dollars an hour; the argument gives a value."""
     hourly: str | None = None
     """The setting with the price of each of its machines, micro-dollars an hour (0: free); None: each has its own."""
