@@ -1,1 +1,1 @@
-"""Machines, rules, readings, providers, recorder and effects: what the record means and what is done about it."""
+"""Machines, rules, readings, providers, recorder and effects: the meaning of the record and the actions that follow."""

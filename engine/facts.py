@@ -12,7 +12,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
 
     why: str
     remedy: str | None = None  # what to do about it
-    never: bool = False  # it never runs as it was asked for
+    never: bool = False  # it can never run as requested
 
     def __str__(self) -> str:
         said = f"never runs as it is: {self.why}" if self.never else self.why
@@ -82,7 +82,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of the first job's newest attempt, as the provider gives it beside the jobs."""
     drift: tuple[str, ...] = ()  # paths whose value had an unknown word or the wrong type
     mismatch: str | None = None
-    """How the GPUs that the run itself found differ from those it asked for; None: they do not, or it did not say."""
+    """How the GPUs that the run itself found differ from the requested ones; None: they do not, or it did not say."""
     phases: tuple[tuple[str, int], ...] = ()  # what the run says it does, each from when
 
     @property
@@ -112,8 +112,8 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: str | None = None
     reason: str | None = None
     message: str | None = None
-    state: VmState | None = None  # where it is; None: no machine yet, or in a word we do not know
-    cause: VmReason = VmReason.UNKNOWN_REASON  # why it goes or went, by the provider's reason
+    state: VmState | None = None  # where it is; None: no machine yet, or an unknown word
+    cause: VmReason = VmReason.UNKNOWN_REASON  # why it ends or ended, by the provider's reason
     by_request: bool = True  # the only reason the provider gives is that somebody asked for its end
     unreachable: bool = False
     created: int | None = None

@@ -52,7 +52,7 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     """None: not said, which gets an on-demand machine."""
     creation: Literal["create", "reuse", "reuse-or-create"] = "reuse-or-create"
     idle: int | None = None
-    """How long its machine may idle behind it, microseconds; -1: for ever; None: not said."""
+    """How long its machine may idle after it, microseconds; -1: for ever; None: not said."""
     max_duration: int | None = None  # microseconds; None: no limit
     max_price: int | None = None  # micro-dollars an hour
     fallback: tuple[str, ...] = ()  # GPU models to ask for after the task's own

@@ -28,7 +28,7 @@ GRACE = 14 * 60 * SECOND  # how long a machine that was told to stop may take be
 class WorstCase(NamedTuple):
     """What a submission may cost at most. Microseconds and micro-dollars."""
 
-    price: int | None  # an hour of one machine; None: nobody knows, so the budget does not guard it
+    price: int | None  # an hour of one machine; None: unknown, so the budget does not guard it
     idle: int
     amount: int | None
     lines: tuple[str, ...]  # the arithmetic in words, term by term
@@ -228,7 +228,7 @@ def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> 
         case VmState.TERMINATING:
             time = max(0, GRACE - (now - (vm.ending_since if vm.ending_since is not None else now)))
         case VmState.UNCONFIRMED:
-            time = policy.assumed_duration  # nobody knows that it ends at all
+            time = policy.assumed_duration  # nothing says that it ever ends
         case VmState.DRAINING:
             time = GRACE
         case VmState.IDLE:

@@ -16,7 +16,7 @@ from engine.states import VmState
 from events.clock import SECOND, backoff
 from events.types import StopRequested, VmDrainCancelled, VmDrainStarted, VmStopIntended
 
-STENO: Final = "steno"  # who asks for a stop where a policy does
+STENO: Final = "steno"  # who requests the stops that a policy decides
 
 REFUSED_FIRST: Final = 15 * SECOND
 REFUSED_MOST: Final = 5 * MINUTE  # pause after a refusal; doubles each time, up to the most

@@ -126,7 +126,7 @@ def _either(run: Run, plan: Plan) -> Outcome:
             return draining
         below = plan.free is None or plan.free >= terms.nodes
         warm = _warm(run, plan, pooled=False) if not below or plan.scarce else None
-        # Cancel a drain only if nothing else is left: an idle machine will take somebody.
+        # Cancel a drain only if nothing else is left: an idle machine will get a run anyway.
         if isinstance(warm, RunPlaced) or (warm is not None and not below):
             return warm
     # The provider takes an idle machine of its own choice if it finds one.

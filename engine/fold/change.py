@@ -104,14 +104,14 @@ class Tracked(msgspec.Struct, kw_only=True):
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One run after a tick: how it moved, or None where only what the provider reports changed."""
+    """One run after a tick: how it moved; None: only what the provider reports changed."""
 
     run_id: str
     transition: Transition | None
 
 
 class VmMoved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One machine after a tick: how it moved, or None where only what the provider reports changed."""
+    """One machine after a tick: how it moved; None: only what the provider reports changed."""
 
     vm_id: str
     step: VmStep | None

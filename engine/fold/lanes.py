@@ -85,7 +85,7 @@ class Lane:
     listed: tuple[Run | Vm, ...] = ()  # the runs and machines it lists
     costed: tuple[Run, ...] = ()  # those whose cost is whole in it
     page: tuple[str, ...] | None = None
-    """The ids it lists, where it is one page of several; the last page may list none."""
+    """The ids it lists, if it is one page of several; the last page may be empty."""
     changes: int = -1
     position: int = 0
     """Of the newest poll that only repeated, like the next two; 0: none since the last write."""

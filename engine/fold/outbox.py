@@ -12,7 +12,7 @@ class OpenSubmit(msgspec.Struct, frozen=True, kw_only=True):
     """A requested run without an outcome."""
 
     request: types.RunRequested
-    position: int  # of the request; of its newest `RunRequeued` where it is made again
+    position: int  # of the request; of its newest `RunRequeued` if it was requeued
     requested_at: int
     asked_at: int  # when it was requested, or requeued: what the provider took before is not this attempt
     attempt: int = 1

@@ -20,7 +20,7 @@ from engine.states import PROGRESS, Reason, State
 _PHASES: Final = {phase.name: phase for phase in ReportedPhase}
 _ERRORS: Final = {one.name: one for one in (Reason.COMPILE_ERROR, Reason.WRONG_ANSWER, Reason.RUNTIME_ERROR)}
 _LAST: Final = frozenset({*_ERRORS, "ERROR", "BENCHMARKED"})
-"""After these nothing comes; nor after CHECKED, where only a check was asked for."""
+"""Nothing comes after these, nor after CHECKED if only a check was requested."""
 
 
 def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick) -> tuple[bool, bool]:

@@ -28,7 +28,7 @@ _FIELDS: Final = {Listing.RUNS: "runs", Listing.RUN: "runs", Listing.VMS: "vms",
 class Seen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     facts: RunFacts
     cost: int | None = None
-    """The provider's own figure, micro-dollars; moves at every poll. None too where nobody has read it yet."""
+    """The provider's own figure, micro-dollars; changes at every poll. None too if it was not read yet."""
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -43,12 +43,12 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: tuple[VmEvent, ...] = ()  # status changes of machines that the provider dates
     not_exists: bool = False  # the source said `resource_not_exists`
     server_time: int | None = None
-    """The provider's own clock (HTTP `Date`); looked at where something is shown for the first time."""
+    """The provider's own clock (HTTP `Date`); used if something is shown for the first time."""
     odd: tuple[str, ...] = ()  # what of the answer could not be read
     imported: bool = False  # it was imported; asked of a source's first poll only
     archive: str | None = None  # its archive, filled in by the world; None: a live source
     unlike: Mapping[str, str] = {}
-    """The provider's id → how its rows differ, of each thing that the answer lists with several rows; likewise."""
+    """The provider's id → how its rows differ, of each thing with several rows in the answer; the world fills it in."""
 
     @property
     def asked(self) -> str:

@@ -13,7 +13,7 @@ from engine.fold.vm import PriceStep, SilentSpan, Vm
 from engine.states import VmReason, VmState
 
 ALIVE: Final = frozenset({VmState.PROVISIONING, VmState.IDLE, VmState.BUSY})
-"""Where a machine is that nobody has told to go."""
+"""States of a machine that nobody has told to stop."""
 
 _TRIGGER: Final = {
     VmState.PROVISIONING: VmTrigger.PROVISION,

@@ -15,7 +15,7 @@ from engine.kernel.machine.numbers import SIZES
 Dtype = Literal["float32", "float64", "float16", "bfloat16", "int32"]
 DTYPES: Final[tuple[str, ...]] = get_args(Dtype)
 TOLERANCES: Final = {"float32": 1e-4, "float64": 1e-9, "float16": 1e-2, "bfloat16": 5e-2, "int32": 0.0}
-"""Absolute and relative, where a definition says none."""
+"""Absolute and relative, if a definition has none."""
 LARGEST: Final = 1 << 30  # bytes of one tensor
 
 Name = Annotated[str, msgspec.Meta(pattern="^[A-Za-z][A-Za-z0-9_]{0,31}$", description="a name C and Python can have")]

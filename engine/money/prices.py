@@ -55,7 +55,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(rungs)
 
     def fixed(self, vm: Vm) -> int | None:
-        """The hourly price of the machine's whole life; None where it changed, or a policy sets prices or rounding."""
+        """The hourly price of the machine's whole life; None if it changed, or a policy sets prices or rounding."""
         steps = self.policies.get(vm.source, ())
         if len(vm.prices) > 1 or any(step.policy.rates or step.policy.billing for step in steps):
             return None

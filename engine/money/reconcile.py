@@ -79,7 +79,7 @@ class Reconciliation(
     name: str | None  # the run's, else its id
     ours: Usd
     theirs: Usd | None  # None where the provider gives no figure
-    lines: tuple[Difference, ...]  # None of nothing
+    lines: tuple[Difference, ...]  # without lines of 0
     divergence: Usd  # what stays unexplained, if that is more than a cent; else 0
 
 

@@ -21,7 +21,7 @@ def open_trace(path: str | Path, *, lenient: bool = False, broken: Broken | None
     Raises:
         UnreadableInput: the file cannot be read, or a line is broken; the message names it.
     """
-    # A trace line alone does not say whose answer it is, and whether it is one.
+    # A trace line alone says neither whose answer it is nor whether it is one.
     reading = TraceReading(source_of=READINGS.source, answered=READINGS.answered)
     return read_trace(path, reading, lenient=lenient, broken=broken)
 

@@ -12,7 +12,7 @@ from . import child
 
 TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__hip_bfloat16", "int32": "int"}
 SCALARS = {"float32": "float", "float64": "double", "float16": "float", "bfloat16": "float", "int32": "int"}
-"""What a number that is no tensor is passed as."""
+"""The C++ type of a scalar argument."""
 _HEADERS = {"float16": "#include <hip/hip_fp16.h>\n", "bfloat16": "#include <hip/hip_bf16.h>\n"}
 _LAUNCH = re.compile(r"([A-Za-z_][\w:]*)\s*((?:<[^<>;{}]*>)?)\s*<<<")
 Signature = dict[str, Any]  # the names of the function, its inputs, outputs, parameters and sizes
