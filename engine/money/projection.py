@@ -107,8 +107,8 @@ def most_saved(inputs: Inputs, gap: int = 0) -> int:
 
 
 def runs_to_save(inputs: Inputs, part: int, gap: int = 0) -> int | None:
-    """The least number of runs in a row that saves so many parts per thousand; None: no number does. n·(1000·(P − g) −
-    part·(P + R)) ≥ 1000·(P − g + I), solved for n."""
+    """The least number of runs in a row that saves so many parts per thousand; None: no number does.
+    Solved for n: n·(1000·(P − g) − part·(P + R)) ≥ 1000·(P − g + I)."""
     gained = 1000 * (inputs.provisioning - gap) - part * (inputs.provisioning + inputs.run)
     owed = 1000 * (inputs.provisioning - gap + inputs.idle_timeout)
     return None if gap > inputs.idle_timeout or gained <= 0 else max(1, -(-owed // gained))
