@@ -1,4 +1,4 @@
-"""One keep-alive HTTP client of one dstack server: what it answers, and the error that a bad answer stands for."""
+"""One keep-alive HTTP client of one dstack server, and the errors that its answers mean."""
 
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
@@ -19,20 +19,15 @@ from events.poll import too_deep, too_wide
 
 CONNECT_TIMEOUT = 5.0  # seconds to a connection
 READ_TIMEOUT = 30.0  # seconds without a byte
-POLL_TIMEOUT = 20.0
-"""Seconds without a byte that a poll waits, and twice as long for all of it: whoever else is asked in the same round is
-asked again before its source counts as stale."""
+POLL_TIMEOUT = 20.0  # seconds without a byte, twice that in all, so that other sources do not become stale
 TOTAL_TIMEOUT = 120.0  # seconds for a question and its whole answer, a second try included
 UPLOAD_TIMEOUT = 900.0  # as `TOTAL_TIMEOUT`, where a file is sent
 LARGEST = 32 * 1024 * 1024  # bytes of an answer we are ready to hold; a page of 100 runs has 0.6 MB
 KEEP_ALIVE = 4.0  # seconds an idle connection is trusted; dstack's HTTP server closes it after 5
 PAGE = 100  # rows of a page; dstack's limit
-MOST_PAGES = 1_000
-"""Pages of one list read in a row: 100,000 rows. A server whose pages never end does not hold us."""
-FUTURE = 86_400 * SECOND
-"""No server's clock is a day ahead. A row of the year 9999 is not where a look has got to: the next would end there."""
-FINISHED = ("terminated", "failed", "done")
-"""Words of `run.status` after which nothing happens any more."""
+MOST_PAGES = 1_000  # of one list: 100,000 rows; a list that never ends cannot hold us
+FUTURE = 86_400 * SECOND  # a row's time further ahead is wrong: the next look would start there
+FINISHED = ("terminated", "failed", "done")  # words of `run.status` after which nothing changes
 
 
 class PagedList(msgspec.Struct, frozen=True):
@@ -53,14 +48,14 @@ EVENTS = PagedList("/api/events/list", "within_projects", "recorded_at", ("prev_
 
 
 class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer, or none: then `status` is None and `error` says why."""
+    """One answer; without one `status` is None and `error` says why."""
 
     started_at: int
     observed_at: int
     status: int | None
     body: bytes = b""
     error: str | None = None
-    sent: bool = True  # false where the question certainly never left: no connection was made
+    sent: bool = True  # False where no connection was made, so the server never got it
     server_time: int | None = None  # HTTP `Date`, microseconds
 
     @property
@@ -68,11 +63,11 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return self.status is not None and 200 <= self.status < 300
 
     def json(self) -> object:
-        """The body decoded; None if it is not JSON, or nested too deeply or too wide to be anything a server means."""
+        """The body decoded; None if it is not JSON, or too deep or too wide."""
         return None if too_deep(self.body) or too_wide(self.body) else decoded(self.body)
 
     def rows(self) -> list[dict[str, object]] | None:
-        """The items of a list; None where it is not a 2xx with a list of at most `MOST_ITEMS` objects with an id."""
+        """The items of a list; None if it is not a 2xx with at most `MOST_ITEMS` objects with an id."""
         found = self.json() if self.ok else None
         if not isinstance(found, list) or len(found) > MOST_ITEMS:
             return None
@@ -88,7 +83,7 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gone(self) -> bool:
-        """The server says that the thing asked for does not exist (not: that it refuses to show it)."""
+        """The server says that the thing does not exist (not that it refuses to show it)."""
         return says_not_exists(self.status, self.body)
 
 
@@ -99,11 +94,10 @@ class ListPage(msgspec.Struct, frozen=True, kw_only=True):
     answer: HttpAnswer
     rows: list[dict[str, object]] | None
     whole: bool  # the list ends here
-    last: bool
-    """No page follows: the list ends, cannot be read, brings the same rows again, or has `MOST_PAGES`."""
+    last: bool  # the list ends, is unreadable, repeats rows, or has `MOST_PAGES`
 
     def times(self, key: str) -> list[int]:
-        """The readable times of its rows; one that is far ahead of our clock is none."""
+        """The readable times of its rows, without any far ahead of our clock."""
         moments = (time_of(row.get(key)) for row in self.rows or ())
         return [moment for moment in moments if moment is not None and moment < self.answer.observed_at + FUTURE]
 
@@ -113,7 +107,7 @@ _NOT_THE_USERS: Final = {"body", "plan", "run_spec", "configuration", "task", "T
 
 
 def _message(part: str | dict[str, object]) -> str:
-    """One line of a pydantic error or of dstack's own: the field's path first, where there is one."""
+    """One line of a pydantic error or of dstack's own, the field's path first."""
     if isinstance(part, str):
         return part
     message, location = part.get("msg"), part.get("loc")
@@ -134,7 +128,7 @@ class Client:
         read_timeout: float = READ_TIMEOUT,
         total_timeout: float | None = None,
     ) -> None:
-        """`total_timeout`: seconds for a whole answer where that is less than `TOTAL_TIMEOUT`."""
+        """`total_timeout`: seconds for a whole answer, at most `TOTAL_TIMEOUT`."""
         self.address = address
         self.clock = clock
         self._read_timeout = read_timeout
@@ -143,27 +137,21 @@ class Client:
         self._connection: Any = None
 
     def ask(self, path: str, body: object = None, *, again: bool = True, patience: float | None = None) -> HttpAnswer:
-        """POST `body` (None: `{}`) as JSON.
-
-        Args:
-            path: `/api/...`.
-            body: anything msgspec can encode.
-            again: the question changes nothing at the server, so it is put once more if the connection was cut under
-                it. With False a fresh connection is used and the question is put exactly once.
-            patience: seconds without a byte to bear, where the server itself has to ask a cloud first.
+        """POST `body` (None: `{}`) as JSON. `again`: retry once if the connection is cut; with False, over a fresh
+        connection, the server gets it at most once. `patience`: seconds without a byte where the server itself asks a
+        cloud first.
         """
         content = msgspec.json.encode(body if body is not None else {})
         return self._send(path, content=content, again=again, patience=patience)
 
     def expect(self, path: str, body: object = None, *, what: str, gone: type[StenoError] = TaskInvalid) -> HttpAnswer:
-        """As `ask`; any answer but a 2xx is raised as its `trouble`."""
+        """As `ask`; raises `trouble` for any answer but a 2xx."""
         answer = self.ask(path, body)
         if not answer.ok:
             raise self.trouble(answer, what, gone=gone)
         return answer
 
     def pages(self, listing: PagedList, request: dict[str, object]) -> Iterator[ListPage]:
-        """The pages of a list, one behind the other, whatever the server answers."""
         known = set[object]()
         for number in range(1, MOST_PAGES + 1):
             answer = self.ask(listing.path, request)
@@ -179,18 +167,13 @@ class Client:
             request = {**request, after_time: rows[-1].get(listing.time_key), after_id: rows[-1]["id"]}
 
     def history(self, listing: PagedList, what: str) -> Iterator[tuple[HttpAnswer, list[dict[str, object]]]]:
-        """Every page of a list, newest first.
-
-        Raises:
-            ProviderError: the list does not end (it is not "nothing found": a task would be submitted once more).
-        """
+        """Every page of a list, newest first. ProviderError if it does not end: "not found" would submit again."""
         for page in self.pages(listing, listing.request(self.address.project)):
             yield page.answer, self._listed(page.answer, page.rows, what)
             if page.last and not page.whole:
                 raise ProviderError(f"cannot {what}: the list that {self.address.url} gives does not end")
 
     def rows(self, path: str, body: object = None, *, what: str) -> list[dict[str, object]]:
-        """The items of a list."""
         answer = self.ask(path, body)
         return self._listed(answer, answer.rows(), what)
 
@@ -200,23 +183,14 @@ class Client:
         return rows
 
     def run(self, request: dict[str, object], what: str) -> dict[str, object]:
-        """The run of an id, deleted ones too, or of a name.
-
-        Raises:
-            RunNotFound: dstack has no such run.
-        """
+        """The run of an id, deleted ones too, or of a name. Raises RunNotFound if dstack has no such run."""
         run = self.expect(self.address.path("runs/get"), request, what=what, gone=RunNotFound).json()
         if not isinstance(run, dict) or not isinstance(run.get("id"), str):
             raise self.nonsense(what, "run")
         return run
 
     def trouble(self, answer: HttpAnswer, what: str, *, gone: type[StenoError] = TaskInvalid) -> StenoError:
-        """The error for an answer that is not a 2xx.
-
-        Args:
-            what: the deed in three words (`submit the task`).
-            gone: what it means here that dstack does not have a thing: by default one the task names.
-        """
+        """The error for a failed answer. `what`: the act (`submit the task`); `gone`: the error if it is missing."""
         url, project = self.address.url, self.address.project
         if answer.status is None:
             message = f"cannot {what}: no answer from {url} ({answer.error}); is the dstack server up?"
@@ -240,7 +214,7 @@ class Client:
         return ProviderError(f"cannot {what}: {self.address.url} answered no {wanted}; is it a dstack server?")
 
     def upload(self, path: str, file: IO[bytes], name: str, *, params: Mapping[str, str] | None = None) -> HttpAnswer:
-        """POST one file as a form, the way `dstack apply` sends code and archives; putting it twice is harmless."""
+        """POST one file as a form, as `dstack apply` sends code and archives; a retry is harmless."""
         return self._send(path, file=(name, file), params=params, again=True)
 
     def close(self) -> None:
@@ -290,7 +264,7 @@ class Client:
         try:
             coding = response.headers.get("content-encoding", "identity")
             if coding.strip().lower() not in ("", "identity"):
-                # 18 kB of zstd unpack to 600 MB, in one piece; we ask for plain answers, so none is needed
+                # 18 kB of zstd unpack to 600 MB in one piece; we ask for plain answers only
                 raise httpx.DecodingError(f"answer packed as {coding[:40]!r}, which we did not accept")
             whole = bytearray()
             for piece in response.iter_raw():
@@ -305,7 +279,7 @@ class Client:
             # after a 500 dstack resets the connection under the next request
             self.close()
         token, body = self.address.token.encode(), bytes(whole)
-        if len(token) >= 8:  # a server (or a proxy's debug page) that repeats our token does not get it into a record
+        if len(token) >= 8:  # a server (or a proxy's debug page) may repeat our token: keep it out of the record
             body = body.replace(token, b"***")
         return HttpAnswer(
             started_at=started,
@@ -333,7 +307,7 @@ class Client:
                 limits=httpx.Limits(max_connections=2, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE),
                 follow_redirects=False,
                 trust_env=not self.address.loopback,
-                # Reading the certificates of all authorities takes 70 ms: not where there is no TLS.
+                # Reading the certificates of all authorities takes 70 ms; not needed without TLS.
                 verify=not (self.address.loopback and self.address.url.startswith("http:")),
             )
         return self._http
@@ -349,7 +323,7 @@ def _date(header: str | None) -> int | None:
 
 
 def time_of(text: object) -> int | None:
-    """A time of dstack's (microseconds, UTC); None if it is not readable."""
+    """A time of dstack's (microseconds, UTC); None if unreadable."""
     try:
         return parse_time(text) if isinstance(text, str) else None
     except ValueError:

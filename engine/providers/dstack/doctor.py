@@ -25,24 +25,21 @@ from engine.settings.values import timeout
 from events.clock import SECOND
 from events.errors import StenoError, UnreadableInput
 
-OLDEST, NEWEST = (0, 19, 37), (0, 22, 5)
-"""Servers Steno is tried with; others are polled all the same."""
+OLDEST, NEWEST = (0, 19, 37), (0, 22, 5)  # servers Steno is tried with; others are polled all the same
 MOST_OFFERS = 20
 PRICING = 90.0  # seconds the server may take to ask its clouds for offers
 CLOUD_KEY = "DSTACK_AMDDEVCLOUD_API_KEY"
 PLACE = "~/.dstack/server/config.yml"  # where dstack's server reads it, on the machine it runs on
 
-BOOT = 15 * 60 * SECOND
-"""Longest life of a machine before its task starts that a worst case counts; dstack gives up earlier."""
+BOOT = 15 * 60 * SECOND  # longest life of a machine before its task starts; dstack gives up earlier
 END = 15 * 60 * SECOND  # how long dstack goes on trying to end a machine
 _EXAMPLE = "rocm-dstack-hotaisle"
 
-_SHOWN = ("amddevcloud", "hotaisle")
-"""Backends whose block for the server's configuration docs/amd_devcloud_setup.md has."""
+_SHOWN = ("amddevcloud", "hotaisle")  # backends with a block for the server in docs/amd_devcloud_setup.md
 
 
 def backend_block(project: str) -> str:
-    """The YAML to merge into `~/.dstack/server/config.yml` on the machine dstack's server runs on."""
+    """The YAML to merge into the server's `~/.dstack/server/config.yml`."""
     return f"""\
 projects:
   - name: {project}
@@ -63,8 +60,7 @@ class DstackOffer(msgspec.Struct, frozen=True, kw_only=True):
     gpu: str  # `1 × MI300X 192GB`; empty without one
     price: int  # micro-dollars an hour
     spot: bool
-    availability: str
-    """As dstack has it: `available`, `idle`, `busy`, `not_available`, `no_quota`, `unknown`."""
+    availability: str  # dstack's word: `available`, `idle`, `busy`, `not_available`, `no_quota`, `unknown`
 
     @property
     def usable(self) -> bool:
@@ -72,7 +68,7 @@ class DstackOffer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _OfferRow(msgspec.Struct):
-    """One of the offers of `runs/get_plan`, as far as we read it."""
+    """An offer of `runs/get_plan`, as far as we read it."""
 
     instance: InstanceType
     price: Price
@@ -111,10 +107,7 @@ def cloud_key(*, is_set: bool, backends: tuple[str, ...] = ()) -> Check:
 
 @dataclass
 class Diagnosis:
-    """One look at a server, check after check: all checks in order, and what they found.
-
-    Everything that a submission of the task needs is checked; nothing is changed and no machine is rented.
-    """
+    """One look at a server: all that a submission of the task needs. It changes nothing and rents no machine."""
 
     client: Client
     task: Mapping[str, object]
@@ -174,7 +167,7 @@ class Diagnosis:
             self._add("server", message)
 
     def _token(self) -> None:
-        # the answer also holds the user's token and private key: only two fields are taken from it
+        # the answer also holds the user's token and private key: take two fields only
         found = self._object(self.client.ask("/api/users/get_my_user"), "look up the user of the token")
         self.user = str(found.get("username"))
         self._add("token", f"the token is {self.user}'s ({found.get('global_role')})")
@@ -257,8 +250,7 @@ class Diagnosis:
 def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: bool) -> Checkup:
     """Server, token, project, backend, fleet, idle timeout and offers, for the shipped example.
 
-    Args:
-        wanted: the settings name dstack; otherwise a server is asked only if its address is set.
+    `wanted`: the settings name dstack; otherwise a server is asked only if its address is set.
     """
     key = settings.value("dstack.amddevcloud_api_key") is not None
     found: Diagnosis | None = None
@@ -293,11 +285,7 @@ def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: 
 
 
 def example_file() -> Path:
-    """The task file of the shipped MI300X example: inside the installed package, or in the source tree beside it.
-
-    Raises:
-        StenoError: this installation has no examples.
-    """
+    """The task file of the shipped MI300X example, installed or in the source tree. StenoError: there is none."""
     root = Path(__file__).parents[3]
     for folder in (root / "cli" / "_examples", root / "examples"):
         file = folder / _EXAMPLE / TASK_FILES[0]
@@ -312,12 +300,12 @@ def example() -> dict[str, object]:
 
 
 def worst_case(price: int, *, run: int, idle: int) -> int:
-    """What one machine can cost at most: boot, run, idle and the longest end (micro-dollars, an hour, microseconds)."""
+    """The most one machine can cost, from boot to end: micro-dollars. `price` is per hour; times are microseconds."""
     return -(-price * (BOOT + run + idle + END) // (3600 * SECOND))
 
 
 def _trial(found: Diagnosis) -> Trial:
-    """At the price of the dearest machine that could be taken: dstack takes the next where the first has none."""
+    """At the price of the dearest offer: dstack takes the next where the first has no machine."""
     price = max((offer.price for offer in found.offers if offer.usable), default=0)
     task = normal_task(example())
     limits = (task.get("max_duration"), task.get("idle_duration"))
@@ -328,7 +316,7 @@ def _trial(found: Diagnosis) -> Trial:
 
 
 def _task(settings: Settings) -> Check:
-    """Whether dstack would take the task file of this folder; without one, whether a plain command names an image."""
+    """Whether dstack would accept this folder's task file; without one, whether a plain command names an image."""
     file = next((file for file in map(Path, TASK_FILES) if file.is_file()), None)
     gpu = default_gpu(settings)
     if file is not None:

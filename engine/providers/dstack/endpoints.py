@@ -1,7 +1,6 @@
 """The endpoints whose answers are read: what a poll asked, how its answer is cut, and whether it is an answer.
 
-dstack's REST API from 0.19.37 to 0.22.5, and the paths under which older records have what the local provider answered
-in the same words. `path` and request alone decide.
+Covers dstack's REST API (0.19.37 to 0.22.5) and the paths of older local records. `path` and request alone decide.
 """
 
 import re
@@ -21,8 +20,7 @@ _LISTING: Final = {
     "events/list": Listing.EVENTS,
 }
 _PAGE: Final = {"instances/list": 1000}  # dstack's default `limit`; of other lists it is 100
-MOST_ITEMS: Final = 10_000
-"""Items of a server's answer: a page that we ask for has 100, and each new item becomes a stream of the record."""
+MOST_ITEMS: Final = 10_000  # of an answer: a page we ask for has 100, and each new item becomes a stream
 
 _PATH: Final = re.compile("/(?:(local)|api(?:/project/([^/]+))?)/(.*)")
 _NOT_EXISTS: Final = "resource_not_exists"
@@ -37,7 +35,7 @@ _identity = msgspec.json.Decoder(Identified)
 
 
 def scope_of(path: str, req: bytes) -> Scope | None:
-    """What a poll asked. Paths of any other form are dstack's too: older records hold them."""
+    """What a poll asked. Paths of any other form are dstack's too, for older records."""
     if not path.startswith("/"):
         return None
     asked, found = mapping(req), _PATH.fullmatch(path)
@@ -93,10 +91,7 @@ def _project_of(asked: dict[str, Any]) -> str | None:
 
 
 def is_answer(scope: Scope, status: int | None, body: bytes | None) -> bool:
-    """Whether the source told us something: a 2xx of the shape its endpoint has, or `resource_not_exists`.
-
-    Everything else, an HTML page with status 200 included, is a failure of the source.
-    """
+    """Whether the source answered: a 2xx of its endpoint's shape, or `resource_not_exists`. HTML is a failure."""
     if status is None or body is None:
         return False
     if not 200 <= status < 300:
@@ -115,7 +110,7 @@ def is_answer(scope: Scope, status: int | None, body: bytes | None) -> bool:
 
 
 def says_not_exists(status: int | None, body: bytes | None) -> bool:
-    """Whether the answer is dstack's `resource_not_exists`; `detail` may be a string, an object or a list."""
+    """Whether it is dstack's `resource_not_exists`; `detail` may be a string, an object or a list."""
     if status is None or body is None or not 400 <= status < 500 or _NOT_EXISTS.encode() not in body:
         return False
     detail = mapping(body).get("detail")
@@ -129,7 +124,7 @@ _SUBMISSIONS: Final = ("jobs[].job_submissions[]", "latest_job_submission")
 
 
 def _configuration(at: str) -> tuple[str, ...]:
-    """Secret paths of a run or fleet configuration: what a user puts in as credentials."""
+    """Secret paths of a run or fleet configuration: a user's credentials."""
     hosts = f"{at}.ssh_config.hosts[]"
     return (
         f"{at}.env",
@@ -143,7 +138,7 @@ def _configuration(at: str) -> tuple[str, ...]:
     )
 
 
-RUN_SECRETS: Final = (
+RUN_SECRETS: Final = (  # paths that may hold secrets in clear; a test checks recordings and server models
     *_configuration("run_spec.configuration"),
     "run_spec.profile.env",
     "run_spec.repo_creds",
@@ -155,12 +150,8 @@ RUN_SECRETS: Final = (
     "jobs[].job_connection_info.sshproxy_upstream_id",
     *(f"{at}.job_provisioning_data.backend_data" for at in _SUBMISSIONS),
 )
-"""Paths of a run item under which every value may be a secret: environment values, registry credentials and keys come
-in clear. A test holds them against the recordings and the servers' models.
-"""
 
 FLEET_SECRETS: Final = (*_configuration("spec.configuration"), "spec.profile.env")
-"""Paths of a fleet item under which every value may be a secret."""
 
 _VOLATILE: Final = ("cost", "last_processed_at", *(f"{at}.last_processed_at" for at in _SUBMISSIONS))
 _COLD: Final = (
@@ -174,7 +165,7 @@ _COLD: Final = (
 _run = partial(BodyShape, kind="run", volatile=_VOLATILE, cold=_COLD, secret=RUN_SECRETS)
 _fleet = partial(BodyShape, kind="fleet", cold=("spec",), secret=FLEET_SECRETS)
 
-SHAPES: Final[dict[str, BodyShape]] = {
+SHAPES: Final[dict[str, BodyShape]] = {  # by endpoint; volatile and cold paths only save space
     "runs/list": _run(items="[]"),
     "runs/get": _run(items=""),
     "instances/list": BodyShape(kind="vm", items="[]", cold=("instance_type",)),
@@ -182,4 +173,3 @@ SHAPES: Final[dict[str, BodyShape]] = {
     "fleets/get": _fleet(items=""),
     "events/list": BodyShape(kind="provider_event", items="[]"),
 }
-"""By endpoint. Volatile and cold paths only save space; secret ones are replaced before anything is stored."""

@@ -1,6 +1,6 @@
 """The fleet a task needs: since 0.20 dstack fails a task at once where no fleet of the project fits it.
 
-Planning is pure; the listings come from `fleets/list`. A fleet with `nodes: 0..N` costs nothing until a run needs one.
+Planning is pure; a fleet with `nodes: 0..N` costs nothing until a run needs one.
 """
 
 import math
@@ -11,13 +11,13 @@ from engine.providers.base import Preparation
 from engine.providers.dstack.client import RUNS, Client
 from engine.providers.dstack.lenient import at, objects
 
-RUN_IDLE = 300  # seconds dstack keeps a machine idle after a run that says nothing about it
-FLEET_IDLE = 72 * 3600  # seconds dstack keeps a machine idle in a fleet that says nothing about it
+RUN_IDLE = 300  # seconds dstack keeps a machine idle after a run without `idle_duration`
+FLEET_IDLE = 72 * 3600  # seconds dstack keeps a machine idle in a fleet without `idle_duration`
 _GONE = frozenset({"terminating", "terminated"})
 
 
 def needs_fleet(server_version: str | None) -> bool:
-    """Whether that server wants a fleet to be there: 0.19 makes one by itself; an unknown version counts as new."""
+    """Whether that server needs an existing fleet: 0.19 makes one by itself; an unknown version counts as new."""
     try:
         major, minor = (int(part) for part in (server_version or "").split(".")[:2])
     except ValueError:
@@ -33,14 +33,11 @@ def plan_fleet(
     nodes: int | None,
     waiting: int = 0,
 ) -> Preparation | None:
-    """The fleet to make for the task; None if one that is there will do, or if the task itself names its fleets.
+    """The fleet to make for the task; None if one that exists will do, or if the task names its fleets.
 
-    Args:
-        task: the task with its shorthands written out (`task.normal_task`).
-        fleets: the items of `fleets/list`.
-        nodes: the most machines the new fleet may hold; None: no limit.
-        waiting: jobs of the project that have no machine yet, and may take the room we see: dstack does not queue
-            for a full fleet, it fails the run.
+    `task` is a `normal_task`; `fleets` come from `fleets/list`; `nodes` limits the new fleet (None: no limit).
+    `waiting`: jobs without a machine, which may take the free room: dstack fails a run for a full fleet, it does not
+    queue it.
     """
     if task.get("fleets") or task.get("instances") or task.get("creation_policy") == "reuse":
         return None
@@ -63,15 +60,11 @@ def plan_fleet(
 def plan_slot(
     name: str, task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], *, project: str
 ) -> Preparation | None:
-    """The slot of that name, open to any task of one machine; None where a fleet of that name is there.
+    """The slot of that name, open to any task of one machine; None if a fleet of that name exists.
 
-    A slot is a fleet of at most one machine, so that Steno says which machine a run goes to (`fleets: [slot]`): dstack
-    has no reservation of a machine, but it never puts a second machine into a fleet of one, and a run that names the
-    fleet goes nowhere else. Neither `backends` nor `resources` is needed (tried on 0.19.37 and 0.22.5).
-
-    Args:
-        task: the task it is made for, its shorthands written out (`task.normal_task`).
-        fleets: the items of `fleets/list`.
+    A slot is a fleet of at most one machine, so that Steno chooses the machine of a run (`fleets: [slot]`): dstack
+    cannot reserve a machine, but never puts a second one into such a fleet. It needs neither `backends` nor `resources`
+    (tried on 0.19.37 and 0.22.5). `task` is a `normal_task`.
     """
     if name in {str(fleet.get("name")) for fleet in fleets}:
         return None
@@ -84,13 +77,13 @@ def _fleet_of(name: str, most: int | None, kept: str) -> dict[str, object]:
         "name": name,
         "nodes": {"min": 0} if most is None else {"min": 0, "max": most},
         "idle_duration": kept,
-        # a fleet without a policy is on-demand and would refuse a spot task; the task decides for itself
+        # without a policy a fleet is on-demand and refuses a spot task
         "spot_policy": "auto",
     }
 
 
 def fits(fleet: Mapping[str, object], task: Mapping[str, object]) -> bool:
-    """Whether dstack could place the task in that fleet, as far as the listing tells; in doubt it could not."""
+    """Whether dstack could place the task in that fleet, as far as the listing shows; in doubt False."""
     spec = at(fleet, "spec", "configuration")
     if not isinstance(spec, dict) or spec.get("ssh_config") or spec.get("nodes") is None:
         return False
@@ -111,22 +104,17 @@ def fits(fleet: Mapping[str, object], task: Mapping[str, object]) -> bool:
 
 
 def kept_idle(task: Mapping[str, object]) -> str:
-    """The `idle_duration` of a fleet made for this task, in dstack's words.
+    """The `idle_duration` of a fleet made for this task, in dstack's words: dstack's default, or the task's if longer.
 
-    It cannot be changed later, and dstack takes the shorter of fleet and task: so it is dstack's own longest, or what
-    the task asks for where that is more, and the task's own is the one that counts. Not `off` for everybody: a run of
-    somebody else that says nothing of idling would keep its machine for ever.
+    dstack takes the shorter of fleet and task, and a fleet's is fixed. With `off`, a run of somebody else without an
+    `idle_duration` would keep its machine for ever.
     """
     asked = idle_seconds(task.get("idle_duration"), RUN_IDLE)
     return "off" if asked is None else f"{max(FLEET_IDLE, asked)}s"
 
 
 def ensure_fleet(client: Client, plan: Preparation) -> bool:
-    """Make the fleet; True if it was there already (made by an earlier try, or by somebody else just now).
-
-    Raises:
-        TaskInvalid: dstack refuses the configuration, for example a backend it does not have.
-    """
+    """Make the fleet; True if it was there already. Raises TaskInvalid if dstack refuses the configuration."""
     if plan.name in {str(fleet.get("name")) for fleet in list_fleets(client)}:
         return True
     specification = {"configuration": plan.configuration, "profile": {"name": "default"}}
@@ -145,7 +133,7 @@ def list_fleets(client: Client) -> list[dict[str, object]]:
 
 
 def count_waiting(client: Client) -> int:
-    """Jobs of the project's active runs that have no machine yet."""
+    """Jobs of the project's active runs without a machine."""
     request = {**RUNS.request(client.address.project), "only_active": True}
     waiting = 0
     for run in client.rows(RUNS.path, request, what="list the active runs"):
@@ -169,7 +157,7 @@ def _stem(task: Mapping[str, object], project: str, kept: str) -> str:
 
 
 def _room(fleet: Mapping[str, object]) -> float:
-    """Machines a run could still get there: idle ones and those yet to be rented; endless without a limit."""
+    """Machines a run could still get there: idle ones and those yet to be rented; infinite without a limit."""
     most = at(fleet, "spec", "configuration", "nodes", "max")
     if not isinstance(most, int):
         return math.inf
@@ -211,7 +199,7 @@ def _price_meets(spec: Mapping[str, object], task: Mapping[str, object]) -> bool
 
 
 def idle_seconds(value: object, default: int) -> int | None:
-    """Seconds a machine may idle; None for `off`: for ever."""
+    """Seconds a machine may idle; None for `off` (no limit)."""
     if value in ("off", -1):
         return None
     return value if isinstance(value, int) and not isinstance(value, bool) else default

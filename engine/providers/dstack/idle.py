@@ -1,4 +1,4 @@
-"""How long a machine really stays idle: Steno ends it, dstack ends it behind Steno's back, the earlier one counts."""
+"""How long a machine really stays idle: Steno ends it or dstack does, whichever is earlier."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,19 +9,18 @@ from engine.providers.dstack.fleet import FLEET_IDLE, RUN_IDLE, idle_seconds
 from engine.providers.dstack.lenient import at
 from events.clock import SECOND, span
 
-_LATER = BACKSTOP // SECOND
-"""Seconds by which dstack's timer exceeds ours while a recorder runs (`engine.decide.source_view.backstop`)."""
+_LATER = BACKSTOP // SECOND  # seconds dstack's timer is longer while a recorder runs (`source_view.backstop`)
 
 
 class IdleSetting(msgspec.Struct, frozen=True, kw_only=True):
     """Steno's own idle timeout and who set it."""
 
     limit: int | None  # microseconds; None: for ever
-    origin: str  # where the value is from: `default`, `steno.toml`, `AMD_VM_IDLE_TIMEOUT in .env` …
+    origin: str  # where it is set: `default`, `steno.toml`, `AMD_VM_IDLE_TIMEOUT in .env` …
 
 
 class Idling(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the machine this task would make, and which fleets would do otherwise."""
+    """What becomes of this task's machine, and which fleets would do otherwise."""
 
     message: str
     fleets: tuple[str, ...] = ()  # one line a fleet whose own `idle_duration` gets in the way
@@ -30,13 +29,9 @@ class Idling(msgspec.Struct, frozen=True, kw_only=True):
 def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], timeout: IdleSetting) -> Idling:
     """The effective idle timeout of the machine this task makes, and where it comes from.
 
-    Steno drains it after the policy's timeout, or after the task's own `idle_duration` where that is shorter (or
-    `off`); `creation_policy: create` is zero. dstack ends it after the shorter of the task's `idle_duration` and the
-    fleet's, 5 minutes where neither says anything; both are fixed when the machine is made.
-
-    Args:
-        task: its shorthands written out (`task.normal_task`).
-        fleets: the items of `fleets/list`.
+    Steno drains it after the shorter of the policy's timeout and the task's `idle_duration`, which may be `off`;
+    `creation_policy: create` is zero. dstack ends it after the shorter of the task's and the fleet's `idle_duration`
+    (default 5 minutes), both fixed when the machine is made. `task` is a `normal_task`.
     """
     own, policy = task.get("idle_duration"), None if timeout.limit is None else timeout.limit // SECOND
     asked = None if own is None else idle_seconds(own, RUN_IDLE)
@@ -63,7 +58,7 @@ def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], t
 
 
 def _beside(fleet: Mapping[str, object], limit: int | None) -> str | None:
-    """Why that fleet's machines go at another time than the policy's `limit` (seconds), where they may."""
+    """Why that fleet's machines may end at another time than the policy's `limit` (seconds)."""
     name, found = str(fleet.get("name")), at(fleet, "spec", "configuration")
     if not isinstance(found, dict) or found.get("nodes") is None or found.get("ssh_config"):
         return None
@@ -76,7 +71,7 @@ def _beside(fleet: Mapping[str, object], limit: int | None) -> str | None:
             "create it again with a longer idle_duration; dstack cannot change it"
         )
     if name.startswith("steno-"):
-        return None  # made by us: every run of ours says its own time, and the shorter one counts
+        return None  # made by us: every run of ours sets its own time, and the shorter counts
     if limit is not None and (kept is None or kept > max(limit, RUN_IDLE)):
         keeps = "for ever" if kept is None else _length(kept)
         return (

@@ -79,7 +79,7 @@ class DstackKind(ProviderKind):
     def warm_up(self) -> None:
         from engine.providers.dstack.task import complete_task
 
-        with suppress(TaskInvalid, NotConfigured):  # what matters is that it was imported
+        with suppress(TaskInvalid, NotConfigured):  # only the import matters
             complete_task({"type": "task", "commands": ["true"]}, {}, "nothing")
 
     def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:

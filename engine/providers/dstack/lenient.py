@@ -1,6 +1,6 @@
-"""JSON whose shape may not be the one we know: each value that fits is taken, each other one of an item is named.
+"""JSON whose shape may not be the one we know: takes each value that fits, names each other one.
 
-Doubt never ends a run: a job or submission that is no object stays in the list as one that says nothing.
+Doubt never ends a run: a job or submission that is not an object stays in the list as one without values.
 """
 
 from contextlib import suppress
@@ -22,7 +22,7 @@ _SAFE: Final = 2**53
 
 
 def at(value: object, *path: str) -> Any:
-    """The value under these keys, one in the other; None where there is none."""
+    """The value under these keys, each in the one before; None if there is none."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
@@ -34,7 +34,7 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 
 def decoded(text: bytes) -> object:
-    """The JSON value; None for what is not JSON."""
+    """The JSON value; None for text that is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -64,17 +64,16 @@ class LenientDecoder(Generic[T]):
     """
 
     def __init__(self, kind: type[T], what: str) -> None:
-        """`what`: what an item is, for the error message."""
+        """`what`: the item's name for the error message."""
         self._kind = kind
         self._what = what
         self._typed = msgspec.json.Decoder(kind)
 
     def decode(self, item: bytes) -> tuple[T, tuple[str, ...]]:
-        """The structure, and the paths of what did not fit. Two items that differ only in what it leaves out give
-        equal ones.
+        """The structure, and the paths of what did not fit. Items that differ only in unread values give equal
+        structures.
 
-        Raises:
-            ValueError: the item is not a JSON object with an id.
+        Raises ValueError if the item is not a JSON object with an id.
         """
         with suppress(msgspec.DecodeError):
             if (found := self._typed.decode(item)).id:
@@ -114,7 +113,7 @@ def _fit(value: dict[str, Any], kind: Any, where: str, drift: list[str]) -> Any:
 
 
 def _objects(given: list[object], kind: Any, path: str, drift: list[str]) -> list[Any]:
-    """What is no object is left out; of a kind with `unread`, one that says nothing stands for it."""
+    """Leaves out non-objects; for a kind with `unread`, an empty object replaces them."""
     found = []
     for item in given:
         if isinstance(item, dict):
@@ -128,7 +127,7 @@ def _objects(given: list[object], kind: Any, path: str, drift: list[str]) -> lis
 
 @cache
 def _wanted(kind: Any) -> Any:
-    """The type of a field without None, bounds and what is not set."""
+    """The type of a field without None, bounds and `UNSET`."""
     if get_origin(kind) is Annotated:
         return _wanted(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
