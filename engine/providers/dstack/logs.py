@@ -13,12 +13,9 @@ from events.clock import SECOND, backoff, format_time
 
 PAGE = 1000  # pieces of a page; dstack's limit
 EVERY = 1 * SECOND  # how long to wait for more, following
-PATIENCE = 10
-"""Failures in a row that following bears: some three minutes, where a restart takes 17 s."""
-EMPTY_PAGES = 100
-"""Pages in a row without a new piece, after which a log has ended whatever its `next_token` says."""
-_OVERLAP = 1_000
-"""Microseconds read again: dstack's log stores keep time in milliseconds, so pieces may share one."""
+PATIENCE = 10  # failures in a row that following bears: about three minutes; a restart takes 17 s
+EMPTY_PAGES = 100  # pages in a row without a new piece that end a log, whatever `next_token` says
+_OVERLAP = 1_000  # microseconds read again: log stores keep milliseconds, so pieces may share one
 
 
 class _Place(msgspec.Struct):
@@ -31,12 +28,8 @@ class _Place(msgspec.Struct):
 def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[bytes]:
     """The output of every submission of every job, in order of attempt, replica and job.
 
-    Args:
-        follow: go on until the run has ended, over a restart of the server too; without it, what there is now.
-
-    Raises:
-        RunNotFound, ProjectNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say; following, only
-            after a server that answered once has been away for some minutes.
+    With `follow`, until the run has ended, over a restart of the server too: once the server has answered, it raises
+    only after some minutes without it. Errors as in `Provider`.
     """
     places: dict[str, _Place] = {}
     failures = 0

@@ -30,13 +30,12 @@ from engine.server_clock import skew_of
 from events.clock import SECOND, Clock, Ids
 from events.poll import Poll
 
-FLEET_NODES = 3  # machines a fleet may hold where nobody says otherwise
-_GOING = ("terminating", "terminated")
-"""Words of an instance's status after which nothing need be asked any more."""
+FLEET_NODES = 3  # the most machines of a fleet, by default
+_GOING = ("terminating", "terminated")  # words of an instance's status after which nothing more is asked
 
 
 class DstackProvider(Provider):
-    """Polls, submits, finds, stops; polls and each thread that calls have a keep-alive connection of their own."""
+    """Polls and calls. The poller and each calling thread have a keep-alive connection of their own."""
 
     name = "dstack"
 
@@ -49,7 +48,7 @@ class DstackProvider(Provider):
         fleet_nodes: int | None = FLEET_NODES,
         read_timeout: float = READ_TIMEOUT,
     ) -> None:
-        """`fleet_nodes`: the most machines a fleet made for a task may hold; None: no limit."""
+        """`fleet_nodes`: the most machines of a fleet made for a task; None: no limit."""
         self.source = f"dstack/{address.project}"
         self.project = address.project
         self._fleet_nodes = fleet_nodes
@@ -77,17 +76,14 @@ class DstackProvider(Provider):
         return self._rounds.round(follow, since)
 
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:
-        """See `logs.logs`; over a connection of its own, so that it may be read in another thread."""
+        """See `logs.logs`; over a connection of its own, so that another thread may read it."""
         with closing(self._connect()) as client:
             yield from logs.logs(client, provider_id, follow=follow)
 
     def expect_project(self) -> None:
-        """Ask whether the server shows us the project: its lists are empty for one that is not ours, never refused.
+        """Raise ProjectNotFound if the server does not show us the project: its lists would be empty, never refused.
 
-        A server that does not answer, or refuses the token, raises nothing: polls say so, and it may come back.
-
-        Raises:
-            ProjectNotFound: there is no such project, or we are no member.
+        Raises nothing if the server does not answer or refuses the token: polls say so, and it may come back.
         """
         answer = self.client.ask(f"/api/projects/{self.project}/get")
         if not answer.ok:
@@ -96,7 +92,7 @@ class DstackProvider(Provider):
                 raise error
 
     def server_version(self) -> str | None:
-        """The server's version, asked once; None if it does not say."""
+        """The server's version, asked once; None if it gives none."""
         if self._version is None:
             version = at(self.client.ask("/api/server/get_info").json(), "server_version")
             self._version = version if isinstance(version, str) else None
@@ -105,17 +101,14 @@ class DstackProvider(Provider):
     # -- submitting ----------------------------------------------------------------------------------------------------
 
     def plan(self, submission: Submission, *, ahead: int = 0) -> Preparation | None:
-        """The fleet to be made before this task; None where one is there, or where the server makes its own.
-
-        A slot is made on every version: no server makes one by itself.
-        """
+        """The fleet to make before this task. Servers from 0.20 need one; no version makes a slot by itself."""
         slot = submission.slot
         if slot is not None:
             task = normal_task(with_gpu(submission))
             return fleet.plan_slot(slot, task, fleet.list_fleets(self.client), project=self.project)
         if not fleet.needs_fleet(self.server_version()):
             return None
-        # the runs first: one that gets its machine in between is counted twice rather than not at all
+        # the runs first: one that gets its machine in between is counted twice, not missed
         waiting = ahead + fleet.count_waiting(self.client)
         fleets, task = fleet.list_fleets(self.client), normal_task(with_gpu(submission))
         return fleet.plan_fleet(task, fleets, project=self.project, nodes=self._fleet_nodes, waiting=waiting)
@@ -147,9 +140,9 @@ class DstackProvider(Provider):
     # -- finding -------------------------------------------------------------------------------------------------------
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
-        """The runs of that name submitted at or after `since` (our clock), ended or deleted or not, newest first.
+        """The runs of that name submitted at or after `since` (our clock), also ended or deleted ones, newest first.
 
-        The server's times are shifted where the two clocks are certainly apart (`engine.server_clock`).
+        The server's times are shifted where its clock certainly differs (`engine.server_clock`).
         """
         found: list[Named] = []
         for answer, page in self.client.history(RUNS, "look for the run"):
@@ -160,7 +153,7 @@ class DstackProvider(Provider):
                 if submitted is None:
                     continue
                 submitted -= skew
-                # `Date` has whole seconds: a run that seems up to a second early may be ours
+                # `Date` has whole seconds: a run up to a second early may be ours
                 if submitted < since - SECOND:
                     return tuple(found)
                 if at(run, "run_spec", "run_name") == name:
@@ -168,9 +161,7 @@ class DstackProvider(Provider):
         return tuple(found)
 
     def holder(self, name: str) -> Named | None:
-        """The run of that name, unless it is deleted: dstack refuses a second one while it goes on, and deletes it
-        after.
-        """
+        """The run of that name unless deleted: dstack refuses a second one while it runs, and deletes it afterwards."""
         try:
             return _named(self.client.run({"run_name": name}, "look up the name"))
         except RunNotFound:
@@ -188,16 +179,13 @@ class DstackProvider(Provider):
             return False
         try:
             return _comparable(theirs) == _comparable(wording(submission))
-        except (ValueError, TypeError, AttributeError, KeyError):  # of a version whose configurations we cannot read
+        except (ValueError, TypeError, AttributeError, KeyError):  # from a version whose configurations we cannot read
             return False
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
-        """End the run of that id, unless it has ended; a later run of the same name is never touched.
-
-        dstack stops by name. Among runs that have not ended a name is unique: it is ours as long as our run has not.
-        """
+        """End the run of that id unless it has ended. dstack stops by name, which is unique among active runs."""
         client = self.client
         run = client.run({"id": provider_id}, "stop the run")
         if run.get("status") in FINISHED:
@@ -210,18 +198,16 @@ class DstackProvider(Provider):
             client.expect(client.address.path("runs/stop"), request, what="stop the run")
 
     def stop_vm(self, provider_id: str) -> None:
-        """End the machine of that id, unless a run is on it; one that is going or gone is left alone.
+        """End the machine of that id, unless a run is on it; one that is ending or gone is left alone.
 
-        dstack ends machines by fleet and number, and gives a number again as soon as its machine is gone. The number is
-        therefore looked up by the id, from a fresh list, immediately before the call. What can still come between the
-        list and the call:
+        dstack ends machines by fleet and number, and reuses a number at once, so the id is looked up in a fresh list
+        just before the call. Between list and call:
 
-        - a run gets the machine: the server looks under its own lock and refuses ("Fleet instances are in use");
-        - the machine goes by itself and its number to a new one: that was made for a run, so the server refuses too;
-        - a run was taken for this fleet and has no machine yet: 0.22.5 ends the machine all the same. That run has not
-          started; it gets another machine, or ends for want of one and is asked for again.
+        - A run gets the machine, or the number goes to a new machine made for a run: the server refuses.
+        - A run is assigned to the fleet without a machine yet: 0.22.5 ends the machine. The run has not started; it
+          gets another machine, or fails without capacity and is requested again.
 
-        A 200 is no proof either (a number nobody has is answered with 200, too): whether the machine goes, polls tell.
+        A 200 proves nothing (an unused number gets one too); polls show whether the machine ends.
         """
         client, found = self.client, dict[str, dict[str, object]]()
         for _, page in client.history(MACHINES, "look for the machine"):
@@ -248,13 +234,13 @@ class DstackProvider(Provider):
             return
         error = client.trouble(answer, f"end machine {name}", gone=VmNotFound)
         if isinstance(error, TaskInvalid) and answer.status == 400:
-            # dstack refuses with 400 what it may grant later: in use, being processed, its job still provisioning
+            # dstack refuses with 400 what it may grant later: in use, in processing, still provisioning
             raise VmInUse(str(error))
         raise ProviderError(str(error)) if isinstance(error, TaskInvalid) else error
 
 
 def _comparable(task: dict[str, object]) -> dict[str, object]:
-    """A task with what a server fills in by itself, and without tags: two that mean the same are equal."""
+    """A task without tags and without what a server adds by itself: tasks that mean the same are equal."""
     normal = normal_task({**task, "tags": None})
     gpu = at(normal, "resources", "gpu")
     if at(gpu, "name"):
@@ -273,14 +259,14 @@ def _named(run: dict[str, object], submitted_at: int | None = None) -> Named:
 
 
 def _in_use(row: Mapping[str, object]) -> bool:
-    """Whether the list shows a run on it; a row without a price is only a place kept for one."""
+    """Whether the list shows a run on it; a row without a price is only a reserved place."""
     blocks = row.get("busy_blocks")
     kept = row.get("status") == "pending" and row.get("price") is None
     return row.get("status") == "busy" or (isinstance(blocks, int) and blocks > 0) or kept
 
 
 def _same_place(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Another living machine with the same fleet and number: 0.19.37 holds no lock while it numbers them."""
+    """Another living machine with the same fleet and number: 0.19.37 numbers them without a lock."""
     return (
         one.get("id") != other.get("id")
         and other.get("status") not in _GOING

@@ -1,4 +1,4 @@
-"""The reading of dstack's answers, and of older ones of the local provider, which are in the same words."""
+"""The reading of dstack's answers, and of older local ones, which use the same words."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -28,10 +28,7 @@ _KNOWN: Final = 2048  # runs whose facts are remembered
 
 
 def alternatives(facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:
-    """(`had the job exited 0`, the whole observation as it would have been), one thing changed each.
-
-    The run's own status and reason follow from its jobs.
-    """
+    """(`had the job exited 0`, the observation as it would have been), one change each; the run's words follow."""
     before = " before the stop" if facts.reason in STOPS else ""
     for index, job in enumerate(facts.jobs):
         newest = job.newest
@@ -59,7 +56,7 @@ def alternatives(facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:
 
 
 def _ran(newest: AttemptFacts | None) -> bool:
-    """Whether the attempt got as far as a machine: only such a one can exit."""
+    """Whether the attempt got as far as a machine: only then can it exit."""
     if newest is None:
         return False
     return newest.exit_status is not None or newest.hostname is not None or newest.state is State.RUNNING
@@ -75,7 +72,7 @@ def _worded(job: JobFacts, status: str | None, reason: str | None, exit_status: 
 def _with(
     facts: RunFacts, index: int, job: JobFacts, status: str | None, reason: str | None, exit_status: int | None
 ) -> RunFacts:
-    """The observation with one job changed, and the run's own words as that job makes them."""
+    """The observation with one job changed, and the run's own words as dstack derives them."""
     jobs = (*facts.jobs[:index], _worded(job, status, reason, exit_status), *facts.jobs[index + 1 :])
     if not any(_failed(one.newest) for one in jobs):  # dstack ends the other jobs only because one failed
         jobs = tuple(
@@ -92,10 +89,7 @@ def _failed(newest: AttemptFacts | None) -> bool:
 
 
 def _run_words(facts: RunFacts, jobs: tuple[JobFacts, ...]) -> tuple[str | None, str | None]:
-    """Status and reason of the run, as dstack derives them from its jobs.
-
-    A run that is not ending keeps its words: it lags behind its jobs anyway.
-    """
+    """Status and reason of the run, as dstack derives them from its jobs; kept unless the run is ending."""
     final = facts.status in FINAL_RUN_STATUSES
     if not final and facts.status != "terminating":
         return facts.status, facts.reason
@@ -119,8 +113,6 @@ def _run_words(facts: RunFacts, jobs: tuple[JobFacts, ...]) -> tuple[str | None,
 
 
 class DstackReading(Reading):
-    """What dstack servers from 0.19.37 to 0.22.5 say."""
-
     def __init__(self) -> None:
         self._scope = lru_cache(maxsize=4096)(scope_of)
         self._known: dict[str, tuple[RunWire, tuple[str, ...], RunFacts]] = {}

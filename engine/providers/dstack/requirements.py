@@ -1,8 +1,7 @@
-"""What a task asks of its machine: the parts of a dstack task configuration that decide where it may run, and for how
-long.
+"""What a task asks of its machine: the parts of a dstack task configuration that decide where it runs, and how long.
 
-Words and short forms as `dstack._internal.core.models.{profiles,resources,duration}` of 0.22.5 read them, and
-`creation_policy: create`, which is ours. A value that cannot be read counts as not said.
+It reads words and short forms as `dstack._internal.core.models.{profiles,resources,duration}` of 0.22.5, and our
+`creation_policy: create`. An unreadable value counts as absent.
 """
 
 import re
@@ -18,7 +17,7 @@ OFF: Final = -1  # `idle_duration: off`
 
 _DURATION: Final = re.compile(r"^(\d{1,12}) *([smhdw])$")
 _SECONDS: Final = re.compile(r"^-?\d{1,12}$")
-_LONGEST: Final = 100 * 365 * 86_400  # seconds; a longer time is as good as none
+_LONGEST: Final = 100 * 365 * 86_400  # seconds; a longer time counts as no limit
 VENDORS: Final = {"nvidia": "nvidia", "amd": "amd", "google": "google", "tpu": "google", "intel": "intel"}
 _OTHER_VENDORS: Final = ("tenstorrent", "tt")
 _Spot = Literal["spot", "on-demand", "auto"]
@@ -30,10 +29,7 @@ _LEAST: Final = {"cpus": Range(2), "memory": Range(8), "disk": Range(100)}
 
 
 def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
-    """The terms of a task; never raises.
-
-    `configuration` is its JSON text, `fallback` the GPU models to ask for after the task's own.
-    """
+    """The terms of a task as JSON text; never raises. `fallback`: GPU models to ask for after the task's own."""
     task = mapping(configuration)
     resources = task.get("resources")
     resources = resources if isinstance(resources, dict) else {}
@@ -58,7 +54,7 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
 
 
 def _fitting(value: object, kind: Any, *, strict: bool = True) -> Any:
-    """The value, if it is of that kind."""
+    """The value, if it is of that kind, else None."""
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError:
@@ -66,7 +62,7 @@ def _fitting(value: object, kind: Any, *, strict: bool = True) -> Any:
 
 
 def idle_of(value: object) -> int | None:
-    """An `idle_duration` in microseconds: "5m", 300, "0s" → 0; "off", false and below zero → `OFF`; None: not said."""
+    """An `idle_duration` in microseconds: "5m", 300, "0s" → 0; "off", false and negative → `OFF`; None: unset."""
     if value is False or value == "off":
         return OFF
     seconds = _seconds(value)
@@ -76,7 +72,7 @@ def idle_of(value: object) -> int | None:
 
 
 def _gpu(value: object) -> dict[str, Any]:
-    """What a `resources.gpu` asks for, as fields: `MI300X:2`, `A100,H100:80GB:1..4`, `2`, `{"name": ["MI300X"]}`."""
+    """A `resources.gpu` as fields: `MI300X:2`, `A100,H100:80GB:1..4`, `2`, `{"name": ["MI300X"]}`."""
     if isinstance(value, dict):
         names = value.get("name")
         found: dict[str, Any] = {"gpu_counts": Range(1) if value.get("count") is None else _counts(value["count"])}
@@ -89,7 +85,7 @@ def _gpu(value: object) -> dict[str, Any]:
     if not isinstance(value, str):
         return {"gpu_counts": Range(0) if value is None else read_range(value)}
     found = {"gpu_counts": Range(int(bool(value.strip())))}
-    # dstack's short form: `amd:MI300X,MI210:80GB:2`, its parts in any order
+    # dstack's short form, in any order: `amd:MI300X,MI210:80GB:2`
     for word in value.replace(" ", "").split(":"):
         if word.lower() in VENDORS:
             found["gpu_vendor"] = VENDORS[word.lower()]
@@ -109,7 +105,7 @@ def _names(names: str) -> tuple[str, ...]:
 
 
 def _counts(count: object) -> Range:
-    """`2`, `"1..4"`, `"..2"`, `{"min": 1}`; at least one where it cannot be read."""
+    """`2`, `"1..4"`, `"..2"`, `{"min": 1}`; at least one if unreadable."""
     found = read_range(count)
     return Range(1) if found == ANY and not isinstance(count, dict) else found
 
@@ -148,7 +144,6 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _ranges(given: dict[str, Any]) -> dict[str, Any]:
-    """The ranges that `resources` asks for, with dstack's defaults."""
     fields: dict[str, Any] = dict(_LEAST)
     if given.get("cpu") is not None:
         fields["cpus"] = _cpus(given["cpu"])
@@ -161,7 +156,7 @@ def _ranges(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_range(value: object) -> Range:
-    """`2`, `"2.."`, `"8GB..16GB"`, `{"min": 8.0, "max": null}`; without limits where it cannot be read."""
+    """`2`, `"2.."`, `"8GB..16GB"`, `{"min": 8.0, "max": null}`; no limits if unreadable."""
     if isinstance(value, dict):
         return Range(_size(value.get("min")), _size(value.get("max")))
     if isinstance(value, str) and ".." in value:

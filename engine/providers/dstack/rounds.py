@@ -3,15 +3,14 @@
 A round asks each endpoint once. It reads further pages only
 
 - at first contact: the whole history, or back to `since`;
-- after a gap: back to the newest row of the round before, so that what came and went unseen is seen;
-- for machines that still live but are older than the first page.
+- after a gap: back to the newest row of the round before, so that what came and went is seen;
+- for living machines older than the first page.
 
-An endpoint that does not answer ends the round, so that a server that is down costs one question; the next round begins
-behind it, so that one endpoint that hangs does not silence the others.
+An endpoint that does not answer ends the round: a server that is down costs one question. The next round begins after
+it, so that one endpoint that hangs does not silence the others.
 
-A run we follow that is older than the first page is looked for in the list of active runs (one request for all of
-them), and only one that is in neither is asked for by its id, four a round in turn. So a project with any history costs
-one or two requests of `runs/list`. Only a sweep that read every page is `complete`: absence needs nothing less.
+A followed run older than the first page is looked for in the list of active runs, and only if absent there asked for by
+id, four a round in turn. Only a sweep that read every page is `complete` and proves absence.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterator
@@ -33,34 +32,29 @@ from engine.providers.dstack.lenient import at
 from events.clock import SECOND, Ids, format_time
 from events.poll import Poll
 
-OVERLAP = 30 * SECOND
-"""Events read again each time: one is stamped before it is committed, so a late one may lie before the newest seen."""
-BY_ID = 4
-"""Runs asked for by id in one round: a server that forgot a thousand runs is not asked a thousand times."""
+OVERLAP = 30 * SECOND  # events read again: one is stamped before it is committed, so it may come late
+BY_ID = 4  # runs asked for by id in one round, in case the server forgot a thousand
 _BEGINNING = -1
 
 
 class Rounds:
-    """Polls one project; remembers how far it has looked and what it may stop asking."""
+    """Polls one project; remembers how far it has read."""
 
     def __init__(self, client: Client, ids: Ids, source: str) -> None:
         self._client = client
         self._project = client.address.project
         self._ids = ids
         self._source = source
-        self._reached: dict[str, int] = {}
-        """Time of the newest row of the last whole look at a listing; absent before first contact is done."""
-        self._living: dict[str, int] = {}
-        """Machines not yet terminated when last seen, with the time they were created."""
+        self._reached: dict[str, int] = {}  # time of the newest row of the last whole sweep
+        self._living: dict[str, int] = {}  # machines that lived when last seen → time of creation
         self._turn = 0
         self._first = 0  # the endpoint the next round begins with
-        self._no_events = False
-        """The server has no list of events, or one that takes other questions; asked again only by a new process."""
+        self._no_events = False  # the server has no usable list of events; asked again only by a new process
         self._project_id: str | None = None
         self._newest_event: int | None = None
 
     def round(self, follow: Collection[str], since: int | None) -> Iterator[Poll]:
-        """The polls of one round; it ends early where the server does not answer or refuses us."""
+        """The polls of one round; it ends early if the server does not answer or refuses us."""
         parts = (
             self._poll_runs(set(follow), since),
             self._poll_instances(since),
@@ -109,7 +103,7 @@ class Rounds:
 
         asked = MACHINES.request(self._project)
         if (yield from self._sweep("instances_list", MACHINES, asked, seen, far_enough)) is not None:
-            # what the sweep went past without showing is gone without a word: a placeholder that got no machine
+            # a row the sweep passed without showing is gone: a placeholder without a machine
             self._living = living
 
     def _poll_fleets(self) -> Iterator[Poll]:
@@ -119,7 +113,7 @@ class Rounds:
         yield self._poll("fleets_list", path, {}, answer, told=told, sweep=sweep, complete=True)
 
     def _poll_events(self, since: int | None) -> Iterator[Poll]:
-        """Pages of the project's events, oldest first; the same event may come again, its id tells."""
+        """Pages of the project's events, oldest first; an event may come again with the same id."""
         if self._no_events or not self._know_project():
             return
         sweep = self._sweep_id()
@@ -134,7 +128,7 @@ class Rounds:
             self._newest_event = max((*page.times(EVENTS.time_key), *known), default=None)
 
     def _know_project(self) -> bool:
-        """The project's id, which `events/list` wants; the answer names people and keys, so it is not recorded."""
+        """The project's id, for `events/list`; the answer names people and keys, so it is not recorded."""
         if self._project_id is None:
             identity = at(self._client.ask(f"/api/projects/{self._project}/get").json(), "project_id")
             self._project_id = identity if isinstance(identity, str) else None
@@ -190,11 +184,7 @@ class Rounds:
         sweep: str | None = None,
         complete: bool = False,
     ) -> Poll:
-        """The poll; a body that is not JSON is kept as a JSON string of its text.
-
-        Args:
-            told: the answer has the expected shape; so its body is known to be JSON and is not decoded again.
-        """
+        """The poll; a body that is not JSON is kept as a JSON string. `told`: the body is JSON of its own shape."""
         text = not told and answer.status is not None and answer.json() is None and answer.body.strip() != b"null"
         body = msgspec.json.encode(answer.body.decode("utf-8", "replace")) if text else answer.body
         return Poll(

@@ -1,7 +1,6 @@
 """The rules of the first pollers (December 2025), kept to show what they made of a history.
 
-Each judges one run by dstack's own words, as that poller saw it; which observations reached it is the rule set's
-`watch`.
+Each judges one run by dstack's own words; the rule set's `watch` says which observations reached that poller.
 """
 
 from functools import partial
@@ -16,12 +15,11 @@ ENUM: Final = "2025-12-sdk-enum"
 STALE: Final = "2025-12-sdk-stale"
 FIX: Final = "2025-12-fix"
 
-TIMEOUT: Final = 600_000_000
-"""Microseconds after first sight at which the poller that recognised no status gave up."""
+TIMEOUT: Final = 600_000_000  # microseconds after first sight: the poller that knew no status gave up
 
 
 def _word(facts: RunFacts) -> str | None:
-    """The run's status; of a provider with other words, the one that dstack has for where the run is."""
+    """The run's status; of another provider, dstack's word for its state."""
     if facts.status in ("done", "failed", "terminating", "terminated"):
         return facts.status
     if not facts.final:
@@ -34,7 +32,7 @@ def _live(facts: RunFacts, rules: str) -> Live:
 
 
 def _judge_sdk(rules: str, facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
-    """The first poller: an ending run is a failed one; no exit status, no reason."""
+    """The first poller: an ending run is failed; no exit status, no reason."""
     word = _word(facts)
     if word is None:
         return _live(facts, rules)
@@ -45,7 +43,7 @@ def _judge_sdk(rules: str, facts: RunFacts, /, *, stopped_by_policy: bool) -> Mo
 
 
 def _judge_enum(now: int, first_seen: int) -> Move:
-    """The poller that compared `runstatus.done` with `done`: nothing ever matches, so ten minutes end every run."""
+    """The poller that compared `runstatus.done` with `done`: nothing matches, so ten minutes end every run."""
     if now - first_seen >= TIMEOUT:
         return Verdict(state=State.FAILED, reason=Reason.TIMED_OUT, rule=f"{ENUM}/ten-minutes")
     return Live(state=State.QUEUED, rule=f"{ENUM}/no-status-matches", sure=False)

@@ -1,7 +1,4 @@
-"""What one run of a dstack answer says, as facts (servers 0.19.37 to 0.22.5).
-
-Nothing raises on an unknown word, field or type.
-"""
+"""What one run of a dstack answer says, as facts (servers 0.19.37 to 0.22.5). Unknown words and types never raise."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Final
@@ -13,8 +10,7 @@ from engine.providers.dstack import words
 from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, at, mapping
 from events.clock import parse_time
 
-_GREATEST: Final = 1_000_000_000
-"""Dollars; an amount beyond it is no amount of money that anything here costs."""
+_GREATEST: Final = 1_000_000_000  # dollars; no real amount is larger
 
 
 _EARLIEST: Final = parse_time("2000-01-01T00:00:00Z")
@@ -22,8 +18,7 @@ _LATEST: Final = parse_time("2200-01-01T00:00:00Z")
 _NEVER: Final = -1
 _NEVER_RETRIED: Final = frozenset[str]()
 
-_Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""What `lenient` takes for a whole number; none beyond it can be written into a read model."""
+_Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]  # as in `lenient`; more does not fit read models
 
 
 class MachineWire(msgspec.Struct):
@@ -32,7 +27,7 @@ class MachineWire(msgspec.Struct):
 
 
 class OfferWire(msgspec.Struct):
-    """`job_runtime_data.offer`: the part of a machine that the job has."""
+    """`job_runtime_data.offer`: the job's part of a machine."""
 
     blocks: _Whole | None = None
 
@@ -42,7 +37,7 @@ class RuntimeWire(msgspec.Struct):
 
 
 class LatestWire(msgspec.Struct):
-    """The newest submission, as it stands beside the jobs."""
+    """The newest submission, as given beside the jobs."""
 
     submission_num: _Whole | None = None
     status: str | None = None
@@ -59,7 +54,7 @@ class SubmissionWire(LatestWire):
 
 
 class RetryWire(msgspec.Struct, frozen=True):
-    """A retry policy; one that cannot be read covers everything."""
+    """A retry policy; an unreadable one covers everything."""
 
     on_events: tuple[str, ...]
     unread: ClassVar[dict[str, Any]] = {"on_events": tuple(sorted(words.RETRY_EVENTS))}
@@ -92,7 +87,7 @@ class RunSpecWire(msgspec.Struct, frozen=True):
 
 
 class RunWire(Identified, kw_only=True):
-    """One run as dstack sends it, as far as we read it, the volatile values left out."""
+    """One run as dstack sends it, as far as we read it, without volatile values."""
 
     run_spec: RunSpecWire = RunSpecWire()
     jobs: list[JobWire]
@@ -113,12 +108,12 @@ _cost = msgspec.json.Decoder(_CostWire)
 
 
 def read_run(item: bytes) -> RunFacts:
-    """The facts of one run; raises ValueError for an item that is no JSON object with an id."""
+    """The facts of one run. Raises ValueError for an item that is not a JSON object with an id."""
     return facts_of(*RUNS.decode(item))
 
 
 def read_cost(item: bytes) -> dict[str, int | None]:
-    """dstack's own `cost` of a run item in micro-dollars, under the run's id; None where it gives none."""
+    """dstack's own `cost` in micro-dollars, under the run's id; None if absent."""
     try:
         wire = _cost.decode(item)
     except msgspec.DecodeError:
@@ -132,7 +127,7 @@ _ALWAYS: Final = ("status", "termination_reason", "exit_status")
 
 
 def quotes(item: bytes) -> Iterator[tuple[str, object]]:
-    """The run's own words, and those of the newest submission of every job, with their paths in the item."""
+    """The words of the run, and of the newest submission of every job, with their paths in the item."""
     run = mapping(item)
     if not run:
         return
@@ -162,7 +157,7 @@ def _number(submission: object) -> int:
 
 
 def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
-    """The facts of a decoded run; unknown words and unreadable times are added to `drift`."""
+    """The facts of a decoded run; adds unknown words and unreadable times to `drift`."""
     odd = list(drift)
     jobs = sorted((_job(job, odd) for job in wire.jobs), key=lambda job: (job.replica_num, job.job_num))
     latest, configuration = wire.latest_job_submission, wire.run_spec.configuration
@@ -197,7 +192,7 @@ def _run_words(status: str | None, reason: str | None) -> dict[str, Any]:
 
 
 def with_run_words(facts: RunFacts, status: str | None, reason: str | None, jobs: tuple[JobFacts, ...]) -> RunFacts:
-    """The run, had dstack said these words of it and shown these jobs."""
+    """The run, had dstack given these words and shown these jobs."""
     return msgspec.structs.replace(facts, jobs=jobs, latest_exit_status=_latest(jobs), **_run_words(status, reason))
 
 
@@ -225,7 +220,7 @@ def _attempt_words(
 def with_attempt_words(
     facts: AttemptFacts, status: str | None, reason: str | None, exit_status: int | None, retry_on: frozenset[str]
 ) -> AttemptFacts:
-    """The attempt, had dstack said these words of it."""
+    """The attempt, had dstack given these words."""
     return msgspec.structs.replace(facts, **_attempt_words(status, reason, exit_status, retry_on))
 
 
@@ -234,7 +229,7 @@ def _job(wire: JobWire, odd: list[str]) -> JobFacts:
     given: list[AttemptFacts] = []
     num = 0
     for submission in wire.job_submissions:
-        # One without a number stands beside the one before it: it can delay a verdict, it cannot open an attempt.
+        # One without a number belongs to the one before: it can delay a verdict, not open an attempt.
         num = submission.submission_num if submission.submission_num is not None else num
         given.append(_submission(submission, num, retry_on, odd))
     return JobFacts(
@@ -272,9 +267,7 @@ def _known(word: str | None, known: frozenset[str] | dict[str, str | None], wher
 
 
 def read_time(text: str | None, where: str, odd: list[str]) -> int | None:
-    """The provider's time, microseconds; None, and named in `odd`, where it cannot be one: a machine `created` in the
-    year 1 (Go's zero time) would be billed for two thousand years.
-    """
+    """The provider's time, microseconds; None, and named in `odd`, if impossible: Go's zero time is the year 1."""
     if text is None:
         return None
     try:

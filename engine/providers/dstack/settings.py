@@ -1,7 +1,4 @@
-"""dstack's settings: its block, what its own configuration file gives, and where the server is.
-
-`~/.dstack/config.yml` says which projects there are, at which server, with which token.
-"""
+"""dstack's settings: its block, and the projects, servers and tokens of `~/.dstack/config.yml`."""
 
 from __future__ import annotations
 
@@ -24,16 +21,14 @@ if TYPE_CHECKING:
     from events.errors import StenoError
 
 
-TASK_FILES = (".dstack.yml", ".dstack.yaml")
-"""Looked for, in this order, where no file is named; the same as `dstack apply` does."""
+TASK_FILES = (".dstack.yml", ".dstack.yaml")  # tried in this order by default, as `dstack apply` does
 
 
 def address_of(settings: Settings) -> Address:
     """Server, token and project, checked.
 
-    Raises:
-        NotConfigured: one of them is missing, or cannot be one.
-        ProjectNotFound: dstack's file has other projects, and nothing else says where this one is.
+    Raises NotConfigured if one is missing or malformed, ProjectNotFound if only dstack's file could say where this
+    project is, and it does not.
     """
     url, token, project = (settings.value(name) for name in ("dstack.url", "dstack.token", "project"))
     if url and token and project:
@@ -49,22 +44,19 @@ def address_of(settings: Settings) -> Address:
 
 
 def fleet_nodes(settings: Settings) -> int | None:
-    """The most machines a fleet that Steno makes may hold: `vms.max` where nothing else is set; None: no limit."""
+    """The most machines of a fleet that Steno makes: `vms.max` unless set; None: no limit."""
     most = settings.value("dstack.fleet_nodes") or settings.value("vms.max") or ""
     return None if is_off(most) else int(most)
 
 
 def default_gpu(settings: Settings) -> str | None:
-    """The GPU of a command that names none; None: dstack's own choice."""
+    """The GPU of a command that names none; None: dstack chooses."""
     gpu = settings.value("dstack.gpu") or ""
     return None if is_off(gpu) else gpu
 
 
 def _own_files(values: Values, home: Path) -> StenoError | None:
-    """Fill in server, token and project from dstack's file.
-
-    A token of that file goes to the server it stands beside and to no other, whatever a `.env` says.
-    """
+    """Fill in server, token and project from dstack's file. Its token goes to its own server only, despite `.env`."""
     default = (str(home / ".dstack" / "config.yml"), "default")
     text, given = values.setdefault("dstack.config", default)
     path = Path(text).expanduser()
@@ -135,7 +127,7 @@ BLOCK = Block(
 
 
 class KnownProject(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of `projects:`; its token is good for its own server only."""
+    """One entry of `projects:`; its token is for its own server only."""
 
     name: str
     url: str
@@ -147,12 +139,9 @@ class KnownProject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_dstack_config(path: Path) -> tuple[KnownProject, ...]:
-    """The projects of the file, in its order; none if there is no file.
+    """The projects of the file, in its order; none without a file. Skips unknown entries and keys, as dstack does.
 
-    Entries and keys we do not know are passed over, as dstack does with a file of another version.
-
-    Raises:
-        NotConfigured: the file is there but cannot be read as YAML with a list of projects.
+    Raises NotConfigured if the file is not YAML with a list of projects.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -191,22 +180,18 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     url: str  # `http(s)://host[:port][/prefix]`, without a slash at the end
     token: str
     project: str
-    loopback: bool  # the server is this machine: no proxy stands between
+    loopback: bool  # the server is this machine: no proxy in between
 
     def __repr__(self) -> str:
         return f"Address(url={self.url!r}, project={self.project!r})"
 
     def path(self, rest: str) -> str:
-        """The path of a project route: `/api/project/<project>/<rest>`."""
+        """`/api/project/<project>/<rest>`."""
         return f"/api/project/{quote(self.project, safe='')}/{rest}"
 
 
 def address(url: str, token: str, project: str) -> Address:
-    """The checked address.
-
-    Raises:
-        NotConfigured: the URL is not http or https, or the token or project has characters none can have.
-    """
+    """The checked address. NotConfigured: the URL is not http(s), or token or project has illegal characters."""
     try:
         parts = urlsplit(url.strip())
         host, _ = parts.hostname, parts.port

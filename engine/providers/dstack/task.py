@@ -1,6 +1,6 @@
-"""A task as dstack takes it: validated with its own models, completed from the environment, worded for the call.
+"""A task for dstack: validated by its own models, completed from the environment, worded for the call.
 
-Every refusal is one line that names the field. Importing dstack takes 0.9 s, so it happens inside the functions.
+Each refusal is one line that names the field. Importing dstack takes 0.9 s, so it happens inside the functions.
 """
 
 import difflib
@@ -20,19 +20,15 @@ from events.clock import SECOND
 
 _UNION_STEP = re.compile(r"^[a-z_]+\[")
 EXAMPLE_IMAGE = "rocm/dev-ubuntu-24.04"
-CREATE = "create"
-"""Steno's own `creation_policy` beside dstack's two: a machine of its own, never a warm one."""
+CREATE = "create"  # Steno's own `creation_policy`: a new machine, never a warm one
 _NO_FLEET_NODES = "No ssh_config or nodes specified"
 """dstack's words for a fleet without machines; taken for "fleets do not work with clouds" by those who met them."""
 
 
 def completed(draft: Draft, settings: Settings) -> dict[str, object]:
-    """The draft as dstack takes it: with the settings' GPU and backend where it names none, valid, its files there.
+    """The draft for dstack: valid, with the settings' backend, and for a bare command their GPU, if it names none.
 
-    The GPU of the settings is for a bare command only; the backend is for any task.
-
-    Raises:
-        TaskInvalid: dstack would refuse it, or something that it takes along is not there.
+    Raises TaskInvalid if dstack would refuse it, or a file that it needs does not exist.
     """
     task, resources = dict(draft.configuration), draft.configuration.get("resources")
     gpu = default_gpu(settings) if draft.bare and at(resources, "gpu") is None else None
@@ -60,14 +56,8 @@ def complete_task(
 ) -> dict[str, object]:
     """The configuration ready to be sent: valid, `env` with every value, nothing left to look up on this machine.
 
-    Args:
-        configuration: the plain values of a task file, or of flags.
-        environ: where `env: [NAME]` without a value gets it, as `dstack apply` does.
-        where: what to call the configuration in a message: the file's name, or `the flags`.
-        fallback: GPU models that the same task may be submitted for later.
-
-    Raises:
-        TaskInvalid: dstack would refuse it, or a variable it asks for is not set.
+    `environ` fills `env: [NAME]`, as `dstack apply` does; `where` names the configuration in messages; `fallback` has
+    GPU models of later submissions. Raises TaskInvalid if dstack would refuse it or a variable is not set.
     """
     _check_kind(configuration, where)
     task = dict(configuration)
@@ -81,7 +71,7 @@ def complete_task(
 
 
 def normal_task(task: Mapping[str, object]) -> dict[str, object]:
-    """The same task with every shorthand written out, as dstack's model has it (`resources.gpu.name` is a list …)."""
+    """The task with every shorthand written out, as in dstack's model (`resources.gpu.name` is a list …)."""
     from dstack._internal.core.models.configurations import TaskConfiguration
 
     dumped = TaskConfiguration.model_validate(for_dstack(task)).model_dump(mode="json")
@@ -90,7 +80,7 @@ def normal_task(task: Mapping[str, object]) -> dict[str, object]:
 
 
 def for_dstack(task: Mapping[str, object]) -> dict[str, object]:
-    """The task without the one word dstack does not know: `creation_policy: create`."""
+    """The task without `creation_policy: create`, which dstack does not know."""
     return {key: value for key, value in task.items() if key != "creation_policy" or value != CREATE}
 
 
@@ -125,7 +115,7 @@ def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]
     except pydantic.ValidationError as error:
         raise TaskInvalid(f"{where}: {_first_error(error, set(TaskConfiguration.model_fields))}") from None
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        # some of dstack's own parsers let a bare Python error through on a value of the wrong type
+        # some parsers of dstack raise a bare Python error on a value of the wrong type
         raise TaskInvalid(f"{where}: dstack cannot read it: {' '.join(str(error).split())[:200]}") from None
     if model.working_dir is not None and not str(model.working_dir).startswith("/"):
         raise TaskInvalid(f"{where}: working_dir must be absolute, not {model.working_dir!r}")
@@ -154,7 +144,7 @@ def _first_error(error: object, fields: set[str]) -> str:
 
 
 def needs_image(task: Mapping[str, object], fallback: Sequence[str] = ()) -> bool:
-    """Whether the task must name an image and does not: dstack's default image supports only NVIDIA GPUs."""
+    """Whether the task lacks the image it needs: dstack's default image supports only NVIDIA GPUs."""
     if task.get("image") or task.get("docker"):
         return False
     gpu = at(task, "resources", "gpu")
@@ -162,7 +152,7 @@ def needs_image(task: Mapping[str, object], fallback: Sequence[str] = ()) -> boo
 
 
 def _gpu_spec(gpu: object) -> Any:
-    """dstack's model of a `resources.gpu`; None where it cannot read it."""
+    """dstack's model of a `resources.gpu`; None if dstack cannot read it."""
     from dstack._internal.core.models.resources import GPUSpec
 
     try:
@@ -185,7 +175,7 @@ def _is_other_makers(gpu: object) -> bool:
 
 
 def _interpolated(task: dict[str, object], where: str) -> dict[str, object]:
-    """`${{ run.args }}` and the registry's `${{ env.NAME }}` replaced; `${{ secrets.* }}` is the server's to fill."""
+    """Replaces `${{ run.args }}` and the registry's `${{ env.NAME }}`; the server fills in `${{ secrets.* }}`."""
     from dstack._internal.utils.interpolator import InterpolatorError, VariablesInterpolator
 
     env = task.get("env")
@@ -205,15 +195,13 @@ def _interpolated(task: dict[str, object], where: str) -> dict[str, object]:
 
 
 def wording(submission: Submission) -> dict[str, object]:
-    """The configuration dstack gets.
+    """The configuration that dstack gets.
 
-    - `creation_policy: create` is Steno's own word and never sent; a task that says `reuse` is sent as `reuse`
-      whatever was decided, because `reuse-or-create` could rent a machine nobody asked for.
-    - A slot replaces `fleets`: the run goes there or nowhere.
-    - The tag `MARK` names our run: dstack gives a run's tags back in every answer, and puts them on the machine that is
-      made for it, where the cloud has tags.
-    - `idle_duration` is what was decided, or the task's own where that is no longer (0 is something said): dstack would
-      take five minutes.
+    - `creation_policy`: never `create`. A task with `reuse` keeps it: `reuse-or-create` could rent a machine.
+    - `fleets`: the slot, if there is one; the run goes there or nowhere.
+    - The tag `MARK` names our run: dstack returns a run's tags in every answer, and tags its machine where the cloud
+      can.
+    - `idle_duration`: what was decided, or the task's own if not longer (0 counts); dstack's default is five minutes.
     """
     found: dict[str, object] = {**for_dstack(with_gpu(submission)), "name": submission.name}
     tags = found.get("tags")
@@ -225,15 +213,15 @@ def wording(submission: Submission) -> dict[str, object]:
     said = idle_of(found.get("idle_duration"))
     idle = submission.idle
     if idle is not None and (said is None or 0 <= idle < said):
-        # whole seconds, and never less than asked; below zero is for ever
+        # whole seconds, rounded up; negative is for ever
         found["idle_duration"] = "off" if idle < 0 else f"{-(-idle // SECOND)}s"
     return found
 
 
 def with_gpu(submission: Submission) -> Mapping[str, object]:
-    """The task with the GPU model decided on: as many as before, unless it says how many (`MI210:64GB:2`).
+    """The task with the GPU model decided on, in the same number unless it gives one (`MI210:64GB:2`).
 
-    Memory and maker asked of the first GPU are not asked of the second: they came with its name.
+    Memory and vendor of the first GPU do not apply to the second.
     """
     task, gpu = submission.configuration, submission.gpu
     if gpu is None:

@@ -1,7 +1,6 @@
-"""What a task takes along from this machine: `files:` and `repos:`, packed and sent the way `dstack apply` does.
+"""What a task takes along from this machine: `files:` and `repos:`, packed and sent as `dstack apply` does.
 
-The packing (which files, in which order, what counts as a difference) is dstack's own code; the sending is plain REST,
-because dstack's typed client is refused by older servers.
+dstack's own code packs; plain REST sends, because older servers refuse dstack's typed client.
 """
 
 from __future__ import annotations
@@ -18,18 +17,14 @@ from engine.providers.dstack.lenient import at
 if TYPE_CHECKING:
     from dstack._internal.core.models.repos.remote import RemoteRepo
 
-IN_MEMORY = 16 * 1024 * 1024
-"""Bytes of an archive kept in memory before it goes to a temporary file."""
+IN_MEMORY = 16 * 1024 * 1024  # bytes of an archive before it goes to a temporary file
 
 
 def upload_all(client: Client, task: Mapping[str, object], base: Path) -> dict[str, object]:
     """Upload the task's files and code: the fields of a run's specification that name what was uploaded.
 
-    Args:
-        base: the folder that relative paths of the task start from.
-
-    Raises:
-        TaskInvalid: a path does not exist, is no Git repository, or is larger than the server takes.
+    Relative paths start from `base`. Raises TaskInvalid if a path does not exist, is not a Git repository, or is larger
+    than the server takes.
     """
     check_local(task, base)
     archives, found = _upload_files(client, task, base), _upload_repo(client, task, base)
@@ -37,11 +32,7 @@ def upload_all(client: Client, task: Mapping[str, object], base: Path) -> dict[s
 
 
 def check_local(task: Mapping[str, object], base: Path) -> None:
-    """That everything the task takes along is there, before an intent is recorded; nothing is sent.
-
-    Raises:
-        TaskInvalid: a path of `files:` or `repos:` does not exist.
-    """
+    """Check that all paths of `files:` and `repos:` exist, before an intent is recorded; TaskInvalid if not."""
     for path, _ in _file_mappings(task, base):
         if not path.exists():
             raise TaskInvalid(f"`files`: {path} does not exist")
@@ -118,7 +109,7 @@ def _open_repo(spec: Mapping[str, object], base: Path) -> RemoteRepo:
 
 
 def _make_known(client: Client, repo: RemoteRepo) -> None:
-    """Tell the server about the repository unless it knows it with credentials, as `dstack apply` does."""
+    """Tell the server about the repository unless it has it with credentials, as `dstack apply` does."""
     from dstack._internal.core.errors import RepoInvalidCredentialsError
     from dstack._internal.core.services.repos import get_repo_creds_and_default_branch
 
@@ -162,6 +153,6 @@ def _repo_spec(task: Mapping[str, object]) -> dict[str, object] | None:
 
 
 def _absolute(path: str, base: Path) -> Path:
-    """As `dstack apply` makes paths absolute: from the task file's folder, `~` expanded, symbolic links kept."""
+    """As `dstack apply`: from the task file's folder, `~` expanded, symbolic links kept."""
     expanded = Path(path).expanduser()
     return expanded if expanded.is_absolute() else base.resolve() / expanded

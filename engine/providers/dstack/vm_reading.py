@@ -1,7 +1,4 @@
-"""What one machine of a dstack answer says, as facts (servers 0.19.37 to 0.22.5).
-
-Nothing raises on an unknown word, field or type.
-"""
+"""What one machine of a dstack answer says, as facts (servers 0.19.37 to 0.22.5). Unknown words never raise."""
 
 import re
 from typing import Annotated, Final
@@ -14,7 +11,7 @@ from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder
 from engine.providers.dstack.run_reading import read_time
 from engine.states import VmState
 
-DEAREST: Final = 1_000_000  # dollars an hour; a price beyond it is no price
+DEAREST: Final = 1_000_000  # dollars an hour; no real price is higher
 
 _Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Price = Annotated[float, msgspec.Meta(ge=0, le=DEAREST)]
@@ -86,9 +83,9 @@ _PROVISIONED: Final = "Instance provisioned for job."
 
 
 def read_vm_event(item: bytes) -> VmEvent | None:
-    """The status change of a machine that a row of `events/list` dates; None where it dates none.
+    """The status change of a machine that a row of `events/list` dates; None if none.
 
-    An event refines a time that polls bracket, so a row that cannot be read is left out.
+    An event only refines a time that polls bracket, so an unreadable row is skipped.
     """
     try:
         wire = _event.decode(item)
@@ -109,11 +106,7 @@ def read_vm_event(item: bytes) -> VmEvent | None:
 
 
 def read_vm(item: bytes) -> VmFacts:
-    """The facts of one machine.
-
-    Raises:
-        ValueError: the item is no JSON object with an id.
-    """
+    """The facts of one machine. Raises ValueError for an item that is not a JSON object with an id."""
     wire, odd = _instances.decode(item)
     drift = list(odd)
     if wire.status is not None and wire.status not in words.INSTANCE_STATUSES:

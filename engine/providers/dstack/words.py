@@ -1,16 +1,15 @@
-"""The words dstack uses for statuses and reasons (0.19.37 to 0.22.5), and what its own retry policy calls each reason.
+"""The words dstack uses for statuses and reasons (0.19.37 to 0.22.5), and its retry event for each reason.
 
 Source: `JobStatus`, `RunStatus`, `RunTerminationReason`, `JobTerminationReason.to_status` and `.to_retry_event` of
-dstack 0.22.5; the local provider speaks the same words and adds `supervisor_lost`. `error`, which dstack says of a
-machine, is known for runs and jobs too: it is the provider's failure, whatever it is said of.
+dstack 0.22.5. Older local records use them too, with `supervisor_lost`. `error`, a machine's reason, is the provider's
+failure for runs and jobs too.
 """
 
 from typing import Final
 
 from engine.states import Reason, State, VmReason, VmState
 
-FINAL_RUN_STATUSES: Final = frozenset({"terminated", "failed", "done"})
-"""After these only `deleted` ever changes."""
+FINAL_RUN_STATUSES: Final = frozenset({"terminated", "failed", "done"})  # after these only `deleted` changes
 
 _STATE: Final = {
     "submitted": State.QUEUED,
@@ -18,15 +17,13 @@ _STATE: Final = {
     "running": State.RUNNING,
     "terminating": State.FINISHING,
 }
-RUN_STATE: Final = {"pending": State.QUEUED, **_STATE}
-"""Where a run is before its end, by its status."""
+RUN_STATE: Final = {"pending": State.QUEUED, **_STATE}  # a run's status → its state
 RUN_STATUSES: Final = FINAL_RUN_STATUSES | RUN_STATE.keys()
 JOB_STATE: Final = {"pulling": State.PULLING, **_STATE}  # as `RUN_STATE`, of a job
 ENDED_JOB_STATUSES: Final = FINAL_RUN_STATUSES | {"aborted"}
 JOB_STATUSES: Final = ENDED_JOB_STATUSES | JOB_STATE.keys()
 
-MARK: Final = "steno-run"
-"""The tag of a run that names Steno's run id (docs/adr/0027): both servers return a run's tags in every answer."""
+MARK: Final = "steno-run"  # the tag with Steno's run id (docs/adr/0027); all servers return tags
 
 STOPS: Final = {"stopped_by_user": Reason.STOPPED_BY_USER, "aborted_by_user": Reason.ABORTED_BY_USER}
 SERVER_REASONS: Final = frozenset({"server_error", "gateway_error", "error"})
@@ -83,7 +80,7 @@ failure of the job itself).
 """
 RETRY_EVENT_OF: Final = {word: event for word, (event, _) in _JOB_REASONS.items()}
 
-MACHINE_LOST: Final = frozenset(
+MACHINE_LOST: Final = frozenset(  # the machine, or dstack's agent on it, no longer answered
     {
         "interrupted_by_no_capacity",
         "instance_unreachable",
@@ -91,42 +88,36 @@ MACHINE_LOST: Final = frozenset(
         "waiting_runner_limit_exceeded",
     }
 )
-"""Job reasons that say that the machine, or dstack's agent on it, no longer answered."""
 
 
 def job_cause(reason: str | None) -> Reason | None:
-    """Why a job failed, by its reason; None for one that means no failure, or that we do not know."""
+    """Why a job failed, by its reason; None if it means no failure or is unknown."""
     return _JOB_REASONS.get(reason or "", (None, None))[1]
 
 
 def retry_event(reason: str | None, exit_status: int | None) -> str | None:
-    """The retry event that an ended job triggers; None where dstack never retries it."""
+    """The retry event that an ended job triggers; None if dstack never retries it."""
     if job_cause(reason) is not None:
         return RETRY_EVENT_OF[reason or ""]
     return ERROR if exit_status else None
 
 
 def is_retried(reason: str | None, exit_status: int | None, retry_on: frozenset[str]) -> bool:
-    """Whether the task's own retry policy covers how a job ended.
-
-    A reason we do not know may stand for any event, so any policy covers it, unless the exit status is 0.
-    """
+    """Whether the task's retry policy covers how a job ended; any covers an unknown reason unless exit status 0."""
     if reason is not None and reason not in RETRY_EVENT_OF and exit_status != 0:
         return bool(retry_on)
     return retry_event(reason, exit_status) in retry_on
 
 
-VM_STATE: Final = {
+VM_STATE: Final = {  # `pending`, with or without a price, is no machine yet
     "provisioning": VmState.PROVISIONING,
     "idle": VmState.IDLE,
     "busy": VmState.BUSY,
     "terminating": VmState.TERMINATING,
     "terminated": VmState.TERMINATED,
 }
-"""Where a machine is. `pending`, with a price or without, is no machine yet."""
 
-INSTANCE_STATUSES: Final = VM_STATE.keys() | {"pending"}
-"""`InstanceStatus` of dstack 0.19.37 to 0.22.5."""
+INSTANCE_STATUSES: Final = VM_STATE.keys() | {"pending"}  # of dstack 0.19.37 to 0.22.5
 
 _VM_CAUSE: Final[dict[str, VmReason]] = {
     "idle_timeout": VmReason.IDLE_TIMEOUT,
@@ -143,7 +134,7 @@ _VM_CAUSE: Final[dict[str, VmReason]] = {
 }
 INSTANCE_REASONS: Final = frozenset(_VM_CAUSE)  # `InstanceTerminationReason` of dstack 0.22.5
 
-OLD_INSTANCE_REASONS: Final[dict[str, str]] = {
+OLD_INSTANCE_REASONS: Final[dict[str, str]] = {  # free text before 0.20.1 → later word (`from_legacy_str`)
     "Idle timeout": "idle_timeout",
     "Instance has not become running in time": "provisioning_timeout",
     "Provisioning timeout expired": "provisioning_timeout",
@@ -170,22 +161,19 @@ OLD_INSTANCE_REASONS: Final[dict[str, str]] = {
     "Fleet has too many instances": "max_instances_limit",
     "Low account balance": "no_balance",
 }
-"""What servers before 0.20.1 (0.19.37 too) wrote in free text → the later word (`from_legacy_str` of dstack 0.22.5)."""
 
 _OLD_ERROR: Final = "Error to parse profile, requirements or instance_configuration:"
 
 
 def instance_reason(text: str) -> str | None:
-    """The word of dstack 0.22.5 for a reason any server gives; None for one we do not know."""
+    """The word of dstack 0.22.5 for a reason that any server gives; None if unknown."""
     if text in INSTANCE_REASONS:
         return text
     return "error" if text.startswith(_OLD_ERROR) else OLD_INSTANCE_REASONS.get(text)
 
 
 def vm_cause(word: str | None, *, gives_end: bool = True) -> VmReason:
-    """Why a machine goes.
-
-    A server that gives no ends (0.19.37) gives no reason in one case only: its fleet, or it itself, was deleted
+    """Why a machine ends. A server without reasons (0.19.37) omits one only if the machine or its fleet was deleted
     (`_terminate_fleet_instances`); later ones call that `terminated_by_user`.
     """
     if word is None:
