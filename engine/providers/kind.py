@@ -34,7 +34,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     help: str
     metavar: str | None = None
     multiple: bool = False
-    choices: tuple[str, ...] = ()  # the values there are; empty: any text
+    choices: tuple[str, ...] = ()  # empty: any text
 
 
 class CheckState(StrEnum):
@@ -51,9 +51,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     state: CheckState = CheckState.OK
-    message: str  # one line: what is, and what to do where it is not well
-    error: StenoError | None = None
-    """The error that a failure of it stands for, where there is one: gives the exit code."""
+    message: str  # one line: the state, and what to do if it is not well
+    error: StenoError | None = None  # of a failure; gives the exit code
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,15 +70,13 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
 
     checks: tuple[Check, ...] = ()
     problem: StenoError | None = None  # why the provider cannot be asked at all
-    absent: bool = False  # not configured, and the settings do not select it
+    absent: bool = False  # neither configured nor selected by the settings
     details: Mapping[str, object] = {}  # further keys of `--json`
     note: str | None = None  # text below the checks
-    trial: Trial | None = None
-    """What `--provision` can run; None: nothing, or the provider cannot be asked."""
+    trial: Trial | None = None  # what `--provision` can run; None: nothing, or no answer from the provider
 
     @property
     def failed(self) -> Check | None:
-        """The first failed check."""
         return next((check for check in self.checks if check.state is CheckState.FAILED), None)
 
 
@@ -102,13 +99,13 @@ class Host(Protocol):
         """Print the text; with `--json`, `found` as JSON."""
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-        """Rows in columns, as every list of Steno."""
+        """Rows in columns, as in every list of Steno."""
 
     def append(self, polls: Sequence[Poll]) -> None:
-        """Write answers of the provider into the record, which is made if it is not there."""
+        """Write answers of the provider into the record, which is made if it does not exist."""
 
     def answers(self, path: str) -> Sequence[Poll]:
-        """The answers in the record whose path begins so, oldest first."""
+        """The answers in the record whose path begins with `path`, oldest first."""
 
     def waits(self) -> Mapping[str, Sequence[int]]:
         """How long runs of the provider waited for their machine, by its GPU: microseconds, of the last 30 days."""
@@ -117,35 +114,24 @@ class Host(Protocol):
         """End the command with this exit code."""
 
     def race(self, tasks: Sequence[Completed], *, wait: bool, give_up_after: int | None) -> None:
-        """Request runs of which the first to run wins; follow them to the end of that one.
+        """Request runs of which the first to run wins, and follow that one to its end with `wait`.
 
-        Args:
-            wait: else return when the provider has them.
-            give_up_after: microseconds after which all are stopped if none runs; None: never.
+        `give_up_after`: microseconds after which all are stopped if none runs; None: never.
         """
 
 
 class ProviderKind(ABC):
     """One kind of provider. The command line imports it at its start, so heavy imports belong inside its methods."""
 
-    name: ClassVar[str]
-    """As in `--provider NAME`, in `RunRequested.provider` and at the start of its sources' names."""
+    name: ClassVar[str]  # as in `--provider NAME` and `RunRequested.provider`
     summary: ClassVar[str]  # where its tasks run, in a few words
-    settings: ClassVar[Block]  # its settings; `Block(provider=name)` where it has none
-    options: ClassVar[tuple[Option, ...]] = ()
-    """Options of `steno submit` beside those that every provider has."""
-    delete_run: ClassVar[str] = ""
-    """The provider's own command that deletes the finished run `{name}`, for messages; empty: there is none."""
-    delete_machine: ClassVar[str] = ""
-    """The provider's own command that deletes the machines of the fleet `{fleet}`."""
-    has_trial: ClassVar[bool] = False
-    """`steno doctor --provision` can rent a machine for its example: `checkup` then gives a `Trial`."""
-    commands: ClassVar[str] = ""
-    """`module:attribute` of a click group with commands of its own, `steno <name> …`; their functions get a `Host` as
-    the context's object. Empty: it has none.
-    """
-    task_files: ClassVar[tuple[str, ...]] = ()
-    """Task files looked for in the current folder where none is named, if it has a form of its own for them."""
+    settings: ClassVar[Block]  # `Block(provider=name)` where it has none
+    options: ClassVar[tuple[Option, ...]] = ()  # of `steno submit`, beside the common ones
+    delete_run: ClassVar[str] = ""  # its command that deletes the finished run `{name}`, for messages
+    delete_machine: ClassVar[str] = ""  # its command that deletes the machines of the fleet `{fleet}`
+    has_trial: ClassVar[bool] = False  # for `steno doctor --provision`: `checkup` gives a `Trial`
+    commands: ClassVar[str] = ""  # `module:attribute` of a click group `steno <name> …`; gets a `Host`
+    task_files: ClassVar[tuple[str, ...]] = ()  # its own task files, looked for in the current folder
 
     @abstractmethod
     def reading(self) -> Reading:
@@ -157,39 +143,24 @@ class ProviderKind(ABC):
 
     @abstractmethod
     def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> Provider:
-        """The provider, as the settings have it.
-
-        Args:
-            record: the record's store, for state that is kept beside it; None: there is no record.
-
-        Raises:
-            NotConfigured, ProjectNotFound: a setting it needs is missing or wrong.
-        """
+        """The provider. `record`, if any, keeps state beside it. NotConfigured, ProjectNotFound: a bad setting."""
 
     @abstractmethod
     def project(self, settings: Settings) -> str:
-        """Whose runs these are at the provider, without a question to it.
-
-        Raises:
-            NotConfigured, ProjectNotFound: the settings name none.
-        """
+        """Whose runs these are, without asking the provider. NotConfigured, ProjectNotFound: a missing setting."""
 
     def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:
-        """The task as this provider takes it: valid, every environment variable with its value.
-
-        Raises:
-            TaskInvalid: it would be refused, or something that it takes along is not there.
-        """
+        """The task for this provider: valid, with every variable's value. Raises TaskInvalid if it would be refused."""
         return complete_plain(draft)
 
     def check(self, draft: Draft) -> dict[str, object]:
-        """The task as its language has it, for a provider that takes task files of this one's form; see `complete`."""
+        """The task in its own language, for a provider that takes task files of this form; see `complete`."""
         return complete_plain(draft)
 
     def kept_here(self, record: Store) -> Callable[[str], bool] | None:
-        """Whether a machine of that id is, or was, one of this host; None: nothing of this provider can go on here.
+        """Whether a machine of that id is, or was, one of this host; None: the provider runs nothing here.
 
-        What goes on here is polled before the record is shown: that needs no network.
+        What runs here is polled before the record is shown: that needs no network.
         """
         return None
 
@@ -197,9 +168,5 @@ class ProviderKind(ABC):
         """Import what the first `complete` would wait for."""
 
     def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
-        """What `steno doctor` says of it: nothing is changed at the provider.
-
-        Args:
-            wanted: the settings name this provider.
-        """
+        """What `steno doctor` says of it; changes nothing there. `wanted`: the settings name this provider."""
         return Checkup(checks=(Check(name=self.name, message=self.summary),) if wanted else ())

@@ -1,4 +1,4 @@
-"""Small files that are either whole or absent, also after a power cut. Standard library only, for the supervisor."""
+"""Small files that are whole or absent, even after a power cut. Standard library only, for the supervisor."""
 
 import fcntl
 import json
@@ -14,11 +14,7 @@ def now() -> int:
 
 
 def write_json(path: Path, value: Mapping[str, object]) -> None:
-    """Put `value` at `path` as JSON, readable by the owner only; on return it survives a power cut.
-
-    Raises:
-        OSError: nothing was changed at `path`.
-    """
+    """Put `value` at `path` as JSON, private to the owner and durable on return. OSError leaves `path` unchanged."""
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -34,7 +30,6 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
 
 
 def write_all(file: int, data: bytes) -> None:
-    """Write every byte of `data`, however many calls that takes."""
     view = memoryview(data)
     while view:
         view = view[os.write(file, view) :]
@@ -49,10 +44,9 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-MACHINES = ".machines"
-"""The folder of machines, below the provider's; the point keeps it apart from the runs."""
-LIFE = "lock"  # held while the supervisor of a run, or the process that is a machine, lives
-BUSY = "busy"  # held in a machine's folder by the supervisor of the run that is on it
+MACHINES = ".machines"  # the folder of machines, below the provider's; the dot keeps it apart from the runs
+LIFE = "lock"  # held while a run's supervisor, or a machine's process, lives
+BUSY = "busy"  # in a machine's folder: held by the supervisor of its run
 
 
 def lock(folder: Path, name: str = LIFE) -> int | None:
@@ -67,13 +61,12 @@ def lock(folder: Path, name: str = LIFE) -> int | None:
 
 
 def is_locked(folder: Path, name: str = LIFE) -> bool:
-    """Whether somebody holds that lock of the folder."""
     try:
         file = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        # shared, so that two who look do not take each other for a holder
+        # shared, so that two readers do not take each other for a holder
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

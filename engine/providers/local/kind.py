@@ -59,8 +59,6 @@ _SETTINGS = Block(
 
 
 class LocalKind(ProviderKind):
-    """Processes of this machine."""
-
     name = "local"
     summary = "processes of this machine"
     settings = _SETTINGS
@@ -122,7 +120,7 @@ class LocalKind(ProviderKind):
 
 
 def runs_folder(record: Store | None) -> Path:
-    """Where runs are kept: beside the record, or in the user's data folder if there is none."""
+    """Where runs are kept: beside the record, or in the user's data folder without one."""
     if record is not None:
         return record.folder("local")
     from platformdirs import user_data_path

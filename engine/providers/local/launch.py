@@ -1,4 +1,4 @@
-"""Starting the supervisor of a run apart from this process: it lives on when we are killed or our terminal closes."""
+"""Starts the supervisor of a run apart from this process: it survives us and our terminal."""
 
 import json
 import os
@@ -14,18 +14,16 @@ from engine.providers.local.task import LocalTask
 
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from engine.providers.local.supervisor import main; main()"
 _IMPORT_FOLDER = str(Path(__file__).parents[3])
-_PATIENCE = 30  # seconds for a start that takes tens of milliseconds
+_PATIENCE = 30  # seconds; a start takes tens of milliseconds
 
 
 def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_limit: int) -> None:
     """Start a supervisor that holds the locks; returns when `started.json` is durable and the command was tried.
 
-    A machine that is to be kept is started with it, once the plan is read: so either both come into being or none. A
-    run that has to wait for its machine is only announced: the supervisor waits. The plan, which has the secrets, goes
-    through a pipe: never into a file, an argument list or the environment.
+    It starts a machine to be kept too, so that both exist or neither; a run that waits for its machine is only
+    announced. The plan has the secrets, so it goes through a pipe: never a file, an argument or the environment.
 
-    Raises:
-        ProviderError: it did not start; the command was not started and the same submission may be made again.
+    Raises ProviderError if it did not start; the same submission may be made again.
     """
     machine = taken.accepted.machine
     plan = {
@@ -40,7 +38,7 @@ def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_
     complaints = os.open(folder / "supervisor.err", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         process = subprocess.Popen(
-            # isolated and without site: neither the user's PYTHON* nor .pth files can change or slow the supervisor
+            # isolated and without site: the user's PYTHON* or .pth files cannot change or slow it
             [sys.executable, "-I", "-S", "-c", _PROGRAM, _IMPORT_FOLDER, str(folder), str(taken.locks["run"])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -60,7 +58,7 @@ def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_
         raise ProviderError(f"cannot start a process on this machine: {error.strerror}") from None
     finally:
         os.close(complaints)
-    # a supervisor that died between announcing and answering has a run, whose end the next poll tells
+    # if the supervisor died after announcing, the next poll reports the run's end
     if said != b"started" and not (folder / "started.json").exists():
         why = (folder / "supervisor.err").read_text(errors="replace").strip().splitlines()
         raise ProviderError(f"the supervisor of {folder.name} did not start: {why[-1] if why else 'no reason given'}")

@@ -1,4 +1,4 @@
-"""The runs and machines of this host, as polls list them. What is over is read once."""
+"""The runs and machines of this host, as polls list them. Ended ones are read once."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable
@@ -12,8 +12,8 @@ from engine.providers.local.state import Ended, RunState, StateDamaged, close_lo
 from engine.providers.local.store import RunFolders
 from events.clock import SECOND, Clock
 
-SHORT: Final = 100  # ended things in a listing that is not the whole history
-WHOLE: Final = 1_000_000  # the `limit` that says: all of them
+SHORT: Final = 100  # ended things in a partial listing
+WHOLE: Final = 1_000_000  # the `limit` that means: the whole history
 _HOUR: Final = 3600 * SECOND
 _log = logging.getLogger(__name__)
 
@@ -28,17 +28,14 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     """A run or a machine."""
 
     id: str
-    run_id: str | None  # the run itself, or the one that the machine was there for alone
-    at: int  # when it came to be; the newest is listed first
-    until: int | None
-    """A first contact that reads history back to a later time leaves it out; None: it is not over."""
+    run_id: str | None  # the run itself, or the only one the machine was for
+    at: int  # when it came to be; newest first
+    until: int | None  # its end; a first contact from a later `since` skips it; None: not over
     item: bytes
 
 
 class _Rows:
-    """What is there, what is over, and how much of that was listed: all of it at first contact, later the newest and
-    what is new.
-    """
+    """What exists, what has ended, and how much of that was listed: all at first contact, later the newest and new."""
 
     def __init__(self) -> None:
         self.past: dict[str, _Row] = {}
@@ -65,7 +62,7 @@ class _Rows:
             self.past[row.id] = row
 
     def page(self, host: str, follow: Collection[str], since: int | None, *, whole: bool = False) -> AnswerPage:
-        """The answer: what is there, and what is to be shown of the past. `whole`: show the history once more."""
+        """The answer: what exists, and the part of the past to be shown; `whole`: all of it again."""
         newest = sorted(self.past.values(), key=lambda row: (row.at, row.id), reverse=True)
         short, self._begun = self._begun and not whole, True
         shown = [
@@ -89,10 +86,7 @@ def question(host: str, limit: int = WHOLE) -> bytes:
 
 
 class Lister:
-    """Reads the folders of the runs, then those of the machines as they stand with these runs.
-
-    What lost its process is brought to its end on the way. OSError is raised where the state cannot be read.
-    """
+    """Reads the folders of the runs, then of the machines; ends what lost its process. OSError: unreadable state."""
 
     def __init__(self, store: RunFolders, host: str, clock: Clock) -> None:
         self._store = store
@@ -100,18 +94,18 @@ class Lister:
         self._clock = clock
         self._runs = _Rows()
         self._machines = _Rows()
-        self._active: dict[str, RunState] = {}  # the runs that went on at the last reading
-        self._ended: list[RunState] = []  # those found ended since machines were last read
+        self._active: dict[str, RunState] = {}  # at the last reading
+        self._ended: list[RunState] = []  # found ended since machines were last read
 
     def runs(self, follow: Collection[str], since: int | None) -> AnswerPage:
-        """Every active and followed run, and the newest ended ones; all of them where a followed one is not known."""
+        """Every active and followed run, and the newest ended ones; all if a followed one is unknown."""
         self._active = {}
         self._runs.read(self._store.run_ids(), self._run)
         unknown = any(run_id not in self._active and run_id not in self._runs.past for run_id in follow)
         return self._runs.page(self._host, follow, since, whole=unknown)
 
     def machines(self, follow: Collection[str], since: int | None) -> AnswerPage:
-        """Every machine that is there, those of followed runs, and the newest that are gone."""
+        """Every machine that exists, those of followed runs, and the newest that are gone."""
         busy = {run.accepted.machine.id for run in self._active.values() if run.accepted.machine is not None}
         self._machines.read(self._store.machine_ids(), lambda machine_id: self._kept(machine_id, busy))
         for run in (*self._ended, *self._active.values()):
@@ -133,12 +127,11 @@ class Lister:
         return _Row(id=run_id, run_id=run_id, at=at, until=at if state.ended else None, item=self._run_item(state))
 
     def _kept(self, machine_id: str, busy: set[str]) -> _Row | None:
-        """A machine with a process of its own."""
         folder = self._store.machine_folder(machine_id)
         state = read_machine(folder)
         if state is None or not state.known:
             return None
-        if machine_id not in busy:  # while a run is on a lost one, its supervisor is about to end that
+        if machine_id not in busy:  # a lost one with a run is about to be ended by the run's supervisor
             state = close_lost(folder, state, self._clock.now())
         told, taken = state.stopping is not None, machine_id in busy
         return self._machine(
@@ -152,7 +145,6 @@ class Lister:
         )
 
     def _supervisor(self, run: RunState) -> _Row | None:
-        """The machine that is the run's own supervisor."""
         spec, ended = run.accepted.machine, run.ended
         if spec is None or spec.kept:
             return None

@@ -1,8 +1,7 @@
-"""The process that is a machine kept warm: it comes up, waits for runs, and goes when told or when idle for too long.
+"""The process that is a machine kept warm: it boots, waits for runs, and ends when told or idle for too long.
 
-It does nothing but be there: runs have supervisors of their own, which hold `busy` in its folder. It lives apart from
-the engine (own session, parent gone) and is standard library only. The lock of its folder, inherited from the
-submitter and held until exit, is the sign that it lives; `ended.json` is its last act.
+Runs have supervisors of their own, which hold `busy` in its folder. It lives apart from the engine (own session, parent
+gone), standard library only. It lives while the lock of its folder is held; its last act is `ended.json`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from engine.providers.local.durable import BUSY, is_locked, lock, now, write_json
 
-TYPE_CHECKING = False  # `typing` would double the time that the imports take
+TYPE_CHECKING = False  # `typing` would double the import time
 if TYPE_CHECKING:
     from typing import Any
 
@@ -26,10 +25,8 @@ _SECOND = 1_000_000
 
 
 class Machine:
-    """One machine, from its folder (see `state`) to its end."""
-
     def __init__(self, folder: Path, gate: Path, made: dict[str, Any]) -> None:
-        """A machine described by its `made.json`; whoever holds `gate` may place runs."""
+        """A machine described by its `made.json`; the holder of `gate` may place runs."""
         self._folder = folder
         self._gate = gate
         self._up_at = time.monotonic() + made["boot"] / _SECOND
@@ -69,7 +66,7 @@ class Machine:
         return self._timeout is not None and self._idle_from is not None and moment - self._idle_from >= self._timeout
 
     def _leave(self) -> bool:
-        """Go because nobody came, unless somebody is just coming: then the next look decides."""
+        """End if still idle; while a run is just being placed, the next look decides."""
         gate = lock(self._gate)
         if gate is None:
             return False
@@ -79,7 +76,7 @@ class Machine:
             os.close(gate)
 
     def _end(self, reason: str, message: str) -> bool:
-        """Write why; False where that cannot be written now, so that the machine stays and is seen."""
+        """Write why; False if that fails, so that the machine stays and is seen."""
         try:
             write_json(self._folder / "ended.json", {"reason": reason, "message": message, "at": now()})
         except OSError:
@@ -88,7 +85,7 @@ class Machine:
 
 
 def main() -> None:
-    """The machine's whole life. The arguments: the folder to import from, its own folder and lock, and the gate's."""
+    """Arguments: the folder to import from, the machine's folder, its lock and the gate's descriptors."""
     folder, held, gate = Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
     os.set_inheritable(held, False)  # noqa: FBT003 - nothing may look like this machine
     signal.signal(signal.SIGINT, signal.SIG_IGN)

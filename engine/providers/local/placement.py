@@ -1,4 +1,4 @@
-"""Which machine a run goes to: pure, decided by whoever holds the gate, from what is there at that moment."""
+"""Which machine a run goes to: a pure decision by the holder of the gate, from what exists then."""
 
 import re
 from collections.abc import Sequence
@@ -17,12 +17,11 @@ _MOST_GPUS = 16
 
 
 class LocalOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new machine is like and costs, as the settings have it."""
+    """What a new machine is like and costs, by the settings."""
 
     price: int = 0  # micro-dollars an hour; 0: free
     boot: int = 0  # microseconds it takes to come up
-    gpu: str | None = None
-    """The model it is said to have; a label only, for a process has what this host has."""
+    gpu: str | None = None  # the model it claims; a label only: a process gets what this host has
     gpu_count: int = 0
 
 
@@ -30,24 +29,24 @@ class MachineSpec(LocalOffer, frozen=True, kw_only=True):
     """One machine. Times are microseconds UTC."""
 
     id: str
-    name: str  # `steno-slot-1-0`, `local-0`: given again once its machine is gone
+    name: str  # `steno-slot-1-0`, `local-0`: reused once its machine is gone
     num: int
     slot: str | None
     hostname: str  # unique, and the only link from a run to its machine
     created: int
-    idle: int  # how long it may idle before it goes by itself; 0: it goes with its run; -1: never
+    idle: int  # how long it may idle; 0: it ends with its run; -1: no limit
     cpus: int
     memory_mib: int
     disk_mib: int
 
     @property
     def kept(self) -> bool:
-        """It outlives its run, and so is a process of its own."""
+        """It outlives its run, so it is a process of its own."""
         return self.idle != 0
 
     @property
     def waited_for(self) -> bool:
-        """A run on it starts later than it is taken: `begun.json` tells when."""
+        """A run on it starts later than it is placed: `begun.json` has the time."""
         return self.kept or self.boot > 0
 
 
@@ -66,17 +65,17 @@ def gpu_memory_mib(model: str) -> int:
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What a run asks of its machine."""
 
-    slot: str | None = None  # the name whose one machine it must be; None: any
+    slot: str | None = None  # the name its machine must have; None: any
     fresh: bool = False  # never one that was used before
     reuse: bool = False  # only one that is there
-    idle: int = 0  # of a machine made for it, as in `MachineSpec`
-    gpus: tuple[str, ...] = ()  # models it takes; empty: any, or none
+    idle: int = 0  # of a new machine, as in `MachineSpec`
+    gpus: tuple[str, ...] = ()  # acceptable models; empty: any, or none
     gpu_count: int = 0
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     spec: MachineSpec
-    free: bool  # nothing runs on it and nobody has told it to go
+    free: bool  # no run on it, and not told to end
 
 
 class NoCapacity(msgspec.Struct, frozen=True):
@@ -84,10 +83,7 @@ class NoCapacity(msgspec.Struct, frozen=True):
 
 
 def place(wanted: Wanted, offer: LocalOffer, there: Sequence[Standing]) -> MachineSpec | NoCapacity | None:
-    """The free machine it goes to, None where one is to be made, or why there is no place.
-
-    A slot has at most one machine, of whatever kind: one that is busy, or going, leaves no place in it.
-    """
+    """The free machine it goes to, None to make one, or why there is no place: a slot has one machine, busy or not."""
     if wanted.slot is not None:
         here = [one for one in there if one.spec.slot == wanted.slot]
         if here and (wanted.fresh or not here[0].free):
@@ -120,13 +116,9 @@ def _has(wanted: Wanted, gpu: str, count: int) -> bool:
 
 
 def wanted(submission: Submission, terms: Requirements) -> Wanted:
-    """What a submission asks for; a machine made for it is kept warm only where it or its task says so.
+    """What a submission with these `terms` asks for; a new machine is kept warm only where it or its task says so.
 
-    Args:
-        terms: the reading of its task.
-
-    Raises:
-        TaskInvalid: its `idle_duration` is none.
+    Raises TaskInvalid if its `idle_duration` is malformed.
     """
     told = submission.configuration.get("idle_duration")
     if told not in (None, True) and terms.idle is None:

@@ -1,4 +1,4 @@
-"""The embedded default provider: tasks as supervised processes of this machine."""
+"""The default provider: tasks as supervised processes of this machine."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class LocalProvider(Provider):
-    """Runs tasks on this machine. All state is in one folder per run, so that every process sees the same runs."""
+    """Runs tasks on this machine. All state is in one folder per run, so every process sees the same runs."""
 
     name = "local"
     nearby = True
@@ -43,13 +43,10 @@ class LocalProvider(Provider):
         output_limit: int = DEFAULT_OUTPUT_LIMIT,
         offer: LocalOffer | None = None,
     ) -> None:
-        """A provider over the folder `state` (made at the first submission, open to its owner only).
+        """A provider over the folder `state`, made at the first submission and private to its owner.
 
-        Args:
-            host: this machine's name, for `source`.
-            environment: the submitter's, of which a run gets `task.INHERITED`.
-            output_limit: bytes of output kept of one run; more is dropped, with a line that says so.
-            offer: what machines made from now on are like; None: free, up at once, and without a GPU.
+        `host` is for `source`; a run gets `task.INHERITED` of `environment`; `output_limit` is in bytes a run, and a
+        line marks the cut; `offer` describes new machines (None: free, no boot, no GPU).
         """
         self.source = f"local/{host}"
         self.project = host
@@ -62,7 +59,7 @@ class LocalProvider(Provider):
         self._output_limit = output_limit
 
     def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
-        """The runs of this machine, then its machines as they stand with these runs: so they are no newer than they."""
+        """The runs of this machine, then its machines in the light of these runs."""
         started_at = self._clock.now()
         for path, read in ((RUNS, self._listing.runs), (MACHINES, self._listing.machines)):
             try:
@@ -77,10 +74,9 @@ class LocalProvider(Provider):
                 return
 
     def submit(self, submission: Submission) -> Submitted:
-        """Start the task, once: a run id that was started before, by whomever, is given back as it is.
+        """Start the task, once: a run id that was started before is returned as it is.
 
-        A run for which there is no place is taken and has failed for want of capacity; asked for again
-        under the same run id it gets an id of its own.
+        Without capacity the run has failed at once; a retry under the same run id gets an id of its own.
         """
         if not RUN_ID.fullmatch(submission.run_id):
             raise TaskInvalid(f"{submission.run_id!r} cannot be a run id")
@@ -99,10 +95,7 @@ class LocalProvider(Provider):
         return _submitted(taken.accepted)
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
-        """The runs of that name accepted at or after `since`, newest first.
-
-        One whose submitter died before the start is none: it can be submitted again.
-        """
+        """The runs of that name accepted since then, newest first, except those whose submitter died first."""
         found = []
         try:
             for run_id in self._store.run_ids():
@@ -129,12 +122,12 @@ class LocalProvider(Provider):
                 close_lost(folder, now, self._clock.now())
 
     def stop_vm(self, provider_id: str) -> None:
-        """Tell a machine that is kept warm to go, if no run is on it; it is gone within a fraction of a second."""
+        """Tell a warm machine without a run to end; that takes a fraction of a second."""
         with self._writing():
             self._store.end_machine(provider_id)
 
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:
-        """Standard output and standard error as one stream, in the order they were written."""
+        """Standard output and standard error as one stream, in the order written."""
         self._store.known(provider_id, name)
         return read_output(self._store.folder(provider_id), follow=follow, clock=self._clock)
 

@@ -1,6 +1,4 @@
-"""What this machine says of its runs and machines, as facts. Older records have its answers in other words: they are
-polls of other paths, and another reading reads them.
-"""
+"""What this machine says of its runs and machines, as facts. Another reading reads older records (other paths)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
@@ -29,15 +27,14 @@ _SHAPES: Final = {
     MACHINES: BodyShape(kind="vm", items="[]"),
 }
 
-STATES: Final = {
+STATES: Final = {  # a run's `status` → its state before its end
     "queued": State.QUEUED,
     "provisioning": State.PROVISIONING,
     "running": State.RUNNING,
     "stopping": State.FINISHING,
     "ended": None,
 }
-"""A run's `status` → where it is before its end."""
-CAUSES: Final = {
+CAUSES: Final = {  # a run's `reason` → ours; after `exited` the exit status says it
     "exited": None,
     "stopped": Reason.STOPPED_BY_USER,
     "killed": Reason.ABORTED_BY_USER,
@@ -47,7 +44,6 @@ CAUSES: Final = {
     "machine_lost": Reason.UNREACHABLE,
     "no_capacity": Reason.NO_CAPACITY,
 }
-"""A run's `reason` → ours; after `exited` the exit status says it."""
 _STOPS: Final = ("stopped", "killed")
 VM_STATES: Final = {
     "provisioning": VmState.PROVISIONING,
@@ -63,7 +59,7 @@ VM_CAUSES: Final = {
 }
 
 
-_KEYS: Final = {
+_KEYS: Final = {  # facts of a machine with another name in an answer
     "provider_id": "id",
     "project": "host",
     "fleet": "slot",
@@ -72,7 +68,6 @@ _KEYS: Final = {
     "busy_blocks": "runs",
     "finished_at": "ended_at",
 }
-"""Facts of a machine that have another name in an answer."""
 
 
 class Asked(msgspec.Struct, kw_only=True):
@@ -114,7 +109,7 @@ class ListedRun(msgspec.Struct, kw_only=True):
 
 
 class ListedMachine(msgspec.Struct, kw_only=True, rename=_KEYS.get):
-    """One machine in an answer, its fields named as those of `VmFacts`; see `ListedRun` for units."""
+    """One machine in an answer, fields named as in `VmFacts`; units as in `ListedRun`."""
 
     provider_id: str
     name: str
@@ -125,7 +120,7 @@ class ListedMachine(msgspec.Struct, kw_only=True, rename=_KEYS.get):
     status: str
     reason: str | None = None
     message: str | None = None
-    unreachable: bool = False  # its process died without a word
+    unreachable: bool = False  # its process died without an end
     busy_blocks: int = 0  # runs on it
     created: int
     finished_at: int | None = None
@@ -231,7 +226,7 @@ class LocalReading(Reading):
         )
 
     def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
-        # a machine of this host takes every task, but for the GPU it is said to have.
+        # a machine of this host takes every task, except for its GPU label
         return replace(self._language.terms(configuration, submitter, fallback), any_machine=True)
 
 
@@ -243,7 +238,6 @@ def _decoded(decoder: msgspec.json.Decoder[T], item: bytes) -> T:
 
 
 def _worded(facts: RunFacts, status: str, reason: str | None, exit_status: int | None) -> RunFacts:
-    """The run, with these words for how it stands."""
     over = status == "ended"
     cause = CAUSES.get(reason or "")
     failure = Reason.EXIT_NONZERO if exit_status else None if reason in _STOPS else cause

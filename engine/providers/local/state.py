@@ -1,16 +1,14 @@
-"""What the folder of one run, or of one machine that is kept warm, says: files that are whole or absent, and locks.
+"""The folder of one run, or of one warm machine: files that are whole or absent, and locks.
 
 Both:
 
-- `lock`: held from the submission until its process (supervisor, machine) ends; the kernel releases it, also when the
-  host stops.
-- `started.json`: durable before the command, or the machine, exists: without it neither was ever started.
-- `stop.json`: somebody asked for the end.
+- `lock`: held from the submission until its process (supervisor, machine) ends; the kernel releases it.
+- `started.json`: durable before the command, or the machine, exists.
+- `stop.json`: a request to end.
 - `ended.json`: how it ended; the last act of its process.
 
-A run: `accepted.json`, what was asked, without any secret. `begun.json`: the machine is up and the command is about to
-exist; only of a run that may have to wait for that. `output`: what the command wrote. `supervisor.err`: what the
-supervisor itself complained of.
+A run: `accepted.json`, what was asked, without secrets. `begun.json`: the machine is up and the command starts; only
+for a run that waits for its machine. `output`: of the command. `supervisor.err`: of the supervisor.
 
 A machine: `made.json`, its `MachineSpec`. `up.json`: it can take runs. `busy`: a lock, held while a run is on it.
 """
@@ -38,7 +36,7 @@ _T = TypeVar("_T")
 _S = TypeVar("_S", "RunState", "MachineState")
 
 NO_CAPACITY = "no_capacity"
-_FORMER = {
+_FORMER = {  # reason of an end in older versions → now
     "done_by_runner": "exited",
     "container_exited_with_error": "exited",
     "terminated_by_user": "stopped",
@@ -48,7 +46,6 @@ _FORMER = {
     "instance_unreachable": "machine_lost",
     "failed_to_start_due_to_no_capacity": NO_CAPACITY,
 }
-"""How older versions wrote the reason of an end → how we do."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,21 +55,19 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     max_duration: int | None  # seconds; None: no limit
     grace: int | None  # seconds between SIGTERM and SIGKILL; None: SIGKILL only on abort
-    ignored: tuple[str, ...]  # fields the task sets and this machine does not follow
-    configuration: dict[str, object]  # the task as it was given, every secret value null
+    ignored: tuple[str, ...]  # fields of the task without effect on this machine
+    configuration: dict[str, object]  # the task as given, every secret value null
 
 
 class Accepted(Command, frozen=True, kw_only=True):
     """What was asked."""
 
     run_id: str
-    mark: str | None = None
-    """The run id it was submitted with, which a new attempt's own differs from; None: taken by an older version."""
+    mark: str | None = None  # the run id it was submitted with (not an attempt's own); None: an older version
     name: str
     user: str
     at: int  # microseconds, UTC, as all times here
-    machine: MachineSpec | None = None
-    """The machine it is on; None: no place was found (or it was taken before machines were told apart)."""
+    machine: MachineSpec | None = None  # None: no place was found (or an older version)
 
 
 class Stopping(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,25 +91,23 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
     """How far a run or a machine is."""
 
     started: bool = False
-    up: bool = False
-    """The machine can take runs; of a run that waits for its machine: its command exists, or is about to."""
+    up: bool = False  # it can take runs; a waiting run's command exists, or is about to
     stopping: Stopping | None = None
     ended: Ended | None = None
-    lives: bool = False  # its process lives, or its submitter is about to start one
+    lives: bool = False  # its process lives, or is about to start
 
     @property
     def active(self) -> bool:
-        """It may still run."""
         return self.ended is None and (self.lives or self.started)
 
     @property
     def known(self) -> bool:
-        """It came into being. What died with its submitter before the start never did, and may be made again."""
+        """It came into being. What died with its submitter before the start may be made again."""
         return self.active or self.ended is not None
 
     @property
     def lost(self) -> bool:
-        """Its process died without a word."""
+        """Its process died without writing an end."""
         return self.active and not self.lives
 
 
@@ -130,7 +123,6 @@ class RunState(_State, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str | None:
-        """Why it ends or ended."""
         found = self.ended or self.stopping
         return None if found is None else found.reason
 
@@ -146,11 +138,7 @@ class MachineState(_State, frozen=True, kw_only=True):
 
 
 def read_file(path: Path, shape: type[_T]) -> _T | None:
-    """The value in this file; None if the file does not exist.
-
-    Raises:
-        OSError, StateDamaged: it cannot be read, or is damaged.
-    """
+    """The value in this file; None if it does not exist. OSError or StateDamaged: it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=shape)
     except FileNotFoundError:
@@ -160,7 +148,6 @@ def read_file(path: Path, shape: type[_T]) -> _T | None:
 
 
 def read_accepted(folder: Path) -> Accepted | None:
-    """What was asked in this folder; see `read_file`."""
     return read_file(folder / "accepted.json", Accepted)
 
 
@@ -177,8 +164,7 @@ def read_machine(folder: Path) -> MachineState | None:
 
 
 def _read(folder: Path, up: str) -> dict[str, Any]:
-    """The fields of a `_State`."""
-    # the lock before `ended.json`: a process that releases its lock in between has written that file
+    # the lock before `ended.json`: a process writes that file before it releases the lock
     lives = is_locked(folder)
     return {
         "lives": lives,
@@ -195,10 +181,10 @@ def _read_end(folder: Path) -> Ended | None:
 
 
 def close_lost(folder: Path, state: _S, now: int) -> _S:
-    """What died without a word, brought to its end: where two look at once, one acts.
+    """Ends what died without writing an end; one of several readers acts.
 
-    What is left of a run is killed: its exit status is lost for ever and nobody keeps its output or its limits. Where
-    the folder cannot be written, the end is the same but is found again each time.
+    The run's other processes are killed: its exit status is lost, and nothing keeps its output or limits. If the folder
+    cannot be written, the same end is found again each time.
     """
     held = lock(folder) if state.lost else None
     if held is None:
@@ -223,14 +209,14 @@ def _end_of(state: RunState | MachineState, now: int) -> Ended:
 
 
 _CHUNK = 1 << 18
-_PAUSE = 50_000  # microseconds between two looks at a file that did not grow
+_PAUSE = 50_000  # microseconds between two looks at an unchanged file
 
 
 def read_output(folder: Path, *, follow: bool, clock: Clock) -> Iterator[bytes]:
-    """The bytes of a run's output in order, any bytes; with `follow`, until the run has ended and all is delivered."""
+    """The bytes of a run's output in order; with `follow`, until the run has ended and all is delivered."""
     position = 0
     while True:
-        # asked before the file is read: what ended before has written everything before
+        # state before file: after an end nothing more is written
         state = read_state(folder)
         ended = state is None or state.ended is not None or not state.lives
         with contextlib.suppress(FileNotFoundError), (folder / "output").open("rb") as file:

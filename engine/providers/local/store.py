@@ -1,4 +1,4 @@
-"""All runs of this machine: one folder each, found, taken and read by any number of processes at once."""
+"""All runs of this machine: one folder each, shared by any number of processes."""
 
 import getpass
 import os
@@ -26,11 +26,9 @@ from engine.providers.local.state import (
 from engine.providers.local.task import LocalTask
 from events.clock import SECOND, Clock, foreign_run_id
 
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""What can be a run's id, which is its folder's name."""
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")  # a run's id and folder name
 
-_PATIENCE = 60 * SECOND
-"""Longer than `launch` waits for a start, which is what others here wait for; the rest is over in milliseconds."""
+_PATIENCE = 60 * SECOND  # longer than the one slow step, a start in `launch`
 _PAUSE = 5_000
 
 
@@ -39,21 +37,18 @@ class ClaimedRun:
     """A run that is ours to start."""
 
     accepted: Accepted
-    machine: Path | None
-    """The folder of the machine it is on, if that is kept warm; None: the run's own supervisor is the machine."""
-    locks: dict[str, int]
-    """Descriptors: `run` of its folder; of `machine` `busy`, and `life` where its process is still to be started."""
-    held: ExitStack  # closes our copies of the locks: who was started has its own
+    machine: Path | None  # the folder of its warm machine; None: the run's supervisor is the machine
+    locks: dict[str, int]  # descriptors: `run`; of a machine `busy`, and `life` until its process starts
+    held: ExitStack  # closes our copies of the locks: started processes have their own
 
 
 class RunFolders:
-    """The folder of folders, made at the first submission and open to its owner only."""
+    """The folder of run folders, made at the first submission, private to its owner."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
         # absolute: the supervisor works in another folder
         self.root = root.absolute()
-        self.gate = self.root / ".gate"
-        """Its lock is held by who takes a name, places a run, or ends a machine."""
+        self.gate = self.root / ".gate"  # its lock: to take a name, place a run, or end a machine
         self._clock = clock
 
     def folder(self, run_id: str) -> Path:
@@ -69,12 +64,10 @@ class RunFolders:
         return _names(self.root / MACHINES)
 
     def take(self, run_id: str, name: str, task: LocalTask, wanted: Wanted, offer: LocalOffer) -> ClaimedRun | RunState:
-        """Find the run a place, write down what is asked and hold its locks; or the run as it is, if it was started
-        before. Where there is no place the run has ended for that reason, and the same id asked again is a new attempt.
+        """Place the run, write what is asked and hold its locks; or return a run that was started before.
 
-        Raises:
-            NameInUse: an active run has the name.
-            ProviderError: another process holds the folder.
+        Without a place the run has ended with that reason; the same id asked again is a new attempt. Raises NameInUse
+        if an active run has the name, ProviderError if another process holds the folder.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._alone(), ExitStack() as held:
@@ -92,7 +85,7 @@ class RunFolders:
             machine = None
             if isinstance(placed, MachineSpec) and placed.kept:
                 machine = self.machine_folder(placed.id)
-                if found is None:  # it has a folder and a lock before anything of it exists
+                if found is None:  # folder and lock come first
                     machine.parent.mkdir(mode=0o700, exist_ok=True)
                     machine.mkdir(mode=0o700)
                     locks["life"] = self._hold(machine, held)
@@ -116,11 +109,9 @@ class RunFolders:
             return ClaimedRun(accepted=accepted, machine=machine, locks=locks, held=held.pop_all())
 
     def end_machine(self, machine_id: str) -> None:
-        """Tell a machine to go, unless it is going or gone. One that is its run's supervisor goes with its run only.
+        """Tell a machine to end, unless it is ending or gone; a run's own supervisor ends only with the run.
 
-        Raises:
-            VmInUse: a run is on it.
-            VmNotFound: there is none.
+        Raises VmInUse if a run is on it, VmNotFound if it does not exist.
         """
         if not RUN_ID.fullmatch(machine_id) or not self.root.is_dir():
             raise VmNotFound(f"there is no local machine {machine_id!r} on this host")
@@ -142,7 +133,7 @@ class RunFolders:
                 write_json(folder / "stop.json", {"at": self._clock.now()})
 
     def settled(self, run_id: str) -> RunState | None:
-        """A run that was taken for good; one that is just being started is waited for: its outcome is moments away."""
+        """A run that was accepted; waits for one that is just being started: that takes moments."""
         deadline = self._clock.now() + _PATIENCE
         while (state := read_state(self.folder(run_id))) is not None and state.active and not state.started:
             if self._clock.now() > deadline:
@@ -151,12 +142,7 @@ class RunFolders:
         return state if state is not None and state.known else None
 
     def known(self, run_id: str, name: str) -> RunState:
-        """The run of this id.
-
-        Raises:
-            RunNotFound: there is none.
-            ProviderError: its files cannot be read.
-        """
+        """The run of this id. Raises RunNotFound, or ProviderError if its files are unreadable."""
         try:
             state = read_state(self.folder(run_id)) if RUN_ID.fullmatch(run_id) else None
         except OSError as error:
@@ -166,7 +152,7 @@ class RunFolders:
         return state
 
     def _newest(self, run_id: str) -> tuple[str, RunState | None]:
-        """The folder name and state of the newest attempt; a new name where that one found no place."""
+        """The folder name and state of the newest attempt; a new name if that one found no place."""
         attempt = run_id
         for number in count(2):
             state = read_state(self.folder(attempt))
@@ -176,7 +162,7 @@ class RunFolders:
         raise AssertionError("unreachable")
 
     def _active(self, name: str | None = None, *, but: str | None = None) -> list[RunState]:
-        """Every run that may still go on, `but` left out; NameInUse if one of them has the name."""
+        """Every run that may still go on, except `but`; NameInUse if one of them has the name."""
         found = []
         for run_id in self.run_ids():
             folder = self.folder(run_id)
@@ -196,7 +182,7 @@ class RunFolders:
         return any(spec is not None and spec.id == machine_id for spec in machines)
 
     def _standing(self, active: Sequence[RunState]) -> list[Standing]:
-        """Every machine that is there: those that are their run's supervisor, and those kept warm."""
+        """Every machine that exists: supervisors of runs, and warm ones."""
         taken = [run.accepted.machine for run in active if run.accepted.machine is not None]
         there = [Standing(spec=spec, free=False) for spec in taken if not spec.kept]
         busy = {spec.id for spec in taken}
@@ -232,7 +218,7 @@ class RunFolders:
         )
 
     def _alone(self) -> ExitStack:
-        """Between looking for a name and taking it nobody else does; the start itself is not waited for."""
+        """Excludes other processes between looking for a name and taking it; a start is not waited for."""
         self.gate.mkdir(mode=0o700, exist_ok=True)
         stack = ExitStack()
         self._hold(self.gate, stack)
@@ -241,7 +227,7 @@ class RunFolders:
     def _hold(self, folder: Path, locks: ExitStack, name: str = LIFE) -> int:
         """The descriptor of a lock, which `locks` closes."""
         deadline = self._clock.now() + _PATIENCE
-        while (held := lock(folder, name)) is None:  # who only looks at a lock holds it for a moment
+        while (held := lock(folder, name)) is None:  # a reader holds a lock for a moment
             if self._clock.now() > deadline:
                 raise ProviderError(f"{folder} is held by another process; wait for it or end it")
             self._clock.sleep(_PAUSE)
@@ -250,7 +236,7 @@ class RunFolders:
 
 
 def _names(folder: Path) -> list[str]:
-    """Of the folders in it; a point begins what is no run."""
+    """The folders in it, except those with a leading dot."""
     try:
         return [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
     except FileNotFoundError:

@@ -1,9 +1,8 @@
 """The process that stays with a run: starts the command, keeps its output, ends it when asked, writes how it ended.
 
-It lives apart from the engine (own session, no terminal, parent gone) and is standard library only. The lock of the
-run's folder, inherited from the submitter and held until exit, is the sign that it lives. `started.json` is durable
-before the command exists; `ended.json` is the last act. It also waits for the run's machine to come up; a machine that
-is kept warm is a process of its own (`machine`), started here, and takes the run with it when it dies.
+It lives apart from the engine (own session, no terminal, parent gone), standard library only, as long as the inherited
+lock of the run's folder is held. `started.json` is durable before the command exists; `ended.json` is its last act. The
+run waits for its machine; it ends with a warm machine (`machine`, a process of its own).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from pathlib import Path
 from engine.providers.local.durable import is_locked, now, write_all, write_json
 from engine.providers.local.tree import LOOKS, MARK, adopt_orphans, descendants, signal_all
 
-TYPE_CHECKING = False  # `typing` would double the time that the imports take
+TYPE_CHECKING = False  # `typing` would double the import time
 if TYPE_CHECKING:
     from typing import Any
 
@@ -31,10 +30,7 @@ _F_SETPIPE_SZ = 1031
 
 
 class OutputKeeper:
-    """Moves bytes from the pipe to the file.
-
-    What is over `limit` bytes is read, counted and dropped, so that the command never blocks.
-    """
+    """Moves bytes from the pipe to the file; drops and counts those over `limit`, so that the command never blocks."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self.pipe: int | None  # the end to read; None once every writer has closed
@@ -49,7 +45,7 @@ class OutputKeeper:
         self.dropped = 0
 
     def move(self) -> bool:
-        """Keep what is in the pipe now, at most a pipe's worth; False if nothing is."""
+        """Keep at most a pipe's worth; False if the pipe is empty."""
         if self.pipe is None:
             return False
         try:
@@ -73,19 +69,18 @@ class OutputKeeper:
         return True
 
     def finish(self) -> None:
-        """Keep what is left and make the file durable, as far as the disk allows."""
+        """Keep the rest and make the file durable, as far as the disk allows."""
         while self.move():
             pass
-        with contextlib.suppress(OSError):  # the exit status is worth more than the last lines
+        with contextlib.suppress(OSError):  # the exit status matters more than the last lines
             os.fsync(self._file)
 
 
 _TICK = 0.2  # seconds between two looks for a stop request
-_HURRY = 0.02  # seconds between two looks while the run is being ended, or waits for its machine
+_HURRY = 0.02  # the same while the run ends, or waits for its machine
 _GRACES = {"killed": 0, "machine_lost": 0, "supervisor_lost": 2}
 """Seconds between SIGTERM and SIGKILL where the run's own grace does not count: a host going down waits little."""
-_UNKILLABLE = 10.0
-"""Seconds, and `LOOKS`, after which a process that SIGKILL does not end (stuck in the kernel) is left behind."""
+_UNKILLABLE = 10.0  # seconds, with `LOOKS`, until a process stuck in the kernel is left behind
 _DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 """What the submitter or Python ignores, the command does not."""
 _MESSAGES = {
@@ -118,7 +113,7 @@ class Supervisor:
         self._told_to_quit = False
         self._began = time.monotonic()
         self._up_at = self._began + plan["boot"] / 1_000_000
-        self._wake, writer = os.pipe()  # becomes readable when a child has ended or SIGTERM came
+        self._wake, writer = os.pipe()  # readable after SIGTERM or a child's end
         os.set_blocking(self._wake, False)
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -131,7 +126,7 @@ class Supervisor:
         return time.monotonic() < self._up_at if self._machine is None else not (self._machine / "up.json").exists()
 
     def wait_for_machine(self) -> bool:
-        """Stay until the machine is up; False if the run has ended before, which is then written."""
+        """Wait until the machine is up; False if the run ended before, which is then written."""
         while self.waits:
             self._wait(_HURRY)
             if (reason := self._cut_short()) is not None:
@@ -140,12 +135,12 @@ class Supervisor:
                 self._settle(reason)
                 return False
         if self._machine is not None or self._up_at > self._began:
-            with contextlib.suppress(OSError):  # a run that is not seen running is worth more than none
+            with contextlib.suppress(OSError):  # better a run that is not shown as running than none
                 write_json(self._folder / "begun.json", {"at": now()})
         return True
 
     def start(self, environment: dict[str, str]) -> bool:
-        """Start the command; False if it cannot be, which is then written as the run's end."""
+        """Start the command; False if that fails, which is then written as the run's end."""
         self._began = time.monotonic()
         os.environ["PATH"] = environment.get("PATH", os.defpath)  # where the program is looked for
         try:
@@ -172,7 +167,7 @@ class Supervisor:
         return True
 
     def run(self) -> None:
-        """Stay until the command and everything it left behind have ended, and that is durable."""
+        """Wait until the command and all its processes have ended, and that is durable."""
         next_look = 0.0
         while True:
             hurry = self._exit is not None or self._reason is not None
@@ -211,12 +206,12 @@ class Supervisor:
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 if found[0] == self._command and self._exit is None:
                     code = os.waitstatus_to_exitcode(found[1])
-                    self._exit = code if code >= 0 else 128 - code  # a signal, as a shell tells it
+                    self._exit = code if code >= 0 else 128 - code  # a signal, as a shell shows it
                     self._exited_at = now()
 
     def _look_for_a_reason(self, moment: float) -> None:
         if self._exit is not None and self._reason is None:
-            return  # it ended by itself, and nothing that comes later changes that
+            return  # it ended by itself; nothing later changes that
         reason = self._cut_short()
         if reason is None and self._limit is not None and moment - self._began >= self._limit:
             reason = "timed_out"
@@ -224,38 +219,38 @@ class Supervisor:
             self._end(reason, moment, _GRACES.get(reason, self._grace))
 
     def _cut_short(self) -> str | None:
-        """Why the run is to end, whatever its command does."""
+        """Why the run must end, whatever its command does."""
         try:
             return "killed" if json.loads((self._folder / "stop.json").read_bytes())["abort"] else "stopped"
         except FileNotFoundError:
             pass
         except (OSError, ValueError, LookupError):
-            return "stopped"  # somebody asked, that much is sure
+            return "stopped"  # somebody asked, even if the file is damaged
         if self._told_to_quit:
             return "supervisor_lost"
         return "machine_lost" if self._machine is not None and not is_locked(self._machine) else None
 
     def _end(self, reason: str, moment: float, grace: int | None) -> None:
-        """Ask all processes to end and set when they will be made to; only an abort changes that afterwards."""
+        """Ask all processes to end and set when they are killed; afterwards only an abort changes that."""
         if self._reason is None:
             self._reason = reason
             self._kill_at = None if grace is None else moment + grace
             if grace != 0:
                 pids = descendants(os.getpid(), self._command)
                 signal_all(pids, signal.SIGTERM)
-                signal_all(pids, signal.SIGCONT)  # a stopped process would not hear it
+                signal_all(pids, signal.SIGCONT)  # a stopped process would not get the other signal
         elif reason == "killed" != self._reason:
             self._reason = reason
             self._kill_at = moment
 
     def _is_over(self, moment: float) -> bool:
-        """Whether no process of the run is left; those that have no more time are killed on the way."""
+        """Whether no process of the run is left; kills those out of time."""
         out_of_time = self._kill_at is not None and moment >= self._kill_at
         if self._exit is None and not out_of_time:
             return False
         left = descendants(os.getpid(), self._command)
         if left and (out_of_time or self._reason is None):
-            # as in a container: when the command is over, so is what it left behind
+            # as in a container: the rest ends with the command
             self._gave_up_at = self._gave_up_at or moment + _UNKILLABLE
             self._kills += 1
             signal_all(left, signal.SIGKILL)
@@ -266,7 +261,7 @@ class Supervisor:
         exited = reason == "exited"
         ended = {
             "reason": reason,
-            # a run that was ended has no exit status, whatever the command made of the signal
+            # a run that was ended has no exit status, whatever the command did
             "exit_status": self._exit if exited else None,
             "message": message or (f"exited ({self._exit})" if exited else _MESSAGES[reason]),
             "at": self._exited_at if exited else now(),
@@ -283,29 +278,25 @@ class Supervisor:
 
 
 def main() -> None:
-    """The supervisor's whole life.
-
-    The arguments are the folder to import from, the run's folder and the lock's descriptor; the plan, which has the
-    secrets, comes on standard input.
-    """
+    """Arguments: the folder to import from, the run's folder, the lock's descriptor. Standard input: the plan."""
     folder, lock = Path(sys.argv[2]), int(sys.argv[3])
     os.set_inheritable(lock, False)  # noqa: FBT003 - the command must not look like its supervisor
     try:
         plan = json.loads(sys.stdin.buffer.read())
     except ValueError:
-        os._exit(1)  # the submitter died while it spoke: nothing was started
+        os._exit(1)  # the submitter died while writing: nothing was started
     if plan["busy"] is not None:
         os.set_inheritable(plan["busy"], False)  # noqa: FBT003 - nor the machine like one with a run on it
     if plan["life"] is not None:
         _start_machine(Path(plan["machine"]), plan["life"], plan["gate"])
     if os.fork():
-        os._exit(0)  # nobody has to wait for us, and we lead no session that could gain a terminal
+        os._exit(0)  # nobody has to wait for us, and without a session we gain no terminal
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     environment = plan.pop("environment")
     supervisor = Supervisor(folder, plan)
     adopt_orphans()
-    # from here on there will be an end; where it cannot be written, nothing may be started
+    # from here on there is an end; if that cannot be written, start nothing
     write_json(folder / "started.json", {"at": now(), "supervisor": os.getpid()})
     try:
         waited = supervisor.waits
@@ -323,9 +314,9 @@ def main() -> None:
 
 
 def _start_machine(folder: Path, life: int, gate: str) -> None:
-    """Start the process that is a machine, from a supervisor on its way; only it holds its lock `life` from here on.
+    """Start the process that is a machine; only it holds its lock `life` from here on.
 
-    It becomes no child of the supervisor's, which ends all of its own, and knows nothing of the run.
+    It is not a child of the supervisor, which ends all of its own.
     """
     os.posix_spawn(
         sys.executable,

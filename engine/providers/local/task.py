@@ -1,7 +1,4 @@
-"""What of a task means something on this machine: the command, its environment, its folder and its limits.
-
-The rest (machine, image, backend, …) is ignored, and named: a local run is a process and gets the machine as it is.
-"""
+"""What of a task applies on this machine: command, environment, folder, limits. The rest is listed as ignored."""
 
 import re
 import shlex
@@ -16,12 +13,11 @@ from engine.providers.local.state import Command
 from engine.providers.task import resolve_env
 from events.clock import UNITS
 
-DEFAULT_GRACE = 10  # seconds between SIGTERM and SIGKILL where the task sets no `stop_duration`
+DEFAULT_GRACE = 10  # default seconds between SIGTERM and SIGKILL
 
-INHERITED = (
+INHERITED = (  # variables a run gets from the submitter; tokens and others only if the task says so
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
 )  # fmt: skip
-"""Variables a run has from the submitter; everything else, tokens above all, it gets only if the task says so."""
 
 _MEANT = frozenset(
     {
@@ -35,11 +31,10 @@ _DURATION = re.compile(r"(\d+) *([smhdw])")
 class LocalTask(Command, frozen=True, kw_only=True):
     """A task made ready for this machine."""
 
-    environment: dict[str, str]  # holds secrets in clear: never written down
+    environment: dict[str, str]  # secrets in clear: never written down
 
 
-LONGEST = 128 * 1024
-"""Bytes of one argument, its end included, that Linux passes to a program (MAX_ARG_STRLEN)."""
+LONGEST = 128 * 1024  # bytes of one argument with its NUL: Linux's MAX_ARG_STRLEN
 
 
 def local_task(
@@ -47,13 +42,9 @@ def local_task(
 ) -> LocalTask:
     """The task that this configuration describes, on this machine.
 
-    Args:
-        base: the folder that a relative `working_dir` starts from, and the working folder where none is set.
-        inherited: the submitter's environment, of which only `INHERITED` is taken.
-        labelled: this host is said to have a GPU, so that what a task asks of one is followed.
-
-    Raises:
-        TaskInvalid: it is no task, has nothing to run, or needs more than this machine.
+    `base` is the default folder, and that of a relative `working_dir`; `inherited` is the submitter's environment, for
+    `INHERITED`; `labelled`: this host has a GPU label, so the task's GPU is not ignored. Raises TaskInvalid if it is
+    not a task, has nothing to run, or needs more than this machine.
     """
     if configuration.get("type", "task") != "task":
         raise TaskInvalid(f"type {configuration['type']!r} cannot be run here: only `task` can")
@@ -110,9 +101,9 @@ def _argv(configuration: Mapping[str, object]) -> tuple[str, ...]:
             raise TaskInvalid(f"entrypoint: {entrypoint!r} cannot be split into words: {error}") from None
     if not commands:
         raise TaskInvalid("commands is empty: there is nothing to run on this machine")
-    # the first command that fails ends the run; a background one is bracketed
+    # the first failing command ends the run; a background one is bracketed
     lines = (f"{{ {line} }}" if line.endswith("&") else line for line in map(str.strip, commands))
-    # the task's own shell, else bash where the task names no image, else sh; never interactive
+    # the task's own shell, else bash without an image, else sh; never interactive
     shell = configuration.get("shell")
     if not isinstance(shell, str):
         shell = "bash" if configuration.get("image") is None and Path("/bin/bash").exists() else "sh"
@@ -122,7 +113,7 @@ def _argv(configuration: Mapping[str, object]) -> tuple[str, ...]:
 def _environment(env: Mapping[str, object], inherited: Mapping[str, str]) -> dict[str, str]:
     found = {name: inherited[name] for name in INHERITED if name in inherited}
     found.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
-    found["PYTHONUNBUFFERED"] = "1"  # so that the output of Python programs can be followed
+    found["PYTHONUNBUFFERED"] = "1"  # so that Python's output can be followed
     for name, value in env.items():
         if not isinstance(value, str | int | float):
             raise TaskInvalid(
@@ -135,7 +126,7 @@ def _environment(env: Mapping[str, object], inherited: Mapping[str, str]) -> dic
 
 
 def seconds(field: str, value: object, *, unset: int | None) -> int | None:
-    """A duration in seconds: a number, `90m`, or `off` (-1), which is None, no limit; TaskInvalid if it is none."""
+    """A duration in seconds: a number, `90m`, or `off` (-1), which is None: no limit. Raises TaskInvalid."""
     if value is None:
         return unset
     if value in ("off", -1):

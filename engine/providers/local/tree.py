@@ -1,7 +1,7 @@
 """The processes of a run: who descends from its supervisor, who carries its mark, and how they end.
 
-On Linux the supervisor is the reaper of all its descendants, so that none escapes by changing session or losing its
-parent; elsewhere a process that does both is not found. Standard library only, for the supervisor.
+On Linux the supervisor reaps all its descendants, so none escapes by a new session or a lost parent; elsewhere one that
+does both is not found. Standard library only.
 """
 
 import contextlib
@@ -12,15 +12,14 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-MARK = "STENO_RUN_ID"
-"""The variable in the environment of every process of a run; its value is the run id."""
+MARK = "STENO_RUN_ID"  # set to the run id in the environment of every process of a run
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform == "linux"
 
 
 def adopt_orphans() -> None:
-    """From now on a descendant that loses its parent becomes our child (Linux; elsewhere nothing happens)."""
+    """Make orphaned descendants our children (Linux only; elsewhere nothing happens)."""
     if _LINUX:
         import ctypes
 
@@ -28,7 +27,7 @@ def adopt_orphans() -> None:
 
 
 def descendants(root: int, group: int) -> list[int]:
-    """Every process below `root`, zombies included; without /proc also those of the process group `group`."""
+    """Every process below `root`, zombies included; without /proc also those of process group `group`."""
     rows = _proc_rows() if _LINUX else _ps_rows()
     children: dict[int, list[int]] = {}
     for pid, parent, _ in rows:
@@ -46,7 +45,7 @@ def descendants(root: int, group: int) -> list[int]:
 
 
 def marked(run_id: str) -> list[int]:
-    """Every other process of ours that carries the mark of this run (Linux; elsewhere none are found)."""
+    """Every other process of ours that carries this run's mark (Linux only)."""
     if not _LINUX:
         return []
     wanted = f"{MARK}={run_id}".encode()
@@ -54,18 +53,17 @@ def marked(run_id: str) -> list[int]:
 
 
 def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to each; those already gone are left out."""
+    """Send a signal to each that still exists."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # a set-uid child is not ours to end
             os.kill(pid, number)
 
 
-LOOKS = 100
-"""Before a process that was killed counts as one that cannot be: a machine that stood still gave it no time to go."""
+LOOKS = 100  # before a killed process counts as stuck: a suspended host gave it no time
 
 
 def kill_marked(run_id: str, patience: float = 5.0) -> bool:
-    """SIGKILL every process with the run's mark; False if some are still there after `patience` seconds."""
+    """SIGKILL every process with the run's mark; False if some exist after `patience` seconds."""
     deadline = time.monotonic() + patience
     looks = 0
     while pids := marked(run_id):
@@ -92,7 +90,7 @@ def _proc_rows() -> list[tuple[int, int, int]]:
     rows = []
     for pid in _pids():
         if line := _read(pid, "stat"):
-            # the command name may itself hold spaces and brackets: fields start after the last one
+            # the command name may hold spaces and brackets: fields start after the last one
             _, parent, group = line[line.rindex(b")") + 2 :].split(None, 3)[:3]
             rows.append((pid, int(parent), int(group)))
     return rows
