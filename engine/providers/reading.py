@@ -1,7 +1,7 @@
 """The port for reading answers: what a provider said, as facts in our own words.
 
-A reading is pure: it gets the path and the request of a poll and the text of its answer, and asks nobody. It never
-raises on a word, field or type it does not know.
+A reading is pure: it gets a poll's path and request and the text of its answer. Unknown words, fields and types never
+raise.
 """
 
 from abc import ABC, abstractmethod
@@ -31,41 +31,30 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """The question of a poll: which list or thing, of whom, filtered how."""
 
     provider: str
-    source: str  # `<provider>/<project>`, or `<provider>` where no single project is named
+    source: str  # `<provider>/<project>`, or `<provider>` if no single project is named
     listing: Listing
-    endpoint: str = "other"  # the provider's own name of the question, for display
+    endpoint: str = "other"  # the provider's name of the question, for display
     project: str | None = None
-    watched: bool = False
-    """Its polls show whether we are looking. False for a question that not every server answers."""
+    watched: bool = False  # its polls show whether we are looking; False if only some servers answer
     only_active: bool = False
-    filtered: bool = False
-    """Something beside the project narrows the list: absence from the answer means nothing."""
-    page_after: str | None = None  # the id the page starts behind; None on the first page
-    limit: int = 1 << 62  # items of a full page; a shorter page is the last one
+    filtered: bool = False  # by more than the project: absence from the answer means nothing
+    page_after: str | None = None  # the id before the page; None: the first page
+    limit: int = 1 << 62  # items of a full page; a shorter page is the last
     by_id: str | None = None
     by_name: str | None = None
-    jobs_omitted: bool = False  # the answer shows no job of any run
-    attempts_limited: bool = False
-    """Older attempts may be missing from the answer, and with them their cost."""
-    asked: bytes = b""
-    """The request, where an item cannot be read without it: the columns of a line."""
-    witness: str | None = None
-    """Which of the provider's sources this is, where several know different things of one run; see `together`."""
-    covers: frozenset[str] | None = None
-    """Ids of runs that this source no longer has if its answer leaves them out (`*`: all); None: it proves nothing."""
+    jobs_omitted: bool = False  # the answer has no job of any run
+    attempts_limited: bool = False  # older attempts, and their cost, may be missing from the answer
+    asked: bytes = b""  # the request, if items need it: the columns of a line
+    witness: str | None = None  # the source among several that know different things of a run; see `together`
+    covers: frozenset[str] | None = None  # runs this source has no more if unlisted (`*`: all); None: unknown
 
 
 class Reading(ABC):
-    """How one provider's answers are read.
+    """How one provider's answers are read. Its paths begin with `/<its name>/`, unless it is built in."""
 
-    The paths of a provider begin with `/<its name>/`, unless it is built in.
-    """
-
-    makes_all_vms: bool = False  # every machine of this provider was made by Steno
-    own_machines: bool = False
-    """Each run has a machine of its own, which ends with it: none is ever warm for the next."""
-    joins_items: bool = False
-    """Several items of one answer can describe one run: `joined` makes one run of them."""
+    makes_all_vms: bool = False  # Steno made every machine of this provider
+    own_machines: bool = False  # a run's machine ends with it: none is ever warm
+    joins_items: bool = False  # several items of one answer can describe one run, for `joined`
 
     @abstractmethod
     def scope(self, path: str, req: bytes) -> Scope | None:
@@ -77,62 +66,49 @@ class Reading(ABC):
 
     @abstractmethod
     def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
-        """The runs that one item of an answer shows: one, or as many as an array has.
-
-        Raises:
-            ValueError: the item cannot be read at all.
-        """
+        """The runs that one item of an answer shows, several for an array. Raises ValueError for an unreadable item."""
 
     @abstractmethod
     def vm(self, item: bytes, scope: Scope) -> VmFacts:
-        """The machine that one item shows.
+        """The machine that one item shows. Raises ValueError for an unreadable item."""
 
-        Raises:
-            ValueError: the item cannot be read at all.
-        """
-
-    # What follows has an answer that suits a provider without it.
+    # Below: defaults for a provider without the feature.
 
     def joined(self, rows: Sequence[RunFacts]) -> RunFacts:
-        """One run, as several items of an answer describe it, in their order: its attempts, one a line, or what each
-        of several sources says of it. A source that does not know the run, or could not be asked, has no item of it:
-        that is not evidence of anything. Without `joins_items` the item that is furthest stands, as a contradiction.
+        """One run as several items of an answer describe it, in order: its attempts, or what each source says of it.
+
+        No item proves nothing: the source may not know the run, or not answer. Without `joins_items` the last item
+        counts.
         """
         return rows[-1]
 
     def together(self, before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bool) -> RunFacts:
-        """One run, as the newest answers of several sources describe it.
+        """One run by the newest answers of several sources; `before`: what was last known of it.
 
-        Args:
-            before: what was last known of it.
-            views: by `Scope.witness`, in the order in which they were heard since one of them said something new; None:
-                that source listed it, or another did, and it lists it no more.
-            back: one of them was silent until a moment ago, and may answer what was true before.
+        `views`: by `Scope.witness`, in the order heard since one of them said something new; None: it is no longer
+        listed. `back`: one of them was silent until a moment ago, and may answer what was true before.
         """
         return before
 
     def testimony(self, views: Mapping[str, RunFacts | None]) -> tuple[str, ...]:
-        """Which of several sources says what of one run, and what remains unknown: a sentence each, for people.
-
-        Args:
-            views: as `together` gets them.
+        """Which source (`views` as for `together`) says what of a run, and what is unknown: a sentence each, for
+        people.
         """
         return ()
 
     def title(self, path: str, req: bytes) -> str:
-        """A question as people read it, where its path is long."""
+        """A question as text for people, if its path is long."""
         return path
 
     def machines(self, item: bytes, scope: Scope) -> tuple[VmFacts, ...]:
-        """The machines that an item about runs shows, where each run has its own while it runs."""
+        """The machines that an item about runs shows, if each run has its own while it runs."""
         return ()
 
     def answered(self, path: str, req: bytes, status: int | None, body: bytes | None, error: str | None = None) -> bool:
-        """Whether the source told us something with this answer: a 2xx. `error`: what a command said instead."""
+        """Whether the source answered: a 2xx. `error`: a command's error output."""
         return status is not None and body is not None and 200 <= status < 300
 
     def says_not_exists(self, status: int | None, body: bytes | None) -> bool:
-        """Whether the answer says that the thing asked for does not exist."""
         return False
 
     def costs(self, item: bytes) -> Mapping[str, int | None]:
@@ -140,45 +116,35 @@ class Reading(ABC):
         return {}
 
     def alternatives(self, facts: RunFacts) -> Iterable[tuple[str, RunFacts]]:
-        """What it could have said of a run instead, one thing changed each: (`had the job exited 0`, the facts)."""
+        """What it could have said of a run instead, one change each: (`had the job exited 0`, the facts)."""
         return ()
 
     def quotes(self, item: bytes) -> Iterable[tuple[str, object]]:
-        """What `steno explain` quotes of a run's item: (`.jobs[0].exit_status`, the value), paths as `jq` has them."""
+        """What `steno explain` quotes of a run's item: (`.jobs[0].exit_status`, the value), paths as in `jq`."""
         return ()
 
     def vm_event(self, item: bytes) -> VmEvent | None:
-        """The status change of a machine that an item of the provider's log dates; None: it dates none."""
+        """The status change of a machine that an item of the provider's log dates, if it dates one."""
         return None
 
     def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
-        """What a task asks of its machine. Never raises.
-
-        Args:
-            configuration: the task as JSON text.
-            fallback: the GPU models to ask for after the task's own.
-        """
+        """What a task (JSON text) asks of its machine; never raises. `fallback`: GPU models to ask for after those."""
         return Requirements(submitter=submitter, fallback=fallback)
 
 
 class Readings:
-    """The readings of all providers. The path of a poll finds the one that reads it."""
+    """The readings of all providers, found by the path of a poll."""
 
     def __init__(
         self, readings: Mapping[str, Reading], installed: Callable[[str], Reading | None] = lambda _: None
     ) -> None:
-        """
-        Args:
-            readings: of the built-in providers, by name. They are asked in this order whose path it is.
-            installed: the reading of a provider of another package, by its name.
-        """
+        """`readings`: the built-in ones, tried in this order. `installed`: finds that of another package by name."""
         self._readings: Final = dict(readings)
         self._installed = installed
-        self.asked = lru_cache(maxsize=4096)(self._ask)
-        """(path, request) of a poll → what it asked, and the reading of its answer: None where nobody reads it."""
+        self.asked = lru_cache(maxsize=4096)(self._ask)  # (path, request) → scope and reading, or None
 
     def of(self, provider: str) -> Reading | None:
-        """The reading of a provider's present answers; None: there is none of that name."""
+        """The reading of a provider's present answers; None: unknown name."""
         return self._readings.get(provider) or self._installed(provider)
 
     def _ask(self, path: str, req: bytes) -> tuple[Scope, Reading | None]:
@@ -207,7 +173,7 @@ class Readings:
         return self.scope(path, req).source
 
     def title(self, path: str, req: bytes) -> str:
-        """A question as people read it."""
+        """A question as text for people."""
         reading = self.asked(path, req)[1]
         return path if reading is None else reading.title(path, req)
 
@@ -216,7 +182,7 @@ class Readings:
         return None if reading is None else reading.shape(path, req)
 
     def answered(self, path: str, req: bytes, status: int | None, body: bytes | None, error: str | None = None) -> bool:
-        """Whether the source told us something with this answer; of a path nobody reads, whether it is a 2xx."""
+        """Whether the source answered; if nobody reads the path, whether it is a 2xx."""
         reading = self.asked(path, req)[1]
         if reading is not None:
             return reading.answered(path, req, status, body, error)

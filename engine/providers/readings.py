@@ -1,4 +1,4 @@
-"""The readings of all providers, found by the path of a poll, and the rule sets there are."""
+"""The readings of all providers, by the path of a poll, and all rule sets."""
 
 from typing import Final
 
@@ -16,10 +16,9 @@ def _installed(provider: str) -> Reading | None:
 READINGS: Final = Readings({kind.name: kind.reading() for kind in registry.built_in()}, _installed)
 """In the order in which they are asked whose a path is."""
 
-RULE_SETS: Final[dict[str, RuleSet]] = {
+RULE_SETS: Final[dict[str, RuleSet]] = {  # ours, then each provider's
     rules.name: rules for rules in (CURRENT, *(one for kind in registry.built_in() for one in kind.rule_sets()))
 }
-"""By name: ours, then those that judge a provider's own words."""
 
 
 class UnknownRules(StenoError):
@@ -33,7 +32,7 @@ def every_rule_set() -> dict[str, RuleSet]:
 
 
 def rules_named(name: str) -> RuleSet:
-    """The rule set of that name, of whatever provider; UnknownRules, which lists those there are."""
+    """The rule set of that name; UnknownRules lists all names."""
     every = RULE_SETS if name in RULE_SETS else every_rule_set()
     if name not in every:
         raise UnknownRules(f"No rule set {name!r}. Use one of: {', '.join(every)}.")

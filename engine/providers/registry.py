@@ -1,7 +1,7 @@
-"""Providers by name: the two that come with Steno, and those that other packages register.
+"""Providers by name: the built-in ones, and those that other packages register.
 
-A package registers a provider with an entry point in the group `steno.providers`. Looking through the installed
-packages takes longer than the start of the command line, so it happens only for a name that is not built in.
+A package registers one with an entry point in the group `steno.providers`. Scanning the installed packages is slow, so
+it happens only for a name that is not built in.
 """
 
 from collections.abc import Mapping
@@ -25,11 +25,7 @@ _BUILT_IN: Final = {name: f"engine.providers.{name}.kind" for name in ("local", 
 
 @cache
 def kind(name: str) -> ProviderKind:
-    """The provider of that name.
-
-    Raises:
-        NotConfigured: there is no such provider (the message lists those there are), or its package cannot be loaded.
-    """
+    """The provider of that name. Raises NotConfigured if there is none, or its package cannot be loaded."""
     found: object
     if name in _BUILT_IN:
         found = import_module(_BUILT_IN[name]).KIND
@@ -46,35 +42,35 @@ def kind(name: str) -> ProviderKind:
 
 
 def built_in() -> tuple[ProviderKind, ...]:
-    """The providers that come with Steno, without a look at installed packages."""
+    """The providers that come with Steno, without a scan of installed packages."""
     return tuple(kind(name) for name in _BUILT_IN)
 
 
 def commands_of(name: str) -> str | None:
-    """Where the commands are that a provider has of its own; None: there is no such provider, or it has none."""
+    """Where a provider's own commands are; None: no such provider, or no commands."""
     return kind(name).commands or None if name in names() else None
 
 
 def names() -> tuple[str, ...]:
-    """Every provider there is: the built-in ones first, then those of other packages."""
+    """Every provider: the built-in ones first, then those of other packages."""
     return (*_BUILT_IN, *sorted(name for name in _installed() if name not in _BUILT_IN))
 
 
 def task_language() -> ProviderKind:
-    """The provider whose form of task files the others take too, unless they have one of their own."""
+    """The provider whose form of task files is the others' default."""
     return next(one for one in built_in() if one.task_files)
 
 
 def load_settings(
     *, flags: Mapping[str, str | None], environ: Mapping[str, str], cwd: Path, home: Path, config: Path, data: Path
 ) -> Settings:
-    """The settings of one call, the providers' included: see `engine.settings.settings.load_settings`."""
+    """The settings of one call, with the providers': see `engine.settings.settings.load_settings`."""
     table = settings_table()
     return _load_settings(table, flags=flags, environ=environ, cwd=cwd, home=home, config=config, data=data)
 
 
 def settings_table() -> Table:
-    """The settings there are, without those of other packages."""
+    """All settings, except those of other packages."""
     return Table(
         (one.settings for one in built_in()), names, lambda name: kind(name).settings if name in names() else None
     )

@@ -1,7 +1,4 @@
-"""A task as a user describes it: its file and its name, flags laid over it, variables from the environment.
-
-What is valid in it is for the provider to say (`ProviderKind.complete`).
-"""
+"""A task as a user describes it: file, name, flags and environment. Providers validate it (`ProviderKind.complete`)."""
 
 import re
 import shlex
@@ -22,34 +19,29 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """A task before its provider has completed it."""
 
     configuration: dict[str, object]  # JSON values; `type: task` with `commands`
-    where: str  # what to call it in a message: the file's name, or `the flags`
-    environ: Mapping[str, str]  # where `env: [NAME]` without a value gets it
-    fallback: tuple[str, ...] = ()  # GPU models that the same task may be submitted for later
-    bare: bool = False  # it is a command with flags, without a file
-    folder: Path | None = None
-    """The folder that relative paths start from; None: nothing of this machine may be read."""
+    where: str  # its name in messages: the file's, or `the flags`
+    environ: Mapping[str, str]  # for `env: [NAME]` without a value
+    fallback: tuple[str, ...] = ()  # GPU models of later submissions
+    bare: bool = False  # a command with flags, without a file
+    folder: Path | None = None  # relative paths start here; None: nothing of this machine may be read
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
-    """A task ready to be requested; secret values are in clear and in memory only."""
+    """A task ready to be requested; secret values in clear, in memory only."""
 
     name: str
     configuration: dict[str, object]
-    base: str | None = None  # the folder that relative `files:` and `repos:` paths start from
-    fallback: tuple[str, ...] = ()
-    """GPU models to ask for in turn where the provider has none of the task's own."""
+    base: str | None = None  # relative `files:` and `repos:` paths start here
+    fallback: tuple[str, ...] = ()  # GPU models to try in turn if the provider has none of the task's own
 
 
 def overlaid(
     base: Mapping[str, object] | None, *, command: Sequence[str] = (), env: Sequence[str] = (), **flags: object
 ) -> dict[str, object]:
-    """The configuration with the flags over it: a flag that is given replaces the field of its name. Not validated.
+    """The configuration with the flags over it: a flag replaces the field of its name. Not validated.
 
-    Args:
-        base: the task file's values; None: there is no file, and `command` is what runs.
-        command: one word is a shell line as it stands, several are quoted into one.
-        env: `NAME=value`, or `NAME` for the value it has here.
-        flags: by field; those of `RESOURCES` go into `resources`; None and () are not given.
+    Without a `base`, `command` is what runs: one word is a shell line, several are quoted. `env`: `NAME=value`, or
+    `NAME` for its value here. `flags`: by field (those of `RESOURCES` in `resources`); None and () are unset.
     """
     found: dict[str, object] = dict(base) if base is not None else {"type": "task"}
     if command:
@@ -68,10 +60,9 @@ def overlaid(
 
 
 def complete_plain(draft: Draft) -> dict[str, object]:
-    """A task of which only commands and variables matter: every variable with its value.
+    """A task of which only commands and variables matter, with every variable's value.
 
-    Raises:
-        TaskInvalid: it is not a task, has no commands, or a variable it asks for is not set.
+    Raises TaskInvalid if it is not a task, has no commands, or a variable is not set.
     """
     task = dict(draft.configuration)
     if task.get("type", "task") != "task":
@@ -86,10 +77,9 @@ def complete_plain(draft: Draft) -> dict[str, object]:
 
 
 def resolve_env(env: object, environ: Mapping[str, str], where: str) -> object:
-    """`env` as a mapping with every value; anything but a mapping or a list of texts comes back as it is.
+    """`env` as a mapping with every value; anything but a mapping or a list of texts comes back unchanged.
 
-    Raises:
-        TaskInvalid: a name without a value is not set in `environ`, or a name comes twice.
+    Raises TaskInvalid if a name without a value is not set in `environ`, or a name comes twice.
     """
     if env is None:
         return {}
@@ -117,7 +107,7 @@ def _check_variable(name: object, where: str) -> None:
 
 
 def _merged(before: object, env: Sequence[str]) -> object:
-    """The file's `env` with the flags' entries over it, as the list form: a bare NAME keeps its meaning there."""
+    """The file's `env` with the flags' over it, as a list: a bare NAME keeps its meaning."""
     if before is None:
         before = []
     if isinstance(before, dict):
@@ -131,8 +121,7 @@ def _merged(before: object, env: Sequence[str]) -> object:
 
 # -- its name ----------------------------------------------------------------------------------------------------------
 
-PATTERN = "^[a-z][a-z0-9-]{1,40}$"
-"""The strictest rule of a provider's: a name that fits can be submitted anywhere."""
+PATTERN = "^[a-z][a-z0-9-]{1,40}$"  # the strictest rule of all providers: such a name fits anywhere
 
 _NAME = re.compile(PATTERN[1:-1])
 
@@ -147,7 +136,7 @@ def check_name(name: str) -> str:
 
 
 def choose_name(run_id: str, stem: str | None = None) -> str:
-    """A name nobody else chooses: the stem (`steno` if there is none) and 12 hexadecimal digits of the run id.
+    """A unique name: the stem (default `steno`) and 12 hexadecimal digits of the run id.
 
     The same run id gives the same name, so that a submission repeated after a crash finds the first one.
     """
@@ -158,7 +147,7 @@ def choose_name(run_id: str, stem: str | None = None) -> str:
 
 
 def alternatives(name: str, run_id: str) -> tuple[str, ...]:
-    """The names a run may be submitted under, in turn: its own and, where Steno chose that, its own with a number."""
+    """The names a run may be submitted under, in turn: its own and, if Steno chose that, its own with a number."""
     digits = choose_name(run_id).removeprefix("steno")
     if not name.endswith(digits):
         return (name,)
@@ -168,21 +157,18 @@ def alternatives(name: str, run_id: str) -> tuple[str, ...]:
 
 # -- its file ----------------------------------------------------------------------------------------------------------
 
-LARGEST = 512 << 10
-"""Bytes of a task file; usual ones have 1 kB, and YAML of this size is read in seconds."""
+LARGEST = 512 << 10  # bytes of a task file; usual ones have 1 kB, and this size takes seconds
 _DEEPEST = 30
-_MOST = 10_000  # values of a task; a dozen lines of aliases to aliases stand for a billion
+_MOST = 10_000  # values of a task: a dozen lines of nested aliases mean a billion
 
 
 def read_task_file(path: Path) -> dict[str, object]:
-    """The mapping a task file holds, not yet validated.
+    """The mapping in a task file, not validated.
 
-    Raises:
-        UnreadableInput: the file does not exist, or is not a YAML mapping.
-        TaskInvalid: a key that is not text.
+    Raises UnreadableInput if the file does not exist or is not a YAML mapping, TaskInvalid if a key is not text.
     """
     try:
-        # A pipe that nobody writes to would be waited for, and a device never ends.
+        # A pipe without a writer would block, and a device never ends.
         if not stat.S_ISREG(path.stat().st_mode):
             raise UnreadableInput(f"{path} is not a regular file; name a task file with -f FILE")
         with path.open("rb") as file:
@@ -201,7 +187,7 @@ def read_task_file(path: Path) -> dict[str, object]:
 
 
 def parse_task(text: str, name: str) -> dict[str, object]:
-    """The mapping in a task file's text; `name` is what to call the file in a message."""
+    """The mapping in a task file's text; `name` is the file's, for messages."""
     import yaml
 
     try:

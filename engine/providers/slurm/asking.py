@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say what is asked for."""
     options = (
         click.option("--gpu", "gpus", metavar="COUNT", type=click.IntRange(0, 1024), help="How many GPUs."),
         click.option("--type", "types", metavar="NAME", multiple=True, help="A GPU type or alias; may be repeated."),
@@ -53,11 +52,7 @@ def planned(
     mem: str | None,
     partition: str | None,
 ) -> tuple[Allocation, Request, Site]:
-    """The plan for what was asked, and its answers in the record.
-
-    Raises:
-        TaskInvalid: there is no such GPU or partition, or nothing can serve the request.
-    """
+    """The plan for what was asked, its answers recorded. TaskInvalid: unknown GPU or partition, or nothing fits."""
     from engine.errors import TaskInvalid
     from engine.providers.slurm.plan import Request, make, resolve
     from engine.providers.slurm.spec import mebibytes, minutes

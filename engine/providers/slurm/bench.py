@@ -103,11 +103,7 @@ def bench_command(host: Host, /, size: int, url: str | None, nodes: bool, partit
 
 
 def _measured(host: Host, client: Shell, what: str, words: tuple[str, ...]) -> tuple[float, str]:
-    """Bytes a second, and the earlier results in words.
-
-    Raises:
-        ProviderError: it could not be measured.
-    """
+    """Bytes a second, and the earlier results in words. Raises ProviderError if it cannot be measured."""
     from statistics import median
 
     import msgspec

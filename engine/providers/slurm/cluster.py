@@ -1,4 +1,4 @@
-"""A cluster as sinfo, scontrol and sacctmgr describe it: which GPUs are where, and what a job may ask for. Pure."""
+"""A cluster as sinfo, scontrol and sacctmgr describe it: its GPUs, and the limits of a job. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,8 +6,7 @@ from typing import Final
 
 import msgspec
 
-SINFO: Final = "%N|%R|%T|%c|%m|%C|%G"
-"""Node, partition, state, CPUs, memory in MiB, CPUs by use (A/I/O/T), generic resources."""
+SINFO: Final = "%N|%R|%T|%c|%m|%C|%G"  # node, partition, state, CPUs, MiB, CPUs by use (A/I/O/T), GRES
 _GRES: Final = re.compile(r"gpu:([A-Za-z0-9._-]+):(\d+)")
 _UNNAMED: Final = re.compile(r"gpu:(\d+)")
 _SLICE: Final = re.compile(r"\d+g\.\d+gb")
@@ -31,7 +30,7 @@ class NodePool(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes of one partition with GPUs of one type."""
 
     partition: str
-    gpu: str  # as Slurm calls the type: `a6000`, or `1g.10gb` for a slice of a GPU
+    gpu: str  # Slurm's name of the type: `a6000`, or `1g.10gb` for a slice
     gpus_per_node: int
     nodes: int  # those that are up
     idle: int = 0

@@ -64,7 +64,7 @@ def gpus_command(host: Host) -> None:
 
 
 def _waited(waits: Sequence[int]) -> str:
-    """Median and longest of what is in the record: `12s, 6m at most (of 9)`."""
+    """Median and longest: `12s, 6m at most (of 9)`."""
     if not waits:
         return "–"
     middle, longest = (time_span(at) for at in (int(median(waits)), max(waits)))

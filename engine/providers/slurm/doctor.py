@@ -28,7 +28,7 @@ _WRITABLE: Final = (
 
 
 def checkup(site: Site, clock: Clock) -> Checkup:
-    """All checks; the first that keeps every task from running ends them."""
+    """All checks; ends at the first that keeps every task from running."""
     checks: list[Check] = []
     with closing(Shell(site)) as client:
         try:

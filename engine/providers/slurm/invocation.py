@@ -1,4 +1,4 @@
-"""The local files that a command means: among all its arguments, behind launchers, variables and options."""
+"""The local files that a command uses: in its arguments, behind launchers, variables and options."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ from engine.errors import TaskInvalid
 _OPERATORS: Final = "();<>|&\n"
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON: Final = re.compile(r"python[\d.]*")
-_WRAPPERS: Final = {
+_WRAPPERS: Final = {  # programs that run another one → options with a value
     "env": ("-u", "-C"),
     "uv run": ("--with", "--python", "-p", "--extra", "--group", "--env-file", "--with-requirements", "--index"),
     "srun": ("-n", "-N", "-c", "-p", "-w"),
@@ -22,7 +22,6 @@ _WRAPPERS: Final = {
     "exec": (),
     "time": (),
 }
-"""Programs that run another one, and their options whose value is a word of its own."""
 _LAUNCHERS: Final = frozenset({"torchrun", "deepspeed", "accelerate launch"})
 _LAUNCHER_MODULES: Final = frozenset(
     {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"}
@@ -35,26 +34,21 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """A shell line, and what it needs of this machine."""
 
     line: str
-    files: tuple[Path, ...] = ()
-    """Files and folders that are there, absolute, in the order of the words."""
-    project: bool = False  # it runs code of the current folder, by a file, a module or `uv run`
+    files: tuple[Path, ...] = ()  # existing files and folders, absolute, in the order of the words
+    project: bool = False  # runs code of the current folder, by a file, a module or `uv run`
 
     @property
     def workers(self) -> int | None:
-        """The data workers that an option of it asks for."""
+        """The data workers that one of its options asks for."""
         found = _WORKERS.search(self.line)
         return None if found is None else int(found[1])
 
 
 def invocation(words: Sequence[str], folder: Path) -> Invocation:
-    """What a command means.
+    """What a command runs and needs; `folder` is the current one. One word is a shell line, or the name of a file;
+    several are quoted.
 
-    Args:
-        words: one word is a shell line as it stands, or the name of a file that is there; several are quoted.
-        folder: the current one.
-
-    Raises:
-        TaskInvalid: it runs a file that is not there, or ends within a quote.
+    Raises TaskInvalid if it runs a missing file or ends within a quote.
     """
     line = words[0] if len(words) == 1 and not _is_there(folder / words[0]) else shlex.join(words)
     if not line.strip():
@@ -82,7 +76,7 @@ def invocation(words: Sequence[str], folder: Path) -> Invocation:
 
 
 def _commands(line: str) -> Iterator[list[str]]:
-    """The words of each simple command of a line; what it writes to is left out."""
+    """The words of each simple command of a line, without redirections."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     words: list[str] = []
@@ -113,7 +107,7 @@ def _with_nested(line: str) -> Iterator[list[str]]:
 
 
 def _meant(words: Sequence[str]) -> Iterator[str]:
-    """The file that a command runs, if it runs one: it must be there."""
+    """The file that a command runs, if any: it must exist."""
     left = _unwrapped(words)
     if not left:
         return
@@ -146,7 +140,7 @@ def _unwrapped(words: Sequence[str]) -> list[str]:
 
 
 def _launched(options: Sequence[str]) -> Iterator[str]:
-    """A launcher's options may have values of their own, so its script is the first word that ends as one."""
+    """The script of a launcher: the first word that ends as one, since its options may have values."""
     if not {"-m", "--module"} & set(options):
         yield from [word for word in options if word.endswith(".py") and not word.startswith("-")][:1]
 
@@ -167,7 +161,7 @@ def _by_python(options: Sequence[str]) -> Iterator[str]:
 
 
 def _modules(words: Sequence[str], folder: Path) -> Iterator[Path]:
-    """Where the module of `-m NAME` is, if it is one of the current folder."""
+    """Where the module of `-m NAME` is, if it is in the current folder."""
     for flag, name in pairwise(words):
         if flag in ("-m", "--module") and re.fullmatch(r"[\w.]+", name):
             path = folder / name.replace(".", "/")
@@ -175,7 +169,7 @@ def _modules(words: Sequence[str], folder: Path) -> Iterator[Path]:
 
 
 def _paths(word: str, folder: Path) -> Iterator[Path]:
-    """Files of this machine that a word names, as itself or as the value of `--flag=VALUE` or `A=VALUE`."""
+    """Existing files that a word names, as itself or as the value of `--flag=VALUE` or `A=VALUE`."""
     for text in (word, word.partition("=")[2]):
         if text and not text.startswith(("/", "~", "-")) and text not in (".", "..") and _is_there(folder / text):
             yield folder / text

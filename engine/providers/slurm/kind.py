@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class SlurmKind(ProviderKind):
-    """Jobs of a Slurm cluster."""
-
     name = "slurm"
     summary = "jobs of your Slurm cluster"
     settings = BLOCK

@@ -23,7 +23,7 @@ FAN_OUT = 16  # the most strategies submitted at once
 def task_of(
     strategy: Strategy, *, commands: Sequence[str], race: str, total: int, account: str | None, **more: object
 ) -> dict[str, Any]:
-    """The task that a strategy submits; `more`: further fields of it, where they are not None."""
+    """The task that a strategy submits; `more`: further fields, except None."""
     from engine.providers.slurm.plan import Kind
 
     task: dict[str, Any] = {
@@ -185,7 +185,7 @@ def _duration(text: str, parse: Callable[[str], int]) -> int:
 
 
 def _stem(line: str) -> str:
-    """What the runs of a command are called: its script, else its first word."""
+    """The name of a command's runs: its script, else its first word."""
     parts = line.split() or ["run"]
     chosen = next((part for part in parts if part.endswith((".py", ".sh"))), parts[0])
     return chosen.strip("'\"").rpartition("/")[2].removesuffix(".py").removesuffix(".sh") or "run"

@@ -1,7 +1,7 @@
 """What an allocation costs: its trackable resources (TRES) by the site's table of service units. Pure.
 
-The table is part of the question (`STENO_RATES=…` in the command), so that a record can be replayed without settings:
-`{"a6000": 100, "cpu": 1, "usd": 1.0}`, service units an hour of one, and dollars of a service unit.
+The table is in the question (`STENO_RATES=…`), so that a record replays without settings: `{"a6000": 100, "cpu": 1,
+"usd": 1.0}`, service units an hour of one, and dollars of a service unit.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def _table(text: str) -> Mapping[str, float] | None:
 
 
 def units_of(tres: Mapping[str, str], rates: Mapping[str, float]) -> float | None:
-    """Service units an hour: by the site's table where it has the GPU or the CPUs, else Slurm's own `billing`."""
+    """Service units an hour: by the site's table if it has the GPU or the CPUs, else Slurm's own `billing`."""
     found = 0.0
     priced = False
     for name, count in tres.items():
@@ -35,7 +35,7 @@ def units_of(tres: Mapping[str, str], rates: Mapping[str, float]) -> float | Non
 
 
 def price_of(tres: Mapping[str, str], table: str | None) -> int | None:
-    """Micro-dollars an hour; None where the question came without a table: then nothing is billed."""
+    """Micro-dollars an hour; None if the question had no table: then nothing is billed."""
     rates = None if table is None else _table(table)
     if rates is None:
         return None

@@ -13,22 +13,21 @@ _CLOSE: Final = 0.2  # a card of 80 GB says 81,559 MiB
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of `reports/<job>`: the machine, or (`phase`) when the script began something."""
+    """One line of `reports/<job>`: the machine, or (`phase`) the start of a step of the script."""
 
     at: int = 0  # seconds since the epoch
     phase: str | None = None
     node: str = ""
     asked: str = ""  # `a6000:4`, `:2` of any type, `:0` none
     slices: str = ""  # `MIG 1g.10gb MIG 1g.10gb`
-    gpus: str = ""
-    """`NVIDIA RTX A6000, 49140;NVIDIA RTX A6000, 49140`, memory in MiB; empty: the machine cannot say."""
+    gpus: str = ""  # `NVIDIA RTX A6000, 49140;NVIDIA RTX A6000, 49140` in MiB; empty: unknown
 
 
 _line = msgspec.json.Decoder(NodeReport)
 
 
 def read(text: str) -> tuple[str, NodeReport] | None:
-    """(job, report) of `<folder>/reports/<job>:<JSON>`; None if it is none."""
+    """(job, report) of `<folder>/reports/<job>:<JSON>`; None for another line."""
     path, _, line = text.partition(":{")
     try:
         return path.rpartition("/")[2], _line.decode("{" + line)
@@ -37,7 +36,7 @@ def read(text: str) -> tuple[str, NodeReport] | None:
 
 
 def mismatch(report: NodeReport) -> str | None:
-    """How the GPUs that are there differ from those asked for (Test 6 of the seeds: V100 asked, A6000 got)."""
+    """How the GPUs found differ from those asked for (as in: V100 asked, A6000 got)."""
     kind, _, count = report.asked.rpartition(":")
     found = [one.strip() for one in report.gpus.split(";") if one.strip()]
     slices = re.findall(r"MIG \S+", report.slices)

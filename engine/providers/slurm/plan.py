@@ -1,6 +1,6 @@
-"""Strategies to get GPUs: type × partition × topology × kind, each sized so that what is submitted can run. Pure.
+"""Strategies to get GPUs: type × partition × topology × kind, each sized so that it can run. Pure.
 
-A strategy is never dropped for another of a different kind: what looks worse by its estimate may start first.
+One kind never displaces another: what looks worse by its estimate may start first.
 """
 
 import math
@@ -12,27 +12,25 @@ import msgspec
 
 from engine.providers.slurm.cluster import Cluster, NodePool
 
-SOON: Final = 5 * 60
-"""Seconds: a probe that starts within them fits into a gap of the schedule (backfill)."""
+SOON: Final = 5 * 60  # seconds: a probe that starts this early fits a gap of the schedule (backfill)
 MULTI_NODE_FROM: Final = 4  # GPUs from which two nodes are tried
 MOST_CPUS: Final = 32
 CPUS_PER_GPU: Final = 4
 SLICE_CPUS, SLICE_MEMORY = 1, 16 * 1024
-LEAST_SEGMENT: Final = 10
-"""Minutes: a shorter segment would be spent on starting and writing checkpoints."""
+LEAST_SEGMENT: Final = 10  # minutes; a shorter one would only start and write checkpoints
 
 
 class Kind(StrEnum):
     """How a strategy gets its machine."""
 
-    DIRECT = "direct"  # in the queue like everybody
+    DIRECT = "direct"  # a normal place in the queue
     BACKFILL = "backfill"  # a probe says that it fits into a gap now
-    CHECKPOINT = "checkpoint"  # in segments that fit into gaps, each going on where the last one stopped
+    CHECKPOINT = "checkpoint"  # segments that fit gaps, each resuming the last
     MIG = "mig"  # a slice of a GPU
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """What `sbatch --test-only` said of one request. It is pessimistic: a start it gives is an upper bound."""
+    """What `sbatch --test-only` said of one request; a start it gives is an upper bound."""
 
     partition: str
     gpu: str
@@ -44,10 +42,10 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody asks for. Memory in MiB, time in minutes."""
+    """What a user asks for. Memory in MiB, time in minutes."""
 
     gpus: int = 1
-    types: tuple[str, ...] = ()  # of the cluster, by preference; empty: any
+    types: tuple[str, ...] = ()  # by preference; empty: any
     mig: bool = False
     minutes: int = 60
     memory: int | None = None
@@ -55,7 +53,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Strategy(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to get what was asked for."""
+    """One way to get the GPUs."""
 
     kind: Kind
     partition: str
@@ -66,9 +64,8 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     memory: int  # MiB of one node
     minutes: int  # of one segment, with `checkpoint`; else all
     segments: int = 1
-    start: int | None = None  # seconds until it may start, where a probe says soon; None: unknown
-    units: float | None = None
-    """Service units of all of it; None: the site's table has no rate for it."""
+    start: int | None = None  # seconds, if a probe gives a soon start; None: unknown
+    units: float | None = None  # service units of all of it; None: the site's table has no rate for it
     why: str = ""  # the reason for its rank
 
     @property
@@ -94,7 +91,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve(name: str, aliases: Mapping[str, Sequence[str]], cluster: Cluster) -> tuple[str, ...]:
-    """The types of the cluster that a typed name means; () where there are none."""
+    """The types of the cluster that a typed name means; () for an unknown one."""
     known = {pool.gpu for pool in cluster.pools}
     wanted = aliases.get(name.lower(), (name.lower(),))
     return tuple(one for one in wanted if one in known)
@@ -143,8 +140,8 @@ def topologies(request: Request, pool: NodePool) -> tuple[tuple[tuple[int, int],
 def size(pool: NodePool, gpus_per_node: int, memory: int | None = None) -> tuple[int, int]:
     """(CPUs, MiB) of one node: in proportion to its GPUs, then fitted to the partition and its QOS.
 
-    Slurm raises the CPUs of a job whose memory is above MaxMemPerCPU for each, and a QOS may then never let it start:
-    so the memory follows the CPUs, and with a memory that was asked for the CPUs follow it.
+    Slurm raises the CPUs of a job above MaxMemPerCPU, and a QOS may then never let it start: so memory follows the
+    CPUs, or the CPUs follow a requested memory.
     """
     if pool.is_slice:
         cpus, mebibytes = SLICE_CPUS, memory or SLICE_MEMORY
@@ -207,7 +204,7 @@ def _kinds(
 
 
 def backfill_window(pool: NodePool, nodes: int, gpus_per_node: int, probes: Iterable[Probe]) -> int:
-    """The longest time, in minutes, with which a probe would start soon; 0: none does."""
+    """The longest time, in minutes, with which a probe would start soon; 0: none."""
     ours = (probe for probe in probes if _is_of(probe, pool, nodes, gpus_per_node) and _is_soon(probe))
     return max((probe.minutes for probe in ours), default=0)
 
@@ -221,7 +218,7 @@ def _is_soon(probe: Probe) -> bool:
 
 
 def ranked(strategies: Iterable[Strategy], preference: Sequence[str] = ()) -> tuple[Strategy, ...]:
-    """Best first: what starts soon, then what costs less, then the order asked for; each with its reason."""
+    """Best first: a soon start, then the cost, then the order asked for; each with its reason."""
 
     def key(one: Strategy) -> tuple[bool, float, float, int, int]:
         place = preference.index(one.gpu) if one.gpu in preference else len(preference)

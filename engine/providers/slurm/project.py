@@ -1,4 +1,4 @@
-"""The project that a command belongs to: its files, their hashes and its environment, and their way to the cluster."""
+"""The project of a command: its files, their hashes and its environment, and their copy to the cluster."""
 
 import hashlib
 import os
@@ -26,30 +26,23 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     """What one run takes along; recorded as its manifest."""
 
     name: str
-    root: str
-    """Of the repository, or the current folder where there is none; absolute, on this machine."""
+    root: str  # of the repository, or the current folder without one; absolute, on this machine
     workdir: str  # the current folder, from the root
-    files: dict[str, str]  # path from the root → SHA-256, of a symbolic link that of its target
-    untracked: tuple[str, ...] = ()
-    """Python files, and folders that the command names, that git does not track and that stay here."""
-    environment: str | None = None  # `<lock file, from the root>@<hash>`; None: it has no lock file
+    files: dict[str, str]  # path from the root → SHA-256 (of a symbolic link: of its target)
+    untracked: tuple[str, ...] = ()  # Python files, and folders the command names, untracked: they stay here
+    environment: str | None = None  # `<lock file, from the root>@<hash>`; None: no lock file
 
     @property
     def digest(self) -> str:
-        """Of all files."""
         return hashlib.sha256(msgspec.json.encode(sorted(self.files.items()))).hexdigest()[:_DIGITS]
 
 
 def project_of(folder: Path, named: Iterable[Path], more: Iterable[Path] = (), *, environment: bool = True) -> Project:
     """The project of a folder: what git tracks of it, and what is named.
 
-    Args:
-        named: what the command names. A folder of these that git does not track may hold anything: it stays here.
-        more: files, and folders with all they have.
-        environment: False: its lock file is not looked for.
-
-    Raises:
-        TaskInvalid: a file is outside of the project, or cannot be read.
+    `named`: by the command; an untracked folder among these may hold anything, so it stays here. `more`: files, and
+    whole folders. `environment`: look for its lock file. Raises TaskInvalid if a file is outside of the project or
+    unreadable.
     """
     folder = folder.resolve()
     top = _git(folder, "rev-parse", "--show-toplevel")
@@ -83,12 +76,10 @@ def project_of(folder: Path, named: Iterable[Path], more: Iterable[Path] = (), *
 
 
 def sync(client: Shell, project: Project, now: int) -> tuple[str, str]:
-    """Copy it into a snapshot of its own; (the snapshot, `<project>/<time>-<digest>`; its absolute folder there).
+    """Copy it into a new snapshot; returns (`<project>/<time>-<digest>`, its absolute folder there).
 
-    Files that the snapshot before has too are hard links to those, so all of a snapshot are read-only.
-
-    Raises:
-        ProviderUnreachable, ProviderError: they could not be copied.
+    Files unchanged since the last snapshot are hard links to it, so all are read-only. Raises ProviderUnreachable or
+    ProviderError if the copy fails.
     """
     home = f"{client.folder()}/projects/{project.name}"
     moment = re.sub(r"[-:]|\..*", "", format_time(now))
@@ -104,7 +95,7 @@ def sync(client: Shell, project: Project, now: int) -> tuple[str, str]:
 
 
 def manifest(client: Shell, project: Project, snapshot: str, clock: Clock) -> Poll:
-    """The manifest of a snapshot, as the record keeps it."""
+    """The manifest of a snapshot, for the record."""
     req = ("manifest", snapshot)
     now = clock.now()
     return Poll(
@@ -120,7 +111,7 @@ def manifest(client: Shell, project: Project, snapshot: str, clock: Clock) -> Po
 
 
 def _git(folder: Path, *words: str) -> Sequence[str] | None:
-    """What git says of a folder, cut at NUL; None: it is in no repository, or there is no git."""
+    """What git says of a folder, cut at NUL; None: no repository, or no git."""
     try:
         done = subprocess.run(["git", "-C", folder, *words], capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -129,7 +120,7 @@ def _git(folder: Path, *words: str) -> Sequence[str] | None:
 
 
 def _inside(path: Path, root: Path) -> str:
-    """Its path from the root. A symbolic link is sent as the link it is, so it is not resolved."""
+    """Its path from the root, not resolved: a symbolic link is sent as a link."""
     name = os.path.relpath(os.path.normpath(path), root)
     if not os.path.lexists(path):
         raise TaskInvalid(f"there is no {path}")

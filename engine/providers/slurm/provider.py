@@ -1,4 +1,4 @@
-"""Slurm as a provider: a round asks every source once, for all jobs; a submission is one `sbatch` with our mark."""
+"""Slurm as a provider: a round asks each source once, for all jobs; a submission is one `sbatch` with our mark."""
 
 import re
 import shlex
@@ -32,11 +32,10 @@ from events.clock import SECOND, Clock, format_time
 from events.poll import Poll
 
 _SQUEUE: Final = "%i|%T|%r|%P|%u|%V|%S|%N|%k|%j"
-_SACCT: Final = (
+_SACCT: Final = (  # asked of accounting, if known; the name last: it may hold the separator
     "JobID", "State", "ExitCode", "DerivedExitCode", "Submit", "Start", "End", "AllocTRES", "NodeList", "Partition",
     "User", "Reason", "Comment", "JobName",
 )  # fmt: skip
-"""What is asked of accounting, as far as its version has it; the name last, for it may hold the separator."""
 _MORE: Final = ("SubmitLine",)
 NO_ACCOUNTING: Final = ("disabled", "not enabled", "Access denied", "permission denied", "Permission denied")
 """What sacct says where it may not be asked, or there is no accounting."""
@@ -99,8 +98,8 @@ class SlurmProvider(Provider):
                 yield poll
 
     def _commands(self, follow: set[str], since: int | None) -> list[tuple[tuple[str, ...], bytes]]:
-        """The commands of a round, each with what it reads: accounting is asked for many ids, which change in every
-        round; on standard input they change neither the question nor the record, and there is no limit to them.
+        """The commands of a round, each with its standard input. There the changing ids of accounting, any number of
+        them, change neither the question nor the record.
         """
         sinfo = self.client.words("sinfo", "-h", "-N", "-o", _SINFO)
         if not self.has_accounting():
@@ -119,7 +118,7 @@ class SlurmProvider(Provider):
         return [(squeue, b""), (sacct, ids.encode()), (sinfo, b"")]
 
     def _reports(self, jobs: Collection[str]) -> list[tuple[str, ...]]:
-        """One question for all of them; `find`, unlike `grep`, succeeds where a file is not there yet."""
+        """One question for all; unlike `grep`, `find` succeeds if a file is missing."""
         names = [word for job in sorted(jobs) for word in ("-o", "-name", job)][1:]
         where = f"{self.client.folder()}/reports"
         words = (REPORTS, where, "(", *names, ")", "-exec", "grep", "-H", "", "{}", "+")
@@ -131,10 +130,9 @@ class SlurmProvider(Provider):
         return {"STENO_RATES": msgspec.json.encode(self.site.rates).decode()}
 
     def has_accounting(self) -> bool:
-        """Whether sacct can be asked here; found out once. A database that is down is not one that is not there.
+        """Whether sacct can be asked here; asked once. A database that is down counts as present.
 
-        Raises:
-            ProviderUnreachable: nobody answers.
+        Raises ProviderUnreachable.
         """
         if self._accounting is None:
             done = self.client.run(self.client.words("sacct", "-X", "-n", "-P", "-S", "now", "-o", "JobID"))
@@ -142,7 +140,7 @@ class SlurmProvider(Provider):
         return self._accounting
 
     def _fields(self, *more: str) -> str:
-        """The columns of accounting that this version has: one name it does not know fails the whole call."""
+        """The columns of accounting that this version has: an unknown one fails the whole call."""
         if self._known is None:
             listed = self.client.run(self.client.words("sacct", "--helpformat")).out.lower().split()
             self._known = tuple(name for name in (*_SACCT, *_MORE) if name.lower() in listed) or (*_SACCT, *_MORE)
@@ -207,7 +205,7 @@ class SlurmProvider(Provider):
         return Submitted(provider_id=found[1], name=submission.name, sent=script)
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
-        """Jobs of that name: those the controller has, and those of accounting, whose own command line is the proof."""
+        """Jobs of that name: those of the controller, and those of accounting, with the mark in their command line."""
         found = {row.job: _named(row) for row in self._listed_as(name, "-t", "all")}
         now = self._clock.now()
         if since > now + _LOOK_BACK:
@@ -235,11 +233,7 @@ class SlurmProvider(Provider):
         return self._read(self.client.must("squeue", "-h", *options, "--me", "-n", name, "-o", _SQUEUE))
 
     def _read(self, done: Done) -> list[Row]:
-        """The rows of an answer.
-
-        Raises:
-            ProviderError: it is none of this command.
-        """
+        """The rows of an answer. Raises ProviderError if it is not an answer of this command."""
         found = [row for line in done.out.splitlines() for row in _rows(done.words, line)]
         if not found and not is_silent(done.out) and done.status == 0:
             raise ProviderError(f"{question(done.words).tool} on {self.client.where} answers {done.problem[:80]!r}")
@@ -258,11 +252,7 @@ class SlurmProvider(Provider):
             raise ProviderError(f"scancel {provider_id}: {done.problem}")
 
     def _expect(self, provider_id: str) -> bool:
-        """Whether the job still waits or runs.
-
-        Raises:
-            RunNotFound: neither the controller nor accounting knows it.
-        """
+        """Whether the job still waits or runs. Raises RunNotFound if no source knows it."""
         rows = self._read(self.client.must("squeue", "-h", "-t", "all", "-j", provider_id, "-o", _SQUEUE))
         if rows:
             return any(row.state in LIVE for row in rows)
@@ -277,7 +267,7 @@ class SlurmProvider(Provider):
         return False
 
     def stop_vm(self, provider_id: str) -> None:
-        """What a job has ends with the job, and in no other way."""
+        """A job's machine ends only with the job."""
         job = provider_id.partition("@")[0]
         try:
             busy = self._expect(job)
@@ -321,7 +311,7 @@ def _named(row: Row, mark: str | None = None) -> Named:
 
 
 def _moment(since: int | None, now: int) -> str:
-    """A time as sacct's `-S` takes it; a day back where nothing is said."""
+    """A time as sacct's `-S` takes it; by default a day back."""
     at = (now - 86_400 * SECOND) if since is None else since - _LOOK_BACK
     return format_time(at).partition(".")[0]
 
