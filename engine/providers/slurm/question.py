@@ -13,14 +13,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A command, read."""
 
     tool: str  # `squeue`, `sacct`, `scontrol`, `sinfo`; or anything else
-    columns: tuple[str, ...] = ()
-    """Names of the columns of a text answer, ours where we use them: see `_SQUEUE` and `_SACCT`."""
+    columns: tuple[str, ...] = ()  # of a text answer, our names if used: see `_SQUEUE` and `_SACCT`
     separator: str = "|"
     json: bool = False
     jobs: frozenset[str] | None = None  # the ids it asks for; None: all
-    filtered: bool = False  # something else narrows the answer: a user, a partition, states
+    filtered: bool = False  # by something else too: a user, a partition, states
     duplicates: bool = False  # `sacct -D`: every attempt
-    environment: Mapping[str, str] = {}  # variables that `env` sets for it
+    environment: Mapping[str, str] = {}  # variables that `env` sets
 
 
 _SQUEUE: Final = {
@@ -33,9 +32,8 @@ _SACCT: Final = {
     "start": "started", "end": "ended", "nodelist": "nodes", "alloctres": "tres", "reason": "reason",
 }  # fmt: skip
 _FORMAT: Final = re.compile(r"%[.\-]?\d*([A-Za-z])")
-ENDS: Final = "grep"  # reads the files into which job scripts write their exit status
-REPORTS: Final = "find"
-"""Reads the files into which job scripts write what they found, and when they began what."""
+ENDS: Final = "grep"  # reads the files with the exit statuses of job scripts
+REPORTS: Final = "find"  # reads the files with reports and phases of job scripts
 _VALUED: Final = {
     "squeue": frozenset("jutpwnqAMrRSLOo"),
     "sacct": frozenset("jusSEoAkrwNqTx"),
@@ -76,9 +74,9 @@ def question(words: tuple[str, ...]) -> Question:
         separator = values.get("delimiter", "|")
     jobs = values.get("j") or values.get("jobs") or values.get("job")
     narrowing = {"u", "user", "users", "p", "partition", "A", "account", "w", "nodelist", "n", "name", "s", "E"}
-    if "STENO_CLUSTER" not in environment:  # all that Steno asks is of one user
+    if "STENO_CLUSTER" not in environment:  # Steno asks only for one user
         narrowing.add("me")
-    if tool == "sacct":  # a window leaves out what was cancelled while it was held
+    if tool == "sacct":  # a window leaves out what was cancelled while held
         narrowing |= {"S", "starttime"}
     states = values.get("t") or values.get("states") or values.get("state")
     return Question(
@@ -117,7 +115,7 @@ def _options(tool: str, words: Sequence[str]) -> tuple[set[str], dict[str, str]]
 
 
 def command_of(req: bytes) -> tuple[str, ...]:
-    """The words of the command that a poll's request holds; () where it holds none."""
+    """The words of a command in a poll's request; () if it has none."""
     try:
         words = msgspec.json.decode(req, type=list[str] | str | None)
     except msgspec.DecodeError:

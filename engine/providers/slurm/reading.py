@@ -1,10 +1,9 @@
 """What Slurm's answers say, as facts. Its sources know different things at different times, so each is a witness of its
 own: the controller (squeue, scontrol) knows what waits and runs, accounting (sacct) what has ended and how.
 
-Rules (from what a real cluster does): only accounting's record of an end ends an attempt; an attempt's end is not the
-job's while the controller still lists the job; silence of a source is evidence of nothing. A cluster without accounting
-is asked with `STENO_ACCOUNTING=none` in the command, and there the controller's own end counts, and the exit status
-that our job script writes into a file.
+Rules, from a real cluster: only accounting's record of an end ends an attempt; an attempt's end is not the job's while
+the controller still lists the job; a source's silence proves nothing. Without accounting (`STENO_ACCOUNTING=none` in
+the command) the controller's end counts, with the exit status that our job script writes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +38,7 @@ from events.errors import StenoError
 from events.shape.shape import LINES, BodyShape
 
 PREFIX: Final = "slurm:"
-MARK: Final = "steno:"  # how the comment of a job begins that Steno submitted; its run id follows
+MARK: Final = "steno:"  # start of the comment of a job of Steno; its run id follows
 REPORT: Final = "report"
 _WITNESSES: Final = {
     "squeue": CONTROLLER, "scontrol": CONTROLLER, "sacct": ACCOUNTING, ENDS: SCRIPT, REPORTS: REPORT,
@@ -47,7 +46,7 @@ _WITNESSES: Final = {
 _TEXT: Final = BodyShape(kind="run", items=LINES, identity="0")
 _WHOLE: Final = BodyShape(kind="run", items="")
 _UNKNOWN_JOB: Final = "Invalid job id"
-_UNNAMED: Final = "allocation"  # what accounting calls a job until it has its name
+_UNNAMED: Final = "allocation"  # accounting's word for a job before it has its name
 
 
 class SlurmReading(Reading):
@@ -71,9 +70,7 @@ class SlurmReading(Reading):
         return _WHOLE if asked.json else _TEXT
 
     def answered(self, path: str, req: bytes, status: int | None, body: bytes | None, error: str | None = None) -> bool:
-        """Exit code 0, and no `errors` in a JSON answer: `squeue --json` exits 0 where the controller is down. That it
-        knows none of the jobs asked for is an answer too.
-        """
+        """Exit code 0 without JSON `errors` (`squeue --json` exits 0 if the controller is down), or no such jobs."""
         if self._question(req).tool == ENDS:
             return body is not None and error is None
         if status != 0 or body is None:
@@ -91,12 +88,12 @@ class SlurmReading(Reading):
         found: dict[str, list[RunFacts]] = {}
         for row in read.rows(asked, _text(item)):
             if asked.tool == ENDS and row.state in LIVE:
-                continue  # that a script has begun does not keep a job alive
+                continue  # a script that has begun does not keep a job alive
             found.setdefault(row.job, []).append(_facts(row, asked, scope))
         return tuple(self.joined(same) if len(same) > 1 else same[0] for same in found.values())
 
     def joined(self, rows: Sequence[RunFacts]) -> RunFacts:
-        """The attempts that one answer lists, in the order of their submission; the newest stands."""
+        """The attempts that one answer lists, in order of submission; the newest counts."""
         attempts = sorted(
             (one for row in rows for job in row.jobs for one in job.attempts), key=lambda one: one.submitted_at or 0
         )
@@ -109,7 +106,6 @@ class SlurmReading(Reading):
         return replace(newest, jobs=(JobFacts(attempts=numbered),), submitted_at=first)
 
     def together(self, before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bool) -> RunFacts:
-        """What all sources say of a job; see the module's own text."""
         report = views.get(REPORT)
         others = {witness: facts for witness, facts in views.items() if witness != REPORT}
         found = together(before, others, back=back) if others else before
@@ -119,7 +115,7 @@ class SlurmReading(Reading):
         return tuple(testimony(views))
 
     def title(self, path: str, req: bytes) -> str:
-        """The tool and the jobs it was asked about: `sacct 17, 18, 19 and 40 more`."""
+        """The tool and its jobs: `sacct 17, 18, 19 and 40 more`."""
         asked = self._question(req)
         jobs = sorted(asked.jobs or (), key=lambda job: (len(job), job))
         more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""
@@ -127,7 +123,7 @@ class SlurmReading(Reading):
         return f"{tool} {', '.join(jobs[:3])}{more}".rstrip()
 
     def machines(self, item: bytes, scope: Scope) -> tuple[VmFacts, ...]:
-        """What a job has while it runs is a machine of its own, which lives from its start to its end."""
+        """A job is a machine of its own from its start to its end."""
         asked = self._asked(scope)
         if asked.tool in ("squeue", REPORTS) or (asked.tool == "scontrol" and _accounted(asked)):
             return ()
@@ -156,7 +152,7 @@ class SlurmReading(Reading):
                 yield change, replace(facts, status=word, cause=why, failed=_fails(why), jobs=jobs)
 
     def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
-        """What it has, is for this job alone: it goes with it, and never idles. All its nodes are one allocation."""
+        """A job's machine is for this job alone and never idles. All its nodes are one allocation."""
         asked = Requirements(submitter=submitter, fallback=fallback, any_machine=True, idle=0)
         try:
             task = msgspec.json.decode(configuration, type=dict[str, Any])
@@ -209,7 +205,7 @@ def _text(item: bytes) -> str:
 
 
 def _sensible(asked: Question, text: str) -> bool:
-    """Whether an answer says nothing, or has one readable line: a page of a proxy or a notice is no empty list."""
+    """Whether an answer is empty or has one readable line: a proxy's page or a notice is not an empty list."""
     if asked.tool == "sinfo" and "STENO_CLUSTER" in asked.environment:
         return "|" in text or read.is_silent(text)
     if asked.tool != "scontrol" and not asked.columns:
@@ -227,7 +223,7 @@ def _accounted(asked: Question) -> bool:
 
 
 def _reported(line: str, scope: Scope) -> tuple[RunFacts, ...]:
-    """What a job says of its machine, or that it began a phase."""
+    """What a job reports of its machine, or that it began a phase."""
     found = node_report.read(line)
     if found is None:
         return ()
@@ -244,7 +240,7 @@ def _facts(row: Row, asked: Question, scope: Scope) -> RunFacts:
     known = state is not None or cause(row.state, None) is not None
     return RunFacts(
         **_common(row, scope),
-        # The end itself is for accounting to say: what the controller says of it is over in seconds.
+        # Accounting decides the end: the controller forgets it in seconds.
         state=State.FINISHING if state is None and known else state,
         requeued=state is State.QUEUED,
         drift=() if known else (f"state: unknown word {row.state!r}",),
@@ -306,7 +302,7 @@ def _fails(why: Reason | None) -> bool:
 
 
 def _fault(why: Reason | None) -> Reason | None:
-    """The cause of a failed attempt; that of an exit status is left to the exit status."""
+    """The cause of a failed attempt, except for an exit status."""
     return why if _fails(why) and why is not Reason.EXIT_NONZERO else None
 
 
@@ -314,7 +310,7 @@ def _fault(why: Reason | None) -> Reason | None:
 
 
 def _hostname(row: Row) -> str | None:
-    """Nodes are shared, so the link of an attempt to what it has is the node and the job."""
+    """Nodes are shared, so the link of an attempt to its machine is node and job."""
     return None if row.nodes is None else f"{row.nodes}#{row.job}"
 
 

@@ -11,8 +11,7 @@ from engine.providers.slurm.question import ENDS, Question
 from engine.providers.slurm.words import said, state_word
 from events.clock import SECOND
 
-MOST_TASKS: Final = 100_000
-"""Tasks of one array that are told apart; Slurm's own limit (MaxArraySize) is 4 million, usually 1,001."""
+MOST_TASKS: Final = 100_000  # of one array, told apart; MaxArraySize is at most 4 million, usually 1,001
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,16 +41,12 @@ _SCONTROL: Final = {
 }  # fmt: skip
 _TIMES: Final = frozenset({"submitted", "started", "ended"})
 _PAIR: Final = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=")
-NONE: Final = "No jobs"  # how an answer of `scontrol show job` begins that has none
+NONE: Final = "No jobs"  # start of an answer of `scontrol show job` without jobs
 _UNREADABLE: Final = "a line without the columns that were asked for"
 
 
 def rows(asked: Question, item: str) -> Iterator[Row]:
-    """The rows of one item of an answer: a line, or the whole answer where it is JSON.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The rows of one item of an answer: a line, or all of a JSON answer. Raises ValueError if it is unreadable."""
     if asked.json:
         yield from _json_rows(asked, item)
     elif asked.tool == "scontrol":
@@ -64,12 +59,12 @@ def rows(asked: Question, item: str) -> Iterator[Row]:
 
 
 def is_silent(text: str) -> bool:
-    """Whether an answer lists nothing: it is empty but for warnings that a wrapper of a site prints."""
+    """Whether an answer lists nothing: only warnings of a site's wrapper."""
     return all(not line.strip() or "warning" in line.lower() for line in text.splitlines())
 
 
 def is_row(asked: Question, line: str) -> bool:
-    """Whether a line is one of the answer asked for, if only its header or a step."""
+    """Whether a line belongs to the answer, even as its header or a step."""
     return "JobId=" in line if asked.tool == "scontrol" else line.count(asked.separator) >= len(asked.columns) - 1
 
 
@@ -102,7 +97,7 @@ def _scontrol_rows(line: str) -> Iterator[Row]:
         for mark, after in zip(marks, [*marks[1:], None], strict=True)
     }
     if "JobId" not in pairs:
-        return  # a notice, or the second line of a job whose name has two
+        return  # a notice, or the second line of a job's name
     if "JobState" not in pairs:
         raise ValueError(_UNREADABLE)
     found = {ours: pairs[theirs] for theirs, ours in _SCONTROL.items() if theirs in pairs}
@@ -110,7 +105,7 @@ def _scontrol_rows(line: str) -> Iterator[Row]:
     found["job"] = pairs["JobId"]
     asked, nodes = pairs.get("TresPerNode", ""), pairs.get("NumNodes", "")
     if asked.startswith("gres:gpu") and "tres" in found and "gres/gpu" not in found["tres"]:
-        # Without accounting GPUs are no resource that is counted.
+        # Without accounting, GPUs are not counted as a resource.
         *model, count = asked.partition(",")[0].split(":")[1:]
         number = int(count) if count.isdecimal() else 1
         many = number * (int(nodes) if nodes.isdecimal() else 1)
@@ -124,7 +119,7 @@ def _scontrol_rows(line: str) -> Iterator[Row]:
 def _written(line: str) -> Iterator[Row]:
     """`/home/u/steno/ends/12:1 1795182548 RUN NAME`: what a job script wrote of its end, and when.
 
-    The exit status is `-` while it runs; a fifth word is Slurm's own for an end that Slurm made (`TIMEOUT`).
+    The exit status is `-` while it runs; a fifth word is Slurm's own for an end by Slurm (`TIMEOUT`).
     """
     path, _, said_there = line.rpartition(":")
     status, at, run, name, state, *_ = [*said_there.split(" "), *([""] * 5)]
@@ -153,7 +148,7 @@ def _made(found: dict[str, str], restarts: int | None = None) -> Iterator[Row]:
 
 
 def expand(job: str) -> list[str]:
-    """`12_[0-2,7%4]` → `12_0, 12_1, 12_2, 12_7`: the tasks of an array that still wait as one line."""
+    """`12_[0-2,7%4]` → `12_0, 12_1, 12_2, 12_7`: the waiting tasks of an array, which are one line."""
     array, opened, tasks = job.partition("_[")
     if not opened:
         return [job]
@@ -186,7 +181,7 @@ def time(text: str | None) -> int | None:
 
 
 def decode(item: str) -> dict[str, Any] | None:
-    """The object of a `--json` answer; None where it is none."""
+    """The object of a `--json` answer, or None."""
     try:
         found = msgspec.json.decode(item.encode())
     except (msgspec.DecodeError, RecursionError):
@@ -195,7 +190,7 @@ def decode(item: str) -> dict[str, Any] | None:
 
 
 def has_errors(answer: Mapping[str, Any]) -> bool:
-    """Whether a `--json` answer says that its source could not be asked: the exit code is 0 all the same."""
+    """Whether a `--json` answer says that its source did not answer; the exit code is 0 even so."""
     return bool(answer.get("errors"))
 
 
@@ -260,7 +255,7 @@ _ACCOUNTED_TIMES: Final = (("submitted", "submission"), ("started", "start"), ("
 
 
 def _word(given: object) -> str:
-    """22.05 has a text, 23.11 and later a list of which the first is the state and the rest are flags."""
+    """22.05 has a text; 23.11 and later have a list: the state, then flags."""
     words = [str(one).upper() for one in given] if isinstance(given, list) else [str(given or "").upper()]
     if "COMPLETING" in words and len(words) > 1:
         return "COMPLETING"
@@ -268,14 +263,14 @@ def _word(given: object) -> str:
 
 
 def _number(given: object) -> int | None:
-    """A number as 22.05 has it, or as `{"set": true, "infinite": false, "number": 5}` of 23.11 and later."""
+    """A number as in 22.05, or as `{"set": true, "infinite": false, "number": 5}` of 23.11 and later."""
     if isinstance(given, dict):
         given = given.get("number") if given.get("set") else None
     return given if isinstance(given, int) and not isinstance(given, bool) else None
 
 
 def _exit(given: object) -> str:
-    """`status:signal`. A `return_code` of 0 says nothing: 22.05 gives it for a job that exited 1, too."""
+    """`status:signal`. A `return_code` of 0 means nothing: 22.05 gives it even after exit 1."""
     if not isinstance(given, dict):
         return ""
     status = _number(given.get("return_code"))

@@ -1,7 +1,7 @@
 """The rules of the first tool on this cluster (February 2026), kept to show what they made of a history.
 
-A job that squeue no longer lists is a failed one, unless accounting has its row already; COMPLETING counts as running;
-the number before the colon is the exit status, whatever Slurm ended the job for.
+A job that squeue no longer lists is failed, unless accounting has its row already; COMPLETING counts as running; the
+number before the colon is the exit status, whatever ended the job.
 """
 
 from typing import Final

@@ -1,8 +1,7 @@
-"""The job script of a job: rendered from its specification and nothing else. Pure.
+"""The job script of a job, rendered from its specification alone. Pure.
 
-All options stand in `#SBATCH` lines, so that they survive when the job is requeued. Where the job ends in a way that
-bash sees, its exit status is written to `ends/<job>`: on a cluster without accounting that is the only evidence once
-the controller has forgotten the job.
+All options are `#SBATCH` lines, so that they survive a requeue. If bash sees the end, the exit status goes to
+`ends/<job>`: without accounting the only evidence once the controller has forgotten the job.
 """
 
 import shlex
@@ -11,11 +10,9 @@ from typing import Final
 
 from engine.providers.slurm.spec import SHORTEST_SEGMENT, JobSpec
 
-_LEAST_S: Final = 60
-"""Seconds a segment has at least before it is told to write its checkpoint; Slurm may tell it up to a minute early."""
-_NOTICE_S: Final = 120  # how long before its time limit a segment is told
-OUT_OF_TIME: Final = 124
-"""Exit status of a program that was told to stop, did so with 0, and may not go on; the same as that of `timeout`."""
+_LEAST_S: Final = 60  # least seconds of a segment before its notice, which Slurm may send a minute early
+_NOTICE_S: Final = 120  # how long before its time limit a segment gets a notice
+OUT_OF_TIME: Final = 124  # exit status of a program that stopped with 0 and may not resume, as of `timeout`
 _PORT: Final = 29500
 _JOB: Final = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}}"
 
@@ -40,7 +37,7 @@ _ENDING: Final = (
     'steno_say - "$steno_name"',
 )
 
-MARK: Final = "steno:"  # how the comment begins; the run id follows
+MARK: Final = "steno:"  # start of the comment; the run id follows
 
 
 def notice(spec: JobSpec) -> int:
@@ -55,11 +52,7 @@ def variables(spec: JobSpec) -> str:
 
 
 def render(spec: JobSpec, *, name: str, run_id: str, folder: str) -> str:
-    """The whole script.
-
-    Args:
-        folder: Steno's folder on the cluster, absolute.
-    """
+    """The whole script. `folder`: Steno's folder on the cluster, absolute."""
     parts = (_head(spec, name, run_id, folder), _environment(spec, name, run_id, folder), _report(spec))
     return "\n".join((*(line for part in parts for line in part), *_packages(spec), *_body(spec), ""))
 
@@ -97,7 +90,7 @@ def _head(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator[str]:
 
 
 def _quoted(value: str) -> str:
-    """A value of a `#SBATCH` line: quoted where it has a blank or a quote."""
+    """A value of a `#SBATCH` line, quoted if it has a blank or a quote."""
     if not value or any(char in value for char in " \t\"'\\#"):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return value
@@ -121,7 +114,7 @@ def _environment(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator
         yield f'export STENO_{_FOLDERS[kind]}="$steno_folder"/{own}; mkdir -p "$STENO_{_FOLDERS[kind]}"'
     yield 'export RV_CHECKPOINT_DIR="$STENO_CHECKPOINT_DIR" RV_OUTPUT_DIR="$STENO_OUTPUT_DIR"'
     if spec.env:
-        # Values may be secret: they are in a file that only its owner can read, and not in what Slurm keeps.
+        # Values may be secret: only their owner can read the file, and Slurm does not keep it.
         yield f'. "$steno_folder/env/{run_id}"'
     if spec.nodes > 1:
         yield 'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"'
@@ -129,7 +122,7 @@ def _environment(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator
 
 
 _FOLDERS: Final = {"checkpoints": "CHECKPOINT_DIR", "results": "OUTPUT_DIR"}
-_CACHES: Final = (
+_CACHES: Final = (  # on scratch: a home quota is full after one model; vLLM reads VLLM_CACHE_ROOT
     ("HF_HOME", "huggingface"),
     ("UV_CACHE_DIR", "uv"),
     ("VLLM_CACHE_ROOT", "vllm"),
@@ -137,7 +130,6 @@ _CACHES: Final = (
     ("TORCHINDUCTOR_CACHE_DIR", "inductor"),
     ("TRITON_CACHE_DIR", "triton"),
 )
-"""Caches belong on scratch: a home quota is full after one model. vLLM itself reads VLLM_CACHE_ROOT."""
 
 
 def _report(spec: JobSpec) -> Iterator[str]:
@@ -174,7 +166,7 @@ steno_found="$(steno_node)"; printf '%s\n' "$steno_found" >> "$steno_report"
 
 
 def _packages(spec: JobSpec) -> Iterator[str]:
-    """The environment of the lock file: built by the first job that needs it, its time a phase of its own."""
+    """The environment of the lock file: built by the first job that needs it, as a phase of its own."""
     if spec.environment is None:
         yield "steno_phase command"
         return
@@ -208,7 +200,7 @@ def _packages(spec: JobSpec) -> Iterator[str]:
 
 
 def _body(spec: JobSpec) -> Iterator[str]:
-    # A shell that is told dies of it, and its program with it unheard: this one leaves the signal to its program.
+    # A shell dies of the signal, and its program with it, unwarned: this one leaves the signal to its program.
     heed = ("trap : USR1",) if spec.checkpoint else ()
     program = "\n".join((*heed, "set -e", *spec.commands))
     if spec.nodes > 1:
@@ -224,18 +216,18 @@ def _body(spec: JobSpec) -> Iterator[str]:
 
 
 def _checkpointed(spec: JobSpec, run: str) -> Iterator[str]:
-    """The program is told to write its checkpoint, and the job requeued, while there is time and a segment left."""
+    """Tells the program to write its checkpoint, and requeues the job, while time and segments are left."""
     yield 'steno_state="$STENO_CHECKPOINT_DIR/.steno-elapsed"'
     yield 'steno_before="$(cat "$steno_state" 2>/dev/null || echo 0)"; steno_start="$(date +%s)"'
     yield 'export STENO_TOTAL_ELAPSED="$steno_before" RV_TOTAL_ELAPSED="$steno_before"'
     left = "true"
     if spec.total:
-        # The last segment gets what is left, and never so little that it would be told before it has begun.
+        # The last segment gets the rest, but enough to begin before its notice.
         yield f"steno_left=$(( ({spec.total * 60} - steno_before + 59) / 60 ))"
         yield f'[ "$steno_left" -ge {SHORTEST_SEGMENT} ] || steno_left={SHORTEST_SEGMENT}'
         yield f'[ "$steno_left" -ge {spec.time} ] || scontrol update JobId="$SLURM_JOB_ID" TimeLimit="$steno_left"'
         left = f'[ "$steno_elapsed" -lt {spec.total * 60} ]'
-    # A process group of its own (srun tells all its tasks itself): the signal reaches the program, not only a shell.
+    # A process group of its own (srun tells all its tasks): the signal reaches the program, not only a shell.
     yield f"{run} &" if spec.nodes > 1 else f"setsid {run} &"
     yield "steno_program=$!"
     yield "steno_again=no"

@@ -25,19 +25,16 @@ _HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._-]*")
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """One cluster, and how Steno reaches and uses it."""
 
-    cluster: str  # whose jobs these are: the name in `slurm/<cluster>`
-    host: str | None = None
-    """`[USER@]HOST` of a login node, as ssh knows it; None: the commands are on this machine."""
-    folder: str = "~/steno"
-    """Where job scripts' output, synced files and environments go, on the cluster."""
+    cluster: str  # the name in `slurm/<cluster>`
+    host: str | None = None  # `[USER@]HOST` of a login node, for ssh; None: the commands are on this machine
+    folder: str = "~/steno"  # on the cluster: job output, synced files, environments
     partition: str | None = None
     account: str | None = None
-    timeout: float = 30.0  # seconds one command may take
+    timeout: float = 30.0  # seconds for one command
     accounting: bool | None = None  # None: asked of the cluster
-    rates: dict[str, float] | None = None
-    """Service units an hour of one GPU of that type or one `cpu`, and `usd`: dollars of a unit; None: nothing costs."""
+    rates: dict[str, float] | None = None  # units an hour by GPU type or `cpu`; `usd`: dollars a unit
     quota: str | None = None  # a shell line that prints the user's quota
-    aliases: dict[str, tuple[str, ...]] = {}  # GPU names people type → types of the cluster
+    aliases: dict[str, tuple[str, ...]] = {}  # names people type → types of the cluster
 
 
 def _rates(text: str) -> dict[str, float]:
@@ -56,7 +53,7 @@ def _rates(text: str) -> dict[str, float]:
 
 
 def _prices(value: Callable[[str], str | None]) -> dict[str, int]:
-    """What one of each thing that has a rate costs, in micro-dollars an hour."""
+    """The price of each thing with a rate, in micro-dollars an hour."""
     rates = _rates(value("slurm.rates") or "usd=0")
     unit = rates.pop("usd", 1.0)
     return {name: round(units * unit * _MICRO) for name, units in rates.items()}
@@ -135,11 +132,7 @@ BLOCK = Block(
 
 
 def site_of(settings: Settings) -> Site:
-    """The cluster that the settings name.
-
-    Raises:
-        NotConfigured: a setting cannot be what it must be.
-    """
+    """The cluster of the settings. Raises NotConfigured if a setting is malformed."""
     cluster = settings.value("project") or settings.value("slurm.cluster") or "default"
     host = settings.value("slurm.host")
     if not _NAME.fullmatch(cluster):

@@ -44,7 +44,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> str:
-        """Its first line of trouble; a warning only where it says nothing else."""
+        """Its first error line; a warning only if there is nothing else."""
         lines = [one.strip() for text in (self.err, self.out) for one in text.splitlines() if one.strip()]
         return next((one for one in lines if not _NOTICE.match(one)), (lines or [f"exit code {self.status}"])[0])
 
@@ -66,20 +66,15 @@ class Shell:
     def run(self, words: Sequence[str], *, given: bytes = b"", timeout: float | None = None) -> Done:
         """Run it and wait.
 
-        Raises:
-            ProviderUnreachable: it is not there, took too long, or ssh does not get there.
-            ProviderRefused: the login node does not let us in.
+        Raises ProviderUnreachable if the command or host does not answer in time, ProviderRefused if the login node
+        refuses us.
         """
         done = self._done(words, self._call(words, given, timeout or self.site.timeout))
         self._check(done)
         return done
 
     def local(self, words: Sequence[str], *, given: bytes = b"", timeout: float | None = None) -> Done:
-        """Run it on this machine; `timeout` None: however long it takes.
-
-        Raises:
-            ProviderUnreachable: it is not there, or took too long.
-        """
+        """Run it on this machine; no limit without `timeout`. Raises ProviderUnreachable if missing or too slow."""
         return self._done(words, self._spawn(words, words, given, timeout))
 
     @staticmethod
@@ -88,23 +83,14 @@ class Shell:
         return Done(words=tuple(words), status=answer[0], out=out, err=err)
 
     def ask(self, *command: str, given: bytes = b"") -> Done:
-        """Run a command of ours; what it says of our question is for the caller.
-
-        Raises:
-            ProviderUnreachable: as `run`; or the controller or the database does not answer.
-        """
+        """Run a command of ours; the caller judges the answer. ProviderUnreachable: also no controller or database."""
         done = self.run(self.words(*command), given=given)
         if done.status != 0 and any(word in done.err for word in _DOWN):
             raise ProviderUnreachable(f"Slurm on {self.where} does not answer: {done.problem}")
         return done
 
     def must(self, *command: str) -> Done:
-        """Run a question that must be answered; that there is no such job is an answer.
-
-        Raises:
-            ProviderUnreachable: as `ask`.
-            ProviderError: the command failed.
-        """
+        """As `ask`; raises ProviderError if the command fails, except for an unknown job."""
         done = self.ask(*command)
         if done.status != 0 and UNKNOWN_JOB not in done.err:
             raise ProviderError(f"{command[0]} on {self.where} failed: {done.problem}")
@@ -115,25 +101,17 @@ class Shell:
         return self.site.host or "this machine"
 
     def folder(self) -> str:
-        """The absolute path of Steno's folder on the cluster.
-
-        Raises:
-            ProviderUnreachable: as `run`.
-        """
+        """The absolute path of Steno's folder on the cluster."""
         path = self.site.folder
         return path if path.startswith("/") else f"{self._whoami()[1]}/{path.removeprefix('~/')}"
 
     def user(self) -> str:
-        """Whose jobs ours are there.
-
-        Raises:
-            ProviderUnreachable: as `run`.
-        """
+        """Our user name there."""
         return self._whoami()[0]
 
     def _whoami(self) -> tuple[str, str]:
         if self._user is None:
-            # Behind a mark, for a login shell may print a greeting first.
+            # Behind a mark: a login shell may print a greeting first.
             said = self.run(self.words("sh", "-c", 'echo "steno $(id -un) $HOME"'))
             found = re.search(r"^steno (\S+) (/.*)$", said.out, re.MULTILINE)
             if found is None:
@@ -142,24 +120,15 @@ class Shell:
         return self._user
 
     def tail(self, path: str, offset: int) -> bytes:
-        """What a file there has behind `offset`; b"" where it is not there.
-
-        Raises:
-            ProviderUnreachable, ProviderRefused: as `run`.
-        """
+        """What a file there has behind `offset`; b"" if it does not exist."""
         words = ("tail", "-c", f"+{offset + 1}", "--", path)
         status, out, err = self._call(words, b"", self.site.timeout)
         self._check(Done(words=words, status=status, out="", err=err.decode(errors="replace")))
         return out
 
     def copy(self, root: str, names: Iterable[str], folder: str, before: str | None) -> Done:
-        """Copy files below `root` into a new folder there, read-only.
-
-        Args:
-            before: a folder, as seen from the new one, whose equal files become hard links; None: there is none.
-
-        Raises:
-            ProviderUnreachable: as `run`.
+        """Copy files below `root` into a new read-only folder there; those equal in `before` (relative) become hard
+        links.
         """
         there = folder if self.site.host is None else f"{self.site.host}:{folder}"
         options = [] if before is None else [f"--link-dest={before}"]
@@ -187,7 +156,7 @@ class Shell:
 
     def _call(self, words: Sequence[str], given: bytes, limit: float | None) -> tuple[int, bytes, bytes]:
         if self.site.host is not None:
-            with self._connecting:  # the first to come opens the connection that the others then share
+            with self._connecting:  # the first caller opens the connection that the others share
                 command = self._ssh()
                 if self._sockets is not None and not (Path(self._sockets.name) / _SOCKET).exists():
                     self._spawn((*command, self.site.host, "--", "true"), ("ssh",), b"", limit)
@@ -220,7 +189,7 @@ class Shell:
 
     def _check(self, done: Done) -> None:
         tool = _tool(done.words)
-        # sbatch has 255 of its own: then the trouble begins with its name.
+        # sbatch exits with 255 too: then its error begins with its name.
         if self.site.host is not None and done.status == _SSH_FAILED and f"{tool}: " not in done.err:
             raise self._not_reached(done)
         if done.status == 127:

@@ -1,4 +1,4 @@
-"""A job as it is to be submitted: typed, complete, made from a task. Pure."""
+"""A job as it will be submitted: typed, complete, made from a task. Pure."""
 
 import math
 import re
@@ -16,9 +16,8 @@ _MINUTES: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}))?")
 _UNITS: Final = {"s": 1 / 60, "m": 1, "h": 60, "d": 1440, "w": 10080}
 _WORD: Final = re.compile(r"[A-Za-z0-9_.@:+,\[\]%-]+")
 
-SHORTEST_SEGMENT: Final = 2
-"""Minutes: a program is told to write its checkpoint within the last of them, so a shorter segment does nothing."""
-MOST_SEGMENTS: Final = 20  # behind the first, where the task says nothing
+SHORTEST_SEGMENT: Final = 2  # minutes; the last of them is for the checkpoint
+MOST_SEGMENTS: Final = 20  # after the first, by default
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +25,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     commands: tuple[str, ...]
     env: dict[str, str] = {}
-    gpu: str | None = None  # the type of the cluster (`a6000`), or a slice (`1g.10gb`); None: any
+    gpu: str | None = None  # the cluster's type (`a6000`), or a slice (`1g.10gb`); None: any
     gpus: int = 0  # of one node
     nodes: int = 1
     cpus: int | None = None
@@ -39,23 +38,17 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     dependency: str | None = None
     constraint: str | None = None
     workdir: str | None = None
-    environment: str | None = None
-    """`<lock file, from the top of the snapshot>@<hash>`: of the packages it needs; None: those of the machine."""
-    snapshot: str | None = None  # of the files it runs on: `<project>/<time>-<digest>`
+    environment: str | None = None  # `<lock file, from the snapshot's top>@<hash>`; None: the machine's
+    snapshot: str | None = None  # of its files: `<project>/<time>-<digest>`
     workers: int | None = None  # data workers that its command asks for
     requeue: bool | None = None
-    checkpoint: bool = False
-    """`time` is that of a segment: shortly before its end the program gets SIGUSR1, and the job is requeued."""
-    total: int | None = None  # minutes of all segments; None: as many as `resubmissions` allows
-    resubmissions: int = MOST_SEGMENTS  # the most segments behind the first
+    checkpoint: bool = False  # SIGUSR1 shortly before the end of each segment (`time`), then a requeue
+    total: int | None = None  # minutes of all segments; None: `resubmissions` limits them
+    resubmissions: int = MOST_SEGMENTS  # the most segments after the first
 
 
 def minutes(text: object, where: str) -> int:
-    """`30m`, `2h`, `1-12:00:00`, `90` (minutes) → whole minutes, at least 1.
-
-    Raises:
-        TaskInvalid: it is no time.
-    """
+    """`30m`, `2h`, `1-12:00:00`, `90` (minutes) → whole minutes, at least 1. Raises TaskInvalid."""
     given = str(text).strip().lower()
     clock = _MINUTES.fullmatch(given)
     if clock is not None:
@@ -75,11 +68,7 @@ def minutes(text: object, where: str) -> int:
 
 
 def mebibytes(text: object, where: str) -> int:
-    """`32G`, `16GB`, `500M`, `64` (GB) → MiB.
-
-    Raises:
-        TaskInvalid: it is no size.
-    """
+    """`32G`, `16GB`, `500M`, `64` (GB) → MiB. Raises TaskInvalid."""
     found = _SIZE.fullmatch(str(text).strip())
     size = 0.0 if found is None else float(found[1]) * _MIB[found[2].upper()]
     if not 1 <= size < 1 << 40:
@@ -88,11 +77,7 @@ def mebibytes(text: object, where: str) -> int:
 
 
 def gpus(text: object, where: str) -> tuple[str | None, int]:
-    """`a6000:2`, `a6000`, `2` → type and count.
-
-    Raises:
-        TaskInvalid: it is none of these.
-    """
+    """`a6000:2`, `a6000`, `2` → type and count. Raises TaskInvalid."""
     if isinstance(text, Mapping):
         text = f"{text.get('name') or ''}:{text.get('count') or 1}".lstrip(":")
     found = _GPU.fullmatch(str(text).strip())
@@ -116,11 +101,7 @@ def _count(value: object) -> int | None:
 
 
 def spec_of(task: Mapping[str, object], *, partition: str | None = None, account: str | None = None) -> JobSpec:
-    """The job of a task (as `complete_plain` gives it).
-
-    Raises:
-        TaskInvalid: a field is not what it must be.
-    """
+    """The job of a task (from `complete_plain`). Raises TaskInvalid if a field is malformed."""
     resources = task.get("resources") or {}
     if not isinstance(resources, Mapping):
         raise TaskInvalid("`resources`: must be a mapping (`gpu:`, `cpu:`, `memory:`)")

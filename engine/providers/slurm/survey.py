@@ -1,4 +1,4 @@
-"""Asks the cluster what there is, and what would start when. Each answer is a poll."""
+"""Asks the cluster for its resources, and what would start when. Each answer is a poll."""
 
 import re
 import shlex
@@ -18,13 +18,12 @@ from events.clock import SECOND, Clock
 from events.poll import Poll
 
 _START: Final = re.compile(r"to start at (\S+)")
-_LADDER: Final = (480, 240, 120, 60, 30)
-"""Minutes tried, longest first, where the time asked for does not fit into a gap."""
+_LADDER: Final = (480, 240, 120, 60, 30)  # minutes, tried in turn if the time asked for does not fit a gap
 _AT_ONCE: Final = 8
 
 
 class Survey:
-    """One look at the cluster; `polls` is what was asked and answered."""
+    """One look at the cluster; `polls` has its questions and answers."""
 
     def __init__(self, client: Shell, clock: Clock) -> None:
         self._client = client
@@ -32,11 +31,7 @@ class Survey:
         self.polls: list[Poll] = []
 
     def cluster(self) -> Cluster:
-        """The cluster as it is now.
-
-        Raises:
-            ProviderUnreachable: its commands are not there, or do not answer.
-        """
+        """The cluster as it is now. Raises ProviderUnreachable."""
         asked = (
             ("sinfo", "-h", "-N", "-o", SINFO),
             ("scontrol", "-o", "show", "partition"),
@@ -50,7 +45,7 @@ class Survey:
         return describe(sinfo.out, partitions.out, qos.out if qos.status == 0 else "")
 
     def probes(self, request: Request, cluster: Cluster) -> tuple[Probe, ...]:
-        """What would start when: of every shape the time asked for and, where that does not fit, shorter ones."""
+        """What would start when: every shape with the time asked for and, if that does not fit, shorter times."""
         shapes = [(pool, *shape) for pool in cluster.pools for shape in topologies(request, pool)[0]]
         with ThreadPoolExecutor(_AT_ONCE, "steno-probe") as threads:
             found = threads.map(lambda shape: self._window(request, *shape), shapes)
@@ -76,7 +71,7 @@ class Survey:
         )
         now = self._clock.now()
         done = self._ask("sbatch", "--test-only", *options, "--wrap=true")
-        # sbatch writes its answer to standard error, and a time even for what can never run.
+        # sbatch answers on standard error, and gives a time even for what can never run
         said = done.err.strip() or done.out.strip()
         told = _START.search(said)
         at = time(told[1]) if told is not None and done.status == 0 else None
@@ -99,7 +94,6 @@ class Survey:
 
 
 def poll_of(client: Shell, words: Sequence[str], started: int, done: Done, clock: Clock) -> Poll:
-    """A command and its answer as the record has them."""
     return Poll(
         source=f"slurm/{client.site.cluster}",
         path=PREFIX + shlex.join(words),

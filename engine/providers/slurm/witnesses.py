@@ -42,9 +42,9 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
     newer = newest_of(shown) > newest_of(accounting)
     newest = accounting.jobs[0].newest
     requeued = newest is not None and newest.retried
-    # After some ends the controller may have the job in its queue again: it must have been asked, and have made up its
-    # mind. While the attempt's processes end (COMPLETING) it has not. Then accounting must have been asked once more: a
-    # further attempt may have come and gone since it last was. A database that is back answers with old rows for 16 s.
+    # After some ends the controller may have the job in its queue again: it must have been asked, and have decided;
+    # while the attempt's processes end (COMPLETING) it has not. Then accounting must be asked once more, because a
+    # further attempt may have come and gone. A database that is back answers with old rows for 16 s.
     heard = list(views)
     since = CONTROLLER in views and max(map(heard.index, views.keys() & {ACCOUNTING, ACCOUNTING_JSON})) > heard.index(
         CONTROLLER
@@ -103,14 +103,14 @@ def _exited(facts: RunFacts) -> str:
 
 
 def _by_script(before: RunFacts, script: RunFacts, controller: RunFacts | None) -> RunFacts:
-    """Without accounting: what the controller says of an end stands, and gets the exit status that the script wrote."""
+    """Without accounting: the controller's word on an end, with the exit status that the script wrote."""
     if controller is None or not controller.final:
         return replace(script, name=before.name, mark=before.mark, submitted_at=before.submitted_at)
     return controller
 
 
 def _unended(facts: RunFacts, *, state: State, requeued: bool = False, **said: object) -> RunFacts:
-    """A job that goes on, whatever accounting says of its newest attempt: that may be followed by another."""
+    """A job that goes on, although accounting says that its newest attempt ended: another may follow."""
     *earlier, newest = facts.jobs[0].attempts
     if newest.ended and not requeued:
         newest = replace(newest, state=state, over=False, failed=False, cause=None, cut_off=False, exit_status=None)
@@ -119,15 +119,15 @@ def _unended(facts: RunFacts, *, state: State, requeued: bool = False, **said: o
 
 
 def _fuller(text: RunFacts | None, other: RunFacts | None) -> RunFacts | None:
-    """The text of accounting before its JSON, unless only that knows of the newest attempt's end."""
+    """Accounting's text rather than its JSON, unless only that has the newest attempt's end."""
     if text is None or other is None:
         return text or other
     return other if (newest_of(other), other.final) > (newest_of(text), text.final) else text
 
 
 def _merged(accounting: RunFacts, controller: RunFacts | None, before: RunFacts) -> RunFacts:
-    """Accounting's attempts, and those it has not yet: one the controller has in its queue again, and what was known
-    before. A database that was down answers with old rows at first, which must not end a job that was tried again.
+    """Accounting's attempts, and those it lacks: one requeued at the controller, and what was known before. After an
+    outage the database first answers with old rows, which must not end a job that was retried.
     """
     attempts = accounting.jobs[0].attempts
     newest = newest_of(accounting)

@@ -1,4 +1,4 @@
-"""Slurm's own words, and what they are in ours (22.05 to 25.x)."""
+"""Slurm's own words, and ours for them (22.05 to 25.x)."""
 
 import re
 from functools import lru_cache
@@ -7,7 +7,7 @@ from typing import Final
 from engine.facts import Waits
 from engine.states import Reason, State
 
-LIVE: Final = {
+LIVE: Final = {  # a job's state → its state before its end; COMPLETING is neither running nor over
     "PENDING": State.QUEUED,
     "REQUEUE_HOLD": State.QUEUED,
     "REQUEUE_FED": State.QUEUED,
@@ -23,9 +23,8 @@ LIVE: Final = {
     "SUSPENDED": State.RUNNING,
     "COMPLETING": State.FINISHING,
 }
-"""A job's state → where it is before its end. COMPLETING is not running, and not over."""
 
-ENDED: Final = {
+ENDED: Final = {  # the state of an attempt that is over → why
     "COMPLETED": Reason.EXIT_ZERO,
     "FAILED": Reason.EXIT_NONZERO,
     "CANCELLED": Reason.STOPPED_BY_USER,
@@ -40,7 +39,6 @@ ENDED: Final = {
     "LAUNCH_FAILED": Reason.PROVIDER_ERROR,
     "RECONFIG_FAIL": Reason.PROVIDER_ERROR,
 }
-"""The state of an attempt that is over → why."""
 
 REQUEUED: Final = frozenset({"PREEMPTED", "REQUEUED", "NODE_FAIL"})
 """Ends of an attempt after which the controller may have the job in its queue again."""
@@ -59,14 +57,12 @@ def state_word(text: str) -> str:
 
 
 def said(text: str | None) -> str | None:
-    """What a column says; None for Slurm's ways to say nothing."""
+    """The value of a column; None for Slurm's empty values."""
     return None if text is None or text.strip() in _NOTHING else text.strip()
 
 
 def exit_status(state: str, code: str | None) -> int | None:
-    """The exit status that an accounting row or `scontrol` shows: the number before the colon; 128 + the signal behind
-    it where that is all there is; None where the script's own is not known.
-    """
+    """The exit status in accounting or `scontrol`: before the colon, else 128 + signal; None: not the script's."""
     found = _EXIT.fullmatch(code or "")
     if state == "COMPLETED" and found is None:
         return 0
@@ -77,16 +73,16 @@ def exit_status(state: str, code: str | None) -> int | None:
 
 
 def cause(state: str, derived: str | None) -> Reason | None:
-    """Why an attempt in that state ended; None: it has not, or by an unknown word.
+    """Why an attempt in that state ended; None: it has not, or an unknown word.
 
-    A job is FAILED where only one of its steps ran out of memory: DerivedExitCode tells.
+    A job is FAILED even if only one of its steps ran out of memory: DerivedExitCode shows it.
     """
     if state == "FAILED" and derived == _OUT_OF_MEMORY:
         return Reason.OUT_OF_MEMORY
     return ENDED.get(state)
 
 
-# Why a job waits → what it means and what to do. `{}` is the rest of Slurm's own reason.
+# Why a job waits → meaning and advice. `{}` is the rest of Slurm's own reason.
 PENDING: Final = {
     "None": ("Slurm has not looked at it yet", ""),
     "Priority": ("other jobs are before it", ""),
@@ -120,17 +116,16 @@ _LIMITS: Final = (
     (re.compile(r"(QOS|Assoc)MaxWall"), "time", "--time"),
     (re.compile(r"(QOS|Assoc)(Max|Grp)(Jobs|Submit)"), "jobs at once", ""),
 )
-NEVER: Final = frozenset(
+NEVER: Final = frozenset(  # the job never runs as asked; nor with a limit of one job (`…PerJobLimit`)
     {
         "DependencyNeverSatisfied", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints",
         "AccountNotAllowed", "InvalidAccount", "InvalidQOS", "QOSNotAllowed",
     }
 )  # fmt: skip
-"""With these a job never runs as it was asked for; so too with a limit of one job (`…PerJobLimit`)."""
 
 
 def never_runs(reason: str) -> bool:
-    """Whether a job that waits for that reason never runs unless somebody changes it or the cluster."""
+    """Whether a job that waits for that reason never runs unless the job or the cluster changes."""
     word = reason.partition(",")[0].strip("() ")
     return word in NEVER or word.endswith(("PerJobLimit", "PerJob")) or "MaxWallDuration" in word
 
@@ -139,7 +134,7 @@ def never_runs(reason: str) -> bool:
 def waits(reason: str | None, job: str = "JOB") -> Waits:
     """Why a job waits and what to do: `it asks for more time than its partition allows`, `ask for less time`.
 
-    An unknown reason comes back as it is.
+    An unknown reason comes back unchanged.
     """
     word, _, rest = (reason or "None").strip("() ").partition(",")
     known, never = PENDING.get(word.strip()), never_runs(word)
