@@ -1,4 +1,1 @@
-"""The record: event types, codec, store, hash chain, vault and traces.
-
-Knows nothing of what an event means; that is `engine/`.
-"""
+"""The record: event types, codec, store, hash chain, vault and traces. What an event means is `engine/`'s."""

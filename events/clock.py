@@ -1,4 +1,4 @@
-"""Time and identity as arguments: every decision takes `now` and ids, nothing below the edge asks the machine.
+"""Time and identity as arguments: only the edge reads the machine's clock and makes ids.
 
 A moment is an `int`: microseconds since 1970-01-01T00:00:00Z. A duration is an `int` of microseconds.
 """
@@ -11,8 +11,7 @@ from decimal import Decimal
 from typing import Final, Protocol
 
 SECOND = 1_000_000  # microseconds in a second
-UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-"""Seconds of each unit of a duration."""
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}  # seconds of each unit of a duration
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -34,15 +33,13 @@ class Clock(Protocol):
 
 
 class Ids(Protocol):
-    """Where new identities come from; constructed at the edge and passed down."""
+    """Where new ids come from; constructed at the edge and passed down."""
 
     def new(self) -> str:
-        """A fresh identity: the 36 characters of a UUID."""
+        """A new id: the 36 characters of a UUID."""
 
 
 class SystemClock:
-    """This machine's clock."""
-
     def now(self) -> int:
         return time.time_ns() // 1000
 
@@ -51,18 +48,12 @@ class SystemClock:
 
 
 class RandomIds:
-    """Random version-4 UUIDs."""
-
     def new(self) -> str:
         return str(uuid.uuid4())
 
 
 def parse_time(text: str) -> int:
-    """The moment an ISO 8601 text names (`Z`, an offset, or none, which reads as UTC).
-
-    Raises:
-        ValueError: the text is not an ISO 8601 time, or in UTC it is not in the years 1 to 9999.
-    """
+    """The moment of an ISO 8601 text (without an offset: UTC). ValueError: not one, or outside the years 1 to 9999."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -73,9 +64,9 @@ def parse_time(text: str) -> int:
 
 
 def format_time(moment: int) -> str:
-    """`YYYY-MM-DDTHH:MM:SS.ffffffZ`, the one form Steno prints; moments beyond the years 1 to 9999 as the nearest."""
+    """`YYYY-MM-DDTHH:MM:SS.ffffffZ`, the one form Steno prints; the nearest moment of the years 1 to 9999."""
     moment = min(max(moment, _FIRST), _LAST)
-    # Not strftime: its %Y leaves the zeros of an early year out.
+    # Not strftime: its %Y drops leading zeros.
     return (_EPOCH + timedelta(microseconds=moment)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
@@ -85,11 +76,7 @@ def format_second(moment: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """`600` (seconds), `200ms`, `90s`, `10m`, `2h`, `1d`, `1w`; 0 is one.
-
-    Raises:
-        ValueError: it is not a duration, or longer than a year.
-    """
+    """`600` (seconds), `200ms`, `90s`, `10m`, `2h`, `1d`, `1w` or 0. Raises ValueError for others, or over a year."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is not None:
         unit = SECOND // 1000 if found[2] == "ms" else UNITS[found[2] or "s"] * SECOND
@@ -114,10 +101,10 @@ def span(duration: int) -> str:
 
 
 def backoff(failures: int, *, first: int, most: int) -> int:
-    """The pause after so many failures in a row (1 or more): doubles from `first` up to `most`."""
+    """The pause after `failures` in a row (1 or more): doubles from `first` up to `most`."""
     return min(most, first << min(failures - 1, 20))
 
 
 def foreign_run_id(provider: str, provider_id: str) -> str:
-    """The run id of a run Steno did not request: uuid5 of provider and the provider's own id, equal everywhere."""
+    """The run id of a run Steno did not request: uuid5 of provider and provider id, so equal everywhere."""
     return str(uuid.uuid5(_STENO_NAMESPACE, f"{provider}/{provider_id}"))

@@ -1,6 +1,6 @@
-"""Everything that can go wrong with a record, one class a cause.
+"""Everything that can go wrong with a record, one class a cause. Exit codes are in `cli/wiring/errors.py` alone.
 
-Each message says what happened and what to do, in one line. Exit codes are in `cli/wiring/errors.py` alone.
+Each message says what happened and what to do, in one line.
 """
 
 

@@ -1,1 +1,1 @@
-"""How answers are stored: cut along a shape into parts that repeat and values that move."""
+"""How answers are stored: cut along a shape into repeating parts and changing values."""

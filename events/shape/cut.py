@@ -1,7 +1,5 @@
-"""Cuts an answer into items and an item along its shape: a volatile value leaves a hole, a cold one becomes a part.
-
-In the text that is left, byte 0 stands for a volatile value and byte 1 for a part, in order. Neither can occur in JSON
-text.
+"""Cuts an answer into items and an item along its shape. In the text left, byte 0 marks a volatile value and byte 1 a
+cold part, in order; neither occurs in JSON text.
 """
 
 import json
@@ -18,19 +16,17 @@ from events.shape.shape import LINES, BodyShape, Node
 
 HOLE: Final = b"\x00"
 PART: Final = b"\x01"
-SMALL: Final = 64
-"""A cold value shorter than this (`null`, `{}`) stays where it is: a part would cost more."""
+SMALL: Final = 64  # a shorter cold value stays: a part would cost more
 
 _PLAIN: Final = re.compile(rb'-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|null|true|false|"[0-9TZ:.+-]{0,40}"')
-_LINE: Final = re.compile(rb"(?:[^\\]|\\[^n])*")
-"""Up to the next line break, in the text of a JSON string."""
+_LINE: Final = re.compile(rb"(?:[^\\]|\\[^n])*")  # to the next line break, in a JSON string
 _object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _list: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _BRACE, _BRACKET = b"{["
 
 
 class Piece(NamedTuple):
-    """A value that was cut out, where in the shape it stood, and whether all of it is secret by its place."""
+    """A value cut out, its place in the shape, and whether that place makes it secret."""
 
     raw: bytes
     node: Node
@@ -38,20 +34,18 @@ class Piece(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """An item's text with marks, and what the marks stand for, in order."""
+    """An item's text with marks, and what the marks mean, in order."""
 
     text: bytes
     values: list[Piece]
     cold: list[Piece]
-    segments: tuple[bytes, ...]  # the item as it came, around its values: one more than there are values
+    segments: tuple[bytes, ...]  # the item around its values: one more than there are values
 
 
 def cut(item: bytes, node: Node) -> Cut:
-    """Cut an item of JSON text. Where the text would not come back byte for byte (repeated keys, white space, escaped
-    keys), nothing is cut out of it.
+    """Cut an item of JSON text. Repeated or escaped keys and white space would not come back: then nothing is cut.
 
-    Raises:
-        msgspec.DecodeError, RecursionError: the text is not JSON that can be walked.
+    Raises msgspec.DecodeError or RecursionError for text that is not usable JSON.
     """
     taken = Cut(b"", [], [], ())
     text = _walk(item, node, taken, secret=False)
@@ -98,12 +92,12 @@ def _name(key: str) -> bytes:
 
 
 class Template:
-    """An item seen before: recognises the same item with other volatile values by comparing memory, without parsing."""
+    """An item seen before: recognises it with other volatile values by comparing memory, without parsing."""
 
     __slots__ = ("_first", "_rest", "identity", "item", "size")
 
     def __init__(self, taken: Cut, identity: str, item: int) -> None:
-        """`taken` is the cut of the text as the provider sent it; `item` the part that holds it, secrets replaced."""
+        """`taken`: the cut of the text as sent; `item`: its part, secrets replaced."""
         self._first = taken.segments[0]
         self._rest = taken.segments[1:]
         self.identity = identity
@@ -113,7 +107,7 @@ class Template:
     def match(self, text: bytes, start: int, values: list[bytes]) -> int:
         """Where this item ends in `text` if it begins at `start` (its values are appended), or -1.
 
-        Only plain values match (numbers, times, null, true, false): any other is cut again, and its secrets replaced.
+        Only plain values match (numbers, times, null, true, false): others are cut again, and their secrets replaced.
         """
         if not text.startswith(self._first, start):
             return -1
@@ -132,11 +126,7 @@ class Template:
 
 
 def woven(segments: Sequence[bytes], between: Sequence[bytes]) -> bytes:
-    """The text whose segments stand around what is `between` them.
-
-    Raises:
-        ValueError: there is not exactly one more segment.
-    """
+    """The text of `segments` with `between` between them. Raises ValueError unless there is one more segment."""
     out = [segments[0]]
     for given, segment in zip(between, segments[1:], strict=True):
         out += (given, segment)
@@ -144,11 +134,7 @@ def woven(segments: Sequence[bytes], between: Sequence[bytes]) -> bytes:
 
 
 def fill(text: bytes, values: Iterable[bytes], parts: Sequence[bytes]) -> bytes:
-    """The text with its marks replaced, each by the next value or part.
-
-    Raises:
-        ValueError: there are more marks than values or parts.
-    """
+    """The text with each mark replaced by the next value or part. Raises ValueError if there are more marks."""
     if HOLE not in text and PART not in text:
         return text
     segments = woven(text.split(PART), parts).split(HOLE)
@@ -156,23 +142,19 @@ def fill(text: bytes, values: Iterable[bytes], parts: Sequence[bytes]) -> bytes:
 
 
 def member(item: bytes, key: str) -> bytes | None:
-    """The value under a key of a JSON object, as text; the last one if the key is repeated.
-
-    Raises:
-        msgspec.MsgspecError: it is not an object.
-    """
+    """The value under a key of a JSON object, as text; the last if repeated. MsgspecError: not an object."""
     return bytes(_member(key).decode(item).value) or None
 
 
 @cache
 def _member(key: str) -> msgspec.json.Decoder[Any]:
-    # A structure of one field: the members nobody asked for are skipped, not made.
+    # A structure of one field skips the other members.
     struct = msgspec.defstruct("Member", [("value", msgspec.Raw, msgspec.Raw(b""))], rename={"value": key})
     return msgspec.json.Decoder(struct)
 
 
 def identity(item: bytes, key: str) -> str:
-    """The text under the key that names an item; "" where it has none."""
+    """The text under the key that names an item; "" without one."""
     raw = member(item, key) if item[:1] == b"{" and key else None
     if raw is None:
         return ""
@@ -183,7 +165,7 @@ def identity(item: bytes, key: str) -> str:
 
 
 def identity_of(item: bytes, shape: BodyShape) -> str:
-    """What names an item of an answer; "" where nothing does."""
+    """The name of an item of an answer; "" without one."""
     if shape.items != LINES:
         return identity(item, shape.identity)
     columns = str(json.loads(item)).split(shape.separator)
@@ -195,19 +177,15 @@ class Split(NamedTuple):
     """An answer taken apart."""
 
     items: list[bytes]  # JSON text each; of a text, its lines as JSON strings
-    frame: bytes
-    """The text around them, with byte 1 in the place of an item; of a text, byte 0 and what follows the last line."""
-    plain: bool  # the frame and the items give the text back byte for byte
+    frame: bytes  # the text around, byte 1 for an item; of a text, byte 0 and the text after the last line
+    plain: bool  # frame and items give the text back byte for byte
 
 
 def split(body: bytes, shape: BodyShape | None, clean: Callable[[bytes], bytes] = bytes) -> Split | None:
-    """The items of an answer; None where the answer has not the form that the shape declares.
+    """The items of an answer; None if it does not have the declared form. Raises msgspec.MsgspecError or RecursionError
+    for text that is not JSON.
 
-    Args:
-        clean: replaces the secrets in the text around the items.
-
-    Raises:
-        msgspec.MsgspecError, RecursionError: the answer is not JSON.
+    `clean` replaces the secrets in the text around the items.
     """
     if shape is None or not shape.items:
         return None
@@ -221,17 +199,13 @@ def split(body: bytes, shape: BodyShape | None, clean: Callable[[bytes], bytes] 
     whole = woven(found.frame.split(PART), found.items) == text
     if not path:
         return found._replace(plain=whole)
-    # Keys that are repeated, or written with escapes, would not come back.
+    # Repeated or escaped keys would not come back.
     return _inside(text, path, clean) if whole else None
 
 
 def items_of(body: bytes, shape: BodyShape) -> Sequence[bytes]:
-    """The items of `split` alone; none where the answer has not the form that the shape declares.
-
-    Raises:
-        msgspec.MsgspecError, RecursionError: the answer is not JSON.
-    """
-    if shape.items == "[]":  # most answers, and a replay reads each of them
+    """The items of `split` alone, and its errors; none if the answer does not have the declared form."""
+    if shape.items == "[]":  # most answers, and a replay reads all
         try:
             return [bytes(one) for one in _list.decode(body)]
         except msgspec.ValidationError:
@@ -269,7 +243,7 @@ def _lines(body: bytes) -> Split | None:
         end = len(inner) if found is None else found.end()
         lines.append(b'"' + inner[at:end] + b'"')
         at = end + 2
-    # The break behind the last line belongs to the frame: a text is not one line longer for it.
+    # The break after the last line belongs to the frame: it does not add a line.
     rest = rb"\n" if lines and at == len(inner) else b""
     return Split(lines, HOLE + rest, plain=text == body)
 

@@ -1,8 +1,8 @@
 """Replaces secrets in JSON text by commitments, before anything is stored.
 
-Works on the text, token by token, so that everything else stays as it came: number texts, key order, repeated keys, and
-also text that only looks like JSON. What is secret: every value under the paths a shape declares, and by default,
-anywhere: the values of `env`, `registry_auth` and `creds`, strings named like a password or token, and private keys.
+It works token by token, so that all else stays as it came (number texts, key order, repeated keys), also in text that
+only looks like JSON. These are secret: every value under a shape's declared paths, and anywhere the values of `env`,
+`registry_auth` and `creds`, strings named like a password or token, and private keys.
 """
 
 import json
@@ -16,8 +16,7 @@ from events.shape.shape import Node
 PREFIX: Final = "steno:secret:"
 COMMITMENT: Final = re.compile(rb"steno:secret:[0-9a-f]{64}")
 
-Replace = Callable[[bytes], bytes]
-"""From a secret's JSON token (a string with its quotes, or a number) to the token that stands for it."""
+Replace = Callable[[bytes], bytes]  # a secret's JSON token (string or number) → its replacement
 
 _HOLDERS: Final = frozenset({"env", "environment", "registry_auth", "creds", "credentials"})
 _NAMED: Final = frozenset(
@@ -27,10 +26,9 @@ _NAMED: Final = frozenset(
     }
 )  # fmt: skip
 _STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
-_TOKEN: Final = re.compile(
+_TOKEN: Final = re.compile(  # a value with its key, or an end of object or list: one step
     rb"(?:(%s)\s*:\s*)?(?:([{\[])|(%s)|([^\s{}\[\],:\"]+))|([}\]])" % (_STRING, _STRING), re.DOTALL
 )
-"""A value with the key before it, if it has one, or the end of an object or list: one step of the walk."""
 _KEY, _OPENS, _CLOSES = 1, 2, 5
 
 _PEM: Final = re.compile(
@@ -39,7 +37,7 @@ _PEM: Final = re.compile(
 
 
 def _spellings(names: frozenset[str]) -> str:
-    """A pattern for names in small, capital and title letters, by first letter so that most keys fail at once."""
+    """A pattern for names in small, capital and title letters, by first letter: most keys fail at once."""
     by_letter: dict[str, list[str]] = {}
     for spelt in sorted({spelt for name in names for spelt in (name, name.upper(), name.title())}):
         by_letter.setdefault(spelt[0], []).append(spelt[1:])
@@ -54,7 +52,7 @@ _LITERALS: Final = frozenset({b"true", b"false", b"null", b"\x00", b"\x01", b'""
 
 
 class _Frame(NamedTuple):
-    """One open object or list while the text is walked."""
+    """One open object or list of the walk."""
 
     node: Node | None
     secret: bool
@@ -62,17 +60,12 @@ class _Frame(NamedTuple):
 
 
 def scrub(text: bytes, replace: Replace, node: Node | None = None, *, secret: bool = False) -> bytes:
-    """`text` with every secret replaced.
-
-    Args:
-        node: where in a shape the text stands.
-        secret: all of it is.
-    """
-    # A key written with escapes is not recognised by a quick look.
+    """`text` with every secret replaced. `node`: its place in a shape; `secret`: all of it is."""
+    # A quick look does not recognise an escaped key.
     suspect = secret or b"PRIVATE KEY" in text or b"\\u00" in text or _WORTH_A_LOOK.search(text) is not None
     if not suspect and (node is None or not node.may_hold_secret(text)):
         return text
-    # The root frame holds one value, which stands at `node` itself.
+    # The root frame holds one value, at `node` itself.
     frame = root = _Frame(None, secret)
     stack: list[_Frame] = []
     has_keys, copied = b"PRIVATE KEY" in text, 0
@@ -103,26 +96,26 @@ def _step(node: Node | None, key: bytes | None, name: str) -> Node | None:
 
 
 def _replaced(raw: bytes, replace: Replace, *, secret: bool, assigned: bool = False) -> bytes:
-    """The token that stands for a token, which may hold a private key where it is not secret itself."""
+    """The replacement of a token, which may hold a private key even if it is not secret itself."""
     if raw in _LITERALS:
         return raw
     if not secret:
         return _PEM.sub(lambda key: replace(b'"' + key.group() + b'"')[1:-1], raw)
     if assigned and raw.startswith(b'"'):
-        # `NAME=value` keeps its name; a name alone, which stands for the caller's own value, is no secret.
+        # `NAME=value` keeps its name; a name alone (the caller's own value) is not a secret.
         name, equals, value = raw.partition(b"=")
         return name + equals + _replaced(b'"' + value, replace, secret=True)[1:] if equals else raw
     return raw if COMMITMENT.fullmatch(raw.strip(b'"')) else replace(raw)
 
 
 def is_secret_name(key: str) -> bool:
-    """Whether what stands under a key of this name is secret wherever it occurs."""
+    """Whether a value under a key of this name is always secret."""
     return key.lower() in _HOLDERS or key.lower() in _NAMED
 
 
 @lru_cache(maxsize=4096)
 def _read_key(token: bytes) -> tuple[str, bool, bool]:
-    """A key's text, and whether it is one of the holders or of the names, in any letter case."""
+    """A key's text, and whether it is a holder or a name, in any letter case."""
     text = secret_bytes(token).decode("utf-8", "replace")
     return text, text.lower() in _HOLDERS, text.lower() in _NAMED
 
@@ -131,7 +124,7 @@ _NO_KEY: Final = ("", False, False)
 
 
 def secret_bytes(token: bytes) -> bytes:
-    """The value of a JSON token, whatever its escapes: what a secret's commitment covers."""
+    """The unescaped value of a JSON token: what a secret's commitment covers."""
     if not token.startswith(b'"'):
         return token
     try:

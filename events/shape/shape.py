@@ -1,4 +1,4 @@
-"""The shape of an answer, given by the engine as data: which values move at every poll, which rarely, which are secret.
+"""The shape of an answer, given by the engine as data: which values are volatile, which cold, which secret.
 
 A path is keys joined by dots; `name[]` is every element of the list under `name`, `*` every key of an object:
 `jobs[].attempts[].checked_at`, `task.env.*`.
@@ -18,21 +18,15 @@ class BodyShape(msgspec.Struct, frozen=True, kw_only=True):
     """The shape of the answers of one endpoint."""
 
     kind: str  # what an item is: `run`, `vm`, `provider_event`, `fleet` or `other`
-    items: str = ""
-    """Where the items are: "" the answer is one item, `[]` it is a list of them, `jobs[]` they are the list under that
-    key (`a.b[]`: of an object inside), `LINES` it is a text, and each line is one.
-    """
-    identity: str = "id"
-    """The key of an item that names it; of a line, the number of its column, from 0."""
+    items: str = ""  # "": it is one; `[]`: a list of them; `jobs[]`: under a key (`a.b[]`); `LINES`: a text
+    identity: str = "id"  # the key that names an item; of a line, the number of its column, from 0
     separator: str = "|"  # what stands between the columns of a line
-    volatile: tuple[str, ...] = ()  # paths whose values move without anything having happened; kept with the poll event
-    cold: tuple[str, ...] = ()  # paths whose values hardly ever move; stored apart, once
-    secret: tuple[str, ...] = ()
-    """Paths, besides the defaults of `events.shape.secrets`, under which every value is a secret."""
+    volatile: tuple[str, ...] = ()  # paths whose values change without an event; kept with the poll
+    cold: tuple[str, ...] = ()  # paths whose values rarely change; stored apart, once
+    secret: tuple[str, ...] = ()  # paths of secrets besides the defaults of `events.shape.secrets`
 
 
-Router = Callable[[str, bytes], BodyShape | None]
-"""(path, req) → the shape of the answer; None for an endpoint nobody declared: its body is stored as one part."""
+Router = Callable[[str, bytes], BodyShape | None]  # (path, req) → shape; None: stored as one part
 
 
 def no_shapes(_path: str, _req: bytes, /) -> BodyShape | None:
@@ -50,14 +44,10 @@ class Node:
         self.volatile = self.cold = self.secret = False
 
     def key(self, name: str) -> "Node | None":
-        """The step under an object's key, if any path goes there."""
         return self.keys.get(name, self.any)
 
     def may_hold_secret(self, text: bytes) -> bool:
-        """Whether a declared secret may stand in JSON text at this step: a quick look for the keys that hold one.
-
-        Keys written with escapes are not found by it.
-        """
+        """Whether a declared secret may be in JSON text at this step, by its unescaped keys: a quick look."""
         return self._guard.search(text) is not None
 
     @cached_property
@@ -72,7 +62,7 @@ class Node:
 
 
 def _guarded(node: Node, name: str) -> set[str]:
-    """The nearest keys above what is declared secret here and below."""
+    """The nearest keys above the secrets declared here and below."""
     if node.secret:
         return {name}
     found: set[str] = set()

@@ -1,7 +1,7 @@
 """From an answer's text to parts and values, and back.
 
-An answer is one part that lists its items: first line the kind of its items, second the key that names an item, then
-the text around the items. Each item is a part with holes for its volatile values, which the poll event keeps.
+An answer is one part that lists its items: the kind of its items, the key that names an item, then the text around
+them. Each item is a part with holes for its volatile values, which the poll event keeps.
 """
 
 from collections.abc import Hashable, Iterable
@@ -16,8 +16,7 @@ from events.shape.secrets import Replace, scrub
 from events.shape.shape import BodyShape, compile_paths
 from events.store.parts import Parts
 
-OPAQUE: Final = "opaque"
-"""The kind of a body that is not JSON we can walk; kept whole, byte for byte."""
+OPAQUE: Final = "opaque"  # the kind of a body that cannot be walked; kept whole
 
 _OTHER: Final = BodyShape(kind="other", identity="")
 _TEMPLATE_BYTES: Final = 64 << 20
@@ -26,15 +25,15 @@ _node: Final = cache(compile_paths)
 
 
 class Answer(NamedTuple):
-    """An answer as it was understood: the part that lists it, its items in order, and the text between them."""
+    """An answer as understood: the part that lists it, its items in order, and the text between them."""
 
     listing: int
     kind: str
     items: tuple[Template, ...]
-    between: tuple[bytes, ...]  # one more than there are items; empty if the answer cannot be recognised by its text
+    between: tuple[bytes, ...]  # one more than items; empty: the text cannot be recognised
 
     def match(self, body: bytes, values: list[bytes]) -> bool:
-        """Whether `body` is this answer again but for volatile values, which are appended."""
+        """Whether `body` is this answer again except for volatile values, which are appended."""
         if not self.between or not body.startswith(self.between[0]):
             return False
         at = len(self.between[0])
@@ -59,7 +58,7 @@ class Answers:
         self._cold_bytes = 0
 
     def forget(self) -> None:
-        """Drop everything remembered: a transaction was rolled back."""
+        """Drop the cache: a transaction was rolled back."""
         self._templates.clear()
         self._cold.clear()
         self._template_bytes = self._cold_bytes = 0
@@ -101,7 +100,7 @@ class Answers:
             del values[count:]
         taken = cut(raw, node)
         if taken.text is raw:
-            # Not compact, or nothing to cut: as compact text it may be cut, and equal ones are equal.
+            # Not compact, or nothing to cut: compact text may be cut, and equal items are equal.
             taken = cut(msgspec.json.format(raw, indent=-1), node)
         families = ((shape.kind, name or family), (shape.kind, None))
         cold = tuple([self._cold_part(piece, families[0]) for piece in taken.cold])
@@ -132,18 +131,16 @@ class Answers:
 
 
 class AnswerPart(NamedTuple):
-    """The part that lists an answer's items. Equal item parts are items that are equal apart from volatile values."""
+    """The part that lists an answer's items. Equal item parts are equal items, volatile values aside."""
 
     kind: str  # `run`, `vm`, `provider_event`, `fleet`, `other`, or `opaque`
     key: str
     frame: bytes
-    items: tuple[int, ...]  # the parts of the items, in the answer's order
+    items: tuple[int, ...]  # in the answer's order
 
 
 def read_listing(parts: Parts, listing_id: int) -> AnswerPart:
-    """The part of an answer. As every function here, it raises `RecordDamaged` for a part that is missing or cannot be
-    read.
-    """
+    """The part of an answer. Like every function here, it raises RecordDamaged if a part is missing or unreadable."""
     part = parts.get(listing_id)
     try:
         kind, key, frame = part.text.split(b"\n", 2)
@@ -162,7 +159,7 @@ def item_text(parts: Parts, item_id: int, values: Iterable[bytes]) -> bytes:
 
 
 def bare_text(parts: Parts, item_id: int) -> bytes:
-    """An item's JSON text with `null` in place of its values."""
+    """An item's JSON text with `null` for its values."""
     part = parts.get(item_id)
     segments = part.text.replace(HOLE, b"null").split(PART)
     if len(segments) != len(part.children) + 1:
@@ -179,7 +176,7 @@ def item_texts(parts: Parts, listing: AnswerPart, values: Iterable[bytes]) -> li
 
 
 def body_text(parts: Parts, listing_id: int, values: Iterable[bytes]) -> bytes:
-    """The answer's text, as it came but for secrets and white space."""
+    """The answer's text, as it came except for secrets and white space."""
     listing = read_listing(parts, listing_id)
     try:
         items = item_texts(parts, listing, values)

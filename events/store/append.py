@@ -37,12 +37,11 @@ _BY_ID: Final = select(events.c.position, events.c.stream_id, events.c.kind, eve
 )
 _STREAMS_KEPT: Final = 100_000
 
-ANY: Final = None  # no expectation of a stream's version
+ANY: Final = None  # any version of a stream
 
 
 When: TypeAlias = tuple[int, int, int]  # observed_at, took, recorded_at
-Shared: TypeAlias = tuple[int | None, int | None]
-"""The parts of an event besides its data: scope and body."""
+Shared: TypeAlias = tuple[int | None, int | None]  # the parts for scope and body
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -50,9 +49,8 @@ class Batch(msgspec.Struct, frozen=True):
 
     stream: str
     events: Sequence[Event]
-    expected_version: int | None = ANY  # the version the stream must be at (0: it must be new)
-    ids: Sequence[str | None] | None = None
-    """For each event an identity (a UUID, or up to 16 bytes as hex): appending it again adds nothing."""
+    expected_version: int | None = ANY  # of the stream (0: new)
+    ids: Sequence[str | None] | None = None  # for each a UUID, or up to 16 bytes as hex: appended once only
 
 
 @dataclass(slots=True)
@@ -64,7 +62,7 @@ class StreamHead:
     version: int
     item: int | None
     since: int | None
-    subjects: dict[int, bytes] = field(default_factory=dict)  # by kind, as far as `about` has been asked
+    subjects: dict[int, bytes] = field(default_factory=dict)  # by kind, as `about` caches them
 
     def about(self, kind: int) -> bytes:
         """What the headers of this stream's events of one kind share."""
@@ -77,19 +75,19 @@ class Appender(Reader):
 
     def __init__(self, session: "Session", store: Store, clock: Clock, *, write: bool) -> None:
         super().__init__(session, cache=WRITER_CACHE if write else READER_CACHE)
-        self.store = store  # where it is kept, and what is kept beside it
+        self.store = store  # also of what is kept beside the record
         self._clock = clock
         self._write = write
-        self._position = -1  # that of the newest event, inside a transaction
+        self._position = -1  # of the newest event, inside a transaction
         self._hash = b""
         self._streams: dict[str, StreamHead] = {}
-        self._dirty: dict[int, StreamHead] = {}  # what `streams` does not say yet, by id
+        self._dirty: dict[int, StreamHead] = {}  # not yet in `streams`, by id
         self._pending: list[tuple[object, ...]] = []
         self._on_rollback: list[Callable[[], None]] = [self._parts.forget]
 
     @contextmanager
     def _transaction(self, *, durable: bool) -> Iterator[None]:
-        """Everything appended inside is committed at the end, or nothing is."""
+        """Commits everything appended inside at the end, or nothing."""
         if not self._write:
             raise RecordNotWritable(f"The record {self.store} was opened for reading only.")
         with self._session.guard():
@@ -97,7 +95,7 @@ class Appender(Reader):
                 self._session.begin(durable=durable)
                 position, digest = self._session.run(_HEAD).fetchone()
                 if position != self._position or digest != self._hash:
-                    # Another process appended, or the transaction before failed.
+                    # Another process appended, or our last transaction failed.
                     self._position, self._hash, self._pending = position, digest, []
                     self._streams.clear()
                     self._dirty.clear()
@@ -114,9 +112,7 @@ class Appender(Reader):
     def _add(
         self, stream: StreamHead, kind: int, when: When, event_id: bytes | None, uses: Shared, data: bytes, chain: bytes
     ) -> int:
-        """Append one event inside a transaction; its position. `chain` are the commitments of its parts, in order:
-        data, scope, body.
-        """
+        """Append one event inside a transaction; its position. `chain`: commitments of data, scope, body, in order."""
         moment, took, recorded_at = when
         position = self._position = self._position + 1
         stream.version += 1
@@ -137,13 +133,10 @@ class Appender(Reader):
         return position
 
     def append_many(self, batches: Sequence[Batch], *, durable: bool = False) -> tuple[int, ...]:
-        """Append events to streams, all or none; their positions, in order.
+        """Append events to streams, all or none; their positions, in order. `durable` waits for the disk.
 
-        `durable` waits until the disk has them. An event whose id is already there, with the same bytes, is not
-        appended again: its position is the old one.
-
-        Raises:
-            VersionConflict, IdConflict, RecordLocked, RecordNotWritable, RecordDamaged: nothing was appended.
+        An event whose id and bytes exist already is not appended again: its position is the old one. VersionConflict,
+        IdConflict, RecordLocked, RecordNotWritable and RecordDamaged mean that nothing was appended.
         """
         commit, now = self._commit, self._clock.now()
         ready = [
@@ -173,7 +166,7 @@ class Appender(Reader):
         return tuple(positions)
 
     def _at_version(self, batch: Batch) -> StreamHead:
-        """The stream of a batch, at the version that it expects; a batch that is all there already expects none."""
+        """The stream of a batch, at its expected version; not checked if all events exist already."""
         stream = self._stream(batch.stream)
         if (
             batch.expected_version is not ANY
@@ -186,7 +179,7 @@ class Appender(Reader):
         return stream
 
     def _add_all(self, stream: StreamHead, events: Sequence[tuple[int, bytes, bytes]], now: int) -> range:
-        """As `add` for many events without identity or parts, in one loop: half of what appending takes is here."""
+        """As `_add` for many events without id or parts, in one loop: half of the cost of appending."""
         first, version, digest, subjects = self._position + 1, stream.version, self._hash, stream.subjects
         position, rows, stream_id = self._position, self._pending, stream.id
         for kind, data, commitment in events:
@@ -201,7 +194,7 @@ class Appender(Reader):
         return range(first, position + 1)
 
     def _stream(self, name: str) -> StreamHead:
-        """A stream by its name, made if it is new."""
+        """A stream by its name, made if new."""
         stream = self._streams.get(name)
         if stream is None:
             row = self._session.run(_STREAM, name).fetchone()
@@ -234,11 +227,7 @@ class Appender(Reader):
 
 
 def event_id_bytes(given: str | None) -> bytes | None:
-    """The bytes of an event id: a UUID, or 1 to 16 bytes as hex.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """The bytes of an event id: a UUID, or 1 to 16 bytes as hex. Raises ValueError."""
     if given is None:
         return None
     raw = uuid.UUID(given).bytes if len(given) == 36 else bytes.fromhex(given)

@@ -1,8 +1,8 @@
 """The hash chain, which shows every changed, missing or inserted byte.
 
 `hash = SHA256(previous ‖ header ‖ c1 ‖ … ‖ cn)`, one commitment `ci = SHA256(salt_i ‖ part_i)` per part of the event,
-with `salt_i = HMAC(record key, SHA256(part_i))`. A part that refers to other parts commits to their commitments, so a
-part can be hidden behind its commitment and the chain still verifies.
+with `salt_i = HMAC(record key, SHA256(part_i))`. A part commits to the commitments of its parts, so a part can be
+hidden behind its commitment and the chain still verifies.
 """
 
 import hashlib
@@ -12,13 +12,9 @@ from typing import Final
 
 import msgspec
 
-MARK_BYTES: Final = 8
-"""What an event's row keeps of its hash. The chain itself always runs over all 32 bytes and the head keeps them, so a
-change costs a forger as much as with whole hashes; the mark only says *where* the chain parts from the row.
-"""
+MARK_BYTES: Final = 8  # a row keeps this much of its hash, to locate damage; chain and head use all 32
 
-SEAL_EVERY: Final = 100
-"""The row of every such position keeps the whole hash, so that the walk goes on after a damaged event."""
+SEAL_EVERY: Final = 100  # these rows keep the whole hash: the walk resumes there after damage
 
 _HEADER: Final = struct.Struct(">QQqqqBB")
 _sha256: Final = hashlib.sha256
@@ -36,7 +32,7 @@ def committer(key: bytes) -> Callable[[bytes], bytes]:
     """The function from a part's bytes to its commitment, under one record's key."""
     sha = _sha256
     padded = key.ljust(64, b"\0")
-    # HMAC by hand: the keyed states are made once, which is twice as fast as hmac.digest on 32 bytes.
+    # HMAC by hand: keyed states made once are twice as fast as hmac.digest on 32 bytes.
     inner = sha(bytes(byte ^ 0x36 for byte in padded))
     outer = sha(bytes(byte ^ 0x5C for byte in padded))
 
@@ -51,12 +47,12 @@ def committer(key: bytes) -> Callable[[bytes], bytes]:
 
 
 def canonical_part(text: bytes, children: tuple[bytes, ...]) -> bytes:
-    """The bytes a part commits to: how many parts it refers to, their commitments, its own text."""
+    """The bytes a part commits to: the number of its parts, their commitments, its own text."""
     return b"".join((_COUNT.pack(len(children)), *children, text))
 
 
 def subject(stream: str, type_name: str, type_version: int) -> bytes:
-    """The part of a header that every event of one type on one stream shares."""
+    """What the headers of all events of one type on one stream share."""
     name, kind = stream.encode(), type_name.encode()
     return b"".join((_COUNT.pack(len(name)), name, _COUNT.pack(len(kind)), kind, _COUNT.pack(type_version)))
 
@@ -73,12 +69,7 @@ def chained(
     about: bytes,
     commitments: bytes,
 ) -> bytes:
-    """The hash of an event after `previous`.
-
-    Args:
-        has: which parts follow: 1 data, 2 scope, 4 body.
-        about: the event's `subject`.
-    """
+    """The hash of an event after `previous`. `has`: its parts (1 data, 2 scope, 4 body); `about`: its `subject`."""
     own = event_id or b""
     header = _HEADER.pack(position, version, observed_at, took, recorded_at, has, len(own))
     return _sha256(b"".join((previous, header, own, about, commitments))).digest()

@@ -1,7 +1,7 @@
-"""What events share, stored once by content: questions, answers' lists, items, and the cold values inside items.
+"""What events share, stored once by content: questions, answers' lists, items, and cold values in items.
 
-A part is text and the parts it refers to. It is compressed against an earlier part of its family where that helps, so a
-new version of an item costs about what changed in it.
+A part is text and the parts it refers to, compressed against an earlier part of its family if that helps, so a new
+version of an item costs about what changed.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -21,21 +21,17 @@ from events.store.schema import parts
 if TYPE_CHECKING:
     from events.store.store import Session
 
-WRITER_CACHE: Final = 4 << 20
-"""Bytes a writer remembers at least: the newest part of everything it polls is compared with the next answer."""
-_ANSWERS: Final = 4  # how many answers as large as the largest so far it remembers at least
+WRITER_CACHE: Final = 4 << 20  # least bytes a writer keeps: the newest part of all it polls
+_ANSWERS: Final = 4  # the least answers, as large as the largest so far, that it keeps
 READER_CACHE: Final = 1 << 20
-_DEEPEST: Final = 8
-"""How many parts deep a part may be compressed against others: bounds the cost of reading one."""
-_SMALL: Final = 64
-"""A part that takes so few bytes resembles its base well enough, however short it is."""
+_DEEPEST: Final = 8  # longest chain of compression bases: bounds the cost of reading a part
+_SMALL: Final = 64  # bytes; a part this small resembles its base well enough
 COMPRESSED: Final = 1
 REFERS: Final = 2
 _WORTH_COMPRESSING: Final = 64
-_CODERS_KEPT: Final = 8
-"""Compressors and decompressors kept; one takes some 100 KB, and 20 µs to make, twenty times what it then works for."""
+_CODERS_KEPT: Final = 8  # compressors and decompressors; one takes 100 KB, and 20 µs to make, which is 20 uses
 
-# A window that holds any item beside its base. With zstd's own, of megabytes, clearing the tables takes longest.
+# A window for an item and its base. With zstd's default of megabytes, clearing the tables dominates.
 _PARAMETERS: Final = zstandard.ZstdCompressionParameters.from_level(
     3,
     window_log=17,
@@ -69,7 +65,7 @@ class Part(NamedTuple):
 
 
 class Parts:
-    """The parts of one record, through one connection; some `cache` bytes of them are remembered."""
+    """The parts of one record, through one connection, with a cache of some `cache` bytes."""
 
     def __init__(self, session: "Session", commit: Callable[[bytes], bytes], *, cache: int) -> None:
         self._session = session
@@ -83,10 +79,7 @@ class Parts:
         self._unpackers: dict[int | None, zstandard.ZstdDecompressor] = {}
 
     def put(self, text: bytes, children: tuple[int, ...] = (), families: Sequence[Hashable] = ()) -> int:
-        """The id of the part with this content, stored if it is new; must be called inside a write transaction.
-
-        `families` name, best first, what it is likely to resemble.
-        """
+        """The id of the part with this content, stored if new, in a transaction. `families`: its likely bases."""
         known = self._ids.get((text, children))
         if known is None:
             commitment = self._commit(canonical_part(text, tuple([self.commitment(child) for child in children])))
@@ -94,15 +87,11 @@ class Parts:
         return known
 
     def expect(self, size: int) -> None:
-        """Make room for the parts of answers of so many bytes."""
+        """Make room for the parts of answers of `size` bytes."""
         self._cache = max(self._cache, _ANSWERS * size)
 
     def get(self, part_id: int) -> Part:
-        """A part by its id.
-
-        Raises:
-            RecordDamaged: it is not there, or its bytes cannot be read.
-        """
+        """A part by its id. Raises RecordDamaged if it is missing or unreadable."""
         part = self._parts.get(part_id)
         return self._load(part_id, 0) if part is None else part
 
@@ -111,18 +100,15 @@ class Parts:
         return self.get(part_id).commitment
 
     def forget(self) -> None:
-        """Drop everything remembered: a transaction was rolled back, so ids may be of other parts now."""
+        """Drop the cache: a transaction was rolled back, and its ids may be reused."""
         self._drop_cached()
         self._anchors.clear()
         self._packers.clear()
         self._unpackers.clear()
 
     def unpack(self, encoding: int, data: bytes, base: int | None) -> tuple[bytes, tuple[int, ...]]:
-        """Text and children of a part's row.
-
-        Raises:
-            ValueError, MemoryError, zstandard.ZstdError: the bytes are not a part's.
-            RecordDamaged: its base cannot be read.
+        """Text and children of a part's row. Raises RecordDamaged if its base is unreadable, or ValueError, MemoryError
+        or zstandard.ZstdError if the bytes are not a part's.
         """
         if encoding not in (0, COMPRESSED, REFERS, COMPRESSED | REFERS):
             raise ValueError("unknown encoding")
@@ -162,7 +148,7 @@ class Parts:
             self._keep(part_id, Part(text, children, commitment, depth))
         grown = added and len(data) > _SMALL and len(data) * 8 > len(joined)
         for family in families:
-            # A base that stays is one a reader has at hand.
+            # A base that stays is in a reader's cache.
             if grown or family not in self._anchors:
                 self._anchors[family] = part_id
         return part_id
@@ -197,7 +183,7 @@ class Parts:
         self._cached = 0
 
     def _coder(self, kept: dict[int | None, _Coder], base: int | None, make: Callable[..., _Coder]) -> _Coder:
-        """A compressor or decompressor for texts like that of a base; those used last are kept."""
+        """A compressor or decompressor for a base; keeps the last used."""
         found = kept.pop(base, None)
         if found is None:
             if len(kept) >= _CODERS_KEPT:

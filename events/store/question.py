@@ -1,8 +1,8 @@
-"""The parts of a poll that are not its answer: what was asked (a part, once), and the values that move at every poll.
+"""The parts of a poll besides its answer: what was asked (a part, once), and the values that change at every poll.
 
-A value takes a few bytes: one byte (type in the high half, length in the low half) and that many bytes of a big-endian
-number. Times are distances from the poll, decimals digits, repeats numbers; a value that would not come back byte for
-byte is kept as it is. Reading raises ValueError where the bytes are not values.
+A value takes one byte (type in the high half, length in the low half) and that many bytes of a big-endian number. Times
+are distances from the poll, decimals digits, repeats numbers; others are kept unchanged. Reading raises ValueError for
+other bytes.
 """
 
 import re
@@ -30,18 +30,18 @@ _NUMBER: Final = re.compile(rb"(0|[1-9]\d{0,15})(?:\.(\d{1,15}))?")
 
 
 class PollScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was asked, and how it went; equal for every poll alike."""
+    """What was asked, and how it went; equal for all similar polls."""
 
     path: str
     req: msgspec.Raw
     status: int | None = None
     error: str | None = None
-    text: bool = False  # the answer was not JSON and is kept as a JSON string
+    text: bool = False  # the answer was not JSON: a JSON string
     ep: str | None = None
     answered: bool = False
     complete: bool = False
-    plain_req: bool = False  # the question's body was not JSON and is kept as a JSON string
-    extra: dict[str, msgspec.Raw] = {}  # keys of a trace line we do not know
+    plain_req: bool = False  # the same of the question's body
+    extra: dict[str, msgspec.Raw] = {}  # unknown keys of a trace line
 
 
 SHARED: Final = ("path", "status", "error", "text", "ep", "answered", "complete")
@@ -49,7 +49,7 @@ SHARED: Final = ("path", "status", "error", "text", "ep", "answered", "complete"
 
 
 class EarlierPoll(NamedTuple):
-    """An earlier poll of the same scope and answer, whose values a poll may refer to."""
+    """An earlier poll of the same scope and answer, to whose values a poll may refer."""
 
     position: int
     listing: int | None
@@ -57,9 +57,7 @@ class EarlierPoll(NamedTuple):
 
 
 def scope_text(poll: Poll) -> tuple[bytes, list[bytes]]:
-    """The text of a poll's scope and the numbers in it that differ every time (counts in unknown keys), which leave
-    holes.
-    """
+    """The text of a poll's scope, with holes for changing numbers (counts in unknown keys), and these numbers."""
     extra = {key: bytes(raw) for key, raw in poll.extra.items()}
     counts = [text for text in extra.values() if text.isdigit()]
     req, plain = poll.req, False
@@ -79,11 +77,7 @@ def scope_text(poll: Poll) -> tuple[bytes, list[bytes]]:
 
 
 def read_scope(text: bytes, counts: Sequence[bytes] | None = None) -> PollScope:
-    """The scope a part holds; without `counts`, the numbers that differ every time read as null.
-
-    Raises:
-        RecordDamaged: the text is not a scope.
-    """
+    """The scope in a part, its changing numbers from `counts` (None: null). Raises RecordDamaged for other text."""
     try:
         given = [b"null"] * text.count(HOLE) if counts is None else counts
         return msgspec.json.decode(fill(text, given, ()), type=PollScope)
@@ -126,17 +120,13 @@ class Own(NamedTuple):
 
     sweep: str | None
     server_time: int | None
-    base: int | None  # position of the poll its values are given against
+    base: int | None  # position of the poll its values refer to
     values: list[bytes]
     changed: dict[int, bytes]
 
 
 def decode_data(data: bytes, observed_at: int, position: int) -> Own:
-    """The data of a poll's row.
-
-    Raises:
-        ValueError, IndexError, OverflowError: the bytes are not a poll's.
-    """
+    """The data of a poll's row. Raises ValueError, IndexError or OverflowError for other bytes."""
     flags, at = data[0], 1
     sweep = server_time = None
     if flags & _SWEEP:
@@ -205,7 +195,7 @@ def decode_value(data: bytes, start: int, moment: int, before: Sequence[bytes] =
 
 
 def read_number(data: bytes, start: int) -> tuple[int, int]:
-    """A number that is not a value, and where the next one begins."""
+    """A number that is not a value, and where the next begins."""
     kind, number, end = _read(data, start)
     if kind != _INTEGER:
         raise ValueError("a number is expected")
@@ -232,17 +222,16 @@ def _read(data: bytes, start: int) -> tuple[int, int, int]:
 
 
 def fold(number: int) -> int:
-    """A signed number as an unsigned one, small if it was near zero."""
+    """A signed number as an unsigned one, small if near zero."""
     return number << 1 if number >= 0 else (-number << 1) - 1
 
 
 def unfold(number: int) -> int:
-    """The signed number again."""
     return number >> 1 if not number & 1 else -((number + 1) >> 1)
 
 
 def write_number(out: bytearray, number: int, kind: int = _INTEGER) -> None:
-    """Append a number, which need not be a value."""
+    """Append a number, not necessarily a value."""
     length = (number.bit_length() + 7) >> 3
     out.append(kind | length)
     out += number.to_bytes(length, "big")
@@ -270,7 +259,7 @@ def write_value(out: bytearray, raw: bytes, moment: int) -> None:
 
 
 def _microseconds(raw: bytes) -> int | None:
-    """The moment of `"YYYY-MM-DDTHH:MM:SS.ffffffZ"` (or `+00:00`); None for what would not come back the same."""
+    """The moment of `"YYYY-MM-DDTHH:MM:SS.ffffffZ"` (or `+00:00`); None if it would not come back the same."""
     digits = raw[18:20] + raw[21:27]
     if raw[27:] not in _ZONES or raw[17] != _COLON or raw[20] != _POINT or digits >= b"6" or not digits.isdigit():
         return None
@@ -280,7 +269,7 @@ def _microseconds(raw: bytes) -> int | None:
 
 @lru_cache(maxsize=10_000)
 def _minute(text: bytes) -> int | None:
-    # A year before 1000 is printed without its zeros.
+    # A year before 1000 is printed without leading zeros.
     if _MINUTE.fullmatch(text) is None or text < b"1000":
         return None
     try:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from events.store.store import Session
 
 Row: TypeAlias = tuple[int, int, int, int, int, int | None, int | None]
-"""position, kind, stream, observed_at, took, scope part, listing part: integers alone, half the cost of whole rows."""
+"""position, kind, stream, observed_at, took, scope part, listing part: integers alone cost half of whole rows."""
 _T = TypeVar("_T")
 
 LAST: Final = (1 << 63) - 1
 _CHUNK: Final = 2000
-_SCANNED: Final = 500  # rows a scan holds at a time: fewer than make Python look for garbage
+_SCANNED: Final = 500  # rows held at a time: too few to start Python's garbage collector
 _SCOPES_KEPT: Final = 10_000
 _OBSERVED: Final = {CODES[kind]: kind for kind in OBSERVED.values()}
 
@@ -72,9 +72,8 @@ _POLLED: Final = (
 
 @lru_cache(maxsize=256)
 def _page(kinds: tuple[int, ...] | None, *, by_kind: bool, source: bool | None, backwards: bool) -> "Select[Any]":
-    """Events of a span in order, of some kinds and of one stream, which is a source's or another. The conditions of the
-    indexes stand here word for word, so that SQLite uses them: that on kinds (`by_kind`: positions alone), and that on
-    streams without polls.
+    """Events of a span in order, of some kinds and of one stream: a source's or another. The conditions repeat those of
+    the indexes, so that SQLite uses them: on kinds (`by_kind`: positions only), and on streams without polls.
     """
     query = select(_C.position).where(_C.kind > literal_column("1"), *_SPAN) if by_kind else _WHOLE.where(*_SPAN)
     if source is not None:
@@ -87,7 +86,7 @@ def _page(kinds: tuple[int, ...] | None, *, by_kind: bool, source: bool | None, 
 
 
 class PollRow(NamedTuple):
-    """What the row of a poll says, its stream by name."""
+    """The row of a poll, its stream by name."""
 
     position: int
     stream: str
@@ -104,18 +103,17 @@ class Stored(msgspec.Struct, frozen=True):
 
     position: int
     stream: str
-    version: int  # its place in its stream, from 1
+    version: int  # place in its stream, from 1
     type: str
-    type_version: int  # the version it was written as; `data` is of the newest
+    type_version: int  # as written; `data` is of the newest
     event_id: str | None
     observed_at: int
-    took: int  # microseconds from question to answer; 0 for other events than polls
+    took: int  # microseconds from question to answer; 0 for other events
     recorded_at: int
     data: Event
-    scope: int | None  # the part with a poll's question (`Record.scope`)
-    body: int | None
-    """The part with a poll's answer (`Record.children`), or with what an observation saw (`Record.item`)."""
-    hash: str  # the first 16 hex digits of its hash (all 64 at every hundredth position)
+    scope: int | None  # a poll's question (`Record.scope`)
+    body: int | None  # a poll's answer (`Record.children`), or an observation's item (`Record.item`)
+    hash: str  # the first 16 hex digits (all 64 at every hundredth position)
 
 
 class Reader:
@@ -128,7 +126,7 @@ class Reader:
         self._scopes: dict[int, PollScope] = {}
 
     def shrink(self) -> None:
-        """Forget what was read: after a look at all of a record, most of it is not read again soon."""
+        """Drop the caches, after a look at all of a record."""
         self._parts.forget()
         self._session.shrink()
 
@@ -165,14 +163,13 @@ class Reader:
             low, high = (low, rows[-1][0] - 1) if backwards else (rows[-1][0], high)
 
     def at(self, positions: Iterable[int]) -> Iterator[Stored]:
-        """The events at these positions; where there is none, none is given."""
+        """The events at these positions, as far as they exist."""
         for position in positions:
             yield from map(self._stored, self._rows(_ONE, position))
 
     def scan(self, *, after: int = 0, until: int | None = None) -> Iterator[Row]:
-        """Polls and intents as plain rows, for a fold: (position, kind, stream, observed_at, took, scope part or None,
-        listing part or None). Kinds 1 (recorded) and 2 (failed) are polls; `event()` reads the others, `stream_name()`
-        names the stream. Observation events are left out: the polls say it all.
+        """Polls (kinds 1 recorded, 2 failed) and intents as plain rows; observations are left out: polls have it all.
+        `event()` reads rows of other kinds, `stream_name()` names the stream.
         """
         return chain.from_iterable(self._chunks(after, LAST if until is None else until))
 
@@ -184,18 +181,13 @@ class Reader:
             after = rows[-1][0]
 
     def event(self, position: int) -> Event:
-        """The typed event at a scanned position that is not a poll.
-
-        Raises:
-            PositionNotFound: there is no such position.
-        """
+        """The typed event at a scanned position that is not a poll. Raises PositionNotFound."""
         row = self._first(_DATA, position)
         if row is None:
             raise PositionNotFound(f"The record has no position {position}.")
         return cast(Event, decode(*row))
 
     def stream_name(self, stream_id: int) -> str:
-        """The name of a scanned row's stream."""
         row = self._first(_STREAM, stream_id)
         if row is None:
             raise RecordDamaged(f"Stream {stream_id} is missing from the record: run `steno verify`.")
@@ -211,12 +203,12 @@ class Reader:
         return tuple([(str(name), int(version)) for name, version in self._rows(_STREAMS)])
 
     def version(self, stream: str) -> int:
-        """A stream's version: how many events it has; 0 if there is none of that name."""
+        """A stream's version: the number of its events; 0 for an unknown name."""
         row = self._first(_NAMED, stream)
         return 0 if row is None else int(row[1])
 
     def changed(self, position: int) -> tuple[str, ...]:
-        """The streams that the poll at `position` moved: their observations follow it."""
+        """The streams that the poll at `position` changed: their observations follow it."""
         following = takewhile(lambda stored: isinstance(stored.data, ObservedEvent), self.read(after=position))
         return tuple([stored.stream for stored in following])
 
@@ -249,11 +241,9 @@ class Reader:
             return tuple(item_texts(self._parts, listing, values[scope_text.count(HOLE) :]))
 
     def poll(self, position: int) -> Poll:
-        """The poll at `position`, equal as JSON to what happened, but for secrets.
+        """The poll at `position`, equal as JSON to what happened, except for secrets.
 
-        Raises:
-            PositionNotFound: there is no poll there.
-            RecordDamaged: its bytes are gone or changed.
+        Raises PositionNotFound if it is not a poll, RecordDamaged if its bytes are missing or changed.
         """
         with self._reading(position) as (row, own, scope_text, values):
             counts = scope_text.count(HOLE)
@@ -277,22 +267,18 @@ class Reader:
         return None if row is None else int(row[0])
 
     def polled(self, *, until: int | None = None) -> list[tuple[str, int, int, int]]:
-        """(source, polls, first and last `observed_at`) of every source that was polled up to `until`. Reads every
-        row.
-        """
+        """(source, polls, first and last `observed_at`) of every source polled up to `until`; reads every row."""
         found = self._rows(_POLLED, LAST if until is None else until)
         return [(name.removeprefix("source/"), *rest) for name, *rest in found]
 
     def is_imported(self, position: int) -> bool:
-        """Whether the poll at `position` was imported: an import gives its polls ids, a recorder does not."""
+        """Whether the poll at `position` was imported: only imports give polls ids."""
         row = self._first(_ID, position)
         return row is not None and row[0] is not None
 
     @contextmanager
     def _reading(self, position: int) -> Iterator[tuple[PollRow, Own, bytes, list[bytes]]]:
-        """A poll's row, what it says itself, the text of its scope, and all its values: the scope's first, then the
-        answer's.
-        """
+        """A poll's row, what it says itself, the text of its scope, and all its values: scope, then answer."""
         row = self._poll_row(position)
         with self._session.guard(), _readable(f"The poll at position {position}"):
             own = decode_data(row.data, row.observed_at, position)
@@ -340,7 +326,7 @@ class Reader:
         return observed(poll=poll.position, provider_id=identity(self.item(listing.items[index]), listing.key))
 
     def _of_part(self, read: Callable[[Parts, int], _T], part_id: int) -> _T:
-        """What `read` makes of a part. This runs for every answer: the guards are put up only where something fails."""
+        """What `read` makes of a part. This runs for every answer: only a failure pays for the guards."""
         try:
             return read(self._parts, part_id)
         except Exception:
@@ -363,7 +349,7 @@ def _read_scope(parts: Parts, scope_id: int) -> PollScope:
 
 @contextmanager
 def _readable(what: str) -> Iterator[None]:
-    """Turns what damaged columns do to the functions that read them into one error."""
+    """Turns errors of reading damaged columns into one error."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:
