@@ -1,8 +1,8 @@
 """Every kind of event: one frozen structure a fact, past tense, with a stable name and number.
 
 A name and its fields never change meaning; a new shape is a new version, read through `events.codec`. Times are
-microseconds since the epoch (UTC); `bytes` fields hold JSON text whose secrets are already commitments. The union
-`Event` is closed, so that a match which ends in `assert_never` fails the type check where a new kind is not handled.
+microseconds since the epoch (UTC); `bytes` fields are JSON text with secrets as commitments. `Event` is closed: a match
+with `assert_never` fails the type check if a kind is not handled.
 """
 
 from typing import Final, Literal
@@ -73,16 +73,14 @@ class RunRequested(OfRun, kind=10):
     submitter: str
     idempotency_key: str | None = None
     fallback: tuple[str, ...] = ()  # GPU models to ask for, in this order, where the first has no capacity
-    kernel: bytes | None = None
-    """An `engine.kernel_mark.Mark`: the task reports in framed lines of its output, and these are read.
-    None: a task like any other."""
+    kernel: bytes | None = None  # an `engine.kernel_mark.Mark`: framed output is read; None: no frames
 
 
 class StopRequested(OfRun, kind=11):
     """Somebody, or a policy, wants this run ended."""
 
     name: str
-    provider_id: str | None = None  # None: not known at the request, because the run was not handed over yet
+    provider_id: str | None = None  # None: the run was not handed over yet
     project: str = ""
     abort: bool = False
     by: Literal["user", "policy"] = "user"
@@ -94,7 +92,7 @@ class VmStopRequested(OfVm, kind=28):
 
     project: str
     provider_id: str
-    when_idle: bool = False  # True: only once no run is on it; False: a run on it is stopped first
+    when_idle: bool = False  # True: only without a run on it; False: a run on it is stopped first
     submitter: str
 
 
@@ -105,8 +103,7 @@ class SubmitIntended(OfRun, kind=12):
     """We are about to hand the task to the provider under this name."""
 
     name: str
-    marked: bool = False
-    """The provider is told to keep our run id with the run. False: written before it was told."""
+    marked: bool = False  # the provider is told to keep our run id; False: an older version
 
 
 class SubmitSucceeded(OfRun, kind=13):
@@ -114,7 +111,7 @@ class SubmitSucceeded(OfRun, kind=13):
 
     provider_id: str
     name: str
-    found: bool = False  # True where an earlier call, whose answer was lost, had already brought it there
+    found: bool = False  # an earlier call, whose answer was lost, had already brought it there
     sent: str | None = None  # what the provider was handed in place of the task, without secret values
 
 
@@ -228,18 +225,17 @@ class RunHeld(OfRun, kind=25):
     there; `user`: no idle machine is this submitter's; `ambiguous`: the answer to the call was lost, and the provider
     has a run that may be this one."""
     detail: str = ""
-    not_before: int | None = None  # when it may be tried again at the earliest
+    not_before: int | None = None  # earliest time of the next try
 
 
 class RunPlaced(OfRun, kind=26):
     """The run may be handed over: a place under the cap is reserved for it until it has a machine or ends."""
 
-    slot: str | None = None  # the fleet of one machine it goes to; None where the provider chooses among its own
-    vm_id: str | None = None  # the warm machine it is meant for; None where one may be made
+    slot: str | None = None  # the fleet of one machine it goes to; None: the provider chooses
+    vm_id: str | None = None  # the warm machine it is meant for; None: one may be made
     creation: Literal["reuse", "reuse-or-create"] = "reuse-or-create"  # what the provider is told
     gpu: str | None = None  # the GPU model asked for instead of the task's own, from its fallback list
-    idle: int | None = None
-    """The `idle_duration` the provider is told, microseconds (-1: off); None: left to the provider."""
+    idle: int | None = None  # `idle_duration` for the provider, microseconds (-1: off); None: its default
 
 
 class RunRequeued(OfRun, kind=27):
@@ -259,8 +255,8 @@ class TaskReported(OfRun, kind=41):
 
     provider_id: str
     seq: int  # 1, 2, 3 … in the order of the output
-    frame: bytes = b""  # the JSON text of the line, verbatim; empty where `last`
-    last: bool = False  # True: nothing more is read, whatever the task said or did not say
+    frame: bytes = b""  # the JSON text of the line, verbatim; empty if `last`
+    last: bool = False  # True: nothing more is read
 
 
 # -- money and notices
@@ -289,7 +285,7 @@ class NoticeIntended(OfNotice, kind=36):
 
     kind: Literal["budget", "orphan", "run_end", "anomaly", "test"]
     body: bytes
-    about: tuple[str, ...] = ()  # the ids of the facts in a digest; empty: the notice is about one, under its own id
+    about: tuple[str, ...] = ()  # the ids of the facts in a digest; empty: one fact, under its own id
 
 
 class NoticeDelivered(OfNotice, kind=37):
@@ -366,9 +362,8 @@ Event = PollEvent | ObservedEvent | OwnEvent
 
 NAMES: Final = frozenset(name for name, _ in KINDS.values())
 
-OBSERVED: Final[dict[str, type[ObservedEvent]]] = {
+OBSERVED: Final[dict[str, type[ObservedEvent]]] = {  # by shape kind
     "run": RunObserved,
     "vm": VmObserved,
     "provider_event": ProviderEventSeen,
 }
-"""The observation event that an item of each shape kind gives."""

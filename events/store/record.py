@@ -1,6 +1,6 @@
 """The record: everything that happened, in order, for ever.
 
-A poll goes in without its secrets, its question and answer as parts, with an observation event for whatever changed.
+A poll goes in without secrets, question and answer as parts, with an observation event for each change.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANY", "Batch", "Head", "PollAppended", "Record", "Row", "Stored", "Verification"]
 
-StreamOf = Callable[[str, str, bytes], str]
-"""(kind, the provider's id, the item as the provider sent it) → the stream its observations go to."""
+StreamOf = Callable[[str, str, bytes], str]  # (kind, provider id, item as sent) → stream of observations
 
 _QUESTIONS_KEPT: Final = 10_000
 _IDS_KEPT: Final = 100_000
@@ -46,17 +45,14 @@ _RECORDED, _FAILED = CODES[PollRecorded], CODES[PollFailed]
 
 
 class PollAppended(msgspec.Struct, frozen=True):
-    """What became of one poll."""
-
     position: int
-    changed: tuple[tuple[str, str, str], ...]
-    """(kind, provider id, stream) of every item that was shown otherwise than before."""
-    appended: bool  # False if a poll of that id was there already
+    changed: tuple[tuple[str, str, str], ...]  # (kind, provider id, stream) of every item that changed
+    appended: bool  # False if a poll of that id existed already
 
 
 @dataclass(slots=True)
 class _Question:
-    """What is remembered of one question."""
+    """The cache of one question."""
 
     id: int
     commitment: bytes
@@ -64,8 +60,8 @@ class _Question:
     answer: Answer | None = None
     listing: bytes = b""
     base: EarlierPoll | None = None
-    observed: Answer | None = None  # the answer whose items were last compared with their streams
-    shown: dict[str, int] = field(default_factory=dict)  # the part each item of that answer was shown as
+    observed: Answer | None = None  # the answer last compared with the streams of its items
+    shown: dict[str, int] = field(default_factory=dict)  # each item's part in that answer
 
 
 class Record(Appender):
@@ -90,18 +86,12 @@ class Record(Appender):
         check: bool = True,
         shapes: Router = no_shapes,
     ) -> "Record":
-        """Open the record of a store.
+        """Open the record of a store, to be read or (`write`) appended to.
 
-        Args:
-            clock: says when events are recorded.
-            write: events will be appended; without it the record is only read.
-            create: make the record (and its folder) if it is not there; only with `write`.
-            check: look that the newest events are there; `verify` looks for itself.
-            shapes: how the answers of each endpoint are built.
-
-        Raises:
-            RecordNotFound, NotARecord, RecordDamaged, RecordTooNew, RecordTooOld, RecordNotWritable, RecordLocked:
-                nothing was written.
+        `clock` says when events are recorded; `create`, with `write`, makes a missing record and its folder; `check`
+        expects the newest events to be there (`verify` looks for itself); `shapes` gives the form of each endpoint's
+        answers. RecordNotFound, NotARecord, RecordDamaged, RecordTooNew, RecordTooOld, RecordNotWritable and
+        RecordLocked mean that nothing was written.
         """
         store = store_at(where)
         session = store.open(write=write, create=create, check=check, clock=clock)
@@ -117,11 +107,9 @@ class Record(Appender):
     ) -> tuple[PollAppended, ...]:
         """Append polls in one transaction, each with an observation event for every item that changed.
 
-        Secrets are replaced first. `ids` make it repeatable: a poll whose id is there is left out. `stream_of` names
-        the stream of a run or machine; by default `run/` or `vm/` and the id every foreign one gets.
-
-        Raises:
-            IdConflict, RecordLocked, RecordNotWritable, RecordDamaged: nothing was appended.
+        Secrets are replaced first. A poll whose id exists already is skipped. `stream_of` names the stream of a run or
+        machine, by default `run/` or `vm/` and `foreign_run_id`. IdConflict, RecordLocked, RecordNotWritable and
+        RecordDamaged mean that nothing was appended.
         """
         now = self._clock.now()
         results: list[PollAppended] = []
@@ -154,7 +142,7 @@ class Record(Appender):
         )
 
     def verify(self, *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None) -> Verification:
-        """Whether every byte that carries data is as it was written; `expect` is a head saved earlier."""
+        """Whether every byte that carries data is as written; `expect` is a head saved earlier."""
         return Verifier(self._session, expect, progress).run()
 
     def wait(self, after: int, timeout: int) -> bool:
@@ -168,7 +156,6 @@ class Record(Appender):
         return True
 
     def close(self) -> None:
-        """Close the connection."""
         self._session.close()
 
     def __enter__(self) -> Self:
@@ -178,7 +165,7 @@ class Record(Appender):
         self.close()
 
     def _known(self, event_id: bytes, poll: Poll, new: dict[bytes, tuple[int, Poll]]) -> int | None:
-        """The position of a poll of that id, if it is there, or `new` in this transaction, and the same."""
+        """The position of a poll of that id, if the same poll is in the record, or `new` in this transaction."""
         position, there = new.get(event_id, (None, None))
         if there is not None and there != poll:
             raise IdConflict(f"The event id {event_id.hex()} is given to two different polls: use a new id.")
@@ -250,7 +237,7 @@ class Record(Appender):
         changed: list[tuple[str, str, str]] = []
         raws: list[bytes] | None = None
         kind = answer.kind
-        # What this question showed before is no news, even if another question has shown it otherwise since.
+        # What this question showed before is not news, even if another question showed it otherwise since.
         before, scope.observed = scope.shown, answer
         scope.shown = {item.identity: item.item for item in answer.items}
         for index, item in enumerate(answer.items):
@@ -296,7 +283,7 @@ def _foreign_stream(source: str, kind: str, identity: str) -> str:
 
 
 def _is_news(stream: StreamHead, item: int, started_at: int) -> bool:
-    """Whether the stream has not shown this last; an answer asked for before the newest one says nothing new."""
+    """Whether the stream showed something else last; an answer asked for before the newest one is not news."""
     if stream.item == item or (stream.since is not None and started_at < stream.since):
         return False
     stream.item, stream.since = item, started_at

@@ -1,7 +1,7 @@
 """The tables of a record, declared once; migrations, opening and verify are compared with this.
 
-`events` has one row an event. `parts` holds what events share (questions, answers, items of answers), once by content.
-`streams` and `head` are the only rows that ever change: they say where the next event goes.
+`events` has one row an event, `parts` what events share, once by content. Only rows of `streams` and `head` ever
+change: they say where the next event goes.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, LargeBinary, SmallInteger
 if TYPE_CHECKING:
     from alembic.config import Config
 
-FORMAT: Final = 1  # how bytes inside the rows are to be read (codec, parts, chain); kept in `meta`
+FORMAT: Final = 1  # of bytes inside the rows (codec, parts, chain); kept in `meta`
 
 REVISIONS: Final = ("0001", "0002")  # the Alembic revisions this code reads
 
@@ -21,18 +21,17 @@ REVISION: Final = REVISIONS[-1]  # the one it writes
 
 metadata = sa.MetaData()
 
-# SQLite gives a row id only to a column declared exactly INTEGER.
+# SQLite makes only a column declared exactly INTEGER the row id.
 _ROWID = BigInteger().with_variant(sa.Integer(), "sqlite")
 
 meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", LargeBinary, nullable=False))
 
-revision = Table(
+revision = Table(  # Alembic's own
     "alembic_version",
     sa.MetaData(),
     Column("version_num", sa.String(32), nullable=False),
     sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
-"""Alembic's own."""
 
 head = Table(
     "head",
@@ -95,14 +94,14 @@ REFUSED: Final = {"UPDATE": (events, parts, meta), "DELETE": (events, parts, met
 
 
 def make_tables(connection: sa.Connection) -> None:
-    """Make those of the newest schema, as the migrations do, without Alembic: it takes 9 MB and 0.2 s to import."""
+    """Make the newest schema, as the migrations do, without Alembic: it takes 9 MB and 0.2 s to import."""
     metadata.create_all(connection, checkfirst=False)
     revision.create(connection, checkfirst=False)
     connection.execute(revision.insert(), {"version_num": REVISION})
 
 
 def alembic_config(connection: sa.Connection | None = None) -> "Config":
-    """Alembic's settings for a record, with no settings file needed."""
+    """Alembic's settings for a record, without a settings file."""
     from alembic.config import Config
 
     # Inside the installed package, or beside it in a source tree.

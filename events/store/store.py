@@ -1,7 +1,7 @@
-"""The port of a store: one record and everything kept beside it, known by a URL.
+"""The port of a store: one record and all that is kept beside it (its company), known by a URL.
 
-A record has company: the vault, tokens, the engine's snapshot, leases, read models. Each asks the record's store for
-its place, so that nothing else knows whether that is a file, a row or a lock of a database.
+Vault, tokens, the engine's snapshot, leases and read models ask the store for their place, so that nothing else knows
+whether that is a file, a row or a lock of a database.
 """
 
 import hashlib
@@ -35,10 +35,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blob(Protocol):
-    """A small piece of data beside a record, readable only by its owner and always replaced whole.
-
-    Every method raises `RecordNotWritable` where the place cannot be read or written.
-    """
+    """A small piece of data beside a record, private and replaced whole. RecordNotWritable: it is inaccessible."""
 
     def __str__(self) -> str:
         """Where it is, for messages."""
@@ -46,20 +43,20 @@ class Blob(Protocol):
     def exists(self) -> bool: ...
 
     def stamp(self) -> object:
-        """A value that changes whenever the content does; None: there is none."""
+        """A value that changes whenever the content does; None: no content."""
 
     def read(self) -> bytes | None:
-        """The content; None: there is none."""
+        """The content, or None."""
 
     def replace(self, content: bytes, *, durable: bool = True) -> None:
-        """Readers see the old content or the new one; `durable` waits until the disk has it."""
+        """Readers see the old content or the new one; `durable` waits for the disk."""
 
     def locked(self) -> AbstractContextManager[None]:
         """Excludes every other `locked` block of any process, and waits for it."""
 
 
 class Lease(ExitStack):
-    """The right to act that at most one process holds; free again when it is closed, or when the process ends."""
+    """The right to act, held by at most one process; freed when it is closed or the process ends."""
 
     release = ExitStack.close
 
@@ -74,31 +71,30 @@ class Session(Protocol):
         """Turns errors of the database and the system into those of `events.errors`."""
 
     def run(self, statement: "Executable", *given: object) -> Any:
-        """The cursor of the driver after a statement, its parameters given in the order of its text.
+        """The driver's cursor after a constant statement, compiled once, its parameters in the order of its text.
 
-        The statement is compiled once and kept: it must be a constant. Its rows go past SQLAlchemy, which takes ten
-        times as long, and refuses what a hand may have put into a column.
+        Rows go past SQLAlchemy, which takes ten times as long and refuses a value of another type in a column.
         """
 
     def insert(self, statement: "Executable", *given: object) -> int | None:
-        """The id of the row that a constant statement adds; None: it adds none."""
+        """The id of the row that a constant statement adds; None: no row added."""
 
     def run_many(self, statement: "Executable", given: Sequence[tuple[object, ...]]) -> None:
         """Run a constant statement once for each row of parameters."""
 
     def begin(self, *, durable: bool) -> None:
-        """Begin a transaction that excludes other writers; `durable`: its commit waits until the disk has it."""
+        """Begin a transaction that excludes other writers; with `durable` its commit waits for the disk."""
 
     def commit(self) -> None: ...
 
     def rollback(self) -> None:
-        """Take the transaction back; a connection that cannot do it is dropped, which takes it back too."""
+        """Take the transaction back; a connection that fails at it is dropped, which does the same."""
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """A read transaction: what others append meanwhile is not seen."""
+        """A read transaction: appends of others are not seen."""
 
     def shrink(self) -> None:
-        """Give back the memory that keeps what was read."""
+        """Free the memory that caches what was read."""
 
     def damage(self) -> Iterator[tuple[int | None, str, str]]:
         """(position, kind, detail) of what the database itself finds wrong with its pages and its schema."""
@@ -117,18 +113,17 @@ class Store(Protocol):
         """Where the record is, for messages."""
 
     def open(self, *, write: bool, create: bool, check: bool, clock: Clock) -> Session:
-        """A connection to the record; `Record.open` says what the arguments mean and what it raises."""
+        """A connection to the record; arguments and errors as in `Record.open`."""
 
     def upgrade(self) -> None:
         """Bring the schema to this version, in one transaction.
 
-        Raises:
-            RecordNotFound, NotARecord, RecordDamaged, RecordTooNew, RecordNotWritable, RecordLocked: nothing was
-            written.
+        RecordNotFound, NotARecord, RecordDamaged, RecordTooNew, RecordNotWritable and RecordLocked mean that nothing
+        was written.
         """
 
     def stamp(self) -> object:
-        """A value that changes when another record takes this one's place; None: there is none."""
+        """A value that changes when another record replaces this one; None: no record."""
 
     def is_writable(self) -> bool:
         """Whether this process may write beside the record."""
@@ -136,34 +131,25 @@ class Store(Protocol):
     def blob(self, name: str) -> Blob: ...
 
     def lease(self, name: str) -> Lease | None:
-        """The lease of that name; None while another process holds it.
-
-        Raises:
-            RecordNotWritable: it cannot be made or opened.
-        """
+        """The lease of that name; None if another process holds it. Raises RecordNotWritable if it cannot be made."""
 
     def lease_holder(self, name: str) -> int | None:
-        """The process id that the last holder left, for a message; None where there never was one."""
+        """The process id of the last holder, for a message; None if there never was one."""
 
     def folder(self, name: str) -> Path:
-        """A folder on this machine for what belongs to the record; it need not be there."""
+        """A folder on this machine for the record's files; it may not exist."""
 
     def place(self, name: str) -> str:
-        """The URL of a disposable database that belongs to the record."""
+        """The URL of a disposable database of the record."""
 
 
 Where: TypeAlias = str | Path | Store  # a store, its URL, or a path, which means SQLite
 
-_KINDS: Final = frozenset({"sqlite"})
-"""The folders here that hold a store: `STORE` of `store.py` makes it of the place that a URL names."""
+_KINDS: Final = frozenset({"sqlite"})  # folders of stores here; `STORE` of `store.py` opens a URL's place
 
 
 def store_at(where: Where) -> Store:
-    """The store at a URL.
-
-    Raises:
-        NotARecord: no record can be kept there.
-    """
+    """The store at a URL. Raises NotARecord if it cannot hold a record."""
     if not isinstance(where, str | Path):
         return where
     kind, place = "sqlite", str(where)

@@ -1,7 +1,6 @@
 """The vault: the key secrets are committed with, and the secrets of intents not yet carried out.
 
-It is a blob beside the record, and the one place that can forget: an erased value is gone from the blob, while its
-commitment stays in the record for ever.
+It is a blob beside the record, and can forget: an erased value is gone, while its commitment stays in the record.
 """
 
 import hashlib
@@ -24,11 +23,11 @@ _WHOLE: Final = re.compile(rb'"(steno:secret:[0-9a-f]{64})"')
 
 class _Content(msgspec.Struct, kw_only=True):
     key: str
-    secrets: dict[str, dict[str, str]] = {}  # by owner, then by commitment: the JSON token of the value
+    secrets: dict[str, dict[str, str]] = {}  # owner → commitment → JSON token
 
 
 class Vault:
-    """The vault in a blob; nothing is read or written before it is needed."""
+    """The vault in a blob; read and written only when needed."""
 
     def __init__(self, blob: Blob, *, write: bool = True) -> None:
         self._blob = blob
@@ -36,7 +35,7 @@ class Vault:
         self._key: bytes | None = None
 
     def commitment(self, value: bytes) -> str:
-        """`steno:secret:<hmac>` of a secret value; equal secrets give equal commitments, none can be read from it."""
+        """`steno:secret:<hmac>` of a secret value; equal secrets give equal commitments, which do not reveal them."""
         if self._key is None and self._blob.exists():
             self._key = bytes.fromhex(self._read().key)
         elif self._key is None:
@@ -45,7 +44,7 @@ class Vault:
         return PREFIX + hmac.digest(self._key, value, hashlib.sha256).hex()
 
     def replacement(self, token: bytes) -> bytes:
-        """The JSON string that stands for a secret's JSON token."""
+        """The JSON string that replaces a secret's JSON token."""
         return b'"%s"' % self.commitment(secret_bytes(token)).encode()
 
     def commit(self, text: bytes, paths: tuple[str, ...] = ()) -> bytes:
@@ -53,7 +52,7 @@ class Vault:
         return scrub(text, self.replacement, _node(paths))
 
     def conceal(self, text: bytes, owner: str, paths: tuple[str, ...] = ()) -> bytes:
-        """Like `commit`, and the values stay in the vault under `owner` until erased: `reveal` gives the text back."""
+        """As `commit`, and the values stay in the vault under `owner` until erased: `reveal` returns the text."""
         kept: dict[str, str] = {}
 
         def replace(token: bytes) -> bytes:
@@ -68,11 +67,7 @@ class Vault:
         return concealed
 
     def reveal(self, text: bytes) -> bytes:
-        """JSON text with its commitments replaced by the values again.
-
-        Raises:
-            SecretGone: a value was erased, or was never in this vault.
-        """
+        """JSON text with its commitments replaced by the values. Raises SecretGone if one is not in this vault."""
         if not COMMITMENT.search(text):
             return text
         known = {name: token for kept in self._read().secrets.values() for name, token in kept.items()}
@@ -86,7 +81,7 @@ class Vault:
         return COMMITMENT.sub(lambda found: value(found).strip(b'"'), _WHOLE.sub(value, text))
 
     def erase(self, owner: str) -> None:
-        """Forget every value kept for `owner`; the blob no longer holds them."""
+        """Erase every value kept for `owner`."""
         if self._blob.exists() and owner in self.owners():
             with self._changing() as content:
                 content.secrets.pop(owner, None)

@@ -1,4 +1,4 @@
-"""Says whether every byte of a record that carries data is as it was written, and which positions are not."""
+"""Says whether every byte of a record that carries data is as written, and which positions are not."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from events.store.store import Session
 
 _CHUNK: Final = 1000
-_UNREADABLE: Final = (
+_UNREADABLE: Final = (  # errors of reading damaged columns: any type may be in any column
     ArithmeticError, AttributeError, LookupError, MemoryError, StenoError, TypeError, ValueError, struct.error,
     zstandard.ZstdError,
 )  # fmt: skip
-"""What damaged columns make of the functions that read them; a hand can put any type into any column."""
 
-_MOST: Final = 1000  # damages named one by one; a record with more is beyond naming
+_MOST: Final = 1000  # damages named one by one
 
 _META: Final = select(meta.c.key)
 _REVISION: Final = select(revision.c.version_num)
@@ -40,9 +39,9 @@ _STREAMS: Final = select(streams)
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is not as it was written."""
+    """One deviation from what was written."""
 
-    position: int | None  # the first position it touches; None if it touches the record as a whole
+    position: int | None  # the first position it touches; None: the record as a whole
     kind: str  # `page`, `schema`, `trigger`, `meta`, `chain`, `missing`, `body`, `stream`, `head` or `expect`
     detail: str
 
@@ -75,7 +74,6 @@ class Verifier:
         self._last = (0, session.identity.genesis())
 
     def run(self) -> Verification:
-        """What is not as it was written."""
         steps = (self._database, self._meta, self._load, self._chain, self._parts, self._streams, self._head)
         with self._session.snapshot():
             for step in steps:
@@ -99,7 +97,7 @@ class Verifier:
             self._say(position, kind, detail)
 
     def _meta(self) -> None:
-        """The record's description; the first hash of the chain covers it too."""
+        """The record's description, which the first hash of the chain covers too."""
         keys = {key for (key,) in self._run(_META)}
         if keys != {"format", "record_id", "key", "created_at"} or self._session.identity.format != FORMAT:
             self._say(None, "meta", "the record's description of itself was changed")
@@ -112,7 +110,7 @@ class Verifier:
         self._commitments.update(self._run(_COMMITMENTS))
 
     def _chain(self) -> None:
-        """Every event follows from the one before; after a break the walk goes on from the next whole hash."""
+        """Every event follows from the one before; after a break the walk resumes at the next whole hash."""
         previous: bytes | None = self._session.identity.genesis()
         expected = 1
         ends = self._run(_HEADS).fetchone()
@@ -131,7 +129,7 @@ class Verifier:
                 self._last = (position, previous)
 
     def _link(self, row: tuple[Any, ...], previous: bytes | None) -> bytes | None:
-        """The hash of an event, if it is the one its row keeps; what the row keeps of it else, if that is all of it."""
+        """The hash of an event, if its row keeps the same; else the row's, if that is whole."""
         position, stream_id, version, kind, _, moment, took, _, scope, body, _, kept = row
         whole = kept if isinstance(kept, bytes) and len(kept) == 32 and position % SEAL_EVERY == 0 else None
         try:
@@ -149,7 +147,7 @@ class Verifier:
         if kind in (3, 4) and body is not None:
             self._latest[stream_id] = (body, moment - took)
         if previous is None:
-            # The event before is broken: nothing can be said of this one until the next whole hash.
+            # The event before is broken: this one is unknown until the next whole hash.
             return whole
         if mark(position, digest) != kept:
             self._say(position, "chain", "the event or its hash was changed")
@@ -169,7 +167,7 @@ class Verifier:
         users: dict[int, list[int]] = {}
         bad = dict(self._bad_parts(users))
         uses = dict(self._first_use)
-        # A part only refers to older ones, so going down every user is known before what it uses.
+        # Parts only refer to older ones: going down, every user is known before what it uses.
         for part_id in sorted(self._commitments.keys() | users.keys(), reverse=True):
             through = [uses[user] for user in (part_id, *users.get(part_id, ())) if user in uses]
             if through:
@@ -183,12 +181,12 @@ class Verifier:
             self._say(uses.get(part_id), "body", f"part {part_id}: {why}")
 
     def _bad_parts(self, users: dict[int, list[int]]) -> Iterator[tuple[int, str]]:
-        """Parts that are not what they were, and why; `users` is filled with which parts refer to which."""
+        """Parts that changed, and why; fills `users` with which parts refer to which."""
         stored = Parts(self._session, self._commit, cache=WRITER_CACHE)
         for part_id, commitment, base_id, encoding, crc, data in self._run(_PARTS):
             try:
                 if crc32(data) != crc:
-                    # Not every byte of a packed text changes the text: the sum is over the bytes as they lie.
+                    # Not every byte of a packed text changes the text: the sum is over the stored bytes.
                     raise ValueError("its stored bytes were changed")
                 if base_id is not None and not encoding & COMPRESSED:
                     raise ValueError("a part that is not compressed has a base")
@@ -221,7 +219,7 @@ class Verifier:
             if named > self._events:
                 self._say(self._events + 1, "missing", f"the head is at {named}, the last event at {self._events}")
             elif (named, kept) != self._last:
-                # Behind a broken event the chain says nothing: there the head must fit the last row.
+                # After a broken event the chain is unknown: the head must fit the last row.
                 row = self._run(_ONE, named).fetchone() if named == self._events and self._last[0] < named else None
                 if row is None or not isinstance(kept, bytes) or len(kept) != 32 or mark(named, kept) != row[-1]:
                     self._say(self._events or None, "head", f"the head names {named}, the last event is {self._events}")
@@ -246,7 +244,7 @@ class Verifier:
         return digest
 
     def _rows(self, last: int) -> Iterator[tuple[Any, ...]]:
-        """Every event that can be read; what cannot is skipped, so that the rest is still looked at."""
+        """Every event that can be read; skips others, so that the rest is checked."""
         after = alone = 0
         while True:
             size = 1 if after < alone else _CHUNK

@@ -1,8 +1,8 @@
-"""Poll traces: one poll a line of JSON (`.jsonl`, `.jsonl.zst`, `-`), readable by anybody.
+"""Poll traces: one poll a line of JSON (`.jsonl`, `.jsonl.zst`, `-`).
 
-A line is `{"t", "ep", "path", "req", "status", "ms", "body"}`, with `"status": null` and `"error"` (also read as
-`"exc"`) where no answer came; that of a command `{"t", "kind": "poll", "cmd", "rc", "ms", "out", "err"}`. Unknown keys
-are kept. A line with `"ep": "lab_note"`, or a `kind` other than `poll`, is not a poll.
+A line is `{"t", "ep", "path", "req", "status", "ms", "body"}`, with `"status": null` and `"error"` (or `"exc"`) without
+an answer; that of a command `{"t", "kind": "poll", "cmd", "rc", "ms", "out", "err"}`. Unknown keys are kept. A line
+with `"ep": "lab_note"`, or a `kind` other than `poll`, is not a poll.
 """
 
 import json
@@ -31,7 +31,7 @@ from events.poll import Poll, too_deep, too_wide
 if TYPE_CHECKING:
     from events.store.record import Record
 
-SLURM: Final = "slurm:"  # how the path of a Slurm poll begins; the command follows
+SLURM: Final = "slurm:"  # start of the path of a Slurm poll; the command follows
 
 _NULL: Final = msgspec.Raw(b"null")
 _KNOWN: Final = ("t", "ep", "path", "req", "status", "ms", "body", "error", "exc", "sweep", "complete", "server_time")
@@ -40,19 +40,17 @@ _text: Final = msgspec.json.Decoder(str)
 _maybe_text: Final = msgspec.json.Decoder(str | None)
 _maybe_int: Final = msgspec.json.Decoder(int | None)
 _maybe_number: Final = msgspec.json.Decoder(float | None)
-_LONGEST: Final = 366 * 86_400 * SECOND  # no question waits a year for its answer
+_LONGEST: Final = 366 * 86_400 * SECOND  # no answer takes a year
 _LAST: Final = parse_time("9999-12-31T23:59:59Z")
 
-LONGEST_LINE: Final = 64 << 20  # bytes of a line; the answers we hold have at most half of that
+LONGEST_LINE: Final = 64 << 20  # bytes; the answers we hold have at most half of that
 BLANK: Final = 1_000_000  # blank lines of a file: a few kB of zstd unpack to a billion of them
 _PIECE: Final = 1 << 20
-_PACKED: Final = 2 << 10
-"""Bytes unpacked at a time: zstd makes up to 32,000 of one, so 64 MB of these."""
-CUT: Final = b"\0"  # stands for what cannot be unpacked; no line of any trace
+_PACKED: Final = 2 << 10  # bytes read at a time: zstd unpacks one to at most 32,000, so these to 64 MB
+CUT: Final = b"\0"  # for what cannot be unpacked; not a line of any trace
 
 _BATCH: Final = 500
-_ID_BYTES: Final = 8
-"""Enough to tell the lines of all traces of one record apart; each byte is paid for by every imported poll, twice."""
+_ID_BYTES: Final = 8  # tells all trace lines of a record apart; every imported poll pays twice for each byte
 
 
 class TraceReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +66,7 @@ class BadTraceLine(UnreadableInput):
 
     def __init__(self, path: str, line: int, why: str) -> None:
         super().__init__(f"{path}: line {line} is not a poll ({why}): correct it, or skip it with --lenient.")
-        self.line = line  # counted from 1
+        self.line = line  # from 1
 
 
 def read_trace(
@@ -76,11 +74,8 @@ def read_trace(
 ) -> Iterator[tuple[int, Poll | None]]:
     """Each line's number, from 1, and its poll; None for a line that is not a poll, or broken with `lenient`.
 
-    `broken` is called with the number of every line that is left out because it is broken.
-
-    Raises:
-        BadTraceLine: a line is broken and `lenient` is not set.
-        UnreadableInput: the file is not there or cannot be unpacked.
+    `broken` is called with the number of every skipped broken line. Raises BadTraceLine for a broken line unless
+    `lenient`, UnreadableInput if the file is missing or cannot be unpacked.
     """
     for number, _, poll, is_broken in _parsed(path, str(path), reading, lenient=lenient):
         if is_broken and broken is not None:
@@ -104,11 +99,7 @@ def _parsed(
 
 
 def parse_line(raw: bytes, reading: TraceReading) -> Poll | None:
-    """The poll of one line, or None where the line is no poll.
-
-    Raises:
-        ValueError: the line is broken.
-    """
+    """The poll of one line, or None if it is not a poll. Raises ValueError for a broken line."""
     if too_deep(raw):
         raise ValueError("it is nested too deeply")
     if too_wide(raw):
@@ -162,7 +153,7 @@ def parse_line(raw: bytes, reading: TraceReading) -> Poll | None:
 
 
 def write_trace_line(poll: Poll) -> bytes:
-    """The poll as a line of a trace, newline included. Its secrets must have been replaced (`Record.scrubbed`)."""
+    """The poll as a line of a trace with its newline. Its secrets must have been replaced (`Record.scrubbed`)."""
     line: dict[str, object] = {"t": format_time(poll.started_at)}
     milliseconds = (poll.observed_at - poll.started_at) / 1000
     if poll.path.startswith(SLURM):
@@ -177,7 +168,7 @@ def write_trace_line(poll: Poll) -> bytes:
     line |= {key: value for key, value in more.items() if value is not None}
     line |= poll.extra
     if poll.body is not None:
-        # Line breaks between tokens; inside strings they are escaped anyway.
+        # Line breaks between tokens; inside strings they are escaped.
         line["body"] = msgspec.Raw(poll.body.replace(b"\r", b" ").replace(b"\n", b" "))
     return msgspec.json.encode(line) + b"\n"
 
@@ -194,13 +185,10 @@ def _members(raw: bytes) -> dict[str, msgspec.Raw]:
 
 
 def numbered_lines(path: str | Path, *, lenient: bool = False) -> Iterator[tuple[int, bytes]]:
-    """The lines of a `.jsonl`, a `.jsonl.zst` or standard input (`-`), numbered from 1; blank lines are left out.
+    """The lines of a `.jsonl`, a `.jsonl.zst` or standard input (`-`), numbered from 1, without blank lines.
 
-    With `lenient`, a packed file that cannot be unpacked to its end gives what can be, then the line `CUT`.
-
-    Raises:
-        UnreadableInput: the file is not there or is not a regular file; a line is longer than `LONGEST_LINE`; more than
-            `BLANK` lines are blank; or it is packed, cannot be unpacked, and `lenient` is not set.
+    With `lenient`, a file that cannot be unpacked to its end gives what can be, then the line `CUT`; otherwise it
+    raises UnreadableInput. So do a missing or irregular file, a line over `LONGEST_LINE` and over `BLANK` blank lines.
     """
     number = blank = 0
     try:
@@ -226,7 +214,7 @@ def _lines(path: str) -> Iterator[bytes]:
     if path == "-":
         yield from _split(iter(partial(cast(BufferedReader, sys.stdin.buffer).read1, _PIECE), b""))
         return
-    # A pipe that nobody writes to would be waited for, and a device never ends.
+    # A pipe without a writer would block, and a device never ends.
     if not stat.S_ISREG(Path(path).stat().st_mode):
         raise UnreadableInput(f"{path} is not a regular file: give one, or `-` and the lines on standard input.")
     with Path(path).open("rb") as file:
@@ -236,7 +224,7 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def _split(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines of a text in pieces; a line longer than `LONGEST_LINE` is the last, and not whole."""
+    """The lines of a text in pieces; a line over `LONGEST_LINE` is the last, and incomplete."""
     begun = bytearray()
     for piece in pieces:
         *whole, rest = piece.split(b"\n")
@@ -251,11 +239,7 @@ def _split(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
-    """The text of one or more packed frames, one after the other.
-
-    Raises:
-        zstandard.ZstdError: a frame is broken or ends too early.
-    """
+    """The text of one or more packed frames in turn. Raises zstandard.ZstdError if one is broken or ends too early."""
     unpacker = zstandard.ZstdDecompressor().decompressobj()
     while piece := file.read(_PACKED):
         while piece:
@@ -284,16 +268,12 @@ def import_trace(
 ) -> Imported:
     """Write one poll event per poll line, in order. Without `lenient` a broken line imports nothing.
 
-    A poll's id is the hash of its line and of how often that line came before: importing again adds nothing, doubled
-    lines stay two polls. An import that was cut short is completed by doing it again. The id also marks the poll as
-    imported: its source is an archive.
+    A poll's id is the hash of its line and of how often that line came before: importing again, or after an
+    interruption, adds what is missing. The id marks the poll as imported: its source is an archive. With `name`, all is
+    imported as `<provider>/<name>`, with other ids.
 
-    Args:
-        name: import as `<provider>/<name>`, whichever sources the trace names; the ids are then others.
-
-    Raises:
-        BadTraceLine, UnreadableInput, SourceIsLive: nothing was imported.
-        IdConflict, RecordLocked, RecordNotWritable: what had been imported stays, and is known the next time.
+    BadTraceLine, UnreadableInput and SourceIsLive mean that nothing was imported. After IdConflict, RecordLocked or
+    RecordNotWritable what was imported stays.
     """
     if name is not None:
         own = reading.source_of
@@ -323,7 +303,7 @@ def import_trace(
 def _identified(
     lines: Iterator[tuple[int, bytes, Poll | None, bool]], salt: bytes, count: Counter[str]
 ) -> Iterator[tuple[str, Poll]]:
-    """(id, poll) of every poll; broken lines are counted as `skipped`."""
+    """(id, poll) of every poll; counts broken lines as `skipped`."""
     seen: Counter[bytes] = Counter()
     for _, raw, poll, broken in lines:
         count["skipped"] += broken
@@ -342,7 +322,7 @@ def _is_recorded(record: "Record", stream: str) -> bool:
 
 @contextmanager
 def _rereadable(path: str | Path) -> Iterator[Path]:
-    """The file itself; standard input is put aside first, for it is read twice."""
+    """The file itself, or a copy of standard input: it is read twice."""
     if str(path) != "-":
         yield Path(path)
         return

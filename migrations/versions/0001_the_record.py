@@ -65,7 +65,7 @@ def upgrade() -> None:
                 f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
                 f"BEGIN SELECT RAISE(ABORT, 'the record is append-only: no {verb} on {table}'); END"
             )
-    # "STNO": how a record is told from any other SQLite file.
+    # "STNO": tells a record from other SQLite files.
     op.execute(f"PRAGMA application_id = {0x53544E4F}")
 
 

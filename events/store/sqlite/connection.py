@@ -1,8 +1,8 @@
 """Connections to SQLite files of records, and which files this process has open.
 
-POSIX drops all locks of a process on a file as soon as it closes any descriptor of it. A second look at a record with
-`open()` would silently drop the locks of every connection in this process, and the next process to close the record
-would believe itself the last one and remove the log under them (https://sqlite.org/howtocorrupt.html, 2.2).
+POSIX drops all locks of a process on a file when it closes any descriptor of it. A second `open()` of a record would
+drop the locks of every connection in this process, and the next process to close the record would remove the log under
+them (https://sqlite.org/howtocorrupt.html, 2.2).
 """
 
 import os
@@ -37,12 +37,12 @@ _open: Counter[tuple[int, int]] = Counter()
 
 class _Compiler(SQLiteCompiler):
     def limit_clause(self, select: Any, **options: Any) -> str:
-        """Without `OFFSET 0`, which would be a parameter more."""
+        """Without `OFFSET 0`, which would be one more parameter."""
         return f"\n LIMIT {self.process(select._limit_clause, **options)}"
 
 
 class Dialect(SQLiteDialect_pysqlite):
-    """For statements that are compiled once and run by the driver: their parameters are those the caller names."""
+    """For statements compiled once and run by the driver: their parameters are those the caller names."""
 
     statement_compiler = _Compiler
 
@@ -61,8 +61,8 @@ class _CountedConnection(sqlite3.Connection):
 
 def connect(path: Path, *, write: bool) -> Connection:
     """A connection to the record at `path`, without transactions of its own; any thread may use it."""
-    # A reader of a WAL file makes files beside it; only a connection that could write removes them again. Where nothing
-    # can be made, nobody is writing either.
+    # A reader of a WAL file makes files beside it, which only a connection that could write removes. Where nothing can
+    # be made, nobody is writing either.
     mode = "rw" if write or (may_write(path) and may_write(path.parent)) else "ro"
     if mode == "ro" and not path.with_name(path.name + "-wal").exists():
         mode += "&immutable=1"
@@ -71,7 +71,7 @@ def connect(path: Path, *, write: bool) -> Connection:
         made = _counted(path, f"file:{quote(str(path.absolute()))}?mode={mode}")
         if not write:
             made.execute("PRAGMA query_only = ON")
-        # A reader passes over pages once, and the system keeps them too; a writer comes back to its indexes.
+        # A reader passes over pages once, and the system caches them; a writer returns to its indexes.
         made.execute(f"PRAGMA cache_size = -{4_000 if write else 1_000}")
         made.execute("PRAGMA synchronous = NORMAL")
         return made
@@ -82,7 +82,7 @@ def connect(path: Path, *, write: bool) -> Connection:
 
 @contextmanager
 def while_closed(path: Path) -> Iterator[bool]:
-    """Whether no connection of this process has the file, so that it may be opened and closed inside the block."""
+    """Whether no connection of this process has the file: then the block may open and close it."""
     with _guard:
         yield file_id(path) not in _open
 
@@ -95,19 +95,19 @@ def translated(where: str) -> Iterator[None]:
     except (DBAPIError, sqlite3.Error) as error:
         raise _ours(error.orig if isinstance(error, DBAPIError) else error, where) from error
     except UnicodeDecodeError as error:
-        # SQLite quotes damaged text in its messages; Python cannot read them.
+        # SQLite quotes damaged text, which Python cannot decode.
         raise _ours(None, where) from error
     except OSError as error:
         raise RecordNotWritable(f"The record {where} cannot be written ({error.strerror}).") from error
 
 
 def may_write(path: Path) -> bool:
-    """Whether this process may, as it acts now: by its effective user and capabilities where the system can tell."""
+    """Whether this process may write, by its effective user and capabilities if the system can tell."""
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def file_id(path: Path | str) -> tuple[int, int] | None:
-    """Which file is at a path; None: there is none."""
+    """Which file is at a path, or None."""
     try:
         found = os.stat(path)  # noqa: PTH116 - ten a second
     except OSError:

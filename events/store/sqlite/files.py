@@ -12,8 +12,6 @@ from events.store.store import Lease
 
 
 class FileBlob:
-    """A blob in a 0600 file."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 
@@ -72,12 +70,10 @@ class FileBlob:
 
 
 def take_lease(path: Path) -> Lease | None:
-    """The lease of a locked file, which a killed holder leaves free at once; None while another process holds it.
+    """The lease of a locked file, which is freed at once when its holder dies; None if another process holds it.
 
-    The file stays when the lease is freed: removing it would let two processes lock two files of one name.
-
-    Raises:
-        RecordNotWritable: the file cannot be made or opened.
+    The file stays: after a removal two processes could lock two files of one name. Raises RecordNotWritable if it
+    cannot be made or opened.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -98,11 +94,7 @@ def take_lease(path: Path) -> Lease | None:
 
 @contextmanager
 def locked(path: Path, flags: int = os.O_CREAT | os.O_RDWR) -> Iterator[None]:
-    """Holds the lock of the file at `path`, which is made, or of a folder (`O_RDONLY`); waits for others who do.
-
-    Raises:
-        OSError: the file cannot be made or opened.
-    """
+    """Holds the lock of the file at `path`, which is made, or of a folder (`O_RDONLY`); waits for other holders."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from events.store.store import Session
 
 _MAGIC: Final = b"SQLite format 3\x00"
-_APPLICATION_ID: Final = 0x53544E4F
-"""`STNO`, at byte 68 of the file: how a record is told from any other SQLite file before it is opened."""
+_APPLICATION_ID: Final = 0x53544E4F  # `STNO`, at byte 68 of the file: tells a record from other SQLite files
 _DESCRIPTION: Final = frozenset({"format", "record_id", "key", "created_at"})
 
 _QUOTED: Final = re.compile(r'"(\w+)"')
@@ -34,7 +33,7 @@ _LAST: Final = select(events.c.position, events.c.hash).order_by(events.c.positi
 
 
 def schema_damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
-    """(None, kind, detail) of whatever is not as the schema of the record's revision declares it."""
+    """(None, kind, detail) of each deviation from the schema of the record's revision."""
     expected = expected_schema(str(connection.execute(select(revision.c.version_num)).scalar()))
     found = described(connection)
     for name in expected.keys() | found.keys():
@@ -49,7 +48,7 @@ def schema_damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
 
 
 def expected_schema(version: str = REVISION) -> dict[str, tuple[str, ...]]:
-    """Kind, table and plain SQL of everything that a record of a revision has, by name."""
+    """By name: kind, table and plain SQL of everything in a record of a revision."""
     with create_engine("sqlite://").begin() as connection:
         if version in REVISIONS[:-1]:
             migrate(connection, version)
@@ -71,18 +70,18 @@ def create(connection: Connection) -> None:
 
 
 def described(connection: Connection) -> dict[str, tuple[str, ...]]:
-    """Kind, table and plain SQL by name, of what a database has."""
+    """By name: kind, table and plain SQL of everything in a database."""
     rows = connection.exec_driver_sql("SELECT name, type, tbl_name, sql FROM sqlite_schema").fetchall()
     return {str(name): (str(kind), str(table), plain_sql(sql)) for name, kind, table, sql in rows}
 
 
 def plain_sql(sql: object) -> str:
-    """SQL without the layout and the quotes around names that differ between writers of it."""
+    """SQL without layout and quotes around names, which differ between writers."""
     return _LAYOUT.sub(r"\1", _QUOTED.sub(r"\1", " ".join(str(sql).split())))
 
 
 def expect_file(path: Path, *, write: bool) -> None:
-    """Look whether it is a record that may be read, or written, as far as the system and its first bytes tell."""
+    """Check that it is a record that may be read, or written, by file mode and first bytes."""
     _expect_record(path)
     if write and not may_write(path):
         raise RecordNotWritable(
@@ -93,7 +92,7 @@ def expect_file(path: Path, *, write: bool) -> None:
 
 
 def _expect_record(path: Path) -> None:
-    """Read the first bytes of the file, without SQLite, which might write; not where we have it open already."""
+    """Read the first bytes of the file without SQLite, which might write; skipped if we have it open already."""
     try:
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
             raise NotARecord(f"{path} is a pipe or a device, not a record.")
@@ -125,12 +124,8 @@ def _expect_record(path: Path) -> None:
 def read_identity(connection: Connection, path: Path, *, write: bool, check: bool = True) -> Identity:
     """What the record says of itself.
 
-    Args:
-        write: its schema must be this version's, else an older one will do.
-        check: it must be whole; else it is read as far as it can be, and verify names what is wrong with it.
-
-    Raises:
-        RecordDamaged, RecordTooNew, RecordTooOld: as they say.
+    `write` requires this version's schema, else an older one will do. `check` requires it to be whole; verify reads
+    what it can and names the damage. Raises RecordDamaged, RecordTooNew or RecordTooOld.
     """
     revisions: list[str] = []
     found: dict[str, bytes] = {}
@@ -162,11 +157,7 @@ def read_identity(connection: Connection, path: Path, *, write: bool, check: boo
 
 
 def expect_head(session: "Session", path: Path) -> None:
-    """The head names the newest event.
-
-    Raises:
-        RecordDamaged: it does not.
-    """
+    """Raise RecordDamaged unless the head names the newest event."""
     with session.snapshot():  # another process may append between the two questions
         ends = session.run(_HEAD).fetchone()
         last = session.run(_LAST).fetchone() or (0, session.identity.genesis())

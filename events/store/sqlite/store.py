@@ -1,4 +1,4 @@
-"""The SQLite store: a record in one file, and its company in files beside it."""
+"""The SQLite store: a record in one file, its company in files beside it."""
 
 import os
 import re
@@ -51,7 +51,7 @@ class SqliteSession:
         return self._driver.execute(_compiled(statement), given)
 
     def insert(self, statement: Executable, *given: object) -> int | None:
-        cursor = self.run(statement, *given)  # RETURNING would take twice as long
+        cursor = self.run(statement, *given)  # RETURNING takes twice as long
         return cursor.lastrowid if cursor.rowcount else None
 
     def run_many(self, statement: Executable, given: Sequence[tuple[object, ...]]) -> None:
@@ -101,12 +101,12 @@ class SqliteSession:
 
     @property
     def _driver(self) -> sqlite3.Connection:
-        """Asked for each time, as SQLAlchemy makes another after a failure."""
+        """Not cached: SQLAlchemy makes another after a failure."""
         return cast(sqlite3.Connection, self.connection.connection.driver_connection)
 
 
 class SqliteStore:
-    """A record in one file, its company in files beside it whose names begin with the record's."""
+    """A record in one file, its company in files beside it, named after it."""
 
     def __init__(self, place: str) -> None:
         self.path = Path(place).expanduser()
@@ -175,14 +175,14 @@ STORE: Final = SqliteStore
 def _has_content(path: Path) -> bool:
     try:
         found = path.stat()
-        # A pipe or a device has no size; a record must not take its place.
+        # A pipe or a device has no size; a record must not replace it.
         return found.st_size > 0 or not stat.S_ISREG(found.st_mode) or path.with_name(path.name + ".vault").exists()
     except OSError:
         return False
 
 
 def _create(path: Path, clock: Clock) -> None:
-    """Make the record, whole or not at all; if another process has made it meanwhile, that one's stands."""
+    """Make the record, whole or not at all; if another process has made it meanwhile, that one stays."""
     with translated(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.parent, os.O_RDONLY):
