@@ -123,7 +123,7 @@ class Host(Protocol):
 class ProviderKind(ABC):
     """One kind of provider. The command line imports it at its start, so heavy imports belong inside its methods."""
 
-    name: ClassVar[str]  # as in `--provider NAME` and `RunRequested.provider`
+    name: ClassVar[str]  # as in `--provider NAME`, `RunRequested.provider` and the names of its sources
     summary: ClassVar[str]  # where its tasks run, in a few words
     settings: ClassVar[Block]  # `Block(provider=name)` where it has none
     options: ClassVar[tuple[Option, ...]] = ()  # of `steno submit`, beside the common ones

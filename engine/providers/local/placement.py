@@ -83,7 +83,7 @@ class NoCapacity(msgspec.Struct, frozen=True):
 
 
 def place(wanted: Wanted, offer: LocalOffer, there: Sequence[Standing]) -> MachineSpec | NoCapacity | None:
-    """The free machine it goes to, None to make one, or why there is no place: a slot has one machine, busy or not."""
+    """The free machine it goes to, None to make one, or why there is no place: a slot has at most one machine."""
     if wanted.slot is not None:
         here = [one for one in there if one.spec.slot == wanted.slot]
         if here and (wanted.fresh or not here[0].free):
