@@ -1,6 +1,6 @@
 """Every command with its file and one-line help, and the page `steno --help`: imports no command and no click."""
 
-SECTIONS = {
+SECTIONS = {  # command → one-line help, by section of the page
     "Start here": {
         "demo": "Tour on this machine: two runs, their bill, an incident.",
         "doctor": "Check whether a task can run, and how to fix what is missing.",
@@ -49,11 +49,10 @@ SECTIONS = {
         "completion": "Print the completion script for your shell.",
     },
 }
-"""The commands with their one-line help, by section of the page."""
 
 HELP = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
 
-_MODULES = {
+_MODULES = {  # modules of several commands; every other command has a module of its own name
     "about": ("config", "machine", "completion"),
     "costs": ("budget", "metrics"),
     "daemons": ("record", "serve", "up"),
@@ -62,11 +61,10 @@ _MODULES = {
     "runs": ("ps", "show", "timeline", "explain", "logs", "stop"),
     "traces": ("export", "import"),
 }
-"""Modules of several commands; every other command has one of its own name."""
 
 
 def module_of(command: str) -> str:
-    """The module of `cli.commands` that has it, under the name `<command>_command`."""
+    """The module in `cli.commands` that has `<command>_command`."""
     return next((module for module, commands in _MODULES.items() if command in commands), command)
 
 

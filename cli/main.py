@@ -1,4 +1,4 @@
-"""The entry point of `steno`; imports click only if there is more to do than to print the help page."""
+"""The entry point of `steno`; imports click only if it has to do more than print the help page."""
 
 import sys
 
@@ -9,7 +9,6 @@ sys.modules["httpx._main"] = None  # type: ignore[assignment] # httpx's own comm
 
 
 def main() -> None:
-    """Run one command and exit with its code."""
     fill_closed_streams()
     if sys.argv[1:] in (["--help"], ["-h"]):
         try:

@@ -1,4 +1,4 @@
-"""The program: the group of all commands, and one command line run to its exit code."""
+"""The group of all commands, and `run`: one command line to its exit code."""
 
 import contextlib
 import importlib
@@ -14,7 +14,7 @@ from cli.wiring.errors import exit_code_of
 
 
 class LazyGroup(click.Group):
-    """The commands of the catalogue; each is imported when it is called."""
+    """The commands of the catalogue; each is imported only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(HELP)
@@ -40,7 +40,7 @@ class LazyGroup(click.Group):
 
 
 def _of_provider(ctx: click.Context, name: str) -> click.Command | None:
-    """The commands that a provider has of its own, as a group of its name."""
+    """The provider's own commands, as a group of its name."""
     from engine.providers import registry
 
     place = registry.commands_of(name)
@@ -85,7 +85,7 @@ steno.params += COMMON
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; its exit code. An error is one line on stderr, never a traceback."""
+    """Run one command line; return its exit code. An error is one line on stderr, never a traceback."""
     app = App()
     out = sys.stdout
     try:

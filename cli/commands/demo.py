@@ -25,21 +25,19 @@ _RUNS = {
     "demo-works": "for n in 1 2 3; do echo step $n; sleep 0.5; done",
     "demo-fails": "echo loading; sleep 0.8; echo no weights.bin >&2; exit 3",
 }
-_SHOWN = {
+_SHOWN = {  # setting → (its variable, its value in the tour)
     "local.price": ("STENO_LOCAL_PRICE", "1.99"),
     "local.boot": ("STENO_LOCAL_BOOT", "2s"),
     "local.gpu": ("STENO_LOCAL_GPU", "MI300X"),
     "vms.idle_timeout": ("STENO_IDLE_TIMEOUT", "3s"),
 }
-"""Setting → its variable and its value in the tour."""
-_SETTINGS = {name: value for name, (_, value) in _SHOWN.items()} | {
+_SETTINGS = {name: value for name, (_, value) in _SHOWN.items()} | {  # override the user's own settings
     "provider": "local",
     "vms.mode": "provider",
     "vms.max": "3",
     "vms.share": "any",
     "budget.total": "1400",
 }
-"""Settings of the tour, whatever the user's own settings are."""
 _PATIENCE = 60 * SECOND  # microseconds to wait for the machine to stop
 
 
@@ -90,7 +88,7 @@ def demo_command(app: App) -> None:
 
 
 def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
-    """Two runs on one machine, each followed to its end, then the machine to its own, and what it cost."""
+    """Follow two runs on one machine to their ends, then the machine to its end; returns them with the costs."""
     from cli.render.money import costs_table
     from cli.render.vms import listing
     from cli.wiring.view import viewing
@@ -129,7 +127,7 @@ def _run(app: App, record: Record, name: str, line: str) -> RunObject:
 
 
 class _Lines(logging.Handler):
-    """Prints what a daemon would log, without its times."""
+    """Prints a daemon's log lines, without times."""
 
     def emit(self, record: logging.LogRecord) -> None:
         emit(f"  {record.getMessage()}")
@@ -207,7 +205,7 @@ def _typed(line: str, app: App) -> None:
 
 
 def _printed(line: str, app: App, text: str) -> None:
-    """A command and what it prints, two columns further to the right; nothing with --json."""
+    """Print a command and its output, indented by two columns; nothing with --json."""
     _typed(line, app)
     if not app.json:
         emit("\n".join(f"  {row}" if row else row for row in text.split("\n")))

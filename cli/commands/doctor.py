@@ -76,7 +76,7 @@ def _record(app: App) -> Check:
 
 
 def _code(check: Check | None) -> int:
-    """The exit code that a check stands for; 0 if it did not fail."""
+    """The exit code of a failed check; 0 if it did not fail."""
     if check is None or check.state != "failed":
         return 0
     return NOT_SUCCEEDED if check.error is None else code_of(check.error)

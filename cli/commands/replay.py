@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from engine.rules.sets import RuleSet
 
     History = tuple[Callable[[str, Until | None], Replay], Callable[[str, Until | None], Iterator[Step]]]
-    """What folds all of it, and what folds it poll by poll, up to a limit."""
+    """(fold everything, fold poll by poll), each up to a limit."""
 
 _SQLITE = b"SQLite format 3\0"
 
 
 class RuleSetName(click.ParamType[str]):
-    """The name of a rule set, of any provider; looked up only where one is given or asked for."""
+    """A rule set of any provider; the list is loaded only if a name is given or completed."""
 
     name = "rules"
 
@@ -52,7 +52,7 @@ class RuleSetName(click.ParamType[str]):
 
 
 class ReplayCommand(StenoCommand):
-    """Its help lists the rule sets there are."""
+    """Its help lists the rule sets."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Rule sets"):
@@ -115,7 +115,7 @@ def replay_command(
 
 
 def _walk(app: App, whole: Replay, steps: Iterator[Step]) -> None:
-    """Each transition with the provider's words; on a terminal one per key press."""
+    """Print each transition with the provider's words; on a terminal, one per key press."""
     from cli.render.replay import step_lines, step_objects
 
     runs = {run.run_id: run for run in whole.runs}
@@ -137,7 +137,7 @@ def _walk(app: App, whole: Replay, steps: Iterator[Step]) -> None:
 
 @contextmanager
 def _history(app: App, what: str | None, *, lenient: bool) -> Iterator[History]:
-    """The history a person names: a trace file, `-`, a record's path or URL; None is the record of the settings."""
+    """The history an argument names: a trace file, `-`, a record's path or URL; None: the record of the settings."""
     if what == "-":
         with tempfile.NamedTemporaryFile(prefix="steno-", suffix=".jsonl") as file:  # it may be folded twice
             shutil.copyfileobj(sys.stdin.buffer, file)
@@ -157,7 +157,7 @@ def _history(app: App, what: str | None, *, lenient: bool) -> Iterator[History]:
 
 
 def _trace(path: str, *, lenient: bool) -> Iterator[History]:
-    """The polls of a trace; positions are its line numbers. Prints which lines were skipped."""
+    """The polls of a trace, with line numbers as positions; prints which lines were skipped."""
     from cli.render.words import count
     from engine.replay.trace import replay_trace, step_trace
 

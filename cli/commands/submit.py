@@ -16,14 +16,12 @@ from engine.settings.table import PROFILES
 
 
 class TaskCommand(StenoCommand):
-    """A command that also takes the options of the providers.
-
-    Those of the built-in ones are there from the start; installed packages are searched for an option that nobody knows
-    yet, and for the help.
+    """A command that also takes the options of providers; installed packages are searched only for an unknown option or
+    help.
     """
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> click.Context:
-        """Parse; once more with the options of other packages if there is an unknown one, or help is wanted."""
+        """Parse; retry with the options of other packages if an option is unknown or help is wanted."""
         self._extend(registry.built_in())
         if "--help" in args:
             self._extend_all()
@@ -38,7 +36,7 @@ class TaskCommand(StenoCommand):
         return self._extend(map(registry.kind, registry.names()))
 
     def _extend(self, kinds: Iterable[ProviderKind]) -> bool:
-        """Add the options that are not there; whether there were any."""
+        """Add the missing options; returns whether there were any."""
         there = {name for param in self.params for name in param.opts}
         found = [option for kind in kinds for option in kind.options if option.flag not in there]
         self.params += [

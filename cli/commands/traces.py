@@ -93,7 +93,7 @@ def _part_of_run(record: Record, row: RunRow) -> tuple[int, int, frozenset[str]]
 
 @contextmanager
 def _opened(target: str) -> Iterator[BinaryIO]:
-    """A file that gets its name when it is complete, or standard output; `.zst` is compressed."""
+    """A file that appears under its name when it is complete, or standard output; `.zst` is compressed."""
     if target == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

@@ -188,7 +188,7 @@ def _machine(record: Record, word: str) -> Vm:
 
 
 def _stopped(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
-    """Request the stop; the machine once it has ended, has to wait for a run, or a time limit is reached."""
+    """Request the stop; return the machine once it ended, must wait for a run, or the time limit is reached."""
     from cli.wiring.recorder import watching
     from cli.wiring.session import END_TIMEOUT, OUTCOME_TIMEOUT
     from cli.wiring.signals import stoppable

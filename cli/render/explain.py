@@ -43,7 +43,7 @@ def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
 def vm_page(
     found: VmObject, machine: Vm, why: Sequence[str], anomalies: Sequence[Anomaly], until: int, columns: int
 ) -> str:
-    """A machine's page: state, why it still runs or has ended, anomalies, and its bill so far."""
+    """A machine's page: state, why it still runs or ended, anomalies, and its bill so far."""
     width = min(columns, 100)
     head = f"{paint.bold(vms.called(found))}  {vms.verdict(found, machine)}"
     lines = [head, paint.dim(f"{machine.source} {found.provider_id}"), paint.dim(f"machine id {found.vm_id}"), ""]

@@ -22,7 +22,7 @@ _BAR = 40
 
 
 def costs_table(report: CostReport, columns: int) -> str:
-    """One row each and the sum; a column that is zero everywhere is left out."""
+    """One line per row, then the sum; leaves out columns that are zero everywhere."""
     shown = [line.value for line in LINES if report.total.lines[line.value]]
     spot = report.total.spot_usd > 0
     head = (_HEADS[report.by], *map(str.upper, shown), *(("SPOT",) if spot else ()), "TIME", "TOTAL")
@@ -50,7 +50,6 @@ def _row(row: CostRow, shown: list[str], *, spot: bool) -> tuple[str, ...]:
 
 
 def budget_page(account: Account, now: int, columns: int) -> str:
-    """The figures, a bar of what is used, and the alerts."""
     total = account.total
     used = paint.dim(f"  {account.spent * 100 / total:.1f} %") if total else ""
     lines = paint.facts(
@@ -112,7 +111,7 @@ def _measured(one: Measure, value: int | None) -> str:
 
 
 def measure_object(one: Measure) -> dict[str, Any]:
-    """One figure as JSON values: times in seconds, money as decimal strings of US dollars."""
+    """Times in seconds, money as decimal strings of US dollars."""
     found = msgspec.structs.asdict(one) | {"unit": "seconds" if one.unit == "time" else "usd"}
     for name in ("median", "mean", "p95", "worst", "limit"):
         if found[name] is not None:
@@ -179,7 +178,6 @@ def projection_page(inputs: Inputs, claims: Sequence[Claim], columns: int) -> st
 
 
 def inputs_object(inputs: Inputs) -> dict[str, object]:
-    """The inputs as JSON values."""
     times = ("provisioning", "provisioning_longest", "run", "warm_start", "idle_timeout", "idle_timeout_configured")
     return {
         "usd_per_hour": money(inputs.hourly),
@@ -192,6 +190,5 @@ def inputs_object(inputs: Inputs) -> dict[str, object]:
 
 
 def claim_object(one: Claim) -> dict[str, Any]:
-    """One figure as JSON values."""
     found = one._asdict()
     return found | {"amount_usd": money(found.pop("amount"))}

@@ -8,12 +8,11 @@ import click
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _STEERING = r"([\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
-"""Characters that move the cursor, set a title, reverse text or cannot be encoded."""
+"""Characters that move the cursor, set a title, reverse text, or cannot be encoded."""
 _HIDDEN = re.compile(r"(\x1b\[(?:[0-3]|3[0-7]|9[0-7])m)|" + _STEERING)  # our own colours stay
-_OUTPUT = re.compile(r"(\x1b\[[0-9;]*m|\r)|" + _STEERING)
-"""All colours stay, and returns, which progress bars need."""
+_OUTPUT = re.compile(r"(\x1b\[[0-9;]*m|\r)|" + _STEERING)  # keeps colours, and \r for progress bars
 
-STATE_COLOURS: dict[str, str] = {
+STATE_COLOURS: dict[str, str] = {  # one colour per state, everywhere
     "requested": "bright_black",
     "queued": "bright_black",
     "provisioning": "blue",
@@ -31,46 +30,43 @@ STATE_COLOURS: dict[str, str] = {
     "terminated": "bright_black",
     "unconfirmed": "magenta",
 }
-"""One colour a state, the same everywhere it is named or drawn."""
 
 
 def state(name: str, text: str | None = None) -> str:
-    """A state's name, or a text about it, in that state's colour."""
+    """A state's name, or `text`, in that state's colour."""
     return click.style(name if text is None else text, fg=STATE_COLOURS.get(name))
 
 
 def verdict(name: str, *more: str | None) -> str:
-    """`● failed · exit_nonzero · exit 1` in the state's colour; what is None is left out."""
+    """`● failed · exit_nonzero · exit 1` in the state's colour; leaves out what is None."""
     return state(name, " · ".join([f"● {name}", *filter(None, more)]))
 
 
 def visible(text: str) -> str:
-    """A text that may hold what a provider sent, safe to print: control characters as `\\x1b`, `\\r`, `\\u202e`."""
+    """Make a provider's text safe to print: control characters appear as `\\x1b`, `\\r`, `\\u202e`."""
     return _HIDDEN.sub(lambda found: found[1] or repr(found[2])[1:-1], text)
 
 
 def visible_output(text: str) -> str:
-    """A piece of a run's output, safe to print on a terminal: colours stay, other control characters are shown."""
+    """Make a run's output safe to print on a terminal: keeps colours, shows other control characters."""
     return _OUTPUT.sub(lambda found: found[1] or repr(found[2])[1:-1], text)
 
 
 def visible_json(text: str) -> str:
-    """JSON text that means the same, with the characters that `visible` shows as `\\u009b`."""
+    """JSON text of the same value, with the characters that `visible` escapes as `\\u009b`."""
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[2]):04x}", text)
 
 
 def dim(text: str) -> str:
-    """Secondary text."""
     return click.style(text, dim=True)
 
 
 def bold(text: str) -> str:
-    """Emphasized text."""
     return click.style(text, bold=True)
 
 
 def width(text: str) -> int:
-    """Terminal columns a painted text takes."""
+    """Terminal columns of a painted text."""
     plain = _ESCAPE.sub("", text)
     return sum(
         2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in plain if not unicodedata.combining(char)
@@ -78,18 +74,17 @@ def width(text: str) -> int:
 
 
 def pad(text: str, columns: int, right: bool = False) -> str:
-    """A painted text filled with spaces to `columns`; `right` puts the spaces in front."""
+    """Pad a painted text to `columns`; `right` aligns it to the right."""
     fill = " " * max(0, columns - width(text))
     return fill + text if right else text + fill
 
 
 def cut(text: str, columns: int) -> str:
-    """A plain text of at most `columns`; ends in `…` if it was cut."""
+    """Plain text of at most `columns`; ends in `…` if it was cut."""
     return text if len(text) <= columns else text[: max(0, columns - 1)] + "…"
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """A line for each value, beside its dim label."""
     longest = max(len(label) for label, _ in rows)
     return [f"{dim(label.ljust(longest))}  {value}" for label, value in rows]
 
@@ -97,7 +92,7 @@ def facts(rows: Sequence[tuple[str, str]]) -> list[str]:
 def fitted(
     head: Sequence[str], rows: Sequence[Sequence[str]], columns: int, *, right: Sequence[int] = (), spare: Sequence[int]
 ) -> str:
-    """As `table`; leaves out `spare` columns, in their order, until it is at most `columns` wide."""
+    """As `table`, but drops `spare` columns in order until it fits into `columns`."""
     kept = list(range(len(head)))
     drawn = table(head, rows, right=right)
     for column in spare:
@@ -113,7 +108,7 @@ def fitted(
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
-    """Columns under dim headings, two spaces apart; the columns numbered in `right` are set to the right."""
+    """Columns under dim headings, two spaces apart; the columns in `right` are right-aligned."""
     rows = [[cell.replace("\n", r"\n").replace("\t", r"\t") for cell in map(visible, row)] for row in rows]
     widths = [max(width(row[column]) for row in (head, *rows)) for column in range(len(head))]
 

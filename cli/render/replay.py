@@ -1,4 +1,4 @@
-"""What a replay found, as text: one rule set, two side by side, or step by step."""
+"""The result of a replay as text: one rule set, two side by side, or step by step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,7 +18,7 @@ def _runs_of(replay: Replay) -> list[RunObject]:
 
 
 def summary(replay: Replay, columns: int) -> str:
-    """Every run with its verdict, every machine with its bill, then anomalies and gaps."""
+    """Runs with verdicts, machines with bills, then anomalies and gaps."""
     runs = _runs_of(replay)
     found = f"{words.count(replay.events, 'event')}, {words.count(len(runs), 'run')}"
     if replay.vms:
@@ -39,7 +39,7 @@ def summary(replay: Replay, columns: int) -> str:
 
 
 def comparison(left: Replay, right: Replay, differences: Sequence[RunDifference]) -> str:
-    """Both verdicts of every run; differences are marked."""
+    """Both verdicts of every run, differences marked."""
     lefts = {run.run_id: run for run in _runs_of(left)}
     rights = {run.run_id: run for run in _runs_of(right)}
     ids = dict.fromkeys((*lefts, *rights))
@@ -66,7 +66,7 @@ def step_lines(step: Step, runs: Mapping[str, Run]) -> Iterator[str]:
 
 
 def step_objects(step: Step, runs: Mapping[str, Run]) -> Iterator[dict[str, object]]:
-    """One JSON object for each move of a step: `{"position", "at", "run_id", "name", "from", "to", "rule"}`."""
+    """One JSON object per transition: `{"position", "at", "run_id", "name", "from", "to", "rule"}`."""
     for change in step.changes:
         if isinstance(change, Moved) and change.transition is not None:
             move = change.transition

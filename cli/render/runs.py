@@ -17,12 +17,12 @@ def verdict(run: RunObject) -> str:
 
 
 def ended(run: RunObject) -> str:
-    """One line at the end of a run: name, verdict, duration, cold or warm start, cost."""
+    """The last line about a run: name, verdict, duration, cold or warm start, cost."""
     return "  ".join(filter(None, (f"{paint.bold(called(run))}  {verdict(run)}", *figures(run))))
 
 
 def figures(run: RunObject) -> tuple[str, ...]:
-    """How long it ran, its start and its cost; empty where nothing is known."""
+    """Duration, start and cost; an empty text for what is unknown."""
     return (
         "" if run.execution_seconds is None else f"ran {ran(run)}",
         "" if run.start is None else f"{run.start} start",
@@ -31,10 +31,7 @@ def figures(run: RunObject) -> tuple[str, ...]:
 
 
 def paid(run: RunObject) -> str:
-    """`cost $0.0535, PROVIDER says $0.0347`: Steno's cost and the provider's figure.
-
-    Empty for a run on this machine if it is free.
-    """
+    """`cost $0.0535, PROVIDER says $0.0347`: Steno's cost and the provider's; empty for a free run on this machine."""
     figure = None if run.provider == "local" else run.provider_cost_usd
     if not costs(run):
         return "" if figure is None else f"{run.provider} says it cost {words.money(figure)}"
@@ -43,12 +40,12 @@ def paid(run: RunObject) -> str:
 
 
 def costs(run: RunObject) -> bool:
-    """Whether Steno knows its cost; a zero cost on this machine does not count."""
+    """Whether Steno knows the cost; a zero cost on this machine does not count."""
     return run.cost_usd is not None and (run.provider != "local" or float(run.cost_usd) != 0)
 
 
 def cost_cell(run: RunObject) -> str:
-    """Our cost; the provider's figure in brackets where ours is not known."""
+    """Steno's cost; if unknown, the provider's figure in brackets."""
     if costs(run):
         return words.short(run.cost_usd)
     if run.provider_cost_usd is None or run.provider == "local":
@@ -57,12 +54,11 @@ def cost_cell(run: RunObject) -> str:
 
 
 def called(run: RunObject) -> str:
-    """The run's name, or its id."""
     return run.name or run.provider_id or run.run_id
 
 
 def identity(run: RunObject) -> list[str]:
-    """`PROVIDER <its own id>` and `run id <Steno's>`, a line each; one line where the provider has no other id."""
+    """The lines `PROVIDER <its id>` and `run id <Steno's>`; one line if the provider has no other id."""
     ours = f"run id {run.run_id}"
     if run.provider_id in (None, run.run_id):
         return [paint.dim(f"{run.provider}  {ours}")]
@@ -78,12 +74,8 @@ def listing(
     machines: Mapping[str, str],
     unfold: bool = False,
 ) -> str:
-    """The table of `ps`, in the order given; a narrow terminal shows fewer columns.
-
-    Args:
-        unfold: a line for each run of a group, not one for the group.
-        waiting: run id → its place in Steno's queue.
-        machines: machine id → its name.
+    """The table of `ps`, in the given order; a narrow terminal shows fewer columns. `unfold` shows each run of a group;
+    `waiting` maps run ids to places in Steno's queue, `machines` machine ids to names.
     """
     head = ("RUN", "VERDICT", "WHERE", "MACHINE", "START", "SUBMITTED", "RAN", "COST", "ID")
     groups: dict[tuple[str, str], list[RunObject]] = {}
@@ -113,7 +105,7 @@ def listing(
 
 
 def _group(runs: Sequence[RunObject], now: int) -> tuple[str, ...]:
-    """The line of several runs that were submitted as one: how many are in each state, and what all cost."""
+    """The line of runs submitted as one array: the count per state and the total cost."""
     states = Counter(run.state for run in runs)
     waits = dict.fromkeys(_waits(run.waits) for run in runs if run.waits is not None)
     said = [paint.state(state, f"{number} {state}") for state, number in states.items()]
@@ -134,12 +126,12 @@ def _group(runs: Sequence[RunObject], now: int) -> tuple[str, ...]:
 
 
 def _waits(waits: Waits) -> str:
-    """In brief: what to do about it is said by `show`."""
+    """Short; `show` says what to do about it."""
     return f"never runs: {waits.why}" if waits.never else waits.why
 
 
 def place(queued: Queued, now: int) -> str:
-    """`#2 in the queue, in about 3 m`: a run's place in Steno's queue and its estimated start."""
+    """`#2 in the queue, in about 3 m`: place and estimated start."""
     said = f"#{queued.position} in the queue"
     if queued.estimated_start is None:
         return said
@@ -148,17 +140,12 @@ def place(queued: Queued, now: int) -> str:
 
 
 def ran(run: RunObject) -> str:
-    """How long it ran; `–` if unknown."""
+    """The duration; `–` if unknown."""
     return "–" if run.execution_seconds is None else words.duration(round(run.execution_seconds * SECOND))
 
 
 def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: str | None = None) -> str:
-    """One run in full: the verdict, and separately the provider's words.
-
-    Args:
-        queued: its place in Steno's queue, while it waits there.
-        machine: the name of its machine.
-    """
+    """One run in full: the verdict, and separately the provider's words. `machine` is its machine's name."""
     facts = [
         ("verdict", verdict(run)),
         *([] if run.archive is None else [("archive", run.archive)]),
@@ -194,7 +181,7 @@ def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: 
 
 
 def attempt_table(run: RunObject) -> str:
-    """One line for each attempt that the provider dates: where it ran, and how long it waited for that."""
+    """One line for each attempt that the provider dates: where it ran, and how long it waited."""
     rows = [
         (
             str(one.number),
@@ -217,7 +204,7 @@ def _evidence(run: RunObject, between: str) -> str:
 
 
 def replayed(runs: Sequence[RunObject], columns: int) -> str:
-    """The table of `replay`: each verdict with the polls it rests on; a narrow terminal shows fewer columns."""
+    """The table of `replay`: each verdict with its evidence polls; a narrow terminal shows fewer columns."""
     head = ("RUN", "VERDICT", "ATTEMPTS", "START", "RAN", "COST", "EVIDENCE", "RULE")
     rows = [
         (
@@ -273,13 +260,11 @@ def _said(status: str | None, reason: str | None, exit_status: int | None) -> st
 
 
 def anomaly_table(found: Sequence[Anomaly]) -> str:
-    """One line per anomaly, in order of position."""
     rows = [(f"#{one.position}", one.kind, f"{one.detail} {paint.dim(f'({one.subject})')}") for one in found]
     return paint.table(("POLL", "ANOMALY", "WHAT"), rows, right=(0,))
 
 
 def gap_table(gaps: Sequence[BlindObject]) -> str:
-    """One line per gap: source, start, end, duration."""
     rows = []
     for gap in gaps:
         length = "still" if gap.end is None else words.duration(parse_time(gap.end) - parse_time(gap.start))

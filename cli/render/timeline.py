@@ -1,4 +1,4 @@
-"""A run's timeline as a picture: one bar per state on a shared scale, its attempts, its machine, and gaps."""
+"""A run's timeline as text: one bar per state on a shared scale, its attempts, its machine, and gaps."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ _OPEN = " …"
 
 
 def draw(run: RunObject, life: Timeline, columns: int) -> str:
-    """The whole picture, at most `columns` wide (and not narrower than 48)."""
+    """The timeline, at most `columns` wide but not below 48."""
     bar = max(20, min(columns, 140) - _LABEL - _TIME - len(_OPEN) - 2)
     scale = _Scale(life.start, max(life.until - life.start, 1), bar)
     lines = [f"{paint.bold(called(run))}  {verdict(run)}", *_facts(run, max(columns, 48)), ""]
@@ -45,7 +45,7 @@ def draw(run: RunObject, life: Timeline, columns: int) -> str:
 
 
 def _facts(run: RunObject, columns: int) -> list[str]:
-    """Who it is, and its times and cost in as few lines as hold them, two spaces apart."""
+    """Identity, times and cost, packed into lines."""
     parts = [
         "" if run.attempts == 1 else f"{run.attempts} attempts",
         "" if run.submitted_at is None else f"submitted {words.moment(run.submitted_at)}",
@@ -61,8 +61,6 @@ def _facts(run: RunObject, columns: int) -> list[str]:
 
 
 class _Scale(NamedTuple):
-    """Microseconds to columns."""
-
     start: int
     length: int
     columns: int
@@ -82,7 +80,7 @@ def _row(label: str, colour: str | None, scale: _Scale, start: int, end: int, *,
 
 
 def _blocks(scale: _Scale, start: int, end: int) -> str:
-    """A bar with an eighth of a column's resolution at its end; never nothing, however short the span."""
+    """A bar with a resolution of an eighth of a column; never empty."""
     first, last = scale.eighth(start), scale.eighth(end)
     left = min(first // 8, scale.columns - 1)
     width = max(1, last - left * 8 if first % 8 < 4 else last - left * 8 - 4)

@@ -17,12 +17,11 @@ def verdict(vm: VmObject, machine: Vm) -> str:
 
 
 def called(vm: VmObject) -> str:
-    """The machine's name, or its id."""
     return vm.name or vm.provider_id
 
 
 def what(machine: Vm) -> str:
-    """`MI300X`, `MI300X:2 spot`, or the machine's type where it has no GPU."""
+    """`MI300X`, `MI300X:2 spot`, or the machine's type if it has no GPU."""
     facts = machine.facts
     if facts.gpu is None:
         name = facts.instance_type or "–"
@@ -32,11 +31,7 @@ def what(machine: Vm) -> str:
 
 
 def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int], columns: int) -> str:
-    """The table of `vms`, in the order given; a narrow terminal shows fewer columns.
-
-    Args:
-        until: up to when an open machine is billed (microseconds, UTC).
-    """
+    """The table of `vms`, in the given order; `until` gives the end of an open bill (microseconds, UTC)."""
     head = ("MACHINE", "STATE", "GPU", "WHERE", "$/H", "UP", "RUNS", "COST", "ID")
     rows = []
     for vm in vms:
@@ -60,7 +55,7 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
 
 
 def burning(vms: Sequence[VmObject], machine: Machine) -> str | None:
-    """Total hourly cost of the machines that may be billed, in one line; None if there are none."""
+    """Total hourly cost of the billed machines, in one line; None if there are none."""
     billed = [vm for vm in vms if machine(vm.vm_id).billed]
     if not billed:
         return None
@@ -103,7 +98,7 @@ def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> 
 
 
 def bill(vm: VmObject, until: int) -> str:
-    """The intervals of a machine's bill up to the last poll."""
+    """The intervals of the bill up to the last poll."""
     rows = []
     for one in vm.intervals:
         lasted = (until if one.end is None else parse_time(one.end)) - parse_time(one.start)

@@ -1,4 +1,4 @@
-"""Durations, moments and money as people read them."""
+"""Durations, times and money as text."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -11,7 +11,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def duration(span: int) -> str:
-    """A span of microseconds: `40 ms`, `42.0 s`, `7 m 06 s`, `3 h 05 m`, `2 d 04 h`."""
+    """Microseconds as `40 ms`, `42.0 s`, `7 m 06 s`, `3 h 05 m`, `2 d 04 h`."""
     if span < SECOND // 10:
         return f"{round(span / 1000)} ms"
     tenths = round(span * 10 / SECOND)
@@ -26,7 +26,7 @@ def duration(span: int) -> str:
 
 
 def moment(at: int | str | None) -> str:
-    """A moment (microseconds, UTC, or ISO 8601) to the second: `2026-11-20 15:00:02Z`; `–` where there is none."""
+    """A time (microseconds UTC, or ISO 8601) to the second, `2026-11-20 15:00:02Z`; `–` for None."""
     if at is None:
         return "–"
     return format_second(parse_time(at) if isinstance(at, str) else at).replace("T", " ")
@@ -39,7 +39,7 @@ def hour(at: int) -> str:
 
 
 def ago(at: int, now: int) -> str:
-    """How long before `now`, to one unit: `12 s ago`, `3 m ago`, `5 h ago`, `4 d ago`."""
+    """Age in one unit: `12 s ago`, `3 m ago`, `5 h ago`, `4 d ago`."""
     seconds = max(0, now - at) // SECOND
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= 2 * size or (size == 60 and seconds >= 60):
@@ -48,14 +48,12 @@ def ago(at: int, now: int) -> str:
 
 
 def money(usd: str | None) -> str:
-    """A decimal string of US dollars with as many places as say something: `$0.0347`, `$12.50`; `–` where unknown."""
+    """US dollars with as many places as are significant: `$0.0347`, `$12.50`; `–` if unknown."""
     return "–" if usd is None else dollars(int(Decimal(usd) * DOLLAR))
 
 
 def short(usd: str | int | None) -> str:
-    """Dollars as text, or micro-dollars, to a cent, or to a hundredth of one where that says more: `$1,400.00`,
-    `$0.0321`, `$0.0660`; `–` where unknown. An amount too small for that keeps all its places.
-    """
+    """Dollars (text) or micro-dollars (int), small amounts to more places: `$1,400.00`, `$0.0321`; `–` if unknown."""
     if usd is None:
         return "–"
     exact = Decimal(usd) / DOLLAR if isinstance(usd, int) else Decimal(usd)

@@ -1,1 +1,1 @@
-"""What commands stand on: the call, its options and output, exit codes, signals, the record, the processes."""
+"""Shared by all commands: the invocation, options, output, exit codes, signals, the record, the processes."""

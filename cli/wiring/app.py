@@ -1,4 +1,4 @@
-"""One invocation: its flags, settings, clock, ids, record and providers; and the commands, which get it first."""
+"""One invocation: its flags, settings, clock, ids, record and providers; and the command classes that receive it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class App:
-    """One call of `steno`; everything heavy is created on first use."""
+    """One call of `steno`; creates everything heavy on first use."""
 
     def __init__(self) -> None:
         self.flags: dict[str, str | None] = {}  # settings given on the command line, by name
@@ -33,23 +33,18 @@ class App:
         self.colour = colour_wanted(sys.stdout.isatty())
 
     def set_flag(self, name: str, value: str) -> None:
-        """A setting as if given on the command line."""
+        """Override a setting, as a flag does."""
         self.flags[name] = value
         self.__dict__.pop("settings", None)
 
     def copied(self, clock: Clock) -> App:
-        """A copy with another clock and its own flags."""
         other = copy.copy(self)
         other.flags, other.clock = dict(self.flags), clock
         return other
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """Every setting; flags win.
-
-        Raises:
-            NotConfigured: a file is unreadable, or a value is invalid.
-        """
+        """Every setting; flags win. Raises `NotConfigured` if a file is unreadable or a value is invalid."""
         import os
         from pathlib import Path
 
@@ -68,24 +63,22 @@ class App:
 
     @functools.cached_property
     def clock(self) -> Clock:
-        """The clock of this process."""
         from events.clock import SystemClock
 
         return SystemClock()
 
     @functools.cached_property
     def ids(self) -> Ids:
-        """Generates new ids."""
         from events.clock import RandomIds
 
         return RandomIds()
 
     def reading(self, *, check: bool = True) -> Record:
-        """The record to read; `check` looks that its newest events are there."""
+        """The record, read-only; `check` verifies that its newest events are there."""
         return self._record(write=False, check=check)
 
     def writing(self, *, create: bool = True) -> Record:
-        """The record to append to, made if it is not there and `create`."""
+        """The record to append to; `create` makes a missing one."""
         return self._record(write=True, create=create)
 
     def _record(self, *, write: bool, create: bool = False, check: bool = True) -> Record:
@@ -96,10 +89,8 @@ class App:
         return Record.open(where, write=write, create=create, check=check, shapes=READINGS.shape, clock=self.clock)
 
     def provider(self, name: str, record: Store | None, *, project: str | None = None) -> Provider:
-        """The provider of that name, in the project of the settings or in the one given.
-
-        Raises:
-            NotConfigured, ProjectNotFound: there is no such provider, or a setting it needs is missing or wrong.
+        """The provider of that name, in `project` or in the project of the settings. Raises `NotConfigured` or
+        `ProjectNotFound` if the provider does not exist or a setting it needs is missing or wrong.
         """
         from engine.providers import registry
 
@@ -111,7 +102,7 @@ class App:
         return kind.open(app.settings, clock=app.clock, ids=app.ids, record=record)
 
     def provider_of(self, run: Run, record: Store | None) -> Provider:
-        """The provider that has a run, in the run's own project."""
+        """The provider of a run, in the run's own project."""
         return self.provider(run.provider, record, project=run.project)
 
 
@@ -127,7 +118,7 @@ def _keep_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.ensure_object(App).json = True
 
 
-COMMON = (
+COMMON = (  # options of every command and of `steno` itself
     click.Option(
         ["--json"], is_flag=True, expose_value=False, callback=_keep_json, help="Print JSON with stable keys."
     ),
@@ -139,11 +130,10 @@ COMMON = (
         help="The record: a path (SQLite) or a database URL; else STENO_RECORD, steno.toml, your data folder.",
     ),
 )
-"""What every command takes, and `steno` itself too."""
 
 
 class StenoCommand(click.Command):
-    """A command whose function gets the `App` first; `COMMON` follows its own options."""
+    """A command whose function gets the `App` first; appends the `COMMON` options."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
@@ -162,18 +152,17 @@ steno_command = functools.partial(click.command, cls=StenoCommand)
 
 
 class CommandGroup(click.Group):
-    """A group of such commands."""
+    """A group of `StenoCommand`s."""
 
     command_class = StenoCommand
 
 
 class DefaultGroup(CommandGroup):
-    """Arguments that do not start with a subcommand go to the hidden command `list`; `--help` shows both."""
+    """Runs the hidden command `list` if the arguments name no subcommand; `--help` shows both."""
 
     default = "list"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert the default command's name if no subcommand is given."""
         asks_for_help = args[:1] in (["--help"], ["-h"])
         completes = ctx.resilient_parsing and not args
         if not asks_for_help and not completes and (not args or args[0] not in self.commands):
@@ -181,12 +170,12 @@ class DefaultGroup(CommandGroup):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The default command's options, then the subcommands."""
+        """The options of `list`, then the subcommands."""
         self.commands[self.default].format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Subcommands, and what the default command takes."""
+        """Subcommands, and completions of `list`."""
         found = super().shell_complete(ctx, incomplete)
         for parameter in self.commands[self.default].params:
             if isinstance(parameter, click.Argument):

@@ -33,7 +33,7 @@ class WaitEnded(events.StenoError):
     """Stopped following because of the timeout; the run goes on."""
 
 
-CODES: dict[type[BaseException], int] = {
+CODES: dict[type[BaseException], int] = {  # a subclass has the code of its nearest listed ancestor
     events.RecordNotFound: NOT_FOUND,
     events.NotARecord: DAMAGED,
     events.RecordDamaged: DAMAGED,
@@ -63,16 +63,14 @@ CODES: dict[type[BaseException], int] = {
     events.StenoError: USAGE,
     FileNotFoundError: NOT_FOUND,
 }
-"""The code of every error class; a subclass has the code of its nearest listed ancestor."""
 
-_REMEDIES = {
+_REMEDIES = {  # errors of writing a file, and what to do
     errno.ENOSPC: ": free some space",
     errno.EDQUOT: ": free some space",
     errno.EROFS: ": write elsewhere",
     errno.EACCES: ": change its permissions",
     errno.EPERM: ": change its permissions",
 }
-"""Why a file cannot be written, and what to do about it."""
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -107,7 +105,6 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code of an error, by its class."""
     listed = next((ancestor for ancestor in type(error).__mro__ if ancestor in CODES), None)
     if listed is not None:
         return CODES[listed]
@@ -117,7 +114,7 @@ def code_of(error: BaseException) -> int:
 
 
 def say(text: str) -> None:
-    """One line on stderr, `steno: ` in front; red on a terminal."""
+    """One line on stderr that begins with `steno: `; red on a terminal."""
     line = " ".join(text.split())
     with contextlib.suppress(OSError):  # stderr is closed: the exit code remains
         click.secho(f"steno: {visible(line)}", err=True, fg="red", color=colour_wanted(sys.stderr.isatty()))

@@ -1,4 +1,4 @@
-"""What the command line gives a provider's own commands: `engine.providers.kind.Host`."""
+"""The implementation of `engine.providers.kind.Host` for a provider's own commands."""
 
 from collections.abc import Iterable, Sequence
 

@@ -39,15 +39,9 @@ _log = logging.getLogger("steno.api")
 
 @contextmanager
 def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[Server]:
-    """A server of the record at this path, taking requests; afterwards it has ended in order.
-
-    Args:
-        live: the world that another thread of this process keeps up to date; None: the server follows the record.
-
-    Raises:
-        NotConfigured: it would listen beyond loopback and there is no token, or it cannot listen there at all.
-        Conflict: another process has the port.
-        ServerFailed: it could not begin.
+    """A running server of this record; shut down in order at the end of the block. `live` is the world that another
+    thread of this process keeps up to date; None: the server follows the record. Raises `NotConfigured` (no token
+    beyond loopback, or the address cannot be used), `Conflict` (port in use), `ServerFailed` (did not start).
     """
     at = host(app.settings.value("api.host") or "")
     service = assembled(app, record, live)
@@ -71,7 +65,7 @@ def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[
         server = Server(application, sockets, starting=service.feed.start, stopping=stop_streams)
         stack.callback(server.stop)
         server.start()
-        # What is loaded stays; each look through it for garbage would stop every stream for a tenth of a second.
+        # Freeze loaded objects: a garbage collection over them would stop every stream for 0.1 s.
         gc.collect()
         gc.freeze()
         yield server
@@ -81,17 +75,14 @@ def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[
 
 
 def announced(server: Server, record: Store, *, show: bool = False) -> None:
-    """Say where it serves, and show it in a browser if so wished; nothing waits for that."""
+    """Print the address and, with `show`, open it in a browser without waiting."""
     _log.info("serving %s (record %s)", server.url, record)
     if show:
         threading.Thread(target=_show, args=(server.url_here,), name="steno-browser", daemon=True).start()
 
 
 def _show(url: str) -> None:
-    """Start a browser, or say that there is none. One that is the process started is waited for until it ends.
-
-    A browser without a window is not started: one of text would take the terminal from the log.
-    """
+    """Start a graphical browser or say that there is none; a text browser would take the terminal from the log."""
     import webbrowser
 
     windows = sys.platform == "darwin" or any(map(os.environ.get, ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")))
@@ -100,13 +91,8 @@ def _show(url: str) -> None:
 
 
 def serve_until_stopped(app: App, record: Store, *, show: bool) -> None:
-    """Serve until SIGTERM (returns) or Ctrl-C; what `serving` raises comes through.
-
-    Raises:
-        ServerFailed: it ended by itself.
-        KeyboardInterrupt: Ctrl-C.
-    """
-    # A further SIGTERM, wherever it comes, says nothing new.
+    """Serve until SIGTERM (returns) or Ctrl-C (KeyboardInterrupt). Raises as `serving`, later also `ServerFailed`."""
+    # Ignore further SIGTERMs.
     stopped = stoppable(signal.SIGTERM, Terminated), stoppable(signal.SIGINT, KeyboardInterrupt)
     with suppress(Terminated), stopped[0] as ended, stopped[1] as interrupted:
         try:
@@ -120,7 +106,7 @@ def serve_until_stopped(app: App, record: Store, *, show: bool) -> None:
 
 
 def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service:
-    """Everything the service stands on, nothing of it started."""
+    """Everything the service needs, not started."""
     store = store_at(record)
     feed = Feed(store, clock=app.clock, live=live)
     projector = Projector(store, clock=app.clock, live=feed.live)
@@ -139,9 +125,7 @@ def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service
 
 
 def _expect_guarded(service: Service, host: str) -> None:
-    """Look that who can reach the service from elsewhere needs a token, and that there is one; say who else may run
-    commands as this user: on `local` every token that may submit.
-    """
+    """Refuse to serve beyond loopback without a token; on `local`, warn that submit tokens run commands as the user."""
     tokens, settings = service.tokens, service.settings
     usable, loopback = tokens.usable(), listens_on_loopback(host)
     if tokens.trouble is not None:
@@ -166,7 +150,7 @@ def _expect_guarded(service: Service, host: str) -> None:
 
 @cache
 def _warm(provider: str) -> ProviderKind:
-    """The provider, with what it imports to check a task: only where one is submitted, as that can be 30 MB."""
+    """The provider, with the imports that check a task: up to 30 MB, so only on submission."""
     kind = registry.kind(provider)
     kind.warm_up()
     gc.freeze()
@@ -174,7 +158,7 @@ def _warm(provider: str) -> ProviderKind:
 
 
 class Provided:
-    """The service's `Outside`: each call with a provider of its own."""
+    """The service's `Outside`; each call makes its own provider."""
 
     def __init__(self, app: App, record: Store) -> None:
         self._app = app

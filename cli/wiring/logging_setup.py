@@ -1,4 +1,4 @@
-"""Where log lines go: commands that print data log to stderr; daemons log errors to stderr, the rest to stdout."""
+"""Log targets: commands that print data log to stderr; daemons log errors to stderr, the rest to stdout."""
 
 import contextlib
 import functools
@@ -14,15 +14,12 @@ from cli.wiring.terminal import colour_wanted
 
 
 def log_for_data() -> None:
-    """Warnings and worse to stderr; stdout is the command's."""
+    """Log warnings and errors to stderr; stdout is for data."""
     _install(_Handler(logging.WARNING, logging.CRITICAL, err=True), level=logging.WARNING)
 
 
 def log_for_daemon(level: int = logging.INFO, *, json: bool = False) -> None:
-    """Below ERROR to stdout, uncoloured; ERROR and above to stderr, red on a terminal.
-
-    With `json`, each line is `{"at", "level", "message"}`.
-    """
+    """Below ERROR to stdout, uncoloured; the rest to stderr, red on a terminal; `json`: lines as JSON objects."""
     _install(
         _Handler(level, logging.ERROR - 1, err=False, json=json),
         _Handler(logging.ERROR, logging.CRITICAL, err=True, json=json),
@@ -31,7 +28,7 @@ def log_for_daemon(level: int = logging.INFO, *, json: bool = False) -> None:
 
 
 class _Handler(logging.Handler):
-    """Writes the levels from `lowest` to `highest`, one line a message, to stdout or stderr."""
+    """Writes the levels from `lowest` to `highest` to stdout or stderr, one line per message."""
 
     def __init__(self, lowest: int, highest: int, *, err: bool, json: bool = False) -> None:
         super().__init__(lowest)
@@ -40,14 +37,14 @@ class _Handler(logging.Handler):
         self._json = json
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line; of an exception only its type and text, as a traceback never reaches a terminal."""
+        """Write one line; of an exception only type and text, as a traceback never reaches a terminal."""
         text = record.getMessage()
         if record.exc_info and record.exc_info[0] is not None and not self._json:
             text += f" ({record.exc_info[0].__name__}: {record.exc_info[1]})"
         self.emit_many(record.levelno, [(round(record.created * 1_000_000), " ".join(text.splitlines()))])
 
     def emit_many(self, level: int, lines: Sequence[tuple[int, str]]) -> None:
-        """Lines of one level, each as of its moment (microseconds, UTC), written at once."""
+        """Write lines (time in microseconds UTC, text) of one level at once."""
         if not self.level <= level <= self._highest:
             return
         name = logging.getLevelName(level)

@@ -14,7 +14,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def setting_option(flag: str, setting: str, **attributes: Any) -> Callable[[_Function], _Function]:
-    """An option that sets a setting of this call; its text is checked where the settings are read."""
+    """An option that sets a setting of this call; the settings validate its text."""
 
     def keep(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
         if value is not None:
@@ -24,7 +24,7 @@ def setting_option(flag: str, setting: str, **attributes: Any) -> Callable[[_Fun
 
 
 def _keep_provider(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    """A name that is built in is taken without a search through installed packages."""
+    """Keep a provider name; built-in names need no search through installed packages."""
     if value is None:
         return
     from engine.errors import NotConfigured
@@ -69,7 +69,7 @@ port_option = setting_option(
 def _known(
     names: "Callable[[ProjectionStore, str], Iterable[str]]",
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Completes names from the read models; with nothing on any error."""
+    """Complete names from the read models; nothing on any error."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         import contextlib

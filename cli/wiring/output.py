@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 
 def emit(text: str) -> None:
-    """Text and a line end on stdout, with colours if wanted."""
     click.echo(visible(text), color=colour_wanted(sys.stdout.isatty()))
 
 
 def emit_json(value: object, *, lines: bool = False) -> None:
-    """One JSON value on stdout: indented on a terminal, one line in a pipe, and with `lines` (JSON Lines)."""
+    """One JSON value on stdout: indented on a terminal; one line in a pipe or with `lines` (JSON Lines)."""
     import msgspec
 
     encoded = msgspec.json.encode(value)
@@ -33,7 +32,7 @@ def emit_json(value: object, *, lines: bool = False) -> None:
 
 
 def show(app: App, value: Callable[[], object] | object, text: Callable[[], str] | str) -> None:
-    """The value as JSON with --json, else the text; of what takes time to make, a function that makes it."""
+    """Print the value as JSON with --json, else the text; a function delays an expensive one."""
     if app.json:
         emit_json(value() if callable(value) else value)
     else:
@@ -41,13 +40,12 @@ def show(app: App, value: Callable[[], object] | object, text: Callable[[], str]
 
 
 def hint(text: str) -> None:
-    """A dim line on stderr, for the person at the terminal."""
     click.secho(visible(text), err=True, dim=True, color=colour_wanted(sys.stderr.isatty()))
 
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr for work of more than a second; nothing if stderr is not a terminal."""
+    """A progress bar on stderr for work of more than a second; nothing without a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

@@ -1,4 +1,4 @@
-"""Several runs of which one is wanted: requested together, followed to the end of the first that runs."""
+"""Several runs of which one is needed: submitted together; the first that runs is followed to its end."""
 
 import signal
 from collections.abc import Sequence
@@ -17,14 +17,9 @@ from events.errors import StenoError
 
 
 def run_race(app: App, tasks: Sequence[Completed], *, wait: bool, give_up_after: int | None) -> None:
-    """Request the runs, wait until one of them runs, and (`wait`) follow that one to its end.
-
-    Those that the provider refuses drop out with a line; while none runs, what each waits for is listed.
-
-    Raises:
-        TaskInvalid: the provider refuses every one of them.
-        WaitEnded: none ran within `give_up_after`; all were stopped.
-        Detached: Ctrl-C before any ran, after which all were stopped.
+    """Submit the runs, wait until one runs and, with `wait`, follow it to its end; refused runs drop out with a line.
+    Raises `TaskInvalid` if all are refused, `WaitEnded` after `give_up_after`, `Detached` on Ctrl-C; the last two stop
+    all runs.
     """
     with app.writing() as record, session(app, record, app.settings.provider) as here:
         asked: list[str] = []
@@ -61,7 +56,7 @@ def run_race(app: App, tasks: Sequence[Completed], *, wait: bool, give_up_after:
 
 
 def _first(app: App, here: RunSession, asked: Sequence[str], give_up_after: int | None) -> Run:
-    """The run that runs first; while none does, each one's reason to wait is told when it changes."""
+    """The first run that runs; until then, print each one's reason to wait when it changes."""
     began, said = app.clock.now(), dict[str, str]()
     try:
         with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:

@@ -1,4 +1,4 @@
-"""The loop of recorder and controller: rounds until somebody says stop, with a line in the log for whatever changes."""
+"""The loop of recorder and controller: rounds until stopped, with a log line for each change."""
 
 import ctypes
 import logging
@@ -31,16 +31,9 @@ class PartFailed(RuntimeError):
 
 
 def record_forever(recorder: Recorder, *checks: Callable[[], None]) -> None:
-    """Poll, append, fold, decide and act, until SIGTERM (returns) or Ctrl-C (KeyboardInterrupt); trouble is logged, not
-    raised.
-
-    Args:
-        checks: called between looks; a `PartFailed` of theirs ends the recording in order.
-
-    Raises:
-        PartFailed: as a check says.
-        RecordNotWritable, RecordDamaged: nothing more can be recorded.
-        KeyboardInterrupt: Ctrl-C.
+    """Poll, append, fold, decide and act until SIGTERM (returns) or Ctrl-C (KeyboardInterrupt); other errors are
+    logged. `checks` run between rounds; their `PartFailed` ends the recording in order. Raises `RecordNotWritable` and
+    `RecordDamaged` if nothing more can be recorded.
     """
     recorder.stays = True
     recorder.live.record.shrink()  # the first fold has read all of it
@@ -89,7 +82,7 @@ def _rounds(recorder: Recorder, checks: Sequence[Callable[[], None]]) -> None:
 
 
 def _wait(recorder: Recorder, pause: int, seen: int, checks: Sequence[Callable[[], None]]) -> None:
-    """Sleep until the next round is due or somebody has asked for something since `seen`."""
+    """Sleep until the next round is due or a request arrives after `seen`."""
     left, before = pause, recorder.clock.now()
     while left > 0 and recorder.journal.ledger().asked == seen:
         recorder.effects.attend(min(GLANCE, left))
@@ -100,7 +93,7 @@ def _wait(recorder: Recorder, pause: int, seen: int, checks: Sequence[Callable[[
 
 
 class DaemonLog:
-    """Log lines for what is new: moves, decisions, anomalies, and whether the source answers."""
+    """Logs what is new: transitions, decisions, anomalies, and whether the source answers."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder, self._source = recorder, recorder.source
@@ -108,7 +101,6 @@ class DaemonLog:
         self._told: set[str] = set()  # machines told to end whose outcome was not logged yet
 
     def round(self, found: Round) -> None:
-        """Log what a round brought."""
         state, journal = self._recorder.world.state, self._recorder.journal
         self._answers(found, self._recorder.clock.now())
         for change in found.changes:
@@ -133,7 +125,7 @@ class DaemonLog:
                 _log.warning("%s: stop failed; the machine is still billed: %s", _vm(state, vm_id), outcome.error)
 
     def _answers(self, found: Round, now: int) -> None:
-        """Once when it falls silent, once when it is back."""
+        """Log once when the source falls silent, once when it answers again."""
         if found.polls == 0:
             return
         if found.answered == 0 and self._silent_since is None:
@@ -150,7 +142,7 @@ def _moved(name: str, move: Transition | VmStep, reason: Reason | VmReason | Non
 
 
 def said(decision: Decision, state: WorldState) -> tuple[int, str]:
-    """(level, line) for one decision."""
+    """(log level, line) of one decision."""
     level = logging.INFO
     match decision:
         case types.RunPlaced():
@@ -182,7 +174,7 @@ def said(decision: Decision, state: WorldState) -> tuple[int, str]:
 
 
 def _place(place: types.RunPlaced, state: WorldState) -> str:
-    """Where a run goes. Only a slot is Steno's choice; elsewhere the provider chooses, and Steno can only expect."""
+    """Where a run goes. Only a slot is Steno's choice; elsewhere the provider chooses."""
     vm = None if place.vm_id is None else _vm(state, place.vm_id)
     if place.slot is not None:
         return f"goes to {vm}" if vm is not None else f"gets a new machine in {place.slot}"

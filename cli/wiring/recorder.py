@@ -1,4 +1,4 @@
-"""A recorder wired from the settings: the provider, the engine's own world at the head of the record, the lease."""
+"""A recorder wired from the settings: provider, engine world at the head of the record, lease."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +16,7 @@ from engine.settings.values import alerts
 from events.clock import SECOND
 from events.store.record import Record
 
-_NEARBY = Pace(fast=SECOND // 5, slow=5 * SECOND)
-"""This machine can be asked more often than a server elsewhere."""
+_NEARBY = Pace(fast=SECOND // 5, slow=5 * SECOND)  # polls of this machine are cheap
 
 
 @contextmanager
@@ -33,19 +32,14 @@ def watching(
     live: LiveWorld | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Recorder]:
-    """A recorder of one provider; it releases its lease afterwards.
+    """A recorder of one provider; releases its lease at the end of the block. Raises `NotConfigured` if the settings
+    make no policy.
 
     Args:
         since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
-        pace: how often to ask; None: as the provider deserves.
-        trace: also write every poll there.
-        adopt: decide by our settings from now on; else by the policy in force, if there is one: who only ends
-            something does not change how machines are kept.
-        live: the world to decide from, shared with others of this process and not opened yet; None: one of its own.
-        progress: called now and then while the record is read.
-
-    Raises:
-        NotConfigured: the settings make no policy.
+        pace: poll intervals; None: the provider's own.
+        adopt: adopt the policy of the settings; else keep the one in force, for callers that only stop something.
+        live: the world to decide from, shared in this process and not open yet; None: a new one.
     """
     live = live or LiveWorld(READINGS, keep=True)
     live.open(record)
@@ -68,7 +62,7 @@ def watching(
 
 
 def webhook_of(settings: Settings) -> Webhook | None:
-    """Where notices are posted and what of, if anywhere."""
+    """Where notices are posted, and which; None if nowhere."""
     url = settings.value("alerts.webhook")
     if not url:
         return None

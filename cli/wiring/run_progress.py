@@ -1,4 +1,4 @@
-"""Following a run: one line that is rewritten on a terminal, one line a change in a pipe."""
+"""The progress of a run: one rewritten line on a terminal, one line per change in a pipe."""
 
 import sys
 import threading
@@ -17,9 +17,8 @@ _BEAT = 0.1
 
 
 class RunProgress:
-    """Shows a run while it goes on, on stderr; stdout stays free for the result.
-
-    On a terminal a thread keeps the elapsed time moving between polls; nothing but the last `show` is shared with it.
+    """Shows a run's progress on stderr. On a terminal, a thread updates the elapsed time; it shares only the last
+    `show`.
     """
 
     def __init__(self, name: str, started_at: int, clock: Clock) -> None:
@@ -47,7 +46,7 @@ class RunProgress:
             click.echo("\r\x1b[K", err=True, nl=False)
 
     def show(self, run: RunObject | None, observability: str = "fresh", queued: str | None = None) -> None:
-        """What is known now, its place in Steno's queue too; in a pipe a line is printed where it is news."""
+        """Show the current state and queue place; in a pipe, print a line only on a change."""
         self._run, self._observability, self._queued = run, observability, queued
         news = ("requested" if run is None else run.state, observability, 1 if run is None else run.attempts, queued)
         if self._terminal or news == self._said:

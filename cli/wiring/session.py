@@ -34,15 +34,13 @@ from events import types
 from events.clock import SECOND
 from events.store.record import Record
 
-OUTCOME_TIMEOUT = 60 * SECOND
-"""Microseconds to wait for the outcome of a request while another process holds the lease."""
-END_TIMEOUT = 30 * SECOND
-"""Microseconds to wait for the end after that: a server may take 2 s to stop a run and up to 30 to abort one."""
+OUTCOME_TIMEOUT = 60 * SECOND  # wait for the outcome while another process holds the lease
+END_TIMEOUT = 30 * SECOND  # then wait for the end: a stop takes up to 2 s, an abort up to 30 s
 SILENCE = 3.0  # seconds without an answer after which a hint is printed
 
 
 class SubmittedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that its provider has, or that waits in the queue."""
+    """A run that the provider or the queue has."""
 
     run_id: str
     provider_id: str | None  # None while it waits
@@ -55,7 +53,7 @@ class SubmittedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSession:
-    """Submits, stops and follows runs of one provider, over one recorder."""
+    """Submits, stops and follows one provider's runs through one recorder."""
 
     def __init__(self, app: App, record: Record, provider: Provider, recorder: Recorder) -> None:
         self._app = app
@@ -65,12 +63,9 @@ class RunSession:
         self._dispatcher = Dispatcher(recorder)
 
     def submit(self, task: Completed, run_id: str) -> SubmittedRun:
-        """Request the run, and wait until the provider or the queue has it.
-
-        Raises:
-            RefusedByPolicy: its worst case exceeds the budget, or it needs too many machines; nothing was requested.
-            TaskInvalid, NameInUse, ProjectNotFound: the provider refuses it, which ends it.
-            ProviderUnreachable, ProviderRefused, ProviderError: it stays requested; the message says what can be done.
+        """Request the run, and wait until the provider or the queue has it. Raises `RefusedByPolicy` (nothing was
+        requested); `TaskInvalid`, `NameInUse`, `ProjectNotFound` (refused: the run has ended); `ProviderUnreachable`,
+        `ProviderRefused`, `ProviderError` (it stays requested; the message says what to do).
         """
         journal, provider, policy = self._recorder.journal, self._provider, self._recorder.policy
         submitter = getpass.getuser()
@@ -118,13 +113,8 @@ class RunSession:
         )
 
     def stop(self, run: Run, *, abort: bool) -> None:
-        """Request the stop of a run, and wait until the provider has accepted it.
-
-        A run that waited, or that had no machine, was never at the provider: that is an end too.
-
-        Raises:
-            RunNotFound: the provider does not know the run.
-            Conflict: the holder of the lease has not acted yet.
+        """Request the stop and wait until the provider accepts it, or until a run that never reached the provider has
+        ended. Raises `RunNotFound` (unknown to the provider) or `Conflict` (the lease holder has not acted yet).
         """
         project = run.project or self._provider.project
         request_stop(self._recorder.journal, run, project=project, abort=abort, submitter=getpass.getuser())
@@ -139,7 +129,7 @@ class RunSession:
         return msgspec.structs.replace(submitted, state=run.state.value)
 
     def watch(self) -> int:
-        """One round of polls, if no other process polls; microseconds until the next."""
+        """Poll once if no other process polls; returns microseconds until the next round."""
         return self._recorder.watch().pause
 
     def pause(self, duration: int) -> None:
@@ -147,16 +137,10 @@ class RunSession:
         self._recorder.effects.wait(duration)
 
     def run(self, run_id: str) -> Run:
-        """A run that was requested here."""
         return self._recorder.world.state.runs[run_id]
 
     def to_the_end(self, submitted: SubmittedRun, *, timeout: int | None = None) -> RunObject:
-        """As `follow`, for a person who waits.
-
-        Raises:
-            WaitEnded: the timeout; the run goes on.
-            Detached: Ctrl-C; the run goes on.
-        """
+        """As `follow`; raises `WaitEnded` on timeout and `Detached` on Ctrl-C. The run continues in both cases."""
         name = submitted.name
         then = f"`steno timeline {name}` shows it, `steno stop {name}` stops it"
         try:
@@ -168,9 +152,8 @@ class RunSession:
         return run
 
     def follow(self, run_id: str, name: str, *, timeout: int | None) -> RunObject | None:
-        """The run object once it has a verdict; None after `timeout` microseconds.
-
-        Shows a live line on stderr; polls, decides and acts while the lease is free.
+        """Poll and act (while the lease is free), with live progress, to the verdict; None after `timeout`
+        microseconds.
         """
         began, clock = self._app.clock.now(), self._app.clock
         with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted, RunProgress(name, began, clock) as live:
@@ -201,7 +184,7 @@ class RunSession:
         return "" if last is None else f"; its last answer came at {words.moment(last)}"
 
     def _waits(self, run_id: str) -> str | None:
-        """`position 2, starts about 2026-11-20 14:05:00Z: 3 of 3 machines are in use`; None if it does not wait."""
+        """`position 2, starts about 2026-11-20 14:05:00Z: 3 of 3 machines are in use`; None if not queued."""
         run = self._recorder.world.state.runs.get(run_id)
         if run is None or run.held is None:
             return None
@@ -225,15 +208,8 @@ class RunSession:
 def session(
     app: App, record: Record, provider: str, *, project: str | None = None, adopt: bool = True, stays: bool = False
 ) -> Iterator[RunSession]:
-    """A session with the provider of that name, which is closed afterwards; its lease is released.
-
-    Args:
-        project: see `App.provider`.
-        adopt: see `watching`.
-        stays: a recorder runs afterwards, which stops idle machines.
-
-    Raises:
-        RecordNotWritable: the lease cannot be opened, so nothing was requested.
+    """A session with a provider, closed (lease released) afterwards; `adopt` as in `watching`, `stays`: a recorder
+    follows, which stops idle machines. Raises `RecordNotWritable` if the lease cannot be opened; nothing was requested.
     """
     with (
         closing(app.provider(provider, record.store, project=project)) as found,
@@ -241,5 +217,5 @@ def session(
     ):
         recorder.stays = stays
         yield RunSession(app, record, found, recorder)
-        # What this process gave a place to, it also submits: no other process may be there to do it.
+        # This process must also submit what it placed: no other process may be running.
         recorder.effects.wait(GRACE, until=lambda: not recorder.effects.busy)

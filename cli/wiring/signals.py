@@ -15,10 +15,8 @@ class Terminated(BaseException):
 
 @contextmanager
 def stoppable(number: signal.Signals, error: type[BaseException]) -> Iterator[Callable[[], None]]:
-    """Inside the block the signal raises `error`; the yielded function raises it again if the signal has come.
-
-    Python drops an exception that is raised inside a destructor or a callback. A loop that calls the function once a
-    round ends all the same, and Python's message about the dropped exception is not printed.
+    """In the block, the signal raises `error`, and the yielded function raises it again if the signal has come: Python
+    drops an exception raised in a destructor or callback, so loops call the function each round.
     """
     came = False
     unraisable = sys.unraisablehook
@@ -47,11 +45,7 @@ def stoppable(number: signal.Signals, error: type[BaseException]) -> Iterator[Ca
 
 @contextmanager
 def ending(code: int) -> Iterator[None]:
-    """Inside the block the process shuts down in order: SIGTERM is ignored, another Ctrl-C ends it at once.
-
-    Args:
-        code: the exit code of that Ctrl-C.
-    """
+    """In the block the process shuts down in order: SIGTERM is ignored, another Ctrl-C exits at once with `code`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

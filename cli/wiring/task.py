@@ -1,4 +1,4 @@
-"""The task a command line describes: a file, or `-- command…`, with the flags laid over it."""
+"""The task of a command line: a file, or `-- command…`, with the flags applied."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from engine.settings.settings import Settings
 from engine.settings.table import PROFILES
 
 COMMON = {"name", "image", "env", "gpu", "cpu", "memory", "disk", "creation_policy", "idle_duration", "max_duration"}
-"""Fields of a task that every provider has an option for."""
+"""Task fields for which every provider has an option."""
 _MODEL = re.compile("[A-Za-z][A-Za-z0-9_-]*")
 
 
@@ -28,18 +28,9 @@ def described(
     run_id: str,
     provider: str | None = None,
 ) -> Completed:
-    """The complete task: valid, named, with every environment value.
-
-    The setting `profile` fills in what neither flags nor file give; the flag --profile goes over the file, as every
-    flag does, but not over --idle-duration and --creation-policy.
-
-    Args:
-        provider: whose task it is; None: the one of the settings.
-
-    Raises:
-        UnreadableInput, TaskInvalid: the file cannot be read, the provider would refuse the task, or something that it
-            takes along is not there.
-        click.UsageError: there is neither a file nor a command, or the command is blank.
+    """The complete task: valid, named, with every environment value. The setting `profile` fills in what flags and file
+    leave open; the flag --profile overrides the file, but not --idle-duration and --creation-policy. `provider` None:
+    the one of the settings. Raises `UnreadableInput`, `TaskInvalid`, or `click.UsageError` without a file or command.
     """
     if command and not "".join(command).strip():
         raise click.UsageError("the command is blank: write one behind --, or leave -- out")
@@ -76,14 +67,7 @@ def completed(
     stem: str | None = None,
     flags: Mapping[str, object] | None = None,
 ) -> Completed:
-    """The draft as its provider takes it, with the profile laid over it, and named.
-
-    Args:
-        stem: what a generated name begins with.
-
-    Raises:
-        TaskInvalid: the provider would refuse it, or it takes something that is not there.
-    """
+    """The valid, named task with the profile applied; `stem` begins a generated name. Raises `TaskInvalid`."""
     flags = flags or {}
     task = kind.complete(draft, settings)
     chosen = flags.get("profile") or settings.value("profile")
@@ -101,7 +85,7 @@ def completed(
 
 
 def _expect_options(provider: str, fields: Mapping[str, object], own: Sequence[Option]) -> None:
-    """Refuse an option that belongs to another provider."""
+    """Refuse options of other providers."""
     known = {*COMMON, *(option.field for option in own)}
     for name, value in fields.items():
         if name not in known and value not in (None, ()):

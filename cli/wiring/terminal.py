@@ -1,4 +1,4 @@
-"""What the terminal can show: colours and width; imports nothing heavy, since `steno --help` needs it."""
+"""What the terminal can show: colours and width. Imports nothing heavy: `steno --help` needs it."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def columns() -> int:
 
 
 def fill_closed_streams() -> None:
-    """Open the null device in place of closed standard streams (`>&-`), or the record could get their descriptor."""
+    """Open the null device for closed standard streams (`>&-`), or the record could get their descriptor."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
             continue

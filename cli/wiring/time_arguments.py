@@ -1,4 +1,4 @@
-"""Times, durations and positions that a person types; text that is none of them raises `click.BadParameter`."""
+"""Times, durations and positions on the command line; invalid text raises `click.BadParameter`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AGO = re.compile(r"(\d+\s*(?:s|m|h|d|w))(?:\s*ago)?")
 
 
 def moment(text: str, now: int) -> int:
-    """The moment a person means: an ISO time (UTC without a zone), or `90s`, `15m`, `2h`, `3d` before now."""
+    """Microseconds UTC of an ISO time (UTC without a zone), or of `90s`, `15m`, `2h`, `3d` before now."""
     from events.clock import parse_duration, parse_time
 
     text = text.strip()
@@ -40,7 +40,7 @@ def length(text: str) -> int:
 
 
 def _position_or_time(app: App, record: Record, text: str) -> tuple[int, int | None]:
-    """(position, None), or (the record's last position, time): what `--at` and `--from` take."""
+    """(position, None), or (the record's last position, time): the values of `--at` and `--from`."""
     head = record.head().position
     if text.strip().isdecimal():
         position = int(text)
@@ -57,7 +57,6 @@ def _position_or_time(app: App, record: Record, text: str) -> tuple[int, int | N
 
 
 def at_position(app: App, record: Record, text: str) -> int:
-    """The last position of the record at that time or position."""
     from projections.models.position_at import last_before
 
     position, time = _position_or_time(app, record, text)
@@ -65,7 +64,7 @@ def at_position(app: App, record: Record, text: str) -> int:
 
 
 def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:
-    """The moment of `--at`: a position, or a time; for archives a time of their own clock."""
+    """The moment of `--at`: a position, or a time; archives use the time of their own clock."""
     from projections.models.position_at import NOTHING, moment_at
     from projections.models.projector import caught_up
     from projections.models.view import View
@@ -78,7 +77,7 @@ def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:
 
 
 def between(app: App, record: Record, start: str | None, end: str | None) -> tuple[int, int]:
-    """The positions (after, until) of `--from` and `--to`: a position includes itself, a time starts after it."""
+    """(after, until) of `--from` and `--to`, as positions: a position includes itself, a time starts after it."""
     after = 0 if start is None else at_position(app, record, start)
     if start is not None and start.strip().isdecimal():
         after -= 1

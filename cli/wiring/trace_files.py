@@ -1,4 +1,4 @@
-"""Trace files: one that a recorder appends to, and one to read."""
+"""Trace files: one to append to, and one to read."""
 
 import contextlib
 import errno
@@ -10,14 +10,12 @@ from events.traces.trace import TraceReading, write_trace_line
 
 
 class TraceFile:
-    """Appends polls to a `.jsonl` or `.jsonl.zst` file, each whole or not at all.
-
-    A compressed trace has one frame per poll: larger than a single frame, but readable while it grows, and a killed
-    recorder leaves only the last frame incomplete.
+    """Appends whole polls to a `.jsonl` or `.jsonl.zst` file. One frame per poll keeps a compressed trace readable
+    while it grows; a killed recorder leaves only the last frame incomplete.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a trace to append to; cut off an incomplete last line or frame."""
+        """Open a trace to append to; cuts off an incomplete last line or frame."""
         self._file = path.open("ab")
         self.close = self._file.close
         self._pack = None
@@ -30,14 +28,14 @@ class TraceFile:
             _cut_half_line(path)
 
     def write(self, poll: Poll) -> None:
-        """Append one poll, scrubbed as it stands in the record."""
+        """Append one poll, scrubbed as in the record."""
         line = write_trace_line(poll)
         self._file.write(line if self._pack is None else self._pack(line))
         self._file.flush()
 
 
 def _cut_half_frame(path: Path) -> None:
-    """Cut an incomplete last frame, since nothing after it could be read; a file without frames stays as it is."""
+    """Cut an incomplete last frame: nothing behind it would be readable. A file without frames stays as it is."""
     import zstandard
 
     whole = read = 0
@@ -65,18 +63,13 @@ def _cut_half_line(path: Path) -> None:
 
 
 def existing(name: str) -> str:
-    """The name of a file that is there, or `-` for standard input.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-    """
+    """`name`, if the file exists or it is `-` for standard input; else raises `FileNotFoundError`."""
     if name != "-" and not Path(name).exists():
         raise FileNotFoundError(errno.ENOENT, "the file does not exist", name)
     return name
 
 
 def trace_reading() -> TraceReading:
-    """What the engine knows about the lines of a trace."""
     from engine.providers.readings import READINGS
 
     return TraceReading(source_of=READINGS.source, answered=READINGS.answered)

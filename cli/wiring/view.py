@@ -1,4 +1,4 @@
-"""What reading commands see: the read models now or in the past, how fresh they are, and all that money comes from."""
+"""What reading commands see: the read models now or in the past, their freshness, and the books."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,11 +28,8 @@ _NEVER = 1 << 62  # microseconds: later than any run was submitted
 
 @contextmanager
 def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View, int]]:
-    """The record, its read models, caught up, or as they were `--at` a time or position, and the moment they are
-    looked at: now, or the last one they know.
-
-    Open runs of this machine are polled first if no process records them: that needs no network, and the list would
-    show ended runs as running.
+    """The record, its read models (caught up, or as they were `--at`), and the moment: now, or the last one they know.
+    Polls open local runs first if no process records them, or the list would show ended runs as running.
     """
     with app.reading() as record, progress("reading the record") as advance:
         if at is None:
@@ -49,16 +46,14 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View, int
 
 @contextmanager
 def caught_up_view(record: Record) -> Iterator[View]:
-    """The read models of a record that is open already, caught up."""
+    """The read models of an open record, caught up."""
     with caught_up(record) as store:
         yield View(store)
 
 
 def _look_here(app: App, record: Record) -> None:
-    """Poll each provider of this machine once, if something of it may go on, no other process polls it, and the record
-    is writable.
-
-    Acts on nothing: queued requests are left to `record` and `submit`.
+    """Poll each local provider once if it has open work, no other process polls it, and the record is writable. Acts on
+    nothing: `record` and `submit` handle queued requests.
     """
     for kind in registry.built_in():
         kept = kind.kept_here(record.store)
@@ -81,7 +76,7 @@ def _goes_on(record: Record, provider: str, kept: Callable[[str], bool]) -> bool
     with caught_up(record) as store:
         if any(row.provider == provider for row in store.runs.all(since=_NEVER)):
             return True
-        # a machine that outlived its run goes by itself, and nobody may have seen that
+        # a machine without a run ends by itself, possibly unseen
         return any(kept(row.provider_id) for row in store.vms.all(since=_NEVER))
 
 
@@ -95,7 +90,6 @@ def say_unseen(sources: Iterable[SourceView], now: int) -> None:
 
 
 def source_objects(sources: Iterable[SourceView]) -> list[dict[str, object]]:
-    """Sources and whether they answer, as JSON values."""
     return [
         {
             "source": one.name,
@@ -107,7 +101,7 @@ def source_objects(sources: Iterable[SourceView]) -> list[dict[str, object]]:
 
 
 class Books(NamedTuple):
-    """Everything that money is reckoned from, at one moment."""
+    """The inputs of all cost calculations, at one moment."""
 
     state: WorldState
     costs: "Costs"
@@ -118,13 +112,8 @@ class Books(NamedTuple):
 
 @contextmanager
 def books(app: App, at: str | None, *, every_run: bool = True) -> Iterator[Books]:
-    """The books now, or as they were `--at` a time or position; of the past, by the policy adopted last by then.
-
-    Args:
-        every_run: also load the runs that are over and on no live machine; the budget is reckoned without them.
-
-    Raises:
-        NotConfigured: the settings describe no policy.
+    """The books now, or as they were `--at`, by the policy in force then; raises `NotConfigured` without a policy.
+    `every_run` also loads ended runs without a live machine; the budget does not need them.
     """
     from engine.fold.archives import shown_part
     from engine.money.costs import Costs
