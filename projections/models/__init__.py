@@ -1,1 +1,1 @@
-"""Read models: what people and programs are told, computed from the folded world."""
+"""Read models: what people and programs see, computed from the folded world."""

@@ -1,4 +1,4 @@
-"""What machines and runs cost as rows: small sums that every cost is made of, and what a catch-up changes of them."""
+"""Costs of machines and runs as rows: the sums of every cost, and their changes in a catch-up."""
 
 from collections.abc import Callable
 from typing import Final
@@ -19,7 +19,7 @@ from projections.store.schema import VmRow
 
 
 class ChargeSum(msgspec.Struct, frozen=True, array_like=True):
-    """Charges of one machine that are for the same, in one day."""
+    """Charges of one machine for the same purpose, in one day."""
 
     run_id: str | None  # who pays; None: nobody
     line: str
@@ -29,7 +29,7 @@ class ChargeSum(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Paid(msgspec.Struct, frozen=True, array_like=True):
-    """One machine's bill, in the order in which its parts first come up."""
+    """One machine's bill, parts in order of first appearance."""
 
     low: int
     high: int
@@ -39,10 +39,10 @@ class Paid(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Against(msgspec.Struct, frozen=True, array_like=True):
-    """One run's cost against the provider's figure. Micro-dollars."""
+    """One run's cost and the provider's figure, in micro-dollars."""
 
     machines: dict[str, int]
-    """Those it was ever on, it pays for these; and the basis on each that this rests on (`_Bases`)."""
+    """Every machine it was ever on → the basis of its cost there (`_Bases`)."""
     ours: int
     theirs: int | None  # None: the provider gives no figure
     causes: tuple[tuple[str, int], ...]
@@ -54,7 +54,7 @@ decode_against: Final = msgspec.msgpack.Decoder(Against).decode
 
 
 def encode_paid(vm: Vm, bill: Bill) -> bytes:
-    """A machine's bill as the store keeps it."""
+    """A machine's bill as stored."""
     sums: dict[tuple[str | None, str, int], list[int]] = {}
     for charge in charges(bill):
         for part in cut_at(charge, midnights(charge.since, charge.until)):
@@ -66,22 +66,15 @@ def encode_paid(vm: Vm, bill: Bill) -> bytes:
     return _encode(Paid(low=bill.low, high=bill.high, gpu=gpu_of(vm), spot=spot, parts=parts))
 
 
-Money = tuple[int | None, bytes | None]
-"""A run's cost in micro-dollars (None: unknown), and beside it the provider's figure (`Against`)."""
+Money = tuple[int | None, bytes | None]  # a run's cost in micro-dollars (None: unknown), its `Against`
 
 
 def costed(
     costs: Costs, moved: dict[str, bytes], changed: set[str], known: Callable[[str], Money]
 ) -> tuple[dict[str, Money], tuple[VmRow, ...]]:
-    """(money of runs, rows of machines) of all that a catch-up can have moved.
-
-    A machine that may be billed costs more with every poll, and so do the runs on it.
-
-    Args:
-        costs: of the world as it is now.
-        moved: the machines to write, vm id → as the store keeps it.
-        changed: the runs that are asked for in any case; others are left out if theirs is as it was.
-        known: what is kept of a run so far.
+    """(money of runs, rows of machines) that a catch-up can have changed: every poll adds to a billed machine and its
+    runs. `moved` maps machine ids to stored machines; `changed` runs are always returned; `known` gives a run's stored
+    money.
     """
     state, bases = costs.state, _Bases(costs)
     on: dict[str, dict[str, None]] = {run_id: {} for run_id in changed}
@@ -103,14 +96,13 @@ def costed(
 
 
 class _Bases:
-    """What runs' comparisons with the provider's figure rest on, as numbers that are compared, not read."""
+    """The bases of runs' comparisons with the provider's figure, as comparable numbers."""
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
         self._machines: dict[str, int] = {}
 
     def of(self, run_id: str, vm_id: str) -> int:
-        """Of one run on one machine."""
         start = self._machines.get(vm_id)
         if start is None:
             vm = self._costs.state.vms[vm_id]
@@ -119,16 +111,12 @@ class _Bases:
         return crc32(_encode([(one.line.value, one.since, one.until, one.cost, one.hourly) for one in paid]), start)
 
     def differ(self, run_id: str, vm_id: str, against: bytes | None) -> bool:
-        """Whether what is kept of the run rests on something else."""
+        """Whether the stored comparison has another basis."""
         return against is None or decode_against(against).machines.get(vm_id) != self.of(run_id, vm_id)
 
 
 def stored_machines_of(run: Run, against: bytes | None) -> tuple[str, ...]:
-    """The machines a run was on: those it is linked to, and those it was on before it was asked for again.
-
-    Args:
-        against: what is kept of the run's cost against the provider's figure.
-    """
+    """The machines a run is linked to, and those of `against`, its stored comparison: it was there before a retry."""
     were = () if against is None else decode_against(against).machines
     return tuple(dict.fromkeys((*were, *run.links.values())))
 
@@ -171,14 +159,14 @@ def _row(costs: Costs, vm: Vm, folded: bytes) -> VmRow:
 
 
 def _kind(vm: Vm) -> str:
-    """Backend, GPU and how many, spot or not, priced or not, live or not: what estimates of a price tell apart."""
+    """Backend, GPU and count, spot, priced, live: the keys of price estimates."""
     facts, part = vm.facts, "" if vm.archive is None else "archive/"
     gpu = f"{(facts.gpu or '').casefold()}:{facts.gpu_count}"
     return f"{part}{facts.backend}/{gpu}/{bool(facts.spot)}/{bool(vm.prices)}"
 
 
 def _stretches(bill: Bill) -> list[tuple[int, int, int]]:
-    """The bill in as few stretches as its prices make; what rounding adds is one of no length at the end."""
+    """The bill in as few stretches as its prices allow; a last one of no length holds the rounding."""
     found: list[tuple[int, int, int]] = []
     hourly = None
     for one in bill.intervals:

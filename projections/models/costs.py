@@ -1,4 +1,4 @@
-"""What everything cost, and that against the provider's figure, summed from what is kept of every bill."""
+"""Costs, also against the provider's figure, summed from the stored bills."""
 
 from collections import Counter
 from datetime import date, timedelta
@@ -19,7 +19,7 @@ By = Literal["vm", "run", "day", "user", "gpu"]
 LINES: Final = (
     Line.PROVISIONING, Line.BUSY, Line.IDLE, Line.TERMINATING, Line.UNCONFIRMED, Line.UNATTRIBUTED, Line.ROUNDING
 )  # fmt: skip
-"""What money is for, in the order it is shown."""
+"""The purposes of charges, in display order."""
 _EACH: Final = 1_000_000  # places of one machine: more than it has parts
 _LAST: Final = 10**17  # what no run pays comes behind all else
 
@@ -28,7 +28,7 @@ class CostRow(Shape, frozen=True, kw_only=True):
     """What one machine, run, day, user or kind of GPU cost."""
 
     key: str
-    """vm_id, run_id, `YYYY-MM-DD`, the user, `MI300X:2`; for what no run pays, the line's name in parentheses."""
+    """`vm_id`, `run_id`, `YYYY-MM-DD`, user or `MI300X:2`; for what no run pays, the line's name in parentheses."""
     label: str  # for people: the name of the machine or the run, else the key
     total_usd: Usd
     on_demand_usd: Usd
@@ -42,8 +42,7 @@ class CostReport(Shape, frozen=True, kw_only=True):
     """What everything cost; the rows of all pages sum to the total exactly."""
 
     by: By
-    rows: tuple[CostRow, ...]
-    """In order of first appearance; days in order of time; what no run pays last."""
+    rows: tuple[CostRow, ...]  # by first appearance, days by time; what no run pays last
     total: CostRow
     low_usd: Usd
     high_usd: Usd
@@ -51,17 +50,12 @@ class CostReport(Shape, frozen=True, kw_only=True):
 
 
 class StoredCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """A report, and everything reconciled."""
-
     report: CostReport
-    places: tuple[int, ...]
-    """Of each row, ascending: a row keeps its place when others come behind it."""
+    places: tuple[int, ...]  # ascending; appended rows do not change them
     reconciliation: Reconciliation
 
 
 class _Sum(msgspec.Struct, kw_only=True):
-    """What a row is summed in."""
-
     key: str
     label: str
     place: int = 0
@@ -90,9 +84,8 @@ class _Sum(msgspec.Struct, kw_only=True):
 
 
 def costs(store: ProjectionStore, by: By) -> StoredCosts:
-    """What everything cost, to the newest poll that the store shows."""
-    known: dict[str, str] = {}
-    """run id → what its row is named by: the run's name, or who submitted it."""
+    """All costs up to the newest poll in the store."""
+    known: dict[str, str] = {}  # run id → its row's name: the run's name or submitter
     paid = theirs = 0
     causes: Counter[Cause] = Counter()
     for _, run_id, name, user, compared in store.runs.against():
@@ -131,7 +124,7 @@ def costs(store: ProjectionStore, by: By) -> StoredCosts:
 
 
 def run_reconciliations(store: ProjectionStore) -> tuple[Reconciliation, ...]:
-    """Every run that either side charges, in order of first sight."""
+    """Every run that either side charges, by first sight."""
     found = []
     for _, run_id, name, _, compared in sorted(store.runs.against()):
         if compared is not None:
@@ -142,7 +135,7 @@ def run_reconciliations(store: ProjectionStore) -> tuple[Reconciliation, ...]:
 
 
 def _place(by: By, key: str, part: ChargeSum, first: int) -> int:
-    """Days stand in order of time, the rest in order of first appearance, what no run pays last."""
+    """Days by time, the rest by first appearance, what no run pays last."""
     if by == "day":
         return part.day
     return _LAST + first if key.startswith("(") else first
@@ -154,7 +147,7 @@ def _day(day: int) -> str:
 
 
 def _key(by: By, vm_id: str, vm_name: str | None, one: Paid, part: ChargeSum, known: dict[str, str]) -> tuple[str, str]:
-    """(key, label) of the row that a part of a machine's bill belongs to."""
+    """(key, label) of a charge's row."""
     match by:
         case "vm":
             return vm_id, vm_name or vm_id

@@ -1,4 +1,4 @@
-"""The words of a poll that decide about one run: the fields a verdict reads, with the values the provider gave."""
+"""The evidence in a poll about one run: the fields that a verdict reads, with the provider's values."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _IDS = frozenset({"run_id", "provider", "name"})
 _MOMENTS = frozenset({"not_before", "ended_at"})
 _SAID = frozenset({".error", ".why", ".detail", ".frame.status", ".frame.message"})
-"""What of one of our own events is short and to the point."""
+"""The telling fields of our own events."""
 _BRIEF = frozenset({"status", "reason", "termination_reason", "exit_status"})
 
 
@@ -44,7 +44,7 @@ class Quote(Shape, frozen=True, kw_only=True, rename={"observed_at": "at", "endp
 
 
 def quote(poll: Poll, position: int, provider_id: str | None) -> Quote:
-    """What this poll said about the run of that provider id."""
+    """The poll's evidence about the run of this provider id."""
     return Quote(
         position=position,
         kind="poll",
@@ -57,7 +57,7 @@ def quote(poll: Poll, position: int, provider_id: str | None) -> Quote:
 
 
 def quote_event(stored: "Stored") -> Quote:
-    """What one of our own events says, ids left out."""
+    """One of our own events as evidence, without ids."""
     said = msgspec.structs.asdict(stored.data)
     return Quote(
         position=stored.position,
@@ -91,7 +91,7 @@ def _moment(name: str, value: str | int | None) -> str | int | None:
 
 
 def brief(one: Quote) -> tuple[str, ...]:
-    """`run running`, `job done`, `exit 0`: what a poll said, as short as can be."""
+    """`run running`, `job done`, `exit 0`: the shortest form of a quote."""
     if one.kind == "event":
         said = (str(field.value) for field in one.fields if field.path in _SAID and field.value)
         return (one.endpoint, *said)
@@ -126,7 +126,7 @@ def _fields(poll: Poll, provider_id: str | None) -> Iterator[Field]:
 
 
 def _items(body: bytes, shape: BodyShape) -> list[tuple[str, bytes]]:
-    """The path and the text of each item; an answer in another form than its shape is one item."""
+    """The path and text of each item; an answer of unexpected shape is one item."""
     try:
         found = split(body, shape)
     except (msgspec.MsgspecError, RecursionError):
@@ -138,7 +138,7 @@ def _items(body: bytes, shape: BodyShape) -> list[tuple[str, bytes]]:
 
 
 def _decoded(text: bytes) -> object:
-    """The value of a JSON text; `None` where strict JSON has none (`NaN`, `1e400`, half a surrogate pair)."""
+    """The value of a JSON text; `None` if strict JSON has none (`NaN`, `1e400`, half a surrogate pair)."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Why a verdict is what it is: its rule in a sentence, its polls, what would flip it, and what was odd or unseen."""
+"""The explanation of a verdict: its rule, its polls, what would flip it, anomalies and gaps."""
 
 from typing import TYPE_CHECKING
 
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
     from events.store.record import Record
 
 
-_ENOUGH: dict[Decisive, str] = {
+_ENOUGH: dict[Decisive, str] = {  # why one observation was enough
     Decisive.FINAL_STATUS: "{provider} reported the final status `{status}`",
     Decisive.TERMINATING: "{provider} is terminating the run, and every job has ended",
     Decisive.ENDED: "Every job has ended, and the task's retry policy does not cover how",
 }
-"""Why an observation was enough for a verdict."""
 
-_RULES: dict[str, str] = {
+_RULES: dict[str, str] = {  # by the last part of a rule's name
     "all-exits-zero": "the last attempt of every job exited 0",
     "stop-asked-for": "the run's reason says that a stop was requested",
     "all-jobs-done": "it says that all jobs are done",
@@ -56,18 +55,14 @@ _RULES: dict[str, str] = {
     "queue.",
     "submit-abandoned": "The task was never handed to the provider: it never ran, no poll is about it.",
 }
-"""By the last part of a rule's name."""
 _WAITING = "The run is in the provider's queue."
 
 
 def sentence(
     rule: str | None, facts: RunFacts | None, provider: str = "the provider", *, stop_requested: bool = False
 ) -> str:
-    """What a rule says, in one to three sentences.
-
-    Args:
-        facts: those of the poll that decided.
-        stop_requested: somebody asked Steno to stop the run, whether or not that came in time.
+    """A rule in one to three sentences. `facts`: of the deciding poll; `stop_requested`: also if the request came too
+    late.
     """
     name = (rule or "").rsplit("/", 1)[-1]
     said = _RULES.get(name)
@@ -88,7 +83,7 @@ def sentence(
 
 
 def _failure(facts: RunFacts) -> str:
-    """What failed first, as the verdict's reason is chosen (`engine.rules.current`)."""
+    """The first failure, chosen as the reason is (`engine.rules.current`)."""
     if facts.cause is Reason.PROVIDER_ERROR:
         return f"its reason is `{facts.reason}`"
     failing = [job for job in facts.jobs if job.newest is not None and job.newest.cause is not None]
@@ -122,20 +117,14 @@ class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     rule: str | None
     evidence: tuple[Quote, ...]
     steps: tuple[ExplainedStep, ...]
-    flips: tuple[str, ...]
-    """One sentence each: had the provider said this instead, the verdict would be another."""
+    flips: tuple[str, ...]  # what else the provider could have said, and that verdict
     anomalies: tuple[Anomaly, ...]
     gaps: tuple[Gap, ...]
-    witnesses: tuple[str, ...]
-    """One sentence for each of several sources, and for what remains unknown; empty where one source says all."""
+    witnesses: tuple[str, ...]  # one sentence per source, if several, and for what is unknown
 
 
 def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
-    """Why a run is where it is; reads the polls that moved it.
-
-    Args:
-        now: where an open run's time ends (microseconds, UTC).
-    """
+    """The explanation of a run, from the polls that moved it; `now` (microseconds UTC) ends an open run's time."""
     folded, run = decode_run(row.folded), view.run(row.run_id)
     positions = {*run.evidence, *(move.position for move in run.transitions)}
     polls = {position: _poll(record, position) for position in positions}
@@ -174,7 +163,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
 
 
 def _flips(poll: Poll, facts: RunFacts, by_policy: bool) -> tuple[str, ...]:
-    """What would have flipped the verdict; nothing where nobody reads the provider's words."""
+    """Answers that would have flipped the verdict; none if nobody reads the provider's words."""
     reading = READINGS.asked(poll.path, poll.req)[1]
     if reading is None:
         return ()
@@ -183,14 +172,14 @@ def _flips(poll: Poll, facts: RunFacts, by_policy: bool) -> tuple[str, ...]:
 
 
 def _quoted(poll: Poll, position: int, provider_ids: tuple[str | None, ...]) -> Quote:
-    """What a poll said about a run under any of the ids the provider gave it."""
+    """A poll's evidence about a run under any of its provider ids."""
     quotes = (quote(poll, position, provider_id) for provider_id in provider_ids)
     first = next(quotes)
     return first if first.fields else next((other for other in quotes if other.fields), first)
 
 
 def _poll(record: "Record", position: int) -> Poll | None:
-    """The poll there; None where one of our own intents stands."""
+    """The poll there; None for one of our own intents."""
     try:
         return record.poll(position)
     except PositionNotFound:

@@ -1,4 +1,4 @@
-"""What a person looks for in the record: anomalies and blind times, newest first, and marks on its line in time."""
+"""Incidents: anomalies and gaps, newest first, and marks on the record's timeline."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -31,15 +31,13 @@ class DatedAnomaly(Shape, frozen=True, kw_only=True):
 
 
 class Incidents(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of them."""
-
     anomalies: tuple[DatedAnomaly, ...]
     blind: tuple[BlindObject, ...]  # those that last first; on the first page only
     next: tuple[int, int] | None  # the place of the last anomaly, where there are more
 
 
 def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int = 50) -> Incidents:
-    """Anomalies behind a place (`Incidents.next` of the page before), newest first."""
+    """Anomalies behind a place (`Incidents.next` of the previous page), newest first."""
     found = look.view.store.newest_anomalies(limit + 1, behind, but=look.view.hidden())
     shown = found[:limit]
     return Incidents(
@@ -50,12 +48,12 @@ def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int =
 
 
 def newest(look: Look, count: int) -> tuple[DatedAnomaly, ...]:
-    """So many anomalies of live sources, newest first."""
+    """At most `count` anomalies of live sources, newest first."""
     return tuple(_dated(look.record, one) for _, one in look.view.store.newest_anomalies(count))
 
 
 def blind(look: Look) -> tuple[BlindObject, ...]:
-    """Gaps in which a source told us nothing: those that last, and then those that ended last."""
+    """Gaps without an answer: open ones, then those that ended last."""
     over = (_blind.decode(one) for one in look.view.store.newest_blind(_BLIND, but=look.view.hidden()))
     return (*look.view.open_gaps(), *over)
 
@@ -84,7 +82,7 @@ class RecordObject(Shape, frozen=True, kw_only=True):
 
 
 def record_object(look: Look, lag: Lag, *, since: int | None = None, until: int | None = None) -> RecordObject:
-    """The record's head, and the marks of a stretch of time (microseconds, UTC)."""
+    """The record's head, and the marks of a period (microseconds UTC)."""
     record = look.record
     newest = record.head()
     head = look.position if look.past else newest.position

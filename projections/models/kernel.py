@@ -1,7 +1,7 @@
 """The statuses of a kernel as `/api/amd` streams them, computed from the run's events.
 
-The task itself says what it does; only the provider decides whether it succeeded. So a status that would end the story
-waits for the verdict, and a run that succeeded never ends in an error, whatever its task said, nor the other way round.
+The task reports progress, but only the provider decides whether it succeeded. A final status therefore waits for the
+verdict, and a run that succeeded never ends in an error, nor the other way round.
 """
 
 from collections.abc import Iterable
@@ -45,8 +45,6 @@ _SECRET: Final = frozenset({"key", "seq", "status"})
 
 
 class KernelEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event about the run."""
-
     position: int
     at: int  # microseconds, UTC
     event: types.Event
@@ -64,13 +62,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def statuses(run: Run, facts: Iterable[KernelEvent], *, may_go_on: bool = False) -> tuple[Status, ...]:
-    """The story so far, in order; as the run goes on it only grows, unless its provider takes an end back.
-
-    Args:
-        run: as it is now; None of its figures matter, only its moves.
-        facts: its `RunRequested`, `RunHeld`, `RunRequeued`, `TaskReported`, `SubmitFailed` and `IntentAbandoned`, in
-            order.
-        may_go_on: it found no capacity, and the same request may be made again.
+    """The statuses so far, in order; the list only grows, unless the provider revokes an end. Of `run` only its moves
+    count; `facts` are its `RunRequested`, `RunHeld`, `RunRequeued`, `TaskReported`, `SubmitFailed` and
+    `IntentAbandoned`; `may_go_on`: it found no capacity, and may be requested again.
     """
     known = tuple(facts)
     mark = None if run.said is None else read_mark(run.said.mark)
@@ -91,7 +85,7 @@ def statuses(run: Run, facts: Iterable[KernelEvent], *, may_go_on: bool = False)
 
 
 def _repeats(step: Status, before: Status) -> bool:
-    """A provider's queue says less than ours did."""
+    """Whether the provider's queue repeats, less precisely, what ours said."""
     if step.status != before.status or step.status not in {"IN_QUEUE", "PROVISIONING"}:
         return False
     return step.message == before.message or (step.status == "IN_QUEUE" and not step.facts)
@@ -104,7 +98,7 @@ def _moved(run: Run, index: int) -> Status:
 
 
 def _said(fact: KernelEvent, run: Run, mark: KernelMark | None) -> Status | None:
-    """A step that does not wait for the verdict."""
+    """A status that does not wait for the verdict."""
     step = partial(Status, position=fact.position, at=fact.at)
     match fact.event:
         case types.RunRequested():
@@ -131,7 +125,7 @@ def _is_last(status: str, mark: KernelMark | None) -> bool:
 
 
 def _end(run: Run, facts: tuple[KernelEvent, ...], mark: KernelMark | None) -> Status | None:
-    """The last step; None while there is no verdict, or more of the output is to be read."""
+    """The last status; None while there is no verdict, or output is unread."""
     said = run.said
     if not run.terminal or said is None or mark is None or not run.transitions:
         return None
@@ -157,7 +151,7 @@ def _end(run: Run, facts: tuple[KernelEvent, ...], mark: KernelMark | None) -> S
 
 
 def _closing(run: Run, facts: Iterable[KernelEvent], mark: KernelMark) -> list[tuple[KernelEvent, dict[str, Any]]]:
-    """The task's last words, each with what it says; nothing where its output was given up without one."""
+    """The task's final reports; none if reading its output was given up before one."""
     found = []
     for fact in facts:
         report = fact.event

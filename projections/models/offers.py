@@ -1,4 +1,4 @@
-"""GPUs that a person can choose from: what the record has seen machines with, and what policies give a price of."""
+"""GPUs on offer: those of machines in the record, and those that policies price."""
 
 from typing import Final, Literal
 
@@ -10,7 +10,7 @@ from engine.wire import Shape, Usd
 from projections.models.reader_pool import Look
 from projections.store.world_table import decode_vm
 
-MEMORY_GB: Final = {
+MEMORY_GB: Final = {  # GB per GPU, by its maker's data sheet; for models not in the record
     "MI210": 64,
     "MI250X": 128,
     "MI300X": 192,
@@ -23,7 +23,6 @@ MEMORY_GB: Final = {
     "L4": 24,
     "L40S": 48,
 }
-"""By model, gigabytes of one GPU, as its maker's data sheet says; for those that no machine of the record had."""
 _MAKERS: Final = (("MI", "AMD"), ("H100", "NVIDIA"), ("H200", "NVIDIA"), ("A100", "NVIDIA"), ("L4", "NVIDIA"))
 
 
@@ -39,7 +38,7 @@ class Offer(Shape, frozen=True, kw_only=True, rename={"hourly": "price_usd_per_h
 
 
 def offers(look: Look, policy: Policy) -> list[Offer]:
-    """Every GPU a machine of the record had, on demand, and those that the policy has a price of; by name and count."""
+    """Every GPU of the record's on-demand machines and of the policy's prices, by name and count."""
     machines = [decode_vm(row.folded) for row in look.view.store.vms.kinds() if row.archive is None]
     seen = [vm for vm in machines if vm.facts.gpu and vm.facts.gpu_count > 0 and vm.prices]
     on_demand = [vm for vm in seen if not vm.facts.spot]
@@ -79,6 +78,6 @@ def _label(gpu: str, count: int, memory_gb: int | None, hourly: int) -> str:
 
 
 def _cents(hourly: int) -> str:
-    """Micro-dollars as dollars and cents, half up."""
+    """Micro-dollars as dollars and cents, rounded half up."""
     cents = (2 * hourly + DOLLAR // 100) // (2 * (DOLLAR // 100))
     return f"{cents // 100}.{cents % 100:02d}"

@@ -103,7 +103,7 @@ class Overview(Shape, frozen=True, kw_only=True):
 
 
 def overview(look: Look, policy: Policy) -> Overview:
-    """The whole page. `policy` is the one in force at the moment looked at (`policy_then` for one past)."""
+    """The whole page; `policy` is the one in force at that moment (`policy_then` for the past)."""
     view, store = look.view, look.view.store
     state, settled = view.ledger(look.now)
     window, shown = lanes(look)
@@ -130,7 +130,7 @@ def _stored(texts: Iterable[bytes]) -> tuple[RunObject, ...]:
 
 
 def today(look: Look) -> Today:
-    """The day in UTC that the moment is in."""
+    """The UTC day of that moment."""
     store = look.view.store
     midnight = look.now - look.now % DAY
     spent = 0
@@ -143,16 +143,15 @@ def today(look: Look) -> Today:
 
 
 def policy_then(state: WorldState, default: Policy) -> Policy:
-    """The policy adopted last in a world of the past; `default` where none was.
-
-    The budget is one for all sources, so that of a source whose machines are free is as good as any other's.
+    """The policy adopted last in a past world, else `default`. All sources share one budget, so any source's policy
+    will do.
     """
     newest = max((steps[-1] for steps in state.policies.values()), key=lambda step: step.position, default=None)
     return msgspec.structs.replace(default if newest is None else newest.policy, free=False)
 
 
 def lanes(look: Look, window: int = WINDOW) -> tuple[Window, tuple[LaneObject, ...]]:
-    """Machines billed in the last `window` microseconds; where none was, the newest machine's whole life."""
+    """Machines billed in the last `window` microseconds; if none, the newest machine's whole life."""
     store, end = look.view.store, look.now
     start = end - window
     rows = list(store.vms.all(since=start, hidden=False))
@@ -187,7 +186,7 @@ def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> LaneObjec
 
 
 def burn(look: Look, points: int = POINTS) -> tuple[BurnPoint, ...]:
-    """From the first machine's beginning to the moment looked from, at most so many points."""
+    """At most `points` points from the first machine's start to now."""
     found = [stretch for spans in look.view.store.vms.spans() for stretch in _stretches.decode(spans)]
     if not found:
         return ()
@@ -198,13 +197,13 @@ def burn(look: Look, points: int = POINTS) -> tuple[BurnPoint, ...]:
 
 
 def moments_between(first: int, last: int, points: int) -> list[int]:
-    """So many moments at most, evenly spaced, both ends among them; ascending, none twice."""
+    """At most `points` moments, evenly spaced, both ends included; ascending, distinct."""
     steps = max(1, points - 1)
     return sorted({first + (last - first) * step // steps for step in range(steps + 1)})
 
 
 def spent_at(moments: list[int], stretches: Iterable[Stretch]) -> list[int]:
-    """What was spent by each of these moments (ascending), micro-dollars; at the end of all, every stretch whole."""
+    """Micro-dollars spent by each moment (ascending); the last includes every stretch whole."""
     partly, whole = [0.0] * len(moments), [0] * (len(moments) + 1)
     for since, until, cost in stretches:
         over = bisect_left(moments, until)

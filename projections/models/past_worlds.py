@@ -1,7 +1,7 @@
-"""The read models as they were at any position: opened from the moment before it, and held while they are asked for.
+"""The read models as of any position: opened from the moment before it, and cached.
 
-A moment is a position whose world the read models keep (`projection_writer.MOMENTS`). What they show there is the
-ground; what changed since is folded above it, in memory. Without moments the record is folded from the start.
+A moment is a position whose world the read models keep (`projection_writer.MOMENTS`). Later changes are folded above
+it, in memory. Without moments the record is folded from the start.
 """
 
 import threading
@@ -32,7 +32,7 @@ _TRIES = 3
 def opened(
     record: "Record", position: int, beyond: Beyond = NOTHING, *, progress: Progress | None = None
 ) -> ProjectionStore:
-    """The projections as they were after `position`, and of archives `beyond` it; the caller closes them."""
+    """The projections as of `position`, of archives `beyond` it; the caller closes them."""
     for _ in range(_TRIES):
         store = None
         with suppress(StoreError):
@@ -50,14 +50,14 @@ def opened(
 def as_it_was(
     record: "Record", position: int, beyond: Beyond = NOTHING, *, progress: Progress | None = None
 ) -> ProjectionStore:
-    """The same, folded from the start."""
+    """As `opened`, folded from the start."""
     store = ProjectionStore.create(None)
     _go_on(record, store, position, beyond, progress)
     return store
 
 
 def world_before(record: "Record", position: int) -> tuple[World, int]:
-    """A world to fold on from, and where it stands: at the newest moment up to a position, or empty at 0."""
+    """(world, its position) to continue from: the newest moment up to `position`, or an empty world at 0."""
     with suppress(StoreError, KeyError, ValueError):
         store = _above(record, position)
         if store is not None:
@@ -70,7 +70,7 @@ def world_before(record: "Record", position: int) -> tuple[World, int]:
 
 
 def _above(record: "Record", position: int) -> ProjectionStore | None:
-    """A store in memory that goes on from the newest moment up to a position; None: none is kept."""
+    """A store in memory above the newest moment up to a position; None: no moment is kept."""
     models = ReadModels(record.store)
     found = models.open(write=False)
     if found is None:
@@ -90,7 +90,7 @@ def _above(record: "Record", position: int) -> ProjectionStore | None:
 
 
 def _go_on(record: "Record", store: ProjectionStore, position: int, beyond: Beyond, progress: Progress | None) -> None:
-    """Fold up to a position, and then what archives behind it had come to by their own clocks."""
+    """Fold up to a position, then the archives behind it up to `beyond`."""
     ProjectionWriter(record, store, spacing=NO_MOMENTS).advance(position, progress)
     for first, last in beyond.archives:
         with store.writing():
@@ -99,7 +99,7 @@ def _go_on(record: "Record", store: ProjectionStore, position: int, beyond: Beyo
 
 
 class _Held:
-    """One position; it is closed when nobody has it any more."""
+    """One position; closed when nobody uses it any more."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -107,7 +107,7 @@ class _Held:
 
     @contextmanager
     def reading(self, record: "Record", position: int, beyond: Beyond) -> Iterator[View]:
-        """The position in one transaction; opened again if the moment below it is gone."""
+        """The position in one transaction; reopened if the moment below it was deleted."""
         models = ReadModels(record.store)
         while True:
             view = self._view = self._view or View(opened(record, position, beyond))
@@ -132,22 +132,18 @@ class _Held:
 
 
 class Moments:
-    """The positions of one record that were asked for last; any thread may ask."""
+    """A cache of a record's recently read positions; thread-safe."""
 
     def __init__(self, held: int = _HELD) -> None:
         self.held: Final = lru_cache(maxsize=held)(lambda _position, _beyond: _Held())
 
     @contextmanager
     def at(self, record: "Record", position: int, beyond: Beyond = NOTHING) -> Iterator[View]:
-        """What the projections showed at a position of the record; one thread at a time sees it.
-
-        Raises:
-            StoreUnreadable: the file is damaged.
-        """
+        """The projections as of a position, for one thread at a time; raises `StoreUnreadable` on damage."""
         held = self.held(position, beyond)
         with held.lock, held.reading(record, position, beyond) as view:
             yield view
 
     def close(self) -> None:
-        """Close all; those being read are closed when they come back."""
+        """Close all; those in use are closed when returned."""
         self.held.cache_clear()

@@ -1,4 +1,4 @@
-"""What a moment stands for in the record: a position, and how far archives were by their own clocks."""
+"""Times as positions in the record, and for archives as times of their own clocks."""
 
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -13,7 +13,7 @@ Stretch = tuple[int, int]  # the first and the last of some positions
 
 
 class Beyond(NamedTuple):
-    """What archives behind a position had come to by their own clocks."""
+    """How far archives behind a position were by their own clocks."""
 
     archives: tuple[Stretch, ...] = ()  # stretches of positions, in order
     time: int | None = None  # what is newer (microseconds, UTC) is not part of it
@@ -23,15 +23,10 @@ NOTHING: Final = Beyond()
 
 
 def moment_at(record: "Record", time: int, head: int, state: "WorldState") -> tuple[int, Beyond]:
-    """(the last position, and what is beyond it) of what was known at a time: of live sources by the record's order,
-    of archives by their own clocks.
-
-    So a run of an archive is there from the time at which its trace showed it, whenever the trace was imported.
-
-    Args:
-        state: the world at `head`: it knows where archives stand in the record.
+    """(last position, what is beyond it) known at a time: live sources by the record's order, archives by their own
+    clocks, whenever they were imported. `state`, the world at `head`, knows where archives are in the record.
     """
-    # The observations of an archive's last poll stand behind it.
+    # The observations of an archive's last poll follow it.
     archives = [
         (first, min(last + len(record.changed(last)), head)) for first, last in imported_at(state) if last <= head
     ]
@@ -56,9 +51,8 @@ def moment_at(record: "Record", time: int, head: int, state: "WorldState") -> tu
 
 
 def last_before(record: "Record", time: int, head: int, after: int = 0) -> int:
-    """The last position behind `after` and up to `head` observed at or before `time`; `after` where there is none.
-
-    Found by halving: positions follow time but for clock steps, and for what was imported.
+    """The last position in `(after, head]` observed by `time`, else `after`. A binary search: positions follow time,
+    except for clock steps and imports.
     """
 
     def observed_at(position: int) -> int:

@@ -1,8 +1,7 @@
-"""Brings one store of read models up to date: writes every run and machine that changed behind its checkpoint.
+"""Brings one store of read models up to date: writes every run and machine that changed after its checkpoint.
 
-What changed comes from the live world of the process, or, where there is none or it does not reach back so far, from a
-fold of the record that starts with what the store holds. A writer may live as long as a service; where another process
-has written meanwhile, the store is loaded again.
+Changes come from the process's live world or, if it is missing or does not reach back so far, from a fold of the record
+that continues the store. If another process has written meanwhile, the store is reloaded.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -55,20 +54,16 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]  # called with (done, total) while a fold goes on
 
-RULES: Final = f"{NAME} {form()}"
-"""Rules and schema of the read models; when either changes, they are rebuilt."""
+RULES: Final = f"{NAME} {form()}"  # of the read models; a change of either rebuilds them
 
 MOMENTS = 128  # how many worlds of the past are kept at most, and half as many at least
 SPACING = 1 << 13  # positions between two of them, in a short record
 NO_MOMENTS: Final = 1 << 62  # a spacing at which none is kept
 _CHUNK: Final = 1 << 16  # positions folded in one transaction at most
-_MET: Final = 2000
-"""Runs and machines kept in memory between two catch-ups, beside those that are not over."""
+_MET: Final = 2000  # cached runs and machines, besides unfinished ones
 
 
 class ProjectionWriter:
-    """One record and one store of its read models."""
-
     def __init__(
         self,
         record: "Record",
@@ -78,22 +73,17 @@ class ProjectionWriter:
         time: int | None = None,
         live: "LiveWorld | None" = None,
     ) -> None:
-        """
-        Args:
-            time: fold nothing that was observed later (microseconds, UTC).
-            live: the world of this process, which has folded what comes next already; None: there is none.
+        """`time`: ignore what was observed later (microseconds UTC). `live`: the world of this process, already ahead;
+        None: none.
         """
         self._live = live
         self.record = record
         self._time = time
         self.store = store
         self._spacing = SPACING if spacing is None else spacing
-        self._state: WorldState | None = None
-        """The world at the checkpoint; runs and machines are loaded when they are met."""
-        self._fold: RecordFold | None = None
-        """The fold of that world; None where it was not begun, or the world came from elsewhere."""
-        self._is_cut = False
-        """The world has come from the live one: it has what rows are made of, and not all that a fold needs."""
+        self._state: WorldState | None = None  # at the checkpoint; loads runs and machines on demand
+        self._fold: RecordFold | None = None  # of that world; None: not begun, or from elsewhere
+        self._is_cut = False  # it is a cut of the live world: enough for rows, not for a fold
         self._cuts: dict[str, int] = {}  # stream → the hash of what the live world had of it last
         self._costs: Costs
         self.position = 0  # how far the store was when this last looked
@@ -102,7 +92,7 @@ class ProjectionWriter:
         self._money: dict[str, Money] = {}
 
     def advance(self, until: int, progress: Progress | None = None, *, most: int | None = None) -> None:
-        """Fold what comes after the store's checkpoint, up to `until`; a transaction at a time, `most` of them."""
+        """Fold from the store's checkpoint up to `until`, in at most `most` transactions."""
         begun: int | None = None
         for _ in count() if most is None else range(most):
             with self.store.writing():
@@ -121,7 +111,7 @@ class ProjectionWriter:
                 return
 
     def _begin(self) -> tuple[WorldState, int]:
-        """The world, and where it and the store are."""
+        """The world, and the position of it and the store."""
         checkpoint = self.store.checkpoint()
         after = 0 if checkpoint is None else checkpoint.position
         state = self._state
@@ -148,7 +138,7 @@ class ProjectionWriter:
         return state
 
     def _end(self, after: int, until: int) -> int:
-        """Where this transaction ends: at the next moment to keep, if not before."""
+        """The end of this transaction, at most the next moment to keep."""
         spacing = self._spacing_at(until)
         return min(until, after + _CHUNK, after - after % spacing + spacing)
 
@@ -159,7 +149,7 @@ class ProjectionWriter:
         return spacing
 
     def _step(self, state: WorldState, after: int, until: int) -> None:
-        """Write what changed behind `after`, up to `until` or a little further."""
+        """Write what changed in `(after, until]`, or a little further."""
         cut = None if self._live is None or after == 0 else cut_of(self._live, after)
         if cut is None or cut.position < until:
             state, end = self._folded(state, after, until), self._end(after, until)
@@ -180,7 +170,7 @@ class ProjectionWriter:
         self.position = end
 
     def _folded(self, state: WorldState, after: int, until: int) -> WorldState:
-        """The world at the end of this transaction, folded from the record."""
+        """The world at the end of this transaction, by a fold of the record."""
         from engine.fold.record_fold import RecordFold
 
         state = self._load(after) if self._is_cut else state
@@ -193,7 +183,7 @@ class ProjectionWriter:
         return state
 
     def _take(self, cut: LiveCut, state: WorldState) -> tuple[list[str], list[str]]:
-        """Bring the world to that of a cut; the ids of what it changed. Machines that may be billed always count."""
+        """Apply a cut; returns the ids of what it changed. Billed machines always count."""
         if self._lasting != cut.lasting or self._rest is None:
             self._rest = load(cut.lasting)
         found = joined(cut.world, self._rest)
@@ -224,20 +214,20 @@ class ProjectionWriter:
         return run_ids, vm_ids
 
     def _is_known(self, stream: str, data: bytes) -> bool:
-        """Whether the live world had the same of it last time."""
+        """Whether the live world's value is the same as last time."""
         now = hash(data)
         before, self._cuts[stream] = self._cuts.get(stream), now
         return before == now
 
     def _adopted(self, state: WorldState, end: int) -> None:
-        """A run was taken into another: the fold has made a new dict, without the one that is no more."""
+        """A run was merged into another: drop it, and wrap the new dict that the fold has made without it."""
         found, runs = state.runs, StoredRuns(self.store)
         self.store.runs.drop([row.run_id for row in self.store.runs.all() if row.run_id not in found], end)
         runs.update(found)
         state.runs = runs
 
     def _keep(self, state: WorldState, after: int, end: int, run_ids: Iterable[str], vm_ids: Iterable[str]) -> None:
-        """Write those of these runs and machines that changed or whose cost went on, and what is new beside them."""
+        """Write those of these runs and machines whose data or cost changed, and what is new beside them."""
         runs, vms = state.runs, state.vms
         assert isinstance(runs, StoredRuns)  # noqa: S101 - nothing else is put there
         assert isinstance(vms, StoredVms)  # noqa: S101
@@ -274,7 +264,7 @@ class ProjectionWriter:
         self._money.update(money)
 
     def _repriced(self, state: WorldState, after: int, but: Container[str]) -> dict[str, bytes]:
-        """Machines that rest, and whose bill a policy adopted since moves: they were there when it came into force."""
+        """Machines, besides `but`, whose bill a newly adopted policy changes: they existed when it came into force."""
         adopted = [step.at for steps in state.policies.values() for step in steps if step.position > after]
         if not adopted:
             return {}
@@ -287,7 +277,7 @@ class ProjectionWriter:
         return self._money[run_id]
 
     def _fill_costs(self, runs: StoredRuns, run_ids: Iterable[str]) -> None:
-        """Read the provider's own cost of runs that a newer poll gives it of."""
+        """Read the provider's cost of runs from newer polls."""
         from engine.replay.record import fill_costs
 
         known = runs.filled

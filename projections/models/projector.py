@@ -1,6 +1,5 @@
-"""Brings the read models up to the record: once for a command, or in a thread of a service.
-
-Several processes may do so: whoever writes or builds holds a lock meanwhile.
+"""Keeps the read models up to date: once for a command, or in a thread of a service. Several processes may do so; a
+writer or builder holds a lock.
 """
 
 import logging
@@ -25,16 +24,13 @@ if TYPE_CHECKING:
     from engine.live.live_world import LiveWorld
 
 _log: Final = logging.getLogger(__name__)
-_SETTLE: Final = 0.15
-"""Seconds after a wake until a catch-up while no reader waits: the polls of a round are taken together."""
+_SETTLE: Final = 0.15  # seconds from wake to catch-up without readers: batches a round's polls
 _MOST: Final = 1.0
 _REST: Final = 3  # sleeps three times as long as it worked, to stay below 25 % CPU
 _IDLE: Final = 0.25  # seconds after which it looks by itself
-_PATIENCE: Final = 10.0
-"""Seconds that a stop waits: another process may hold the lock while it catches up."""
+_PATIENCE: Final = 10.0  # seconds to wait for a stop: another process may hold the lock
 _AGAIN: Final = 1.0  # seconds before a retry
-_LONG: Final = 50_000
-"""Positions whose reading takes so long that the log says how far it is, ten times."""
+_LONG: Final = 50_000  # positions; longer builds log their progress ten times
 
 
 class Building(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,12 +41,11 @@ class Building(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def left(self) -> int:
-        """What is still to be read."""
         return self.total - (self.done or 0)
 
     @property
     def percent(self) -> int | None:
-        """Whole ones, rounded down; None where nobody knows."""
+        """Rounded down; None if unknown."""
         return None if self.done is None else 100 * self.done // max(1, self.total)
 
     def __str__(self) -> str:
@@ -67,10 +62,8 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def caught_up(record: Record, *, progress: Progress | None = None) -> ProjectionStore:
-    """The projections of a record, up to its head as it is now; the caller closes them.
-
-    They are kept beside the record, so that the next call folds only what is new. Where nothing can be written there,
-    the rest is folded in memory.
+    """The projections up to the record's current head, kept beside it; the caller closes them. If nothing can be
+    written there, the rest is folded in memory.
     """
     models = ReadModels(record.store)
     store = models.open(write=False)
@@ -92,10 +85,8 @@ def caught_up(record: Record, *, progress: Progress | None = None) -> Projection
 
 
 def rebuilt(record: Record, *, progress: Progress | None = None) -> int:
-    """Rebuild the read models in a new file, then replace the old one; the number of runs.
-
-    Raises:
-        OSError: the folder cannot be written.
+    """Rebuild the read models in a new file and replace the old one; returns the number of runs. Raises `OSError` if
+    the folder cannot be written.
     """
     models = ReadModels(record.store)
     with models.building():
@@ -103,9 +94,8 @@ def rebuilt(record: Record, *, progress: Progress | None = None) -> int:
 
 
 def build(record: Record, models: ReadModels, progress: Progress | None = None) -> int:
-    """Fill a new file, catch up and swap; how many runs it has. The caller is the only builder.
-
-    Nobody waits for it: others write and read the old file until the new one, no less far, is in its place.
+    """Fill a new file, catch up and swap; returns the number of runs. The caller is the only builder; others read and
+    write the old file until then.
     """
     with models.fresh() as (store, publish):
         writer = ProjectionWriter(record, store)
@@ -124,7 +114,7 @@ def belongs(record: Record, checkpoint: Checkpoint | None) -> bool:
 
 
 def _in_memory(record: Record, store: ProjectionStore | None, progress: Progress | None) -> ProjectionStore:
-    """Those in memory that go on from a store, where there is one that can be read."""
+    """Read models in memory, continued from a readable store if there is one."""
     found = None
     if store is not None:
         with store:
@@ -138,12 +128,9 @@ def _in_memory(record: Record, store: ProjectionStore | None, progress: Progress
 
 
 class Projector:
-    """Brings the read models of a record up to it, or builds them: when called, or in a thread from `start` to `stop`.
-
-    `wake` it when the record has grown, `hurry` it when a reader waits. Several processes may each have one.
-
-    Args:
-        live: the world of this process, which says what changed; None: the record is folded.
+    """Keeps a record's read models up to date, or builds them: when called, or in a thread between `start` and `stop`.
+    `wake` it when the record has grown, `hurry` it when a reader waits. `live`: the world of this process, which knows
+    the changes; None: fold the record.
     """
 
     def __init__(self, path: Where, *, clock: Clock, live: "LiveWorld | None" = None) -> None:
@@ -152,8 +139,7 @@ class Projector:
         self._clock = clock
         self._live = live
         self._writer: ProjectionWriter | None = None
-        self.position = 0
-        """The last position the projections show. Any thread may ask for this and the next."""
+        self.position = 0  # of the projections; like `lag`, for any thread
         self.building: Building | None = None  # the progress of a build; None: there is none
         self._stopping = threading.Event()
         self._woken = threading.Event()
@@ -163,7 +149,7 @@ class Projector:
 
     @property
     def lag(self) -> Lag:
-        """How far they are behind. Any thread may ask."""
+        """How far they are behind. For any thread."""
         with self._opened() as record:
             shown = self.position
             behind = max(0, record.head().position - shown)
@@ -173,12 +159,11 @@ class Projector:
             return Lag(positions=behind, seconds=max(0, self._clock.now() - first.recorded_at) / SECOND)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="projector", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread; the transaction under way is finished first."""
+        """Stop the thread after its current transaction."""
         self._stopping.set()
         self.hurry()
         if self._thread is not None:
@@ -186,19 +171,17 @@ class Projector:
             self._thread = None
 
     def wake(self) -> None:
-        """Say that the record has grown; returns at once."""
+        """Report that the record has grown; returns at once."""
         self._woken.set()
 
     def hurry(self) -> None:
-        """Say that a reader waits for what the record has; returns at once."""
+        """Report that a reader waits for the newest events; returns at once."""
         self._hurried.set()
         self._woken.set()
 
     def bring_up(self, record: Record, progress: Progress | None = None) -> None:
-        """Bring the read models up to the record's head as it is now; builds them where there are none.
-
-        Raises:
-            StenoError, OSError, StoreError: as they say; the next call starts again.
+        """Bring the read models up to the record's current head, building missing ones. After an error the next call
+        restarts.
         """
         if self._is_in_use() and self.position >= self._goal(record):
             return
@@ -207,7 +190,7 @@ class Projector:
             self._advanced(record, progress)
 
     def catch_up(self) -> None:
-        """As `bring_up`, of the record that it opens."""
+        """As `bring_up`, for a record that it opens."""
         try:
             if self._record is None:
                 self._record = self._opened()
@@ -217,30 +200,28 @@ class Projector:
             raise
 
     def close(self) -> None:
-        """Close the read models and the record."""
         self._drop()
         if self._record is not None:
             self._record.close()
             self._record = None
 
     def _drop(self) -> None:
-        """Close the read models."""
         if self._writer is not None:
             self._writer.store.close()
             self._writer = None
 
     def _goal(self, record: Record) -> int:
-        """Where the read models are to be: at the live world, where that is at the record's head."""
+        """The target position: the live world's, if that is at the record's head."""
         if self._live is not None and self._live.is_ready(0):
             return self._live.position
         return record.head().position
 
     def _is_in_use(self) -> bool:
-        """Whether what it writes is still what others read."""
+        """Whether readers still use the file it writes."""
         return self._writer is not None and self._models.is_current(self._writer.store)
 
     def _advanced(self, record: Record, progress: Progress | None) -> bool:
-        """Whether there is a file of this record, by these rules; it is brought up to the head."""
+        """Bring an existing file of this record and these rules up to the head; returns whether there is one."""
         while True:
             head = self._goal(record)
             with self._models.writing():
@@ -266,7 +247,7 @@ class Projector:
                 return True
 
     def _build(self, record: Record, progress: Progress | None) -> None:
-        """Make new ones, unless another process is at it: then wait for those."""
+        """Build new ones, or wait if another process does."""
         total = record.head().position
         self.building = Building(done=None, total=total)
         try:
@@ -282,11 +263,7 @@ class Projector:
             self.building = None
 
     def _tell(self, done: int, total: int) -> None:
-        """How far a build is, also in the log where that takes long.
-
-        Raises:
-            _Stopped: the service ends.
-        """
+        """Report the progress of a build, also to the log of a long one; raises `_Stopped` when the service ends."""
         before, now = self.building, Building(done=done, total=total)
         self.building = now
         if self._stopping.is_set():
@@ -326,5 +303,5 @@ class _Stopped(Exception):
 
 
 def _tenth(building: Building | None) -> int:
-    """How many tenths are done; -1 where nobody knows."""
+    """Tenths done; -1 if unknown."""
     return -1 if building is None or building.percent is None else building.percent // 10

@@ -1,4 +1,4 @@
-"""Readers of the projections for the threads of the service: as they are now, or as they were at a position."""
+"""Readers of the projections for the service's threads: of the present, or of a position."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ class BeingBuilt(Behind):
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """The record and its projections, seen at one position."""
+    """The record and its projections at one position."""
 
     record: Record  # it may hold more than `position` by now
     view: View
@@ -50,7 +50,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Reader:
-    """One open record with one open projections file; lent to one thread at a time."""
+    """One open record with its projections file, for one thread at a time."""
 
     def __init__(self, record: Record, store: ProjectionStore) -> None:
         self.record = record
@@ -59,11 +59,7 @@ class _Reader:
         self.position = -1
 
     def look(self) -> int:
-        """The position the file shows. What was read of another position is forgotten.
-
-        Raises:
-            StoreUnreadable: it cannot be read.
-        """
+        """The position of the file; clears caches of another. Raises `StoreUnreadable`."""
         checkpoint = self.store.read_checkpoint()
         if checkpoint.position != self.position:
             self.position, self.view = checkpoint.position, View(self.store)
@@ -75,12 +71,8 @@ class _Reader:
 
 
 class Pool:
-    """Lends out readers; any thread may borrow one.
-
-    Args:
-        path: the record.
-        wake: tells the projector that somebody waits for more; None: there is none, and every look catches up first.
-        building: how far it is with read models that are not there yet; None: it builds none.
+    """Lends readers of the record at `path` to any thread. `wake` notifies the projector that a reader waits; None:
+    every look catches up first. `building`: the progress of missing read models; None: nobody builds them.
     """
 
     def __init__(
@@ -103,11 +95,8 @@ class Pool:
 
     @contextmanager
     def now(self, *, min_position: int | None = None) -> Iterator[Look]:
-        """The projections as they are, at `min_position` or later; everything read in one look is of one position.
-
-        Raises:
-            BeingBuilt: there are none yet, and will not be within two seconds.
-            Behind: they did not get there within two seconds, or are being built.
+        """The projections at `min_position` or later, all of one position. Raises `BeingBuilt` (there are none) or
+        `Behind` (not there yet) after at most two seconds.
         """
         reader, whole = self._ready(min_position), True
         try:
@@ -122,7 +111,7 @@ class Pool:
 
     @contextmanager
     def latest(self) -> Iterator[Look]:
-        """As `now`, at the record's head: what was appended just before is in it."""
+        """As `now`, at the record's head, including what was just appended."""
         with self.now() as found:
             head = found.record.head().position
             if found.position >= head:
@@ -133,12 +122,8 @@ class Pool:
 
     @contextmanager
     def at(self, position: int, beyond: Beyond = NOTHING) -> Iterator[Look]:
-        """The world as it was after `position`, and of archives `beyond` it.
-
-        Raises:
-            PositionNotFound: the record does not go that far.
-            BeingBuilt: there are no read models yet, and without them it would be a long fold.
-            Behind: the read models were damaged and are being built.
+        """The world as of `position`, and of archives `beyond` it. Raises `PositionNotFound` (beyond the record),
+        `BeingBuilt` (no read models yet, a fold would take long), or `Behind` (damaged read models are rebuilt).
         """
         stamp = self._models.stamp()
         reader = self._unused() or _Reader(self._record(), ProjectionStore.create(None))
@@ -160,7 +145,7 @@ class Pool:
             self._end(reader, whole=True)
 
     def close(self) -> None:
-        """Close every reader that nobody has; those that are out are closed when they come back."""
+        """Close every free reader; lent ones are closed when returned."""
         with self._lock:
             self._closed = True
             found, self._free = self._free, []
@@ -171,7 +156,7 @@ class Pool:
     # -- readers ---
 
     def _ready(self, min_position: int | None) -> _Reader:
-        """A reader in a transaction that shows what is wanted."""
+        """A reader in a transaction at `min_position` or later."""
         end = self._clock.now() + PATIENCE
         shown: int | None = None
         while True:
@@ -196,7 +181,7 @@ class Pool:
         raise Behind(f"The read models are at position {shown}, not yet at {min_position}: ask again in a moment.")
 
     def _begun(self, reader: _Reader) -> int | None:
-        """The position a reader shows, in a transaction; None: it cannot be read, and is gone."""
+        """Begin a transaction; returns its position, or None if the file is unreadable: the reader is closed."""
         try:
             reader.store.begin()
             return reader.look()
@@ -206,7 +191,7 @@ class Pool:
             return None
 
     def _borrow(self) -> _Reader | None:
-        """A reader of the file as it is now, or of the one before; None while there is none that can be read."""
+        """A reader of the current file or the one before; None if neither is readable."""
         if self._wake is None:
             with self._record() as record:
                 caught_up(record).close()
@@ -231,13 +216,13 @@ class Pool:
         return _Reader(record, store)
 
     def _is_current(self, reader: _Reader) -> bool:
-        """Whether a reader reads the file that is in use now; one in memory, whether it shows all of the record."""
+        """Whether a reader has the current file; one in memory, whether it shows all of the record."""
         if reader.store.stamp is None:
             return reader.position == reader.record.head().position
         return self._models.is_current(reader.store)
 
     def _end(self, reader: _Reader, *, whole: bool) -> None:
-        """Take a reader back; one that is not whole is closed."""
+        """Return a reader; close it if it is not `whole`."""
         with suppress(StoreError):
             reader.store.end()
         with self._lock:
@@ -247,7 +232,7 @@ class Pool:
         reader.close()
 
     def _doubt(self, error: StoreUnreadable, stamp: object) -> bool:
-        """Whether the read models of that stamp are damaged; they are disposable, and others are built."""
+        """Whether the read models of that stamp are damaged; if so, discard them for a rebuild."""
         if not is_damage(error):
             return False
         self._models.discard(stamp)
@@ -256,7 +241,7 @@ class Pool:
         return True
 
     def _unused(self) -> _Reader | None:
-        """A reader that nobody has."""
+        """A free reader."""
         with self._lock:
             return self._free.pop() if self._free else None
 
@@ -265,9 +250,7 @@ class Pool:
 
 
 def _is_readable(record: Record, checkpoint: Checkpoint | None) -> bool:
-    """Whether a file says something true of this record, if perhaps by older rules: better that than nothing while a
-    new one is built.
-    """
+    """Whether a file is of this record, perhaps by older rules: better than nothing during a rebuild."""
     if checkpoint is None or checkpoint.version != Checkpoint(rules="").version or checkpoint.record != record.id:
         return False
     return checkpoint.rules.rpartition(" ")[2] == RULES.rpartition(" ")[2]

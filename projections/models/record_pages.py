@@ -1,4 +1,4 @@
-"""The record itself: its events and polls page by page, and each of them whole."""
+"""The record's events and polls: pages, and single ones whole."""
 
 from __future__ import annotations
 
@@ -55,9 +55,8 @@ class EventObject(Shape, frozen=True, kw_only=True):
 def poll_rows(
     record: Record, *, after: int, until: int, failed: bool = False, source: str | None = None, last: int | None = None
 ) -> Iterator[dict[str, object]]:
-    """Polls in `(after, until]` as JSON values of a `PollObject`, in order.
-
-    What a poll changed follows it in the same transaction, so one pass over the events sees both.
+    """Polls in `(after, until]` as JSON values of `PollObject`, in one pass: what a poll changed follows it in its
+    transaction.
     """
     wanted, stream = _polls(source, failed=failed)
     if last is not None:
@@ -83,7 +82,6 @@ def _polls(source: str | None, *, failed: bool) -> tuple[frozenset[str], str | N
 
 
 def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, Any]:
-    """One poll as JSON values of a `PollObject`."""
     from engine.providers.readings import READINGS
 
     scope = record.scope(stored.scope) if stored.scope is not None else None
@@ -104,7 +102,6 @@ def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, An
 
 
 def event_row(stored: Stored) -> dict[str, Any]:
-    """One event as JSON values of an `EventObject`."""
     fields = msgspec.structs.asdict(stored.data)
     return wire(
         EventObject(
@@ -123,12 +120,11 @@ def event_row(stored: Stored) -> dict[str, Any]:
 
 
 _FEW: Final = 8
-PAGE_BYTES: Final = 4 << 20
-"""Bytes of text after which a page of events ends, however few they are: one request for a run has up to 1 MiB."""
+PAGE_BYTES: Final = 4 << 20  # of text, then a page ends: one request may have 1 MiB
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows as JSON values, and the position behind which more follow; None: there are none."""
+    """Rows as JSON values; `next` is the position behind which more follow, or None."""
 
     rows: list[dict[str, object]]
     next: int | None
@@ -144,7 +140,7 @@ def events(
     backwards: bool = False,
     row: Callable[[Stored], dict[str, Any]] = event_row,
 ) -> Page:
-    """Events of one stream and of some types if given, in order or backwards, from behind a position on."""
+    """Events from behind a position on, in order or backwards, optionally of one stream or some types."""
     after, until = 0, look.position
     if backwards and behind is not None:
         until = min(until, behind - 1)
@@ -166,7 +162,7 @@ def polls(
     look: Look, *, behind: int | None = None, limit: int = 50, source: str | None = None, failed: bool = False,
     backwards: bool = False,
 ) -> Page:  # fmt: skip
-    """Polls of one source if given, each with what it changed; else as `events`."""
+    """As `events`, for polls, optionally of one source; each with what it changed."""
     types, stream = _polls(source, failed=failed)
 
     def row(stored: Stored) -> dict[str, Any]:
@@ -176,10 +172,8 @@ def polls(
 
 
 def event(look: Look, position: int) -> dict[str, object]:
-    """One event whole. A poll's has its trace line as `poll`; an observation's the item it saw as `observed`.
-
-    Raises:
-        PositionNotFound: nothing is there yet, at the moment looked at.
+    """One event whole: a poll's with its trace line as `poll`, an observation's with its item as `observed`. Raises
+    `PositionNotFound` if there is nothing yet.
     """
     stored = _one(look, position)
     row = event_row(stored)
@@ -191,11 +185,7 @@ def event(look: Look, position: int) -> dict[str, object]:
 
 
 def poll(look: Look, position: int) -> dict[str, object]:
-    """One poll: its position, the fields of its trace line, and the answer's JSON as `body`; null where none came.
-
-    Raises:
-        PositionNotFound: there is no poll, at the moment looked at.
-    """
+    """One poll: position, trace fields, and the answer's JSON as `body` or null. Raises `PositionNotFound`."""
     _one(look, position)
     return {"position": position, **_trace_line(look.record, position)}
 
@@ -208,7 +198,7 @@ def _one(look: Look, position: int) -> Stored:
 
 
 def _changed(record: Record, position: int) -> list[str]:
-    """The streams that a poll moved: their observations follow it."""
+    """The streams that a poll changed: their observations follow it."""
     streams: list[str] = []
     size = _FEW
     while True:
@@ -230,7 +220,7 @@ def _trace_line(record: Record, position: int) -> dict[str, object]:
 
 
 def _observed(record: Record, stored: Stored) -> msgspec.Raw | None:
-    """The item of the answer that an observation is of."""
+    """The item of the answer that was observed."""
     poll_position = getattr(stored.data, "poll", None)
     wanted = getattr(stored.data, "provider_id", None)
     if poll_position is None:

@@ -1,4 +1,4 @@
-"""The sources of a record, live ones and archives, and how much of each there is."""
+"""The sources of a record, live and archived, and their sizes."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -29,7 +29,7 @@ class SourceRow(Shape, frozen=True, kw_only=True):
 
 
 def source_rows(record: "Record", view: "View") -> tuple[SourceRow, ...]:
-    """Every source by name; reads every poll's row, so it takes a moment on a long record."""
+    """Every source by name. Reads every poll's row: slow on a long record."""
     sources = view.state.sources
     runs = Counter(row.archive or source_of(decode_run(row.folded)) for row in view.store.runs.all())
     machines = Counter(row.archive or decode_vm(row.folded).source for row in view.store.vms.all())
@@ -45,17 +45,14 @@ def source_rows(record: "Record", view: "View") -> tuple[SourceRow, ...]:
             machines=machines[name],
         )
         for name, polls, first_at, last_at in sorted(record.polled(until=view.position))
-        # An event log may be of no project: what was imported of it belongs to the archive beside it.
+        # An event log may have no project; an imported one then belongs to the archive beside it.
         if name in sources and (not sources[name].archive or sources[name].imported_to is not None)
     )
 
 
 def archive_named(view: "View", name: str) -> str:
-    """The archive that a person means: `PROVIDER/march-outage`, or `march-outage` where only one ends so.
-
-    Raises:
-        SourceNotFound: there is none of that name, or several.
-        Conflict: it is a live source.
+    """The archive of that name: `PROVIDER/march-outage`, or a unique `march-outage`. Raises `SourceNotFound` (none or
+    several) or `Conflict` (a live source).
     """
     sources = view.state.sources
     archives = [one for one, source in sources.items() if source.imported_to is not None]

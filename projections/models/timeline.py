@@ -1,4 +1,4 @@
-"""Where a run's time went: its states as spans, its attempts, and the gaps in which nobody looked."""
+"""The timeline of a run: its states as spans, its attempts, and gaps without polls."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, TypeVar
@@ -70,8 +70,7 @@ class Timeline(
     reason: str | None
     start: Time
     until: Time
-    unwatched: Time | None
-    """When the first poll showed a run that somebody else submitted, if the provider had it before that."""
+    unwatched: Time | None  # first poll of a run submitted elsewhere, if it is older
     spans: tuple[TimelineSpan, ...]
     gaps: tuple[TimedGap, ...]
     machine: MachineOfRun
@@ -87,13 +86,8 @@ def timeline(
     later: Sequence[Attempt] = (),
     phases: Sequence[tuple[str, int]] = (),
 ) -> Timeline:
-    """The life of a run up to its verdict, or up to `now` (microseconds, UTC) while it is open.
-
-    Args:
-        vm: its machine.
-        said: what its task said of itself.
-        later: its attempts after the first.
-        phases: what it did, each from when, where its provider reports that.
+    """The life of a run up to its verdict, or up to `now` (microseconds UTC) if open. `said`: the task's own report;
+    `later`: attempts after the first; `phases`: (name, start) as the provider reports them.
     """
     moves = [parse_time(move.at) for move in run.transitions]
     submitted = parse_time(run.submitted_at) if run.submitted_at else None
@@ -140,7 +134,7 @@ def timeline(
 
 
 def _is_ours(run: RunObject) -> bool:
-    """Whether Steno was asked for the run: one that somebody else submitted has the id all foreign ones get."""
+    """Whether Steno was asked for the run; a foreign run has the id of `foreign_run_id`."""
     return run.provider_id is None or run.run_id != foreign_run_id(run.provider, run.provider_id)
 
 
@@ -148,9 +142,8 @@ _Held = tuple[str, int, int, int | None, int | None]  # (state, attempt, start, 
 
 
 def _held(run: RunObject, later: Sequence[Attempt]) -> list[_Held]:
-    """Each state the run passed through, in order; one left at the moment it was entered took no time.
-
-    A return to the queue belongs to the attempt it leads to, which the provider may show only later.
+    """The run's states in order, without those of no duration. A requeue belongs to the attempt that follows, which the
+    provider may show only later.
     """
     found: list[_Held] = []
     moves = run.transitions
@@ -171,7 +164,7 @@ def _held(run: RunObject, later: Sequence[Attempt]) -> list[_Held]:
 
 
 def _task(said: Said, until: int) -> tuple[TaskPhase, ...]:
-    """Each phase up to the next, the last one to the end: lines are read a moment after they were written."""
+    """Each phase ends at the next, the last at the end: lines are read a moment after they were written."""
     ends = [*(step.at for step in said.phases), until][1:]  # none where it has said nothing yet
     return tuple(
         TaskPhase(
@@ -186,7 +179,7 @@ def _task(said: Said, until: int) -> tuple[TaskPhase, ...]:
 
 
 def _reported(phases: Sequence[tuple[str, int]], run: RunObject, until: int) -> tuple[TaskPhase, ...]:
-    """As `_task`; a run that only ever did one thing has no phases."""
+    """As `_task`; none for a run with one phase only."""
     if len(phases) < 2:
         return ()
     position = run.evidence[-1] if run.evidence else 0

@@ -1,4 +1,4 @@
-"""What commands and the API read: runs and machines by any word a person has for them, with what concerns them."""
+"""What commands and the API read: runs and machines by any of their names, with related data."""
 
 import difflib
 from collections.abc import Container, Sequence
@@ -30,15 +30,13 @@ from projections.store.world_table import decode_run, decode_vm, take_up, take_u
 
 
 def waits(run: Run) -> bool:
-    """Whether a run was asked of us and has not been handed over yet."""
+    """Whether a run was requested from Steno and not handed over yet."""
     return run.requested_at is not None and run.provider_id is None and run.placed is None and not run.terminal
 
 
 def queues(state: WorldState, now: int) -> dict[str, Queued]:
-    """run id → its place, of every run that waits; each source has a queue of its own.
-
-    Args:
-        state: with every run in memory: how long runs usually last is learnt from those that ended.
+    """run id → its place, for every waiting run; each source has its queue. `state` holds every run in memory, as
+    durations are estimated from ended ones.
     """
     waiting = (run for run_id in state.unsettled if waits(run := state.runs[run_id]))
     sources = dict.fromkeys(source_of(run) for run in waiting)
@@ -46,7 +44,7 @@ def queues(state: WorldState, now: int) -> dict[str, Queued]:
 
 
 def beside(vm: Vm) -> dict[str, object]:
-    """The provider's facts and our intents about one machine."""
+    """A machine's provider facts and our intents."""
     facts = vm.facts
     return {
         "project": facts.project,
@@ -81,85 +79,73 @@ class SourceView(Shape, frozen=True, kw_only=True):
 
 
 class View:
-    """One store, read."""
-
     def __init__(self, store: ProjectionStore) -> None:
         self.store = store
 
     @cached_property
     def state(self) -> WorldState:
-        """The engine's world behind these projections; runs and machines are loaded when they are met."""
+        """The engine's world behind these projections; loads runs and machines on demand."""
         return take_up(self.store) or WorldState(rules=CURRENT.name)
 
     @property
     def position(self) -> int:
-        """The last position these projections know."""
+        """The last position of these projections."""
         checkpoint = self.store.checkpoint()
         return 0 if checkpoint is None else checkpoint.position
 
     @property
     def last_at(self) -> int | None:
-        """When the newest poll was answered or failed (microseconds, UTC): of a live source; where there is none, of an
-        archive.
-        """
+        """The time of the newest poll (microseconds UTC) of a live source, else of an archive."""
         return newest_poll(self.state)
 
     def clock(self, archive: str | None, now: int) -> int:
-        """The moment that an archive is seen from: its last poll, or `now` where that is earlier, or it is live."""
+        """The time at which an archive is viewed: its last poll, if before `now`; `now` for a live source."""
         source = self.state.sources.get(archive or "")
         return now if source is None or source.imported_to is None else min(now, source.imported_to)
 
     def until(self, vm: Vm) -> int:
-        """Up to when an open machine is billed (microseconds, UTC)."""
+        """The end of an open machine's bill (microseconds UTC)."""
         return until_of(self.state, vm)
 
     def runs(
         self, *, open_or_since: int | None = None, newest_first: bool = False, hidden: bool = False
     ) -> tuple[RunObject, ...]:
-        """All runs in order of first sight, or newest first; or only those open or submitted since a moment.
-
-        Of archives none is open now. With `hidden`, also the runs of hidden archives.
+        """All runs by first sight, or newest first; or only those open (never of archives) or submitted since a time.
+        `hidden`: with hidden archives.
         """
         rows = self.store.runs.all(since=open_or_since, newest_first=newest_first, hidden=hidden)
         return tuple(_run.decode(row.object) for row in rows)
 
     def row(self, word: str) -> RunRow:
-        """The run a person means: run id, provider's id, the newest of a name, or a unique prefix of an id.
-
-        Raises:
-            RunNotFound: none, or more than one.
+        """The run of a word: run id, provider's id, the newest of a name, or a unique prefix of an id. Raises
+        `RunNotFound` for none or several.
         """
         return _one(self.store.runs, word, RunNotFound, "run", "steno ps --all")
 
     def run(self, word: str) -> RunObject:
-        """As `row`, its object."""
+        """The object of `row`."""
         return _run.decode(self.row(word).object)
 
     def anomalies_of(self, subject: str) -> tuple[Anomaly, ...]:
-        """What was odd about `run/<run id>` or `vm/<vm id>`."""
+        """The anomalies of `run/<run id>` or `vm/<vm id>`."""
         return tuple(map(_anomaly.decode, self.store.anomalies(subject)))
 
     def vms(self, *, billed_or_since: int | None = None, hidden: bool = False) -> tuple[VmObject, ...]:
-        """All machines in order of first sight; or only those that may be billed or ended since a moment.
-
-        Of archives none is billed now. With `hidden`, also the machines of hidden archives.
+        """All machines by first sight; or only those billed now (never of archives) or ended since a time. `hidden`:
+        with hidden archives.
         """
         rows = self.store.vms.all(since=billed_or_since, hidden=hidden)
         return tuple(_vm.decode(row.object) for row in rows)
 
     def vm_row(self, word: str) -> VmRow:
-        """The machine a person means: its id, the provider's, the newest of a name, or a unique prefix of an id.
-
-        Raises:
-            VmNotFound: none, or more than one.
+        """The machine of a word: its id, the provider's, the newest of a name, or a unique prefix. Raises `VmNotFound`
+        for none or several.
         """
         return _one(self.store.vms, word, VmNotFound, "machine", "steno vms --all")
 
     def run_or_vm(self, word: str) -> RunRow | VmRow:
-        """The run, or else the machine, that a person means. A beginning that ids of both kinds have is not unique.
-
-        Raises:
-            RunNotFound: none, or more than one.
+        """The run or else the machine of a word; a prefix of ids of both kinds is ambiguous. Raises `RunNotFound` for
+        none or several.
         """
         found: tuple[RunRow | VmRow, ...] = (*self.store.runs.matching(word), *self.store.vms.matching(word))
         exact = [one for one in found if word in (_id_of(one), one.provider_id, one.name)]
@@ -171,22 +157,22 @@ class View:
         raise RunNotFound(_several(word, "runs and machines", found))
 
     def vm(self, word: str) -> VmObject:
-        """As `vm_row`, its object."""
+        """The object of `vm_row`."""
         return _vm.decode(self.vm_row(word).object)
 
     def machine(self, vm_id: str) -> Vm:
-        """The engine's own machine, with all that its object leaves out."""
+        """The engine's machine, with what its object leaves out."""
         return self.state.vms[vm_id]
 
     def queued(self, now: int) -> dict[str, Queued]:
-        """run id → its place in Steno's queue, of every run that waits there."""
+        """run id → its place in Steno's queue, for every waiting run."""
         if not any(waits(self.state.runs[run_id]) for run_id in self.state.unsettled):
             return {}
         return queues(self._recent(), now)
 
     def _recent(self) -> WorldState:
-        """The world with the runs that a queue is reckoned from: those that are not over, those that moved since the
-        machines were listed last or since a machine came that is there, and the newest.
+        """The world with the runs a queue estimate needs: unfinished ones, the newest, and those that moved since the
+        last list of machines or since a present machine came.
         """
         state = self.state
         listed = [source.machines_position for source in state.sources.values()]
@@ -198,10 +184,7 @@ class View:
         return msgspec.structs.replace(state, runs={run.run_id: run for run in in_order})
 
     def ledger(self, now: int) -> tuple[WorldState, PastSpend]:
-        """(the world with the machines that the budget moves with, what all others have cost): what `account` takes.
-
-        Archives are in neither.
-        """
+        """The input of `account`: (world with the machines that move the budget, cost of all others); no archives."""
         there = {row.vm_id: row for row in self.store.vms.all(since=now - DAY)}
         there |= {row.vm_id: row for row in self.store.vms.kinds() if row.vm_id not in there}
         there = {vm_id: row for vm_id, row in there.items() if row.archive is None}
@@ -211,9 +194,7 @@ class View:
         return msgspec.structs.replace(self.state, vms=machines), rest
 
     def why_not_warm(self, run_id: str) -> tuple[str, ...]:
-        """Why a run has no warm machine, in sentences; empty: it has one, or none is kept there: machines cost nothing,
-        or each is its run's own.
-        """
+        """Why a run has no warm machine; empty if it has one, or none is kept there (free machines, or one per run)."""
         from engine.decide.why import why_not_warm
 
         state = self.state
@@ -223,7 +204,7 @@ class View:
         return () if own else why_not_warm(state, run)
 
     def why_up(self, vm_id: str, now: int) -> tuple[str, ...]:
-        """Why a machine has not gone, in sentences; of one that has, when and why it did."""
+        """Why a machine is still up; for one that ended, when and why."""
         from engine.decide.why import why_up
 
         state = self.state
@@ -231,22 +212,22 @@ class View:
         return why_up(state, vm, policy_of(state, vm.source), now)
 
     def whole(self) -> WorldState:
-        """The engine's world with every run in memory: what costs and the budget are reckoned from."""
+        """The engine's world with every run in memory: for costs and the budget."""
         return take_up_whole(self.store) or WorldState(rules=CURRENT.name)
 
     def blind_of(self, row: RunRow) -> tuple[BlindObject, ...]:
-        """When the sources that show a run told us nothing, gaps that still last included."""
+        """The gaps of a run's sources, open ones included."""
         sources = tuple(decode_run(row.folded).started)
         return (*map(_blind.decode, self.store.blind(sources)), *self.open_gaps(sources))
 
     def open_gaps(self, of: Container[str] | None = None) -> tuple[BlindObject, ...]:
-        """Times in which a source, or one of some, tells us nothing that still last."""
+        """The open gaps of all or some sources."""
         sources = [source for source in self.state.sources.values() if of is None or source.name in of]
         lasting = (open_blind(source) for source in sources if not source.archive)
         return tuple(blind_object(one) for one in lasting if one is not None)
 
     def sources(self, now: int) -> tuple[SourceView, ...]:
-        """Every live source of runs and machines, and whether it still answers at `now`."""
+        """Every live source of runs and machines, and whether it answers at `now`."""
         return tuple(
             SourceView(name=name, observability=observability(source, now), last_answered=source.last_answered)
             for name, source in self.state.sources.items()
@@ -254,16 +235,15 @@ class View:
         )
 
     def hidden(self) -> tuple[str, ...]:
-        """The archives that lists leave out."""
+        """The archives hidden from lists."""
         sources = self.state.sources.items()
         return tuple(name for name, source in sources if source.imported_to is not None and source.hidden)
 
     def source_named(self, name: str, now: int) -> SourceView | None:
-        """The source of that name; None where it never was asked."""
+        """The source of that name; None if it was never polled."""
         return next((source for source in self.sources(now) if source.name == name), None)
 
     def source_of(self, row: RunRow, now: int) -> SourceView | None:
-        """The source that showed a run last."""
         sources = decode_run(row.folded).started
         shown = [source for source in self.sources(now) if source.name in sources]
         return max(shown, key=lambda source: source.last_answered or 0, default=None)
@@ -288,7 +268,7 @@ def _several(word: str, things: str, found: Sequence[Any]) -> str:
 
 
 def _near(word: str, names: Sequence[str], listing: str) -> str:
-    """What a mistyped name may have meant, or the command that lists them all."""
+    """Similar names, or the command that lists all."""
     close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
     close += [name for name in names if word in name and name not in close][:3]
     if close:
