@@ -1,4 +1,4 @@
-"""What a store of read models only adds to: anomalies, gaps that are over, and marks in time."""
+"""The append-only tables: anomalies, closed gaps, and marks in time."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -36,18 +36,15 @@ _ALL: Final = union_all(
         runs.c.odd,
         runs.c.archive,
     ).where(text("odd IS NOT NULL")),
-).subquery("notes")
-"""Those a fold finds, and those that the figures of a run's cost are."""
+).subquery("notes")  # found by a fold, and those of a run's cost figures
 _COUNT: Final = select(func.count()).select_from(_ALL).where(text("archive IS NULL"))
 _BLIND: Final = select(blind.c.ordinal, blind.c.object).order_by(blind.c.ordinal)
 _BLIND_OF: Final = _BLIND.where(blind.c.source == bindparam("source"))
 
 
 class NoteTable(Database):
-    """The notes in one open store."""
-
     def anomalies(self, subject: str | None = None) -> tuple[bytes, ...]:
-        """All anomalies in order, or those of one subject; at the end those of cost."""
+        """All anomalies in order, or those of one subject; those of cost come last."""
         if subject is None:
             found = (*self.execute(_ANOMALIES), *self.execute(_COSTS))
         else:
@@ -59,28 +56,25 @@ class NoteTable(Database):
     def newest_anomalies(
         self, limit: int, behind: tuple[int, int] | None = None, *, but: Sequence[str] | None = None
     ) -> tuple[tuple[tuple[int, int], bytes], ...]:
-        """Anomalies newest first, each with its place; `behind` is the place of the last one seen.
-
-        Archives are left out; with `but`, only those named there are.
-        """
+        """(place, anomaly), newest first, after `behind`. Leaves out all archives or, if given, those in `but`."""
         given = {} if behind is None else {"position": behind[0], "ordinal": behind[1]}
         statement = _newest_anomalies(None if but is None else len(but), behind=behind is not None)
         found = self.execute(statement, limit=limit, **given, **_named(but or ()))
         return tuple(((row[0], row[1]), row[2]) for row in found)
 
     def count_anomalies(self) -> int:
-        """How many anomalies there are; those of archives do not count."""
+        """The number of anomalies, without archives."""
         count: int = self.first(_COUNT)[0]
         return count
 
     def blind(self, sources: Sequence[str] | None = None) -> tuple[bytes, ...]:
-        """All gaps that are over, in order, or those of some sources."""
+        """Closed gaps in order, of all or some sources."""
         if sources is None:
             return tuple(row[1] for row in self.execute(_BLIND))
         return tuple(row[1] for row in sorted(row for one in sources for row in self.execute(_BLIND_OF, source=one)))
 
     def newest_blind(self, limit: int, *, but: Sequence[str] = ()) -> tuple[bytes, ...]:
-        """Gaps that are over, those that ended last first; of archives, those not named in `but`."""
+        """Closed gaps, last ended first; archives in `but` are left out."""
         found = self.execute(_newest_blind(len(but)), limit=limit, **_named(but))
         return tuple(row[0] for row in found)
 
@@ -116,21 +110,17 @@ class Mark(Shape, frozen=True):
 
     position: Position
     at: Time
-    kind: str
-    """`run_succeeded`, `run_failed`, `run_stopped`, `vm_started`, `vm_ended`, or the kind of an anomaly."""
+    kind: str  # `run_succeeded`, `run_failed`, `run_stopped`, `vm_started`, `vm_ended`, or an anomaly's
     subject: str  # `run/<run_id>`, `vm/<vm_id>` or `source/<source>`
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True):
-    """Those of one stretch of time."""
-
     marks: tuple[Mark, ...]  # in order of position
     thinned: bool  # there are more than these
 
 
 _ODD, _ENDS, _MACHINES = range(3)
-_TRACKS: Final = (_ODD, _ENDS, _MACHINES)
-"""A third of what may be told is kept for each: no end of a run hides an anomaly, no machine hides either."""
+_TRACKS: Final = (_ODD, _ENDS, _MACHINES)  # each gets a third: none hides another
 _FIRST: Final = -(1 << 63)
 _LAST: Final = (1 << 63) - 1
 _BETWEEN: Final = select(marks.c.position, marks.c.at, marks.c.kind, marks.c.subject).where(
@@ -138,22 +128,17 @@ _BETWEEN: Final = select(marks.c.position, marks.c.at, marks.c.kind, marks.c.sub
 )
 _NEWEST: Final = _BETWEEN.order_by(marks.c.at.desc(), marks.c.position.desc()).limit(bindparam("limit"))
 _OLDEST: Final = _BETWEEN.order_by(marks.c.at).limit(bindparam("limit"))
-_EIGHTHS: Final = 4
-"""Bits of a stretch's length that count: from one look to the next, as time goes on, it is mostly the same."""
+_EIGHTHS: Final = 4  # bits of a length that count: widths stay stable as time passes
 
 
 class MarkTable(Database):
-    """The marks in one open store."""
-
     def add_marks(self, found: Iterable[Mark], changed: int = 0) -> None:
-        """More marks."""
         self.add(marks, ((*msgspec.structs.astuple(one), _track(one.kind)) for one in found), changed)
 
     def marks(self, most: int, since: int | None = None, until: int | None = None) -> Marks:
-        """At most so many marks of a stretch of time, both ends included (microseconds, UTC); without them, of all.
-
-        Of more, the stretch is cut into equal parts, and of every part the newest of each track are told. What this
-        costs grows with `most`, not with how many there are.
+        """At most `most` marks of a period, ends included (microseconds UTC; default: all). If there are more, the
+        period is cut into equal parts, with the newest of each track per part. The cost grows with `most`, not with the
+        number of marks.
         """
         low, high = _FIRST if since is None else since, _LAST if until is None else until
         rows: list[tuple[Any, ...]] = []
@@ -178,7 +163,7 @@ class MarkTable(Database):
         return rows
 
     def _parts(self, track: int, first: int, last: int, width: int) -> Iterator[int]:
-        """The parts that have a mark of a track, the last of them first."""
+        """The parts with a mark of a track, last first."""
         while found := self._newest(track, first, last, 1):
             part = found[0][1] // width
             yield part
@@ -195,6 +180,6 @@ def _track(kind: str) -> int:
 
 
 def _round(width: int) -> int:
-    """No less, and no more than an eighth more."""
+    """At least `width`, at most an eighth more."""
     unit = 1 << max(0, width.bit_length() - _EIGHTHS)
     return -(-width // unit) * unit

@@ -1,7 +1,7 @@
-"""Where the read models of a record are kept. On SQLite `<record>.projections` is a link to the newest of two files.
+"""The files of a record's read models. On SQLite `<record>.projections` is a link to the newest of two files.
 
-Readers keep the file they have until they look again, so reads never stop; the file before the newest is left for them.
-Writers of a file, and builders of a new one, are serialised by lock files beside it.
+Readers keep their file until they look again, so reads never stop; the previous file stays for them. Lock files beside
+it serialise writers and builders.
 """
 
 import os
@@ -23,28 +23,26 @@ _DIGITS: Final = 8
 
 
 class ReadModels:
-    """The read models of one record."""
-
     def __init__(self, record: Where) -> None:
         self._path = Path(store_at(record).place("projections").removeprefix("sqlite:///"))
         self._name = str(self._path)
 
     def __str__(self) -> str:
-        """Where they are, for messages."""
+        """The path, for messages."""
         return self._name
 
     def open(self, *, write: bool) -> ProjectionStore | None:
-        """Those in use; None: there are none, or none that this version can read."""
+        """The current ones; None if missing or unreadable by this version."""
         stamp = self.stamp()
         if stamp is None:
             return None
         path = self._path.resolve()
         for mode in ("rw",) if write else ("rw", "ro", "ro&immutable=1"):
-            # A reader of a WAL file makes files beside it, where it may; where nobody may, nobody writes either.
+            # A reader of a WAL file creates side files; where it may not, nobody writes either.
             with suppress(sqlite3.Error):
                 connection = connected(_uri(path, mode), uri=True)
                 store = ProjectionStore(connection, stamp)
-                # A damaged page of the schema shows in its sum.
+                # Damage in the schema's page shows in the checksum.
                 if store.checkpoint() is not None and store.get("schema") == store.schema_sum():
                     connection.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
                     return store
@@ -52,7 +50,7 @@ class ReadModels:
         return None
 
     def above(self, position: int) -> ProjectionStore | None:
-        """A store in memory that begins with what those in use show at one of their moments; None: there are none."""
+        """A store in memory on top of one of the current moments; None without read models."""
         store, path = ProjectionStore.create(None), self._path.resolve()
         try:
             store.stamp = file_id(path)
@@ -63,39 +61,27 @@ class ReadModels:
         return store
 
     def stamp(self) -> object:
-        """A value that changes when others are published, as `ProjectionStore.stamp`; None: there are none."""
+        """A value that changes on each publication, as `ProjectionStore.stamp`; None without read models."""
         return file_id(self._name)
 
     def is_current(self, store: ProjectionStore) -> bool:
-        """Whether an open store is the one in use."""
+        """Whether an open store is the current one."""
         return store.stamp is not None and store.stamp == self.stamp()
 
     def writing(self) -> AbstractContextManager[None]:
-        """Excludes all others who write or replace the read models, and waits for them.
-
-        Raises:
-            OSError: nothing can be written beside the record.
-        """
+        """Wait for and exclude other writers and replacers; raises `OSError` if the folder is not writable."""
         return locked(self._beside(".lock"))
 
     def building(self) -> AbstractContextManager[None]:
-        """Excludes all others who build new ones, for as long as that takes: meanwhile the old are written.
-
-        Raises:
-            OSError: nothing can be written beside the record.
-        """
+        """Exclude other builders, not writers of the old models; raises `OSError` if the folder is not writable."""
         return locked(self._beside(".building"))
 
     @contextmanager
     def fresh(self) -> Iterator[tuple[ProjectionStore, Callable[[], None]]]:
-        """A new, empty store and what publishes it; the caller is the only builder, and publishes as the only writer.
-
-        Not published at the end of the block, it is removed.
-
-        Raises:
-            OSError: nothing can be written beside the record.
+        """(a new, empty store, its publish function); removed if not published in the block. The caller is the only
+        builder, and publishes as the only writer. Raises `OSError` if the folder is not writable.
         """
-        # A name that was never used: whoever still reads a file that is gone removes its side files by name.
+        # A fresh name: a reader of a deleted file removes its side files by name.
         path = self._beside(f".{os.urandom(_DIGITS // 2).hex()}")
         try:
             with ProjectionStore.create(path) as store:
@@ -105,13 +91,13 @@ class ReadModels:
                 _remove(path)
 
     def discard(self, stamp: object) -> None:
-        """Remove those that cannot be read, if they are still the ones in use: others will be built."""
+        """Remove unreadable ones if still current; others will be built."""
         with suppress(OSError), self.writing():
             if stamp is not None and self.stamp() == stamp:
                 self._path.unlink()
 
     def open_mapped(self, stamp: object, size: int) -> ProjectionStore | None:
-        """Those in use, for a reader that may not wait, `size` bytes of them mapped; None: `stamp` is out of use."""
+        """The current ones with `size` bytes mapped, for a reader that must not block; None if `stamp` is stale."""
         path = self._path.resolve(strict=True)
         if file_id(path) != stamp:
             return None
@@ -121,7 +107,7 @@ class ReadModels:
         return ProjectionStore(database, stamp)
 
     def _publish(self, built: Path) -> None:
-        """All others but the one before are removed, those of builders that died among them."""
+        """Switch the link; remove all but the previous file, also those of dead builders."""
         link = self._beside(".link")
         link.unlink(missing_ok=True)
         before = self._path.readlink().name if self._path.is_symlink() else None

@@ -1,4 +1,4 @@
-"""Rows of one kind in an open store, found by any word a person has for one: what runs and machines share."""
+"""Rows of one kind in an open store, found by any of their names: the base of runs and machines."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -20,7 +20,7 @@ _LIVE_FIRST: Final = "archive IS NOT NULL, ordinal DESC"
 
 
 class RowTable(Generic[Row]):
-    """One table of an open store. Its statements are built once for each class."""
+    """One table of an open store; builds its statements once per class."""
 
     _upsert: ClassVar[Insert]
     _copy: ClassVar[Insert]  # keeps a row that the newest moment shows, as it is
@@ -39,11 +39,9 @@ class RowTable(Generic[Row]):
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.newest_moment: int | None = None
-        """The newest moment that is kept: a row that it shows is copied before it is written again."""
+        self.newest_moment: int | None = None  # a row that it shows is copied before a rewrite
 
     def __init_subclass__(cls) -> None:
-        """Build the statements that have no other parts than the table."""
         columns, is_it = cls.table.c, cls.table.c[cls.key] == bindparam("id")
         names = ["changed", *cls.row.__struct_fields__]
         made = insert(cls.table).values({name: bindparam(name) for name in ("ordinal", *names)})
@@ -60,7 +58,7 @@ class RowTable(Generic[Row]):
         cls._names = by_newest.limit(bindparam("limit"))
 
     def put(self, rows: Iterable[Row], changed: int = 0) -> None:
-        """Insert or replace rows at a position; a new one comes after all others."""
+        """Insert or replace rows at a position; new rows go last."""
         given: list[dict[str, Any]] = []
         for row in rows:
             place = None if self._database.last_place is None else self._place(getattr(row, self.key))
@@ -75,13 +73,11 @@ class RowTable(Generic[Row]):
         self._database.execute_many(self._delete, ({"id": one} for one in found))
 
     def get(self, row_id: str) -> Row | None:
-        """The row of that id."""
         return self._first(f"{self.key} = :word", word=row_id)
 
     def matching(self, word: str) -> tuple[Row, ...]:
-        """The row a person means: its id, the provider's, the newest of that name, or a prefix of an id.
-
-        More than one where a prefix is not unique, none where nothing matches.
+        """The row of a word: its id, the provider's, the newest of a name, or a prefix of an id; several if the prefix
+        is ambiguous.
         """
         found = self.get(word) or self._first("provider_id = :word", word=word) or self._named(word)
         if found is not None:
@@ -91,9 +87,8 @@ class RowTable(Generic[Row]):
         return tuple(self._rows(condition, "", limit=_SEVERAL, word=word, last=word + _AFTER_ANY)) if word else ()
 
     def all(self, *, since: int | None = None, newest_first: bool = False, hidden: bool = True) -> Iterator[Row]:
-        """Rows in order of first sight, or of pages; all, or only those that go on or are not older than a moment.
-
-        Without `hidden`, those that lists leave out are left out.
+        """Rows by first sight or in page order; all, or only those open or not older than a time. `hidden`: with hidden
+        ones.
         """
         conditions = [] if hidden else [SHOWN]
         order = "ordinal"
@@ -114,12 +109,8 @@ class RowTable(Generic[Row]):
         newest_first: bool = True,
         **equal: str | None,
     ) -> tuple[tuple[tuple[int, ...], bytes], ...]:
-        """Objects in order, each with its place; `behind` is the place of the last one seen.
-
-        Args:
-            live: only those that go on now; a row of an archive does not.
-            hidden: also those that lists leave out.
-            equal: only rows with these values.
+        """(place, object) in order, after the place `behind`. `live`: only open rows, never of archives; `hidden`: with
+        hidden rows; `equal`: column values.
         """
         given: dict[str, Any] = {name: value for name, value in equal.items() if value is not None}
         statement = self._page(tuple(given), behind=bool(behind), live=live, hidden=hidden, newest_first=newest_first)
@@ -127,27 +118,26 @@ class RowTable(Generic[Row]):
         return tuple((row[1:], row[0]) for row in self._database.execute(statement, limit=limit, **given))
 
     def count(self) -> int:
-        """How many rows there are that are not hidden."""
+        """The number of rows that are not hidden."""
         count: int = self._database.first(self._count)[0]
         return count
 
     def names(self, prefix: str = "", limit: int = 1000) -> tuple[str, ...]:
-        """Names that begin so, the newest first."""
+        """Names with that prefix, newest first."""
         found = self._database.execute(self._names, word=prefix, last=prefix + _AFTER_ANY, limit=limit)
         return tuple(row[0] for row in found)
 
     def ids(self, prefix: str, limit: int = 100) -> tuple[str, ...]:
-        """Ids that begin so, the newest first; none where nothing is given of one."""
+        """Ids with that prefix, newest first; none for an empty prefix."""
         condition = f"{self.key} BETWEEN :word AND :last"
         found = self._rows(condition, "ordinal DESC", limit=limit, word=prefix, last=prefix + _AFTER_ANY)
         return tuple(getattr(row, self.key) for row in found) if prefix else ()
 
     def _named(self, name: str) -> Row | None:
-        """The row that a person means by a name."""
         return self._first("name = :word", word=name)
 
     def _first(self, condition: str, **given: Any) -> Row | None:
-        """The row first seen last, one that is live before any of an archive."""
+        """The row first seen last; live ones before archived ones."""
         return next(self._rows(condition, _LIVE_FIRST, limit=1, **given), None)
 
     def _rows(self, condition: str = "", order: str = "ordinal", **given: Any) -> Iterator[Row]:
@@ -155,7 +145,7 @@ class RowTable(Generic[Row]):
         return starmap(self.row, self._database.execute(statement, **given))
 
     def _place(self, row_id: str) -> int | None:
-        """The place of a row that is below, else a new one."""
+        """The place of a row in the store below, else a new one."""
         found = self._database.first(self._ordinal, id=row_id)
         return self._database.next_place() if found is None else found[0]
 

@@ -1,9 +1,8 @@
-"""The tables of the read models; a change here is a new VERSION, and older ones are built again.
+"""The tables of the read models; a change here needs a new VERSION, and older files are rebuilt.
 
-A row of runs or machines has the columns of its struct. `ordinal` is its place in order of first sight, `changed` the
-position it was written at. A row that a moment of the past still needs is kept in the table of the same name with
-`_was`, from `changed` up to the position where it was written again: `until`. Money is in micro-dollars, time in
-microseconds, UTC.
+Columns are those of the row's struct. `ordinal` is the order of first sight, `changed` the position of the write. A row
+that a past moment still needs is kept in the `_was` table, from `changed` to the position of its rewrite, `until`.
+Money is in micro-dollars, time in microseconds UTC.
 """
 
 from collections.abc import Iterator
@@ -24,8 +23,6 @@ metadata = MetaData()
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    """One run as it is stored."""
-
     run_id: str
     provider: str
     provider_id: str | None
@@ -36,8 +33,7 @@ class RunRow(msgspec.Struct, frozen=True):
     cost: int | None = None  # None: unknown
     odd: bytes | None = None  # the anomaly that its cost is, as JSON
     user: str | None = None  # who submitted it
-    against: bytes | None = None
-    """Its cost beside the provider's figure, encoded by `cost_rows`; None: neither side charges it."""
+    against: bytes | None = None  # `cost_rows.Against`; None: neither side charges it
     archive: str | None = None  # the archive that alone shows it; None: it is live
     hidden: bool = False  # lists leave it out
     object: bytes = b""  # the run object as JSON
@@ -45,13 +41,11 @@ class RunRow(msgspec.Struct, frozen=True):
 
     @property
     def foreign(self) -> bool:
-        """Whether somebody else submitted it."""
+        """Whether it was submitted outside Steno."""
         return self.provider_id is not None and self.run_id == foreign_run_id(self.provider, self.provider_id)
 
 
 class VmRow(msgspec.Struct, frozen=True):
-    """One machine as it is stored."""
-
     vm_id: str
     provider_id: str
     name: str | None
@@ -91,7 +85,7 @@ def _row_columns(row: type[msgspec.Struct], key: str | None = None) -> Iterator[
 
 
 def _added(name: str, columns: dict[str, Any], *indexes: Index) -> Table:
-    """A table that only grows."""
+    """An append-only table."""
     made = (_column(column, kind) for column, kind in columns.items())
     return Table(name, metadata, _ordinal(), _column("changed", int), *made, *indexes)
 
@@ -115,7 +109,7 @@ runs = Table(
     Index("runs_changed", "changed"),
     Index("runs_hidden", "ordinal", **_where("hidden = 1")),
     Index("runs_odd", "ordinal", **_where("odd IS NOT NULL")),
-    # all that costs are summed from
+    # covering: costs
     Index("runs_against", "run_id", "name", "user", "against", "hidden", "changed"),
 )
 vms = Table(
@@ -130,9 +124,9 @@ vms = Table(
     Index("vms_ended", "ended_at"),
     Index("vms_kind", "kind", "last_at"),
     Index("vms_cost", "archive", "cost", "created", "changed"),
-    # all that the curve of what was spent is drawn from
+    # covering: the spend curve
     Index("vms_spans", "archive", "spans", "changed"),
-    # all that costs are summed from
+    # covering: costs
     Index("vms_paid", "vm_id", "name", "paid", "archive", "hidden", "changed"),
 )
 WAS: Final = {
@@ -153,11 +147,11 @@ anomalies = _added(
     Index("anomalies_subject", "subject"),
     Index("anomalies_position", "position", "ordinal"),
 )
-# gaps that are over; the open ones follow from the sources
+# closed gaps; open ones follow from the sources
 blind = _added(
     "blind", {"source": str, "archive": str | None, "object": bytes}, Index("blind_source", "source", "ordinal")
 )
-# what a person looks for in time: ends of runs, machines coming and going, anomalies; `track` is that of the tape:
+# ends of runs, machines coming and going, anomalies; `track` is the tape's:
 # 0 anomalies, 1 ends of runs, 2 machines
 marks = _added(
     "marks",
@@ -165,7 +159,7 @@ marks = _added(
     Index("marks_track", "track", "at", "position"),
 )
 
-# the fold as it was at some positions, evenly spaced: any moment is opened from the one before it
+# the fold at some evenly spaced positions: a moment is opened from the one before it
 moments = Table(
     "moments",
     metadata,
@@ -174,7 +168,7 @@ moments = Table(
     _column("lasting", bytes),
 )
 
-# runs that a moment's own fold took away
+# runs that a moment's own fold removed
 gone = Table("gone", metadata, Column("run_id", Text, primary_key=True), sqlite_with_rowid=False)
 
 
@@ -183,7 +177,7 @@ ORDERED: Final = (runs, vms, anomalies, blind, marks)  # tables in order of firs
 
 @cache
 def ddl() -> str:
-    """The statements that make the tables in SQLite, as one script."""
+    """The SQLite script that creates the tables."""
     dialect = sqlite.dialect()
     statements: list[str] = []
     for table in metadata.tables.values():
@@ -193,9 +187,7 @@ def ddl() -> str:
 
 
 def views_below(position: int) -> str:
-    """Views in an empty store that show what the attached store `base` knew at one of its moments, below what the empty
-    store itself gets.
-    """
+    """Views in an empty store of what the attached store `base` knew at a moment, below the empty store's own rows."""
     found = []
     then = f"WHERE changed <= {position}"
     for table, key in ((runs, "run_id"), (vms, "vm_id")):

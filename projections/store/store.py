@@ -1,6 +1,5 @@
-"""The projections' own SQLite file: runs and machines as objects, notes, and the folded world to go on from.
-
-Disposable: a damaged file is rebuilt from the record.
+"""The projections' SQLite file: objects of runs and machines, notes, and the folded world. Disposable: a damaged file
+is rebuilt from the record.
 """
 
 import os
@@ -31,16 +30,15 @@ _FIRST_OF_EACH: Final = (
     .group_by(text("position / :spacing"))
 )
 _THIN_OUT: Final = delete(moments).where(moments.c.position.not_in(_FIRST_OF_EACH))
-_FORGET: Final = tuple(
+_FORGET: Final = tuple(  # rows that no kept moment shows
     delete(was).where(~exists().where(moments.c.position >= was.c.changed, moments.c.position < was.c.until))
     for was in WAS.values()
 )
-"""Rows that no kept moment shows."""
 _WORLD_BELOW: Final = "SELECT world, lasting FROM base.moments WHERE position = ?"
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What the projections are made of, and how far."""
+    """The inputs of the projections, and their position."""
 
     version: int = VERSION
     rules: str  # name and version of all that decides; a change rebuilds the read models
@@ -52,14 +50,13 @@ _checkpoint = msgspec.json.Decoder(Checkpoint)
 
 
 class ProjectionStore(NoteTable, MarkTable):
-    """One open projections file, or one in memory; used by one thread at a time."""
+    """One open projections file, or one in memory; for one thread at a time."""
 
     def __init__(self, connection: sqlite3.Connection, stamp: object = None) -> None:
         super().__init__(connection)
         self.runs = RunTable(self)
         self.vms = VmTable(self)
-        self.stamp = stamp
-        """`ReadModels.stamp` while it, or what is below it, is in use; None: all of it is in memory."""
+        self.stamp = stamp  # `ReadModels.stamp` of the file, or of the one below; None: in memory
         self.base = 0  # the moment of another store that this one is attached above
 
     @classmethod
@@ -77,7 +74,7 @@ class ProjectionStore(NoteTable, MarkTable):
         return store
 
     def attach(self, base: str, position: int) -> None:
-        """Begin, empty and in memory, with what the store at a URI shows at one of its moments."""
+        """Begin, empty and in memory, on top of one moment of the store at a URI."""
         self.base = position
         self._connection.execute(f"ATTACH '{base}' AS base")
         last = "SELECT max(ordinal) FROM base."
@@ -87,7 +84,7 @@ class ProjectionStore(NoteTable, MarkTable):
         self._begins = "BEGIN"  # an immediate one would take the lock of the store below too
 
     def copy(self) -> "ProjectionStore":
-        """The same content in memory."""
+        """A copy in memory."""
         store = ProjectionStore(connected(":memory:"))
         self._connection.backup(store._connection)
         return store
@@ -99,39 +96,33 @@ class ProjectionStore(NoteTable, MarkTable):
         self.close()
 
     def schema_sum(self) -> bytes:
-        """A sum of the tables and indexes as they are in the file."""
-        # As bytes: damaged text cannot be read as text.
+        """A checksum of the file's tables and indexes."""
+        # As bytes: damaged text does not decode.
         query = "SELECT name, CAST(sql AS BLOB) FROM main.sqlite_master ORDER BY name"
         return b"%08x" % crc32(repr(self._connection.execute(query).fetchall()).encode())
 
     def get(self, key: str) -> bytes | None:
-        """What is kept under a key."""
         row = self.first(_VALUE, key=key)
         return None if row is None else row[0]
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep a value under a key."""
         self.execute(_PUT, key=key, value=value)
 
     # -- how far ---
 
     def checkpoint(self) -> Checkpoint | None:
-        """How far this store is; None if it cannot be read."""
+        """The position of this store; None if unreadable."""
         try:
             return self.read_checkpoint()
         except sqlite3.Error:
             return None
 
     def read_checkpoint(self) -> Checkpoint:
-        """As `checkpoint`.
-
-        Raises:
-            sqlite3.DatabaseError: why it cannot be read.
-        """
+        """As `checkpoint`; raises `sqlite3.DatabaseError` if unreadable."""
         try:
             value = self.get("checkpoint")
         except UnicodeDecodeError as error:
-            # SQLite quotes damaged text in its messages, and Python cannot read them
+            # SQLite's messages quote damaged text, which does not decode
             raise sqlite3.DatabaseError("its schema is damaged") from error
         try:
             return _checkpoint.decode(b"" if value is None else value)
@@ -139,23 +130,22 @@ class ProjectionStore(NoteTable, MarkTable):
             raise sqlite3.DatabaseError("there is no checkpoint in it") from error
 
     def set_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Say how far this store is."""
         self.put("checkpoint", msgspec.json.encode(checkpoint))
 
     # -- moments ---
 
     def moment_before(self, position: int) -> int | None:
-        """The newest position up to this one whose world is kept; None: none is."""
+        """The newest kept moment up to this position, or None."""
         found: int | None = self.first(_MOMENT_BEFORE, position=position)[0]
         return found
 
     def world_below(self, moment: int) -> tuple[bytes, bytes] | None:
-        """The world at a moment of the store below this one (`world_table.pieces`); None: no longer kept."""
+        """The world at a moment of the store below (`world_table.pieces`); None if it is no longer kept."""
         found: tuple[bytes, bytes] | None = self._connection.execute(_WORLD_BELOW, (moment,)).fetchone()
         return found
 
     def keep_moment(self, position: int, world: bytes, lasting: bytes, *, spacing: int) -> None:
-        """Keep the world as it is now; of the moments in the same `spacing` positions, only the first stays."""
+        """Keep the world as a moment; per `spacing` positions, only the first one stays."""
         self.execute(_KEEP, position=position, world=world, lasting=lasting)
         if self.execute(_THIN_OUT, spacing=spacing).rowcount:
             for statement in _FORGET:
@@ -163,10 +153,10 @@ class ProjectionStore(NoteTable, MarkTable):
         self.note_moments()
 
     def note_moments(self) -> None:
-        """Look which moment is the newest."""
+        """Update `newest_moment`."""
         self.runs.newest_moment = self.vms.newest_moment = self.moment_before((1 << 63) - 1)
 
 
 def connected(where: str, *, uri: bool = False, timeout: float = _BUSY) -> sqlite3.Connection:
-    """A connection that any thread may use, without transactions of its own."""
+    """A connection for any thread, without implicit transactions."""
     return sqlite3.connect(where, uri=uri, timeout=timeout, isolation_level=None, check_same_thread=False)

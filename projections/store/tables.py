@@ -25,8 +25,6 @@ _GONE: Final = insert(gone).values(run_id=bindparam("id")).on_conflict_do_nothin
 
 
 class RunTable(RowTable[RunRow]):
-    """Runs, found by any word a person has for one."""
-
     row = RunRow
     table = runs
     key = "run_id"
@@ -35,51 +33,49 @@ class RunTable(RowTable[RunRow]):
     paged_by = ("sort_at", "ordinal")
 
     def drop(self, ids: Iterable[str], changed: int = 0) -> None:
-        """Delete runs that turned out to be others."""
+        """Delete runs that were merged into others."""
         found = list(ids)
         super().drop(found, changed)
         self._database.execute_many(_GONE, ({"id": one} for one in found))
 
     def _named(self, name: str) -> RunRow | None:
-        # A stranger may use the name of a run that waits with us: who says the name means ours.
+        # A foreign run may share the name of one waiting in Steno: the name then means Steno's.
         going_on = self._rows(f"name = :word AND {RUN_GOES_ON}", "ordinal DESC", word=name)
         return next((row for row in going_on if not row.foreign), None) or super()._named(name)
 
     def object_of(self, run_id: str) -> bytes | None:
-        """The run object of that id, as JSON."""
+        """The run's object as JSON."""
         row = self._database.first(_OBJECT, id=run_id)
         return None if row is None else row[0]
 
     def money_of(self, run_id: str) -> tuple[int | None, bytes | None]:
-        """What is stored as a run's cost (micro-dollars) and as `against`; None where unknown."""
+        """A run's cost (micro-dollars) and its `against`; None where unknown."""
         return self._database.first(_MONEY, id=run_id) or (None, None)
 
     def against(self) -> list[tuple[int, str, str | None, str | None, bytes | None]]:
-        """(place, run id, name, user, cost against the provider's figure) of every run that is not hidden, in any
-        order.
-        """
+        """(place, run id, name, user, `against`) of every run that is not hidden, unordered."""
         return self._database.execute(_AGAINST).fetchall()
 
     def of_provider(self, provider: str, provider_id: str) -> str | None:
-        """The id of the run that the provider knows under that id."""
+        """The run id of a provider's id."""
         row = self._database.first(_OF_PROVIDER, provider=provider, provider_id=provider_id)
         return None if row is None else row[0]
 
     def recent(self, count: int, position: int) -> tuple[RunRow, ...]:
-        """The runs first seen last, and those whose row was written at a position or later."""
+        """The runs first seen last, and those written at a position or later."""
         newest = self._rows(order="ordinal DESC", limit=count)
         return (*newest, *self._rows("changed >= :position", position=position))
 
     def last_ended(self, count: int) -> tuple[bytes, ...]:
-        """The objects of the runs whose verdict came last, the newest first."""
+        """The objects of the runs that ended last, newest first."""
         return tuple(row[0] for row in self._ended(_LAST_ENDS, limit=2 * count))[:count]
 
     def ended_since(self, moment: int) -> Counter[str]:
-        """state → how many runs reached their end since a moment."""
+        """state → the number of runs that ended since a time."""
         return Counter(row[1] for row in self._ended(_ENDS_SINCE, since=moment))
 
     def _ended(self, ends: Any, **given: int) -> Iterable[tuple[bytes, str]]:
-        """(object, state) of live runs that have ended and have such a mark."""
+        """(object, state) of live runs that ended and have such a mark."""
         subjects = dict.fromkeys(row[0] for row in self._database.execute(ends, **given).fetchall())
         found = (self._database.first(_ENDED, id=subject.removeprefix("run/")) for subject in subjects)
         return (row for row in found if row is not None)
@@ -93,8 +89,6 @@ _PAID: Final = select(vms.c.ordinal, vms.c.vm_id, vms.c.name, vms.c.paid, vms.c.
 
 
 class VmTable(RowTable[VmRow]):
-    """Machines, found by any word a person has for one."""
-
     row = VmRow
     table = vms
     key = "vm_id"
@@ -103,30 +97,28 @@ class VmTable(RowTable[VmRow]):
     listed_by = "+ordinal"  # few of many: the indexes find them, and they are sorted
 
     def _named(self, name: str) -> VmRow | None:
-        """The newest of that name, one that may be billed before one that is gone."""
+        """The newest of that name, a billed one before one that is gone."""
         return self._first("name = :word AND billed = 1", word=name) or super()._named(name)
 
     def newest(self) -> VmRow | None:
-        """The machine first seen last that is not hidden; one that is live before any of an archive."""
+        """The visible machine first seen last; live ones before archived ones."""
         return self._first(SHOWN)
 
     def kinds(self) -> tuple[VmRow, ...]:
-        """Of each kind the machine that was seen last."""
+        """The machine of each kind that was seen last."""
         condition = "kind = :kind AND last_at = :last_at"
         pairs = self._database.execute(_KINDS).fetchall()
         return tuple(next(self._rows(condition, limit=1, kind=kind, last_at=last_at)) for kind, last_at in pairs)
 
     def spent(self) -> tuple[int, int | None]:
-        """(micro-dollars of all live machines so far, when the first was created)."""
+        """(micro-dollars of all live machines, time of the first creation)."""
         total, first = self._database.first(_SPENT)
         return total or 0, first
 
     def spans(self) -> Iterator[bytes]:
-        """What every live machine cost when, as `VmRow.spans`."""
+        """The spend of every live machine, as `VmRow.spans`."""
         return (row[0] for row in self._database.execute(_SPANS))
 
     def paid(self) -> list[tuple[int, str, str | None, bytes, str | None]]:
-        """(place, vm id, name, what its bill is made of, archive) of every machine that is not hidden, in order of
-        first sight.
-        """
+        """(place, vm id, name, encoded `Paid`, archive) of every visible machine, by first sight."""
         return sorted(self._database.execute(_PAID).fetchall(), key=lambda row: row[0])

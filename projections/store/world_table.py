@@ -1,4 +1,4 @@
-"""The engine's world, kept in the store piece by piece: a fold that goes on loads only what it meets."""
+"""The engine's world, stored piece by piece, so that a resumed fold loads only what it needs."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -29,7 +29,7 @@ decode_vm: Final = msgspec.msgpack.Decoder(Vm).decode
 
 
 def form() -> str:
-    """What the kept pieces are made of, in eight digits: another form, and they cannot be read."""
+    """A hash, in eight digits, of the pieces' types: after a change they cannot be read."""
     described = [
         (kind.__name__, [(field.name, str(field.type)) for field in fields(kind)])
         if issubclass(kind, msgspec.Struct)
@@ -40,7 +40,7 @@ def form() -> str:
 
 
 def _parts(kind: Any, found: set[type[msgspec.Struct] | type[Enum]]) -> set[type[msgspec.Struct] | type[Enum]]:
-    """Every structure and every vocabulary that values of a type are made of."""
+    """Every struct and enum in values of a type."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct | Enum) and kind not in found:
         found.add(kind)
         for field in fields(kind) if issubclass(kind, msgspec.Struct) else ():
@@ -51,10 +51,9 @@ def _parts(kind: Any, found: set[type[msgspec.Struct] | type[Enum]]) -> set[type
 
 
 class _Lazy(dict[str, T]):
-    """A dict whose missing values are looked up in a store."""
+    """A dict that looks up missing values in a store."""
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, or `default`."""
         try:
             return self[key]
         except KeyError:
@@ -65,9 +64,7 @@ class _Lazy(dict[str, T]):
 
 
 class _Stored(_Lazy[T]):
-    """Things of a world, loaded when first met; what is in the dict itself was met since. `items()` are all there are,
-    in order of first sight.
-    """
+    """Objects of a world, loaded on demand; the dict holds the loaded ones, `items()` gives all, by first sight."""
 
     def __init__(self, table: RowTable[Any], decode: Callable[[bytes], T]) -> None:
         super().__init__()
@@ -88,7 +85,6 @@ class _Stored(_Lazy[T]):
         return found
 
     def load(self) -> None:
-        """Meet all."""
         if self._all:
             return
         met = dict(dict.items(self))
@@ -103,18 +99,16 @@ class _Stored(_Lazy[T]):
         self._all = True
 
     def items(self) -> Any:
-        """All there are, with their ids."""
         self.load()
         return super().items()
 
 
 class StoredRuns(_Stored[Run]):
-    """Runs; `values()` are those met."""
+    """Runs; `values()` gives the loaded ones only."""
 
     def __init__(self, store: ProjectionStore) -> None:
         super().__init__(store.runs, decode_run)
-        self.filled: dict[str, int | None] = {}
-        """run id → the poll that its provider's cost was read from."""
+        self.filled: dict[str, int | None] = {}  # run id → the poll its provider's cost was read from
 
     def _meet(self, key: str, folded: bytes) -> Run:
         run = super()._meet(key, folded)
@@ -123,7 +117,7 @@ class StoredRuns(_Stored[Run]):
 
 
 class StoredVms(_Stored[Vm]):
-    """Machines; `values()` are all there are."""
+    """Machines; `values()` gives all."""
 
     def __init__(self, store: ProjectionStore) -> None:
         super().__init__(store.vms, decode_vm)
@@ -133,7 +127,6 @@ class StoredVms(_Stored[Vm]):
         return super().__iter__()
 
     def values(self) -> Any:
-        """All there are."""
         self.load()
         return super().values()
 
@@ -154,10 +147,8 @@ class StoredIds(_Lazy[str]):
 
 
 def take_up(store: ProjectionStore) -> WorldState | None:
-    """The world the store was left with, its runs and machines behind it; None where there is none that this version
-    can read.
-
-    `anomalies` and `blind` are empty: what a fold adds to them is what is new.
+    """The stored world on top of its stored runs and machines; None if this version cannot read it. `anomalies` and
+    `blind` start empty, to collect what a fold adds.
     """
     world, lasting = store.get(_WORLD), store.get(_LASTING)
     if world is None or lasting is None:
@@ -176,7 +167,7 @@ def take_up(store: ProjectionStore) -> WorldState | None:
 
 
 def take_up_whole(store: ProjectionStore) -> WorldState | None:
-    """As `take_up`, every run and machine loaded: a world that goes on without the store."""
+    """As `take_up`, with every run and machine loaded: needs no store any more."""
     state = take_up(store)
     if state is None:
         return None
@@ -189,8 +180,8 @@ def take_up_whole(store: ProjectionStore) -> WorldState | None:
 
 
 _LONG: Final = ("by_host", "former", "fleets", "policies", "noted", "crossed")
-"""What grows with the record and seldom moves."""
-APART: Final[dict[str, Any]] = {
+"""Fields that grow with the record and change seldom."""
+APART: Final[dict[str, Any]] = {  # not in `pieces`: has its own table, or no reader (the outbox)
     "runs": {},
     "vms": {},
     "by_provider": {},
@@ -198,28 +189,23 @@ APART: Final[dict[str, Any]] = {
     "blind": [],
     "outbox": Outbox(),
 }
-"""What `pieces` leave out: it has tables of its own, or no reader asks for it (the outbox)."""
 
 
 def pieces(state: WorldState) -> tuple[bytes, bytes]:
-    """All of a world but what is `APART`: (what moves with every poll, what seldom moves)."""
+    """A world without `APART`: (what changes with every poll, what seldom changes)."""
     world = dump(msgspec.structs.replace(state, **APART, **{name: {} for name in _LONG}))
     return world, dump(WorldState(rules=state.rules, **{name: getattr(state, name) for name in _LONG}))
 
 
 def put_down(store: ProjectionStore, world: bytes, lasting: bytes, lasting_before: bytes | None = None) -> None:
-    """Keep the `pieces` of a world.
-
-    Args:
-        lasting_before: the second of them that was kept the last time, if that is known.
-    """
+    """Store the `pieces` of a world. `lasting_before`: the last stored second piece, if known, to skip an equal one."""
     store.put(_WORLD, world)
     if lasting != lasting_before:
         store.put(_LASTING, lasting)
 
 
 def joined(world: bytes, lasting: WorldState) -> WorldState:
-    """The world of `pieces`, the second of them decoded."""
+    """The world of `pieces`, the second already decoded."""
     state = load(world)
     for name in _LONG:
         setattr(state, name, getattr(lasting, name))
@@ -227,7 +213,7 @@ def joined(world: bytes, lasting: WorldState) -> WorldState:
 
 
 class LiveCut(msgspec.Struct, frozen=True, kw_only=True):
-    """The world at `position`, as far as it may be other than at the position before."""
+    """The world at `position`, as far as it differs from the position before."""
 
     position: int
     runs: dict[str, bytes]  # every run that may have changed; new ones in order of first sight
@@ -239,7 +225,7 @@ class LiveCut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cut_of(live: "LiveWorld", after: int) -> LiveCut | None:
-    """What changed behind `after`; None where the live world does not know, so that the record has to be folded."""
+    """The changes since `after`; None if the live world does not know them, so that the record must be folded."""
     with live.reading() as state:
         touched, position = live.touched, live.position
         if state is None or not touched.floor <= after <= position:
@@ -263,7 +249,7 @@ def cut_of(live: "LiveWorld", after: int) -> LiveCut | None:
 
 
 def _in_order(known: dict[str, Run] | dict[str, Vm], ids: set[str], after: int) -> list[str]:
-    """These ids; those first seen behind `after` last, in the order of the world, which has the newest at its end."""
+    """These ids; those first seen after `after` last, in the world's order, which ends with the newest."""
     new = {one for one in ids if known[one].first_position > after}
     behind: list[str] = []
     for one in reversed(known):
