@@ -1,4 +1,4 @@
-"""The whole application: the access checks in front, which answer hot reads, and behind them a router of all parts."""
+"""The whole application: access checks, which also answer hot reads, in front of a router of all parts."""
 
 from projections.api import commands, openapi, operations, reads, streams
 from projections.api.access import session
@@ -10,11 +10,11 @@ from projections.api.service import Service
 from projections.dashboard import routes as dashboard
 
 PARTS = (reads, commands, session, streams, operations, amd, dashboard)
-"""Each has `routes(service)` and `OPERATIONS`, what the document says of them; the first match answers."""
+"""Each has `routes(service)` and `OPERATIONS`; the first match wins."""
 
 
 def build_app(service: Service) -> AccessMiddleware:
-    """The application that a server serves; `service.closing` is closed when it does not any more."""
+    """The application to serve; close `service.closing` after the server ended."""
     routes = [route for part in PARTS for route in part.routes(service)]
     router = Routes([*routes, *openapi.routes(PARTS)], redirect_slashes=False)
     return AccessMiddleware(service, router, HotReads(service).ready)

@@ -20,10 +20,8 @@ _FIELD = re.compile(r"field `(?P<name>[^`]*)`")
 
 
 async def json_body(request: Request, shape: type[T], default: T | None = None) -> T:
-    """The body as `shape`; `default`, where there is one, stands for an empty body and for null.
-
-    Raises:
-        Problem: 415, the content type is not JSON; 400, the body is not valid JSON; 422, it does not have the shape.
+    """The body as `shape`; an empty body or null means `default`, if given. Raises `Problem`: 415 not JSON by type, 400
+    invalid JSON, 422 of another shape.
     """
     value, body = None, await request.body()
     if body:
@@ -47,11 +45,7 @@ async def json_body(request: Request, shape: type[T], default: T | None = None) 
 
 
 def expect_json(request: Request) -> str:
-    """The parameters of the content type.
-
-    Raises:
-        Problem: 415, it is not JSON.
-    """
+    """The parameters of the content type; raises `Problem` 415 if it is not JSON."""
     given = request.headers.get("content-type", "")
     kind, _, rest = given.partition(";")
     if kind.strip().lower() != JSON:
@@ -61,12 +55,12 @@ def expect_json(request: Request) -> str:
 
 
 def etag_of(body: bytes) -> str:
-    """The tag of a body, quoted as a header has it."""
+    """The quoted entity tag of a body."""
     return f'"{blake2b(body, digest_size=12).hexdigest()}"'
 
 
 def matches(header: str | None, etag: str) -> bool:
-    """Whether `If-None-Match` names this tag: the client has these bytes already (RFC 9110, weak comparison)."""
+    """Whether `If-None-Match` names this tag (RFC 9110, weak comparison)."""
     if header is None:
         return False
     named = {one.strip().removeprefix("W/") for one in header.split(",")}
@@ -74,7 +68,7 @@ def matches(header: str | None, etag: str) -> bool:
 
 
 def read_answer(request: Request, body: bytes, position: int | None = None) -> Response:
-    """A read as 200, or as 304 where `If-None-Match` names its tag; a client asks whether its copy still holds."""
+    """A read as 200, or 304 if `If-None-Match` names its tag; clients must revalidate."""
     tag = etag_of(body)
     headers = {"Cache-Control": "no-cache", "ETag": tag}
     if position is not None:
@@ -85,7 +79,7 @@ def read_answer(request: Request, body: bytes, position: int | None = None) -> R
 
 
 def made_answer(value: object, position: int, *, status: int = 202, location: str | None = None) -> Response:
-    """The answer to a command; a read that shows `position` shows it done."""
+    """The answer to a command; a read at `position` or later shows its effect."""
     headers = {"Cache-Control": "no-store", STENO_POSITION: str(position)}
     if location is not None:
         headers["Location"] = location

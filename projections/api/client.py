@@ -16,8 +16,7 @@ BASE_URL = "http://127.0.0.1:8642"
 PATIENCE = 300.0  # seconds without an answer of the service after which a client gives up
 _SILENCE = 45.0  # seconds; the service sends something every 15
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
-_LATER = frozenset({502, 503, 504})
-"""Statuses that a service being restarted, or a proxy in front of it, answers for a while."""
+_LATER = frozenset({502, 503, 504})  # a service that restarts, or its proxy
 
 
 class Refused(Exception):
@@ -53,19 +52,14 @@ def submit_hip_kernel(
     idempotency_key: str | None = None,
     patience: float = PATIENCE,
 ) -> Iterator[dict[str, Any]]:
-    """Submit a kernel and give its statuses as they come, each once, up to the one whose `final` is true.
-
-    Where the connection breaks it comes back by itself to where it was. Leaving the iterator leaves the run alone.
+    """Submit a kernel and yield each status once, up to the one whose `final` is true. Reconnects and resumes by
+    itself; leaving the iterator does not stop the run. Raises `Refused`, or `Unreachable` after `patience` seconds
+    without answer.
 
     Args:
         problem_def: the problem; None: the shipped one of that name.
         endpoint: `benchmark`, or `checker` for the tests alone.
-        idempotency_key: the same key with the same arguments is the same run; None: a new one.
-        patience: seconds without an answer of the service after which it gives up.
-
-    Raises:
-        Refused: the request is not as it must be, or is not allowed.
-        Unreachable: nobody answered for `patience` seconds.
+        idempotency_key: the same key with the same arguments means the same run; None: a new key.
     """
     body = {
         "solution_code": solution_code,
@@ -84,24 +78,14 @@ def submit_hip_kernel(
 def follow_hip_kernel(
     run_id: str, after: int = 0, *, base_url: str = BASE_URL, token: str | None = None, patience: float = PATIENCE
 ) -> Iterator[dict[str, Any]]:
-    """As `submit_hip_kernel`, of a kernel that was submitted before: its statuses behind position `after`.
-
-    Raises:
-        Refused: there is no such kernel.
-        Unreachable: nobody answered for `patience` seconds.
-    """
+    """As `submit_hip_kernel`, for a submitted kernel: its statuses after position `after`."""
     return _followed(base_url, token, patience, submission={}, run_id=run_id, position=after)
 
 
 def get_orchestrator_metrics(
     *, base_url: str = BASE_URL, token: str | None = None, timeout: float = 30.0
 ) -> dict[str, Any]:
-    """Cost, credits left, tasks, cold starts and warm reuses, live machines.
-
-    Raises:
-        Refused: the service says no.
-        Unreachable: it does not answer.
-    """
+    """Cost, credits left, tasks, cold starts and warm reuses, live machines; raises `Refused` or `Unreachable`."""
     try:
         with _client(base_url, token, timeout) as client:
             answer = client.get("/api/amd/metrics")
@@ -122,7 +106,7 @@ def _followed(
     run_id: str | None = None,
     position: int = 0,
 ) -> Iterator[dict[str, Any]]:
-    """The statuses of one kernel, over as many connections as it takes; without a run id it is submitted first."""
+    """The statuses of one kernel, over any number of connections; without a run id, submits it first."""
     failures, heard = 0, time.monotonic()
     with _client(base_url, token, _SILENCE) as client:
         while True:

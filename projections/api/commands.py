@@ -1,4 +1,4 @@
-"""The routes of commands: each appends a request, which the holder of the provider's lease carries out."""
+"""The routes of commands: each appends a request, which the holder of the provider's lease executes."""
 
 from typing import Annotated, Any, Final
 
@@ -130,12 +130,7 @@ def _submitter(request: Request) -> str:
 
 
 async def stop_run(service: Service, writer: Writer, word: str, *, abort: bool, submitter: str) -> RunStop:
-    """Request the stop of the run that a word names.
-
-    Raises:
-        RunNotFound: none, or more than one.
-        Conflict: it is part of an archive.
-    """
+    """Request the stop of a run. Raises `RunNotFound` (none or several match), `Conflict` (it is archived)."""
 
     def find() -> tuple[Run, int, bool]:
         with service.pool.latest() as look:
@@ -154,11 +149,8 @@ async def stop_run(service: Service, writer: Writer, word: str, *, abort: bool, 
 
 
 async def stop_vm(service: Service, writer: Writer, word: str, *, when_idle: bool, submitter: str) -> VmStop:
-    """Request the stop of the machine that a word names.
-
-    Raises:
-        VmNotFound: none, or more than one.
-        Conflict: Steno did not create it, or it is part of an archive.
+    """Request the stop of a machine. Raises `VmNotFound` (none or several match), `Conflict` (not created by Steno, or
+    archived).
     """
 
     def find() -> tuple[Vm, int, bool]:

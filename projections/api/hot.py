@@ -1,4 +1,4 @@
-"""The read that is asked most, one run by its id, answered before the router: stored bytes, found by one look-up."""
+"""The most frequent read, one run by its id, answered before the router: stored bytes, found by one look-up."""
 
 import asyncio
 from contextlib import suppress
@@ -12,18 +12,13 @@ from projections.store.store import ProjectionStore
 
 _PREFIX: Final = "/api/runs/"
 _AGAIN: Final = 1.0  # seconds before a file that could not be opened is tried again
-_HELD: Final = 0.02
-"""Seconds that one snapshot of the file is read from: every new one costs as much as ten look-ups."""
+_HELD: Final = 0.02  # seconds that one snapshot is read; a new one costs ten look-ups
 _KEPT: Final = 4096  # answers kept ready while nothing changes
 _MAPPED: Final = 1 << 28  # bytes of the file that are read without asking the system each time
 
 
 class Ready:
-    """One stored answer, as a server takes it in one piece.
-
-    Args:
-        position: what the body shows.
-    """
+    """One stored answer, to be sent in one piece; its body shows `position`."""
 
     __slots__ = ("_body", "_head", "_tag", "_unchanged")
 
@@ -35,17 +30,16 @@ class Ready:
         self._head = head + b"content-length: %d\r\ncontent-type: application/json\r\n\r\n" % len(body)
 
     def answer(self, named: bytes | None) -> tuple[int, bytes, bytes]:
-        """(status, headers with the empty line behind them, body) for a client that sends this `If-None-Match`."""
+        """(status, headers with the final empty line, body) for a client that sends this `If-None-Match`."""
         if named is not None and matches(named.decode("latin-1"), self._tag):
             return 304, self._unchanged, b""
         return 200, self._head, self._body
 
 
 class HotReads:
-    """What answers GET of a run by its id, without parameters, in the loop's own thread.
-
-    It keeps one open file. Where that is no longer the newest, or cannot be read, the router answers until a thread has
-    opened another. A snapshot is never older than what this service's projector has written.
+    """Answers GET of a run by its id, without parameters, in the loop's thread, from one open file. If that is stale or
+    unreadable, the router answers until a thread has opened another. Snapshots include all that this service has
+    written.
     """
 
     def __init__(self, service: Service) -> None:
@@ -59,7 +53,7 @@ class HotReads:
         service.closing.callback(self._drop)
 
     def ready(self, path: str) -> Ready | None:
-        """The answer to a path that is a run's by its id; None where the router has to look. In the loop's thread."""
+        """The answer for a run's path with its id; None: leave it to the router. Call in the loop's thread."""
         if not path.startswith(_PREFIX) or path.find("/", len(_PREFIX)) >= 0:
             return None
         try:
@@ -80,7 +74,7 @@ class HotReads:
         return ready
 
     def _renew(self) -> None:
-        """Start a new snapshot, which ends soon; open a file in a thread where none is open or another has come."""
+        """Start a new short snapshot; if no current file is open, open it in a thread."""
         store = self._store
         if store is None or not self._models.is_current(store):
             self._answers.clear()
@@ -99,7 +93,7 @@ class HotReads:
             self._of = self._shown
 
     def _end_snapshot(self) -> None:
-        """A longer snapshot would keep the file's log from being merged into it."""
+        """End the snapshot: a longer one would block WAL checkpoints."""
         if self._store is not None and self._shown >= 0:
             self._shown = -1
             with suppress(StoreError):
@@ -112,7 +106,7 @@ class HotReads:
             await asyncio.sleep(_AGAIN)
 
     def _newest(self) -> ProjectionStore | None:
-        """What the pool reads, opened for the loop; None while there is nothing."""
+        """The pool's current file, opened for the loop; None: there is none."""
         try:
             with self._service.pool.now() as look:
                 stamp = look.view.store.stamp

@@ -1,4 +1,4 @@
-"""The operations of the API as the parts declare them, and GET /openapi.json, the document of all of them."""
+"""The operations of all parts of the API, and GET /openapi.json, their document."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -57,17 +57,16 @@ _REF = "#/components/schemas/{name}"
 
 
 class Reply(NamedTuple):
-    """One answer of an operation, as the document has it."""
+    """One answer in the OpenAPI document."""
 
     description: str
-    shape: Any = None
-    """The type of its body, of an event stream that of a message's data; None: it has no body."""
+    shape: Any = None  # type of the body, or of a stream message's data; None: no body
     media: str = JSON
     headers: Mapping[str, Any] | None = None
 
 
 class Operation(NamedTuple):
-    """What a route does; the document adds the parameters of its path and the problems that any route answers."""
+    """A route; the document adds the parameters of its path and the problems that every route may answer."""
 
     route: str  # `GET /api/runs/{id}`
     summary: str
@@ -93,7 +92,7 @@ def routed(operations: Iterable[Operation], *endpoints: Callable[..., Any]) -> l
 
 
 def routes(parts: Sequence[Any]) -> list[BaseRoute]:
-    """The route that serves the document of an application made of these parts."""
+    """The route that serves the OpenAPI document of these parts."""
 
     @cache
     def body() -> bytes:

@@ -1,4 +1,4 @@
-"""`/metrics`, `/healthz` and `/readyz`: what is so now; what happened until then is in the tally."""
+"""`/metrics`, `/healthz` and `/readyz`: the current state; counters are in the tally."""
 
 import platform
 from collections import Counter
@@ -47,14 +47,12 @@ def watched(state: WorldState) -> dict[str, Source]:
 
 
 class ServiceCollector(Collector):
-    """The metrics of one service."""
-
     def __init__(self, service: Service) -> None:
         self._service = service
         self._feed = service.feed
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, as it is now; blocks, so it is for worker threads."""
+        """The current metrics; blocks: call it in a worker thread."""
         software = (version("steno"), platform.python_version())
         yield _gauges("steno_build_info", "The software that answers.", ("version", "python"), [(software, 1)])
         ready = float(self._feed.trouble is None)
@@ -83,7 +81,7 @@ class ServiceCollector(Collector):
     # -- the budget --------------------------------------------------------------------------------------------------
 
     def _money(self) -> _Figures:
-        """Where the budget stands, in dollars; nothing where the settings make no policy."""
+        """The budget in dollars; nothing if the settings make no policy."""
         with self._service.pool.now() as look:
             state, settled = look.view.ledger(look.now)
             try:
@@ -152,7 +150,7 @@ class ServiceCollector(Collector):
 
 
 def _gauges(name: str, said: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    """A gauge with its samples: (the values of the labels, the number)."""
+    """A gauge; `rows`: (label values, number)."""
     family = GaugeMetricFamily(name, said, labels=labels)
     for values, number in rows:
         family.add_metric(values, number)
@@ -182,7 +180,7 @@ class Readiness(Shape, frozen=True, kw_only=True):
 
 
 def readiness(service: Service) -> Readiness:
-    """How things stand; blocks, so it is for worker threads."""
+    """The current readiness; blocks: call it in a worker thread."""
     feed, now, reasons = service.feed, service.clock.now(), list[str]()
     head: int | None = None
     lag: Lag | None = None

@@ -1,4 +1,4 @@
-"""Parameters of requests: each reads its text or says what it must be, and describes itself for the OpenAPI."""
+"""Parameters of requests: each parses its text, reports errors, and describes itself for OpenAPI."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -12,22 +12,18 @@ from events.clock import parse_time
 from projections.api.problems import Problem
 
 KEY: Final = "Idempotency-Key"
-KEY_HEADER: Final = {
+KEY_HEADER: Final = {  # as in the OpenAPI document
     "name": KEY,
     "in": "header",
     "required": False,
     "description": "The same key with the same body always means the same run; with another body: 409.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
-"""The header as the OpenAPI document describes it."""
-LONGEST: Final = 100
-"""Characters of a run's or machine's id or name in a path: no name is longer, and each character of an unknown one
-makes the search for similar names slower."""
-NAMED: Final = (
+LONGEST: Final = 100  # characters of an id or name; more would slow the search for similar names
+NAMED: Final = (  # how every route finds a run or a machine (`View.row`, `View.vm_row`)
     "An id, the provider's id, a name (Steno's own active run of that name, else the newest), or a unique prefix of "
     "an id."
 )
-"""How a path names a run or a machine: every route finds it alike (`View.row`, `View.vm_row`)."""
 A_TIME: Final = "time as 2026-11-20T15:00:00Z"
 MOST_POSITION: Final = 10**18 - 1
 _KEY: Final = re.compile("[!-~]{1,255}")
@@ -37,13 +33,12 @@ _TIME: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?(Z|[+-][0-9:]{2,6})?)?"
 )
 
-Asked = Mapping[str, Any]
-"""What a request names: the parts of its path as text, and its parameters' values; left out, their defaults."""
+Asked = Mapping[str, Any]  # path parts as text, and parameter values or their defaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One query parameter; given once, or left out."""
+    """One query parameter; may be left out, not repeated."""
 
     name: str
     help: str
@@ -58,10 +53,8 @@ class Parameter:
 
 
 def asked_of(request: Request, parameters: Iterable[Parameter]) -> Asked:
-    """What a request asks for, checked.
-
-    Raises:
-        Problem: 400, with the parameter that is unknown, repeated or invalid; 404, a path's name is too long.
+    """The checked parameters. Raises `Problem`: 400 with the unknown, repeated or invalid parameter; 404 a name is too
+    long.
     """
     known = {one.name: one for one in parameters}
     found: dict[str, Any] = {}
@@ -92,11 +85,7 @@ def path_parameters(path: str) -> list[dict[str, Any]]:
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The request's idempotency key; None: it has none.
-
-    Raises:
-        Problem: 400, it is given twice, or is not 1 to 255 visible ASCII characters.
-    """
+    """The idempotency key, if any; raises `Problem` 400 if given twice, or not of 1 to 255 visible ASCII characters."""
     given = request.headers.getlist(KEY)
     if len(given) > 1:
         raise Problem(400, f"{KEY} is given more than once", field=KEY)
@@ -120,7 +109,7 @@ def choice(name: str, help_: str, among: Iterable[str], default: str | None = No
 
 
 def flag(name: str, help_: str) -> Parameter:
-    """`true` or `false`; left out, false."""
+    """`true` or `false`; the default is false."""
     read = {"true": True, "false": False}.get
     schema = {"type": "boolean"}
     return Parameter(name=name, help=help_, schema=schema, expected="true or false", read=read, default=False)
@@ -138,13 +127,13 @@ def text(name: str, help_: str, *, longest: int = 200) -> Parameter:
 
 
 def time(name: str, help_: str) -> Parameter:
-    """A time, read as microseconds, UTC."""
+    """A time, parsed to microseconds UTC."""
     schema = {"type": "string", "format": "date-time"}
     return Parameter(name=name, help=help_, schema=schema, expected=f"a {A_TIME}", read=read_time)
 
 
 def read_time(text: str) -> int | None:
-    """Microseconds, UTC, of a time as people and programs write it; None: it is not a time."""
+    """Microseconds UTC of a time in any usual notation; None: not a time."""
     with suppress(ValueError, OverflowError):
         if _TIME.fullmatch(text) is not None:
             return parse_time(text.upper())
@@ -168,8 +157,6 @@ def _cut(given: str) -> str:
 
 
 class Moment(NamedTuple):
-    """A position, or a time (microseconds, UTC)."""
-
     position: int | None
     time: int | None
 
@@ -179,7 +166,7 @@ def _read_at(text: str) -> Moment | None:
     return found if found.position or found.time is not None else None
 
 
-MOMENT = (
+MOMENT = (  # parameters of every read
     Parameter(
         name="at",
         help="Show the state at a position or at a time (ISO 8601; UTC without an offset).",
@@ -197,7 +184,6 @@ MOMENT = (
         "Wait up to two seconds until the answer includes this position, for example the one a command returned.",
     ),
 )
-"""What every read takes."""
 
 
 # -- pages of long lists: a cursor names the last row shown, so new rows do not move a page ----------------------------
@@ -206,8 +192,7 @@ MOST = 500
 LIMIT = integer("limit", "Maximum number of rows.", low=1, high=MOST, default=50)
 
 
-Place = int | tuple[int, ...]
-"""Of a row: the value that rows are sorted by, and where rows may share one, another that tells them apart."""
+Place = int | tuple[int, ...]  # a row's sort key, with a tie-breaker if it is not unique
 
 
 def _cursor(pattern: str, made: Callable[..., object]) -> Parameter:
@@ -222,11 +207,11 @@ def _cursor(pattern: str, made: Callable[..., object]) -> Parameter:
 
 CURSOR = _cursor("[0-9]{1,18}", int)  # of lists sorted by one number
 SORTED_CURSOR = _cursor(r"[0-9]{1,18}\.[0-9]{1,18}", lambda *place: place)
-"""Of lists sorted by a time, in which two rows may share one."""
+"""For lists sorted by a time that rows may share."""
 
 
 def cursor_of(place: Place | None) -> str | None:
-    """The text of a cursor behind a row; None: no row follows."""
+    """The cursor behind a row; None: no row follows."""
     if place is None:
         return None
     return ".".join(map(str, place)) if isinstance(place, tuple) else str(place)

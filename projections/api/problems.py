@@ -1,4 +1,4 @@
-"""What goes wrong over HTTP, as RFC 9457 problems: one table from our errors to statuses."""
+"""Errors as RFC 9457 problems over HTTP: one table maps error classes to statuses."""
 
 from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
@@ -24,8 +24,7 @@ class Problem(Exception):
     status: int
     detail: str  # what is wrong and what to do
     _: KW_ONLY
-    field: str | None = None
-    """The part of the request that is wrong, as its sender wrote it: `limit`, `problem_def.tests[0].sizes`."""
+    field: str | None = None  # the wrong part of the request: `limit`, `problem_def.tests[0].sizes`
     headers: tuple[tuple[str, str], ...] = ()  # further headers of the answer, as `Retry-After`
     progress: Building | None = None  # how far the read models are built
 
@@ -40,8 +39,7 @@ class ProblemObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     status: int
     detail: str
     field: str | None = None  # the part of the request that is wrong
-    progress: Building | None = None
-    """How far the read models are built, where the request has to wait for them."""
+    progress: Building | None = None  # of the read models, if the request must wait for them
 
 
 _ERRORS: dict[int, tuple[type[BaseException], ...]] = {
@@ -63,11 +61,11 @@ _ERRORS: dict[int, tuple[type[BaseException], ...]] = {
     ),
 }
 STATUSES = {error: status for status, errors in _ERRORS.items() for error in errors}
-"""The status of every error class; a subclass has that of its nearest listed ancestor."""
+"""Error class → status; a subclass has that of its nearest listed ancestor."""
 
 
 def problem_of(error: BaseException) -> Problem:
-    """An error of ours as a problem; of anything else, a bug in Steno, the answer does not show the text."""
+    """An error as a problem; the text of an unexpected one, a bug in Steno, is not sent."""
     if isinstance(error, Problem):
         return error
     for ancestor in type(error).__mro__:
@@ -92,7 +90,7 @@ def problem_body(problem: Problem) -> bytes:
 
 
 class Routes(Router):
-    """A router that raises a problem where no route fits."""
+    """A router that raises a problem if no route fits."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self  # a route then raises, instead of an answer in plain text

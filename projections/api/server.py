@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn in a thread of its own, on sockets that are bound before it starts."""
+"""The HTTP server: uvicorn in its own thread, on sockets that are bound before it starts."""
 
 import asyncio
 import contextlib
@@ -20,15 +20,14 @@ from engine.errors import Conflict, NotConfigured
 from projections.api.access.protocol import Protocol
 
 GRACE: Final = 5  # seconds that requests in flight may still take once the server is told to stop
-_BACKLOG: Final = 2048
-"""Connections the system holds for us: 1,000 clients come back in one moment after a restart."""
+_BACKLOG: Final = 2048  # pending connections: 1,000 clients reconnect at once after a restart
 _FILES: Final = 65_536  # open files asked for, if that many are allowed
 _POLICY: Final = (
     "default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
 
-SECURITY_HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
+SECURITY_HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (  # uvicorn adds them, to errors too
     (b"content-security-policy", _POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -37,7 +36,6 @@ SECURITY_HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 )
-"""Sent with every answer, errors included; uvicorn adds them."""
 
 
 class ServerFailed(RuntimeError):
@@ -45,13 +43,9 @@ class ServerFailed(RuntimeError):
 
 
 def bound(host: str, port: int) -> tuple[socket.socket, ...]:
-    """Listening sockets at every address of `host` that this machine has; all share one port, also where `port` is 0.
-
-    `localhost` often names an IPv6 address that a container does not have: one that is there is enough.
-
-    Raises:
-        Conflict: another process has the port.
-        NotConfigured: this machine has no such address, or may not listen there.
+    """Listening sockets at every address of `host` on this machine, with one shared port, also if `port` is 0. One
+    usable address is enough: `localhost` may name an IPv6 address that a container lacks. Raises `Conflict` (port in
+    use) or `NotConfigured` (no such address, or not allowed to listen there).
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -73,7 +67,7 @@ def bound(host: str, port: int) -> tuple[socket.socket, ...]:
 
 
 def allow_many_connections() -> None:
-    """Let this process have as many open files as the system allows it: each client is one."""
+    """Raise the limit of open files as far as the system allows: each client needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _FILES)), hard))
@@ -93,11 +87,8 @@ def _bound(family: int, address: tuple[Any, ...], host: str) -> socket.socket:
 
 
 class Server:
-    """An ASGI application served at `sockets`.
-
-    Args:
-        starting: called in the server's loop before the first connection is taken.
-        stopping: called in the server's loop when no further one is taken: streams must end then.
+    """An ASGI application on `sockets`. In the server's loop, it calls `starting` before the first connection is
+    accepted and `stopping` once no more are accepted, to end streams.
     """
 
     def __init__(
@@ -111,8 +102,7 @@ class Server:
         address, self.port = sockets[0].getsockname()[:2]
         self.url = f"http://{_bracketed(address)}:{self.port}"  # where it listens
         here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - nothing is bound here
-        self.url_here = f"http://{_bracketed(here)}:{self.port}"
-        """How this machine itself reaches it."""
+        self.url_here = f"http://{_bracketed(here)}:{self.port}"  # the URL on this machine
         self._sockets = list(sockets)
         config = uvicorn.Config(
             app,
@@ -135,21 +125,13 @@ class Server:
         self._told = False  # `stop` was called
 
     def start(self) -> None:
-        """Serve in a thread; connections are taken when this returns.
-
-        Raises:
-            ServerFailed: it could not begin.
-        """
+        """Serve in a thread; returns when connections are accepted, or raises `ServerFailed`."""
         self._thread.start()
         self._uvicorn.ready.wait()
         self.check()
 
     def check(self) -> None:
-        """Look that it still serves.
-
-        Raises:
-            ServerFailed: it ended by itself.
-        """
+        """Raise `ServerFailed` if the server ended by itself."""
         failure = self._ended.exception() if self._ended.done() else None
         if failure is not None:
             raise ServerFailed(f"the HTTP server ended: {type(failure).__name__}: {failure}") from failure
@@ -157,16 +139,12 @@ class Server:
             raise ServerFailed("the HTTP server ended by itself, without a word")
 
     def wait(self) -> None:
-        """Until it has ended; a signal's exception comes through.
-
-        Raises:
-            ServerFailed: it ended by itself.
-        """
+        """Wait for the end; a signal's exception passes through. Raises `ServerFailed` if it ended by itself."""
         wait([self._ended])
         self.check()
 
     def stop(self) -> None:
-        """Take no further connections, let requests in flight end for `GRACE` seconds, and end; again does nothing."""
+        """Stop accepting, give open requests `GRACE` seconds, and end; idempotent."""
         self._told = True
         self._uvicorn.should_exit = True
         if self._thread.ident is not None:
@@ -190,7 +168,7 @@ def _bracketed(address: str) -> str:
 
 
 def _reworded(record: logging.LogRecord) -> bool:
-    """Requests that are cut off at the end are not an error of ours."""
+    """Reword uvicorn's message about requests that are cut off at shutdown: not an error."""
     if str(record.msg).startswith("Cancel %s running task"):
         record.levelno, record.levelname = logging.WARNING, "WARNING"
         record.msg = f"%s requests did not end within {GRACE} s and are cut off"
@@ -198,7 +176,7 @@ def _reworded(record: logging.LogRecord) -> bool:
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn that calls back before its first connection, and before it waits for the last ones."""
+    """uvicorn with callbacks before the first connection and before it waits for the last."""
 
     starting: Callable[[asyncio.AbstractEventLoop], None]
     stopping: Callable[[], None]

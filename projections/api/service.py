@@ -1,4 +1,4 @@
-"""What the HTTP service is made of, as one value: made once, at the edge, and handed to every part."""
+"""The parts of the HTTP service as one value, created once and passed everywhere."""
 
 from __future__ import annotations
 
@@ -28,45 +28,32 @@ _T = TypeVar("_T")
 
 
 class Outside(Protocol):
-    """The provider that the settings name, as far as HTTP needs it: projections know no providers.
-
-    Called from worker threads.
-    """
+    """The configured provider as HTTP needs it, since projections know no providers. Called from worker threads."""
 
     @property
     def provider(self) -> str: ...
 
     def project(self) -> str:
-        """Whose runs these are at the provider; raises NotConfigured where the settings name none."""
+        """The provider's project of these runs; raises `NotConfigured` if the settings name none."""
         ...
 
     def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
-        """The task, valid and named, as `steno submit -f` would make it, without anything of this machine's.
-
-        Args:
-            run_id: what a name is made of where the configuration has none.
-            where: what to call the configuration in a message.
-
-        Raises:
-            TaskInvalid: the provider would refuse it, or it takes something from this machine.
+        """The valid, named task, as `steno submit -f` makes it, without values of this machine. `where` names the
+        configuration in messages. Raises `TaskInvalid` if the provider would refuse it, or it needs something from this
+        machine.
         """
         ...
 
     def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
-        """The run's output in order, piece by piece; with `follow`, until it has ended.
-
-        Args:
-            clock: what it waits by; its `sleep` raises once nobody listens any more.
-
-        Raises:
-            RunNotFound, ProviderUnreachable, ProviderRefused, ProviderError: as they say.
+        """The run's output in order; with `follow`, until it ended. `clock.sleep` raises once the client left. Raises
+        `RunNotFound`, `ProviderUnreachable`, `ProviderRefused` or `ProviderError`.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Everything that answers to HTTP stand on."""
+    """The shared parts of all request handlers."""
 
     clock: Clock
     ids: Ids
@@ -77,12 +64,11 @@ class Service:
     feed: Feed  # the record as it grows, and the engine's own world at its head
     tokens: Tokens
     outside: Outside
-    closing: ExitStack = field(default_factory=ExitStack)
-    """What the parts hold open; whoever made the service closes it when nothing is served any more."""
+    closing: ExitStack = field(default_factory=ExitStack)  # closed by its creator after the server ended
 
 
 class Writer:
-    """Appends commands one after another: one thread with one open record, opened at the first command."""
+    """Appends commands in order: one thread with one record, opened at the first command."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -91,10 +77,8 @@ class Writer:
         service.closing.callback(self._close)
 
     async def do(self, work: Callable[[Journal], _T]) -> _T:
-        """The result of `work`, called in the writer's thread after all earlier commands.
-
-        Raises:
-            RecordLocked, RecordNotWritable and what else opening a record raises.
+        """The result of `work`, run in the writer's thread after earlier commands; raises as opening a record does, for
+        example `RecordLocked` or `RecordNotWritable`.
         """
 
         def done() -> _T:

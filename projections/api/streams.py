@@ -1,4 +1,4 @@
-"""`/api/stream` and `/api/runs/{id}/stream`: the record as server-sent events, from wherever a client was."""
+"""`/api/stream` and `/api/runs/{id}/stream`: the record as server-sent events, from any position."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -20,8 +20,7 @@ from projections.api.problems import Problem
 from projections.api.service import Service
 
 LAST_EVENT_ID: Final = "Last-Event-ID"
-RETRY: Final = b"retry: 1000\n\n"
-"""How long (milliseconds) a browser waits before it comes back: the first thing it is told."""
+RETRY: Final = b"retry: 1000\n\n"  # browsers reconnect after 1000 ms
 _HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -42,7 +41,7 @@ async def send_stream(
     pieces: AsyncGenerator[bytes],
     *headers: tuple[bytes, bytes],
 ) -> bool:
-    """Send pieces until they end or the client is gone, which closes the listener; whether it is gone."""
+    """Send pieces until they end or the client left, which closes the listener; returns whether it left."""
     await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
     leaving = asyncio.ensure_future(left(receive))
     leaving.add_done_callback(lambda _: listener.close())
@@ -67,10 +66,8 @@ async def left(receive: Receive) -> None:
 
 
 async def known_position(request: Request, feed: Feed, after: int | None = None) -> int | None:
-    """The position that the client got last, by its header or else `after`; waits until the feed has come that far.
-
-    Raises:
-        Problem: 503, one cannot listen now; 400, it is not a position, or another record's: this one ends before.
+    """The client's last position, from its header or `after`; waits until the feed is there. Raises `Problem`: 503 the
+    feed is not ready; 400 not a position, or one beyond this record's end.
     """
     field, last = "after", [one.strip() for one in request.headers.getlist(LAST_EVENT_ID) if one.strip()]
     if len(last) > 1:
@@ -90,12 +87,9 @@ async def known_position(request: Request, feed: Feed, after: int | None = None)
 
 
 def run_named(service: Service, word: str) -> str:
-    """The id of the run that a word names, found as every other route finds it; one that was requested a moment ago is
-    waited for. A whole run id needs no read models.
-
-    Raises:
-        RunNotFound: none, or more than one.
-        Problem: 503, the record is still being read.
+    """The id of the named run, found as in every other route; waits for one that was just requested. A whole run id
+    needs no read models. Raises `RunNotFound` (none or several match) or `Problem` 503 (the record is still being
+    read).
     """
     with service.feed.state() as state:
         if word in state.runs:

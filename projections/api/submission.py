@@ -1,4 +1,4 @@
-"""A submission over HTTP: completed as its provider takes it, admitted by the policy, then in the record."""
+"""A submission over HTTP: completed by its provider's rules, admitted by the policy, then recorded."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -25,8 +25,7 @@ from projections.api.service import Service, Writer
 
 Build = Callable[["HttpSubmission", str], Awaitable["HttpSubmission"]]
 
-_PATIENCE = SECOND
-"""How long a submission waits for the feed to have the ones before it, microseconds."""
+_PATIENCE = SECOND  # wait for the feed to reach earlier submissions
 _STEP = SECOND // 200
 _OF_THE_SERVER = {
     "files": "`files` would be read on the server's machine; put what the task needs into its image or its commands",
@@ -37,7 +36,7 @@ _FIELD = "configuration"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSubmission:
-    """A request for a run; secret values are in clear and in memory only."""
+    """A request for a run; holds secret values in clear, in memory only."""
 
     name: str | None
     project: str | None
@@ -56,15 +55,9 @@ class HttpSubmission:
 async def submit(
     service: Service, writer: Writer, submission: HttpSubmission, build: Build | None = None
 ) -> AcceptedRequest:
-    """Complete a submission, admit it and append its request; or find the run of an earlier one with its key.
-
-    Args:
-        build: makes the submission's configuration, for the run of this id; None: it has one.
-
-    Raises:
-        Problem: 404 and 422, with the field that is wrong.
-        Conflict: the key came with another request.
-        RefusedByPolicy, NameInUse: nothing was appended.
+    """Complete, admit and append a submission, or find the run of an earlier one with the same key. `build` makes the
+    configuration for a run id. Raises `Problem` (404, 422 with the field), `Conflict` (key used with another request),
+    `RefusedByPolicy` or `NameInUse` (nothing was appended).
     """
 
     def earlier(journal: Journal) -> tuple[Key, AcceptedRequest | None]:
@@ -104,7 +97,7 @@ async def submit(
 
 
 def _completed(service: Service, submission: HttpSubmission, run_id: str) -> Completed:
-    """The task as its provider takes it. Reads nothing of this machine; the first call may import for a second."""
+    """The complete task. Reads nothing of this machine; the first call may spend a second on imports."""
     configuration = dict(submission.configuration)
     _refuse_server_values(configuration)
     _refuse_zero_bytes(configuration, _FIELD)
@@ -129,14 +122,14 @@ def _project_of(service: Service, submission: HttpSubmission) -> str:
 
 
 def _wait_for_feed(service: Service, head: int) -> None:
-    """Wait until the world has the requests accepted just before: each counts against the budget."""
+    """Wait until the world includes the requests just accepted: each counts against the budget."""
     end = service.clock.now() + _PATIENCE
     while service.feed.position < head and service.clock.now() < end:
         service.clock.sleep(_STEP)
 
 
 def _refuse_server_values(configuration: Mapping[str, object]) -> None:
-    """Refuse what `steno submit` would take from the machine it runs on: over HTTP that is the server."""
+    """Refuse what `steno submit` would take from its machine: over HTTP that is the server."""
     for name, why in _OF_THE_SERVER.items():
         if configuration.get(name):
             raise Problem(422, why, field=f"{_FIELD}.{name}")
@@ -152,7 +145,7 @@ def _refuse_server_values(configuration: Mapping[str, object]) -> None:
 
 
 def _refuse_zero_bytes(value: object, field: str) -> None:
-    """No program can be given a zero byte, and no provider's database keeps one."""
+    """Refuse zero bytes: no program accepts one as an argument, and no provider's database stores one."""
     match value:
         case str() if "\0" in value:
             raise Problem(422, "it contains a zero byte", field=field)
@@ -166,7 +159,7 @@ def _refuse_zero_bytes(value: object, field: str) -> None:
 
 
 def _field_of(message: str) -> str:
-    """The field that an error about a task names in backticks, as ours and the provider's do; else the whole task."""
+    """The field that an error about a task names in backticks; else the whole task."""
     if message.startswith("invalid name "):
         return f"{_FIELD}.name"
     before, mark, rest = message.removeprefix(f"{_FIELD}: ").partition("`")

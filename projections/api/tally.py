@@ -1,4 +1,4 @@
-"""Everything counted while the service runs: requests, polls, appends, moves of runs, anomalies, gaps, notices."""
+"""Counters of the running service: requests, polls, appends, run transitions, anomalies, gaps, notices."""
 
 import re
 from collections import defaultdict
@@ -31,9 +31,9 @@ from events.types import (
 disable_created_metrics()  # type: ignore[no-untyped-call]
 LASTING: Final = tuple(state for state in State if state not in TERMINAL)
 SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Of answers and appends, seconds."""
+"""Buckets for answers and appends, in seconds."""
 LONG: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 10800.0, 43200.0, 86400.0)
-"""Of what runs do, seconds."""
+"""Buckets for runs, in seconds."""
 OTHER: Final = "other"
 _ROUTES: Final = (
     (re.compile(r"/api/(runs|vms)/[^/]+"), r"/api/\1/{id}"),
@@ -52,13 +52,13 @@ _NOTICES = frozenset({"NoticeIntended", "NoticeDelivered", "NoticeFailed"})
 
 
 def route_of(path: str) -> str:
-    """The route a path belongs to; `other` for any we do not have, so that nobody can make up labels."""
+    """The route of a path; `other` for unknown paths, so that clients cannot create labels."""
     found = next(((match, route) for pattern, route in _ROUTES if (match := pattern.fullmatch(path))), None)
     return OTHER if found is None else found[0].expand(found[1])
 
 
 class Tally:
-    """The metrics of what happens: of requests by the event loop's thread, of all else by the thread that folds."""
+    """Counts requests in the event loop's thread, everything else in the folding thread."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()  # all but the gaps
@@ -91,20 +91,20 @@ class Tally:
         self._imported = False  # whether the last poll was
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count one answer; status 0 is none."""
+        """Count one answer; status 0 means none."""
         answered, took = self._request(method, path, status)
         answered.inc()
         if took is not None:
             took.observe(seconds)
 
     def _metrics_of(self, method: str, path: str, status: int) -> tuple[Counter, Histogram | None]:
-        """What counts such answers; streams take as long as somebody listens, so nothing measures them."""
+        """The counter and histogram of such answers; streams have no histogram, as the client sets their duration."""
         method, route = method if method in _METHODS else OTHER, route_of(path)
         took = None if route.endswith("/stream") else self._took.labels(method, route)
         return self._answered.labels(method, route, status), took
 
     def begin(self, record: Record, state: WorldState, position: int) -> None:
-        """Count what the record holds already."""
+        """Count what the record already holds."""
         for run in live_part(state).runs.values():
             for step in run.transitions:
                 self._left(run, step)
@@ -112,7 +112,7 @@ class Tally:
             self._notice(stored)
 
     def take(self, record: Record, events: Iterable[Stored], changes: Iterable[Change], state: WorldState) -> None:
-        """Count what has happened since; what was imported did not happen now."""
+        """Count new events, except imported ones."""
         for one in events:
             if self._was_imported(one):
                 continue
@@ -168,6 +168,6 @@ class Tally:
 
 
 def entered_at(run: Run, left: int | None = None) -> int:
-    """When a run came into its state, or into the one that it left at the position `left`."""
+    """When a run entered its state, or the state that it left at position `left`."""
     before = [step.at for step in run.transitions if left is None or step.position < left]
     return before[-1] if before else run.first_at if run.requested_at is None else run.requested_at

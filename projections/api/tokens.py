@@ -1,4 +1,4 @@
-"""The tokens of a record, as a running server knows them: looked up in memory, changes in the file seen at once."""
+"""The tokens of a record in a running server: in memory, reloaded when the file changes."""
 
 import hashlib
 import hmac
@@ -22,13 +22,12 @@ _COOKIE: Final = re.compile(
     r"(?P<text>(?P<token>[^.]*)\.(?P<until>[0-9]{1,18})\.(?P<nonce>[^.]*))\.(?P<seal>[0-9a-f]{64})",
     re.ASCII | re.DOTALL,
 )
-LOOK_AGAIN: Final = SECOND // 4
-"""How often the file is looked at, microseconds: a revoked token works for no longer."""
+LOOK_AGAIN: Final = SECOND // 4  # between checks of the file: the delay of a revocation
 SESSION: Final = 12 * 3600 * SECOND  # how long a browser stays logged in, microseconds
 
 
 class UsableToken(NamedTuple):
-    """A token that may be used, until `expires_at`."""
+    """A token that is valid until `expires_at`."""
 
     who: Caller
     digest: bytes
@@ -36,10 +35,8 @@ class UsableToken(NamedTuple):
 
 
 class Tokens:
-    """The tokens beside a record.
-
-    What is known is kept in memory and the file's stamp is looked at every `LOOK_AGAIN`: a request costs no file.
-    Where the file cannot be read, no token is valid and no request without one is taken either.
+    """The tokens beside a record, kept in memory; the file's stamp is checked every `LOOK_AGAIN`. If the file cannot be
+    read, no token is valid, and requests without a token are refused too.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -54,27 +51,24 @@ class Tokens:
         self.trouble: str | None = None  # why the file cannot be used, if so
 
     def expect_usable(self, now: int) -> None:
-        """
-        Raises:
-            Problem: it cannot be read, so nobody may.
-        """
+        """Raise `Problem` if the file cannot be read."""
         if not self.usable_at(now):
             self._look()
         if self.trouble is not None:
             raise Problem(503, "this service cannot read its tokens now; its log says why")
 
     def usable_at(self, now: int) -> bool:
-        """Whether the file was looked at lately, and all was well with it."""
+        """Whether a recent check of the file succeeded."""
         return self._looked_at <= now < self._look_at and self.trouble is None
 
     def usable(self, role: Role = Role.READ) -> int:
-        """How many tokens may be used now by which one may do what this role allows."""
+        """The number of valid tokens that have at least this role."""
         self._look()
         usable = (self._valid(token_id) for token_id in tuple(self._known))
         return sum(known is not None and known.who.role.covers(role) for known in usable)
 
     def bearer(self, text: str) -> Caller | None:
-        """Whose token that is; None: nobody's, or no longer."""
+        """The owner of a token; None if unknown, revoked or expired."""
         found = TOKEN.fullmatch(text)
         if found is None:
             return None
@@ -82,17 +76,17 @@ class Tokens:
         return known.who if known is not None and hmac.compare_digest(digest(text), known.digest) else None
 
     def holds(self, who: Caller) -> bool:
-        """Whether what let this caller in still would."""
+        """Whether the caller's token or session is still valid."""
         return who.token_id is None or self._valid(who.token_id) is not None
 
     @property
     def cookie(self) -> str:
-        """The name of this record's session cookie: a browser does not tell two ports of one machine apart."""
+        """The name of this record's session cookie: browsers share cookies between the ports of a host."""
         self._look()
         return "steno_" + hashlib.sha256(self._key).hexdigest()[:12]
 
     def opened(self, who: Caller) -> tuple[str, int]:
-        """The cookie value of a new session of a token's owner, and for how many seconds it holds."""
+        """(cookie value, lifetime in seconds) of a new session of a token's owner."""
         known = None if who.token_id is None else self._valid(who.token_id)
         if known is None or who.token_id is None:
             raise Problem(401, "this token is unknown, revoked or expired: ask for another")
@@ -104,7 +98,7 @@ class Tokens:
         return f"{text}.{self._sealed(text, known)}", max(1, (until - now) // SECOND)
 
     def session(self, cookie: str) -> Caller | None:
-        """Whose session a cookie's value is; None: nobody's, or no longer."""
+        """The owner of a session; None if unknown or expired."""
         found = _COOKIE.fullmatch(cookie)
         known = None if found is None else self._valid(found["token"])
         if found is None or known is None or not self._key:
@@ -116,7 +110,7 @@ class Tokens:
         return replace(known.who, via="session")
 
     def close(self, cookie: str) -> None:
-        """End a session; its cookie is worth nothing from now on, in no process."""
+        """End a session; its cookie becomes invalid in every process."""
         if self.session(cookie) is not None:
             _, until, nonce, _ = cookie.split(".")
             self.file.end_session(nonce, int(until), self._clock.now())

@@ -1,1 +1,1 @@
-"""The dashboard: static files that read the API like anybody else."""
+"""The dashboard: static files that use the public API."""

@@ -1,4 +1,4 @@
-"""The dashboard: one document a page, and its files in memory, each at an address that changes with the content."""
+"""The dashboard: one document per page, and its files in memory, at addresses that change with their content."""
 
 import gzip
 import hashlib
@@ -24,7 +24,7 @@ TYPES = {
     ".svg": "image/svg+xml",
     ".html": "text/html; charset=utf-8",
 }
-PAGES = {
+PAGES = {  # address → the module that draws the page
     "/": "overview",
     "/runs": "runs",
     "/runs/{id}": "run",
@@ -37,7 +37,6 @@ PAGES = {
     "/incidents": "incidents",
     "/login": "login",
 }
-"""The address of every page and the module that draws it."""
 
 _FIRST = ("base.css", "shell.css", "ui.css")
 _APP = "js/core/app.js"
@@ -64,9 +63,8 @@ class File:
 
 
 class Bundle:
-    """Everything under a folder, read once.
-
-    The version in the addresses is the hash of all files: modules import each other by relative paths.
+    """All files of a folder, read once. The version in the addresses is the hash of all files, as modules import each
+    other by relative paths.
     """
 
     def __init__(self, folder: Path = FOLDER) -> None:
@@ -85,7 +83,7 @@ class Bundle:
 
     @cached_property
     def files(self) -> dict[str, File]:
-        """Name under `/assets/<version>/` → file; all style sheets are one."""
+        """Name under `/assets/<version>/` → file; all style sheets are merged."""
         found = {
             name: File.of(TYPES[PurePosixPath(name).suffix], body)
             for name, body in self._sources.items()
@@ -98,9 +96,8 @@ class Bundle:
 
     @cached_property
     def pages(self) -> dict[tuple[str, bool], File]:
-        """(page, whether of the past) → the document that starts it; it names all modules, so that they come at once.
-
-        For a past moment it does not preload what is read now: a browser complains of what is not used.
+        """(page, whether of the past) → its document, which names all modules to preload. One of the past does not
+        preload current data: a browser warns of unused preloads.
         """
         return {
             (page, past): File.of(TYPES[".html"], self._document(page, () if past else _LIVE))
@@ -116,7 +113,7 @@ class Bundle:
         return text.replace("{{assets}}", base).replace("{{preload}}", "\n".join(lines)).encode()
 
     def _imports(self, roots: list[str]) -> list[str]:
-        """The modules that these need, themselves included, in the order they are met."""
+        """The modules these need, themselves included, in import order."""
         met: dict[str, None] = {}
         ahead = list(roots)
         while ahead:
@@ -133,7 +130,7 @@ OPERATIONS = ()  # None: pages are for people
 
 
 def routes(service: Service) -> list[BaseRoute]:  # noqa: ARG001 - every part is made of the service
-    """Every page's document, and the files under `/assets/<version>/`, which may be kept for ever."""
+    """Each page's document, and the files under `/assets/<version>/`, which may be cached for ever."""
     bundle = Bundle()
 
     async def asset(request: Request) -> Response:

@@ -16,18 +16,16 @@ from events.clock import SECOND, Clock
 from projections.api.roles import Caller
 
 _log = logging.getLogger("steno.access")
-_KEPT: Final = 10_000
-"""Lines waiting to be written; if the log blocks, the oldest are dropped and counted."""
+_KEPT: Final = 10_000  # waiting lines; if the log blocks, the oldest are dropped and counted
 _PAUSE: Final = 0.2  # seconds between writes
 _LONGEST: Final = 200
-_QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Requested every few seconds by machines: logged only if the answer is an error."""
+_QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # polled by machines: only errors are logged
 
 _Line = tuple[int, str, bytes, int, int, str]
 
 
 class AccessLog:
-    """Writes in a thread of its own: a blocked terminal delays no request."""
+    """Writes in its own thread: a blocked terminal delays no request."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -48,7 +46,7 @@ class AccessLog:
             self._thread.join(1.0)
 
     def answered(self, scope: Scope, status: int, caller: Caller | None, at: int, took: int) -> None:
-        """Log one answer: given `at` (microseconds, UTC), after `took` microseconds."""
+        """Log one answer: `at` in microseconds UTC, `took` in microseconds."""
         if self._thread is None or (scope["path"] in _QUIET and status < 400):
             return
         name = "-" if caller is None else caller.name

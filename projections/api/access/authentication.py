@@ -1,4 +1,4 @@
-"""Who sent a request: authenticated by token, by a browser's session, or by being on this machine."""
+"""Authentication of requests: by token, by browser session, or by coming from this machine."""
 
 import ipaddress
 import re
@@ -15,19 +15,14 @@ from projections.api.tokens import Tokens
 _FORWARDED: Final = frozenset(
     {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via"}
 )
-_IDENTIFYING: Final = _FORWARDED | {b"authorization", b"cookie"}
-"""Headers that may name another caller than whoever is on this machine."""
-HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::([0-9]{1,5}))?")
-"""A `Host` header: name and port."""
+_IDENTIFYING: Final = _FORWARDED | {b"authorization", b"cookie"}  # may identify another caller
+HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::([0-9]{1,5}))?")  # `Host`: name, port
 _CREATE_ONE: Final = "create one with `steno token create`"
 
 
 class Authentication:
-    """Finds the caller of a request.
-
-    Args:
-        on_loopback: the server listens on loopback alone, so a request without a token that did not come
-            through a proxy is from this machine.
+    """Finds the caller of a request. `on_loopback`: the server listens on loopback only, so a request without a token
+    or a proxy is from this machine.
     """
 
     def __init__(self, tokens: Tokens, *, on_loopback: bool) -> None:
@@ -35,7 +30,7 @@ class Authentication:
         self._on_loopback = on_loopback
 
     def local_caller(self, headers: Mapping[bytes, bytes], peer: str | None, now: int) -> Caller | None:
-        """The caller of a plain request on loopback, found without any look-up; None: ask `caller`."""
+        """The caller of a plain loopback request, without a look-up; None: use `caller`."""
         if (
             peer == "127.0.0.1"
             and self._on_loopback
@@ -47,11 +42,8 @@ class Authentication:
         return None
 
     def caller(self, headers: Mapping[bytes, bytes], peer: str | None, now: int) -> Caller:
-        """The caller, at this moment.
-
-        Raises:
-            Problem: 401, unknown; 421, a page of another site that resolves its own name to this machine; 503, the
-                tokens file cannot be read.
+        """The caller now. Raises `Problem`: 401 unknown; 421 another site whose name resolves to this machine; 503 the
+        tokens file cannot be read.
         """
         self._tokens.expect_usable(now)
         if b"authorization" in headers:
@@ -64,17 +56,13 @@ class Authentication:
         return caller if caller is not None else self._by_address(headers, peer)
 
     def cookie(self, headers: Mapping[bytes, bytes]) -> str | None:
-        """The value of our session cookie, if the request has one."""
+        """The value of Steno's session cookie, if sent."""
         parts = headers.get(b"cookie", b"").decode("latin-1").split(";")
         pairs = (part.strip().partition("=") for part in reversed(parts))  # the first one counts
         return {key: value for key, _, value in pairs if value}.get(self._tokens.cookie)
 
     def bearer(self, text: str, field: str) -> Caller:
-        """Whose token a text is.
-
-        Raises:
-            Problem: 401, nobody's.
-        """
+        """The owner of a token; raises `Problem` 401 if it has none."""
         caller = self._tokens.bearer(text)
         if caller is None:
             raise _unknown(f"this token is unknown, revoked or expired; {_CREATE_ONE}", "invalid_token", field)
@@ -103,7 +91,7 @@ def _unknown(detail: str, error: str | None = None, field: str = "Authorization"
 
 
 def is_loopback(address: str) -> bool:
-    """Whether a literal address is loopback, IPv4-mapped IPv6 included."""
+    """Whether a literal address is loopback, including IPv4-mapped IPv6."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -113,7 +101,7 @@ def is_loopback(address: str) -> bool:
 
 
 def listens_on_loopback(host: str) -> bool:
-    """Whether a server at this host or address can be reached from this machine only."""
+    """Whether a server at this host or address is reachable from this machine only."""
     try:
         return all(is_loopback(str(entry[4][0])) for entry in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM))
     except OSError:
@@ -121,7 +109,7 @@ def listens_on_loopback(host: str) -> bool:
 
 
 def trusts_loopback(settings: Settings) -> bool:
-    """Whether requests from this machine need no token: the server is on loopback, and `api.loopback` allows it."""
+    """Whether local requests need no token: the server is on loopback, and `api.loopback` allows it."""
     return settings.value("api.loopback") != "token" and listens_on_loopback(settings.value("api.host") or "")
 
 

@@ -18,30 +18,22 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class CrossOrigin:
-    """The rules for pages of other origins; those listed in `api.cors` count as our own, without cookies."""
+    """Rules for pages of other origins; those in `api.cors` count as same-origin, without cookies."""
 
     def __init__(self, listed: tuple[str, ...]) -> None:
         self.listed = frozenset(origin.encode() for origin in listed)
 
     def check_read(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse a read by a page of another site with rights that the browser adds: loopback, or a session.
-
-        The page cannot see the answer, but it could hold streams open and measure response times. Following a link is
-        allowed: only the user sees that answer.
-
-        Raises:
-            Problem: 403, it comes from such a page.
+        """Refuse (403) a read by another site's page with rights that the browser adds: loopback, or a session. The
+        page cannot see the answer, but could hold streams open and measure times. Links are allowed: only the user sees
+        the answer.
         """
         if headers.get(b"sec-fetch-mode") != b"navigate" or headers.get(b"sec-fetch-dest") != b"document":
             self.check(headers)
 
     def check(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse a request from a page of another site.
-
-        A browser states the origin of a request and no page can change it; other clients do not state one.
-
-        Raises:
-            Problem: 403, it comes from such a page.
+        """Refuse (403) a request from another site's page. A browser states the origin and no page can change it; other
+        clients state none.
         """
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
         if origin is not None and origin.lower() in self.listed:
@@ -57,7 +49,7 @@ class CrossOrigin:
             )
 
     def answer(self, headers: Mapping[bytes, bytes]) -> Headers:
-        """Headers to add to an answer so that a listed page may read it."""
+        """Headers that let a listed page read an answer."""
         if not self.listed:
             return ()
         origin = headers.get(b"origin", b"")
@@ -70,13 +62,13 @@ class CrossOrigin:
         )
 
     def preflight(self, method: str, headers: Mapping[bytes, bytes]) -> Headers | None:
-        """The headers that answer a listed page's CORS preflight; None: this is not one."""
+        """The headers that answer a CORS preflight of a listed page; None: it is not one."""
         asked = method == "OPTIONS" and b"access-control-request-method" in headers
         return _PREFLIGHT if asked and headers.get(b"origin", b"").lower() in self.listed else None
 
 
 def _same_host(origin: str, host: str) -> bool:
-    """Whether `Origin` and `Host` are the same host and port; the scheme may be a proxy's."""
+    """Whether `Origin` and `Host` are the same host and port; a proxy may have its own scheme."""
     try:
         parts = urlsplit(origin)
         port = parts.port

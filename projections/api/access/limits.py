@@ -1,4 +1,4 @@
-"""Bounds on a request: the form of its head, the size and time of its body, and how often a caller may send it."""
+"""Limits of a request: form of the head, size and time of the body, and rate per caller."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ from projections.api.roles import Caller
 MAX_URL: Final = 8 * 1024  # bytes of path and query together
 MAX_HEADERS: Final = 100
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"})
-"""Methods that some path may have; any other is answered with 405 everywhere."""
+"""Methods that some path accepts; others get 405 everywhere."""
 MAX_BODY: Final = 1024 * 1024  # bytes
 MAX_LOGIN: Final = 4096  # bytes of the body of a caller that is not authenticated yet: a login
 BODY_SECONDS: Final = 30  # how long a body may take to arrive
@@ -31,10 +31,8 @@ _CALLERS: Final = 1_000  # buckets kept; the least recently used is evicted, and
 
 
 def check_head(scope: Scope) -> dict[bytes, bytes]:
-    """The headers by name; of one that was sent several times, all values with commas between (cookies: semicolons).
-
-    Raises:
-        Problem: the head is malformed or too large; the field names the part.
+    """The headers by name; repeated ones joined by commas (cookies: semicolons). Raises `Problem` if the head is
+    malformed or too large; its field names the part.
     """
     if scope["http_version"] not in _VERSIONS:
         raise Problem(400, f"HTTP/{scope['http_version']} is not supported; send HTTP/1.1")
@@ -69,7 +67,7 @@ def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def _check_path(path: bytes) -> None:
-    """Refuse a path that is not in its normal form: it is never looked up under another spelling."""
+    """Refuse a path that is not in normal form, as it is never looked up under another spelling."""
     try:
         text = unquote_to_bytes(path).decode()
     except UnicodeDecodeError:
@@ -106,10 +104,8 @@ def _check_query(query: bytes) -> None:
 
 
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, most: int = MAX_BODY) -> bytes | None:
-    """The whole body, at most `most` bytes; None: the client has disconnected.
-
-    Raises:
-        Problem: it is too large, too slow, nested too deeply, or not UTF-8.
+    """The whole body; None: the client disconnected. Raises `Problem` if it is too large, slow, deeply nested, or not
+    UTF-8.
     """
     if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
         raise Problem(
@@ -146,19 +142,15 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive, most: int 
 
 
 class RateLimit:
-    """A token bucket per caller: `most` at once, refilled with `most` every `span` microseconds.
-
-    Used by the event loop's thread only.
-    """
+    """A token bucket per caller: `most` requests, refilled every `span` microseconds. Event loop's thread only."""
 
     def __init__(self, most: int, span: int) -> None:
         self.most = most
         self.span = span
-        self._spent: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        """Caller → (how many are spent, as of when)."""
+        self._spent: OrderedDict[str, tuple[float, int]] = OrderedDict()  # caller → (spent, as of when)
 
     def take(self, caller: str, now: int) -> int:
-        """Take one; 0 if allowed, else the microseconds until the next is allowed."""
+        """Take one token; returns 0, or the microseconds until the next is available."""
         spent, at = self._spent.get(caller, (0.0, now))
         spent = max(0.0, spent - max(0, now - at) * self.most / self.span)
         over = spent + 1 - self.most
@@ -171,11 +163,7 @@ class RateLimit:
         return 0 if over <= 1e-9 else max(1, round(over * self.span / self.most))
 
     def expect(self, caller: Caller, now: int, said: str) -> None:
-        """Take one for a caller.
-
-        Raises:
-            Problem: 429, it is too early; `said` is what the caller may do.
-        """
+        """Take one token for a caller; raises `Problem` 429 if none is left. `said` states the limit."""
         seconds = -(-self.take(caller.token_id or caller.name, now) // SECOND)
         if seconds:
             detail = f"{caller.name} {said}; retry in {seconds} s"

@@ -32,23 +32,17 @@ class AnswerEnded(OSError):
 
 
 class Exchange:
-    """One request and its answer, between the server and the application: ends a stream whose token was revoked.
-
-    What most requests never set is a class attribute: it costs nothing per request.
-
-    Args:
-        began_at: when the request came (microseconds, UTC).
+    """One request and its answer; ends a stream whose token was revoked. `began_at`: when the request came
+    (microseconds UTC). Fields that most requests never set are class attributes: they cost nothing per request.
     """
 
     caller: Caller | None = None
     status = 0  # 0: no answer has begun
     complete = False
     extra: tuple[tuple[bytes, bytes], ...] = ()  # headers to add to the answer
-    body: bytes | None = None
-    """The request's body, where it was read before the application asks for it."""
+    body: bytes | None = None  # set if read before the application asks for it
     _checked_at = 0
-    _is_stream: bool | None = None
-    """Whether the answer has no Content-Length; None: not looked at yet."""
+    _is_stream: bool | None = None  # whether the answer has no Content-Length; None: not known yet
     _headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def __init__(self, gate: AccessMiddleware, receive: Receive, send: Send, began_at: int) -> None:
@@ -64,11 +58,7 @@ class Exchange:
         return await self._receive()
 
     def send(self, message: Message) -> Awaitable[None]:
-        """What the application sends.
-
-        Raises:
-            AnswerEnded: the answer is complete, or its token was revoked.
-        """
+        """Pass a message on; raises `AnswerEnded` if the answer is complete or its token was revoked."""
         if self.complete:
             raise AnswerEnded
         if message["type"] == "http.response.start":
@@ -84,14 +74,14 @@ class Exchange:
         return self._send(message)
 
     async def finish(self) -> None:
-        """End an answer that has begun, in good form."""
+        """Complete an answer that has begun."""
         if self.status and not self.complete:
             self.complete = True
             self._gate.streams.pop(self, None)
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _is_revoked(self) -> bool:
-        """Whether the token of a stream was revoked while it went on; looked at every `LOOK_AGAIN`."""
+        """Whether a stream's token was revoked; checked every `LOOK_AGAIN`."""
         if self._is_stream is None:
             self._is_stream = all(name.lower() != b"content-length" for name, _ in self._headers)
             task = asyncio.current_task()
@@ -109,12 +99,9 @@ class Exchange:
 
 
 class AccessMiddleware:
-    """Checks a request in this order: its form, its caller, the caller's role, its rate, its body; then passes it on.
-
-    The application finds the caller in the scope as `steno.caller`; it is missing on paths open to all.
-
-    Args:
-        ready: the stored answer to a path, if there is one, for any caller that may read.
+    """Checks form, caller, role, rate and body of a request, in this order, then passes it on with the caller in the
+    scope as `steno.caller` (missing on open paths). `ready`: the stored answer of a path, if any, for every caller that
+    may read.
     """
 
     def __init__(self, service: Service, app: ASGIApp, ready: Callable[[str], Ready | None]) -> None:
@@ -123,8 +110,7 @@ class AccessMiddleware:
         self.log = AccessLog(service.clock)
         self.clock = service.clock
         self.tokens = service.tokens
-        self.streams: dict[Exchange, asyncio.Task[Any]] = {}
-        """Answers of a length not known beforehand, and what sends them."""
+        self.streams: dict[Exchange, asyncio.Task[Any]] = {}  # streams → the tasks that send them
         self._app = app
         self._ready = ready
         self._tally = service.feed.tally
@@ -140,7 +126,7 @@ class AccessMiddleware:
             await self._answer(scope, receive, send)
 
     def close(self) -> None:
-        """The server stops: end streams that do not end by themselves, in good form; called in the loop."""
+        """On shutdown, complete endless streams; called in the loop."""
         self._closing = True
         asyncio.get_running_loop().call_later(STREAM_GRACE, self._cancel_streams)
 
@@ -149,9 +135,8 @@ class AccessMiddleware:
             task.cancel()
 
     def _answer_at_once(self, scope: Scope) -> bool:
-        """Answer a plain GET whose answer is stored, in one piece; False: it needs the full path, errors included.
-
-        It passes the same checks: the form of its head, and its caller, who may read.
+        """Send the stored answer of a plain GET after the same checks of head and caller; False: take the full path, as
+        for errors.
         """
         whole = scope.pop("steno.whole", None)  # left in the scope it would be a reference cycle
         if whole is None or scope["method"] != "GET" or scope["query_string"] or self._closing:
@@ -229,10 +214,7 @@ class AccessMiddleware:
         await self._app(scope, exchange.receive, exchange.send)
 
     def _caller(self, scope: Scope, headers: Mapping[bytes, bytes], now: int) -> Caller:
-        """
-        Raises:
-            Problem: 401, unknown; 403, a page of another site sent it with rights that the browser adds.
-        """
+        """The caller; raises `Problem`: 401 unknown; 403 another site's page used rights that the browser adds."""
         authentication, client = self._authentication, scope["client"]
         peer = None if client is None else client[0]
         caller = authentication.local_caller(headers, peer, now) or authentication.caller(headers, peer, now)
@@ -242,7 +224,7 @@ class AccessMiddleware:
 
 
 async def _refuse(exchange: Exchange, problem: Problem) -> None:
-    """Answer with a problem; once an answer has begun it cannot, and the connection is cut."""
+    """Answer with a problem; if the answer has begun, cut the connection."""
     if exchange.status:
         return
     body = problem_body(problem)

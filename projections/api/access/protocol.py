@@ -1,4 +1,4 @@
-"""HTTP as uvicorn reads it, with bounds on the head of a request: how large it is, and how long it takes to come."""
+"""HTTP as uvicorn reads it, with limits on the size and duration of a request's head."""
 
 import asyncio
 import functools
@@ -16,10 +16,8 @@ from uvicorn.server import ServerState
 from projections.api.problems import MEDIA_TYPE, Problem, problem_body
 
 MAX_HEAD: Final = 32 * 1024  # bytes of request line and headers
-HEAD_SECONDS: Final = 10
-"""How long the head of a request may take to come, from the connection or its first byte on."""
-WRITE_SECONDS: Final = 60
-"""How long a client may take for `WRITE_LEAST` bytes of an answer before its connection is cut."""
+HEAD_SECONDS: Final = 10  # for a request's head, from the connection or its first byte
+WRITE_SECONDS: Final = 60  # for a client to take `WRITE_LEAST` bytes, else the connection is cut
 WRITE_LEAST: Final = 16 * 1024
 WAITING: Final = 100  # requests that may wait on one connection for the answers before them
 MOST: Final = 8192  # connections at once, where the process may have that many files
@@ -31,7 +29,7 @@ _stood: list[Any] = [None, b""]  # a list of headers, and it as it is sent
 
 
 def most_connections() -> int:
-    """How many connections there may be: half of the files this process may open, so that the record keeps its own."""
+    """Half of the files that this process may open, so that the record keeps its own."""
     return min(MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 
 
@@ -40,10 +38,8 @@ class _TooManyWait(Exception):
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection. What is no HTTP, or too much of it, is answered with a problem and closed.
-
-    Requests that were sent before something malformed are answered first: a refusal in their place would be taken for
-    their answer.
+    """One connection. Invalid or excessive HTTP is answered with a problem and closed, but only after earlier requests:
+    the client would take the problem for their answer.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -53,8 +49,7 @@ class Protocol(HttpToolsProtocol):
         self._head = 0  # bytes of the head so far
         self._unused = 0  # bytes since the last byte of a body: chunk extensions and trailers
         self._deaf = False  # nothing more is read: the connection ends with the last answer
-        self._running: RequestResponseCycle | None = None
-        """The request that is being answered; `self.cycle` is the newest, which may wait behind it."""
+        self._running: RequestResponseCycle | None = None  # `self.cycle`, the newest, may wait for it
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -115,7 +110,7 @@ class Protocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The head is there; who answers can cut the connection, whatever is still to be sent on it."""
+        """Let the handler of a complete head cut the connection, whatever is still to be sent on it."""
         if self.url[:1] != b"/" or b"#" in self.url:
             raise ValueError("the target is not a path")  # `http://other.example/` would be a second host
         self._in_head, self._in_body = False, True
@@ -144,7 +139,7 @@ class Protocol(HttpToolsProtocol):
             self._stalled = None
 
     def refuse(self, problem: Problem) -> None:
-        """Answer what never became a request, and close; requests that came before it are answered first."""
+        """Answer what never became a request, after all earlier requests, and close."""
         unanswered = self._unanswered()
         if self._in_body and self.cycle not in unanswered:
             self.transport.close()  # what is wrong is the body of a request that was answered already
@@ -180,7 +175,7 @@ class Protocol(HttpToolsProtocol):
         return [*first, *(cycle for cycle, _ in reversed(self.pipeline))]
 
     def _end_after_last(self, problem: Problem | None = None) -> None:
-        """Read nothing more; once all is answered tell the problem, if there is one, and close."""
+        """Stop reading; after the last answer send the problem, if any, and close."""
         self._deaf = True
         self._cancel()
         unanswered = self._unanswered()
@@ -196,10 +191,8 @@ class Protocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _whole(self, cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:
-        """Answer a request in one piece: what ASGI's two messages cost is most of a short answer.
-
-        Returns:
-            Whether it was sent; if not it has to be sent as others are.
+        """Answer in one piece; ASGI's two messages are most of the cost of a short answer. False: it was not sent, send
+        it as usual.
         """
         if cycle.response_started or not cycle.keep_alive or self.flow.write_paused:
             return False
@@ -212,7 +205,7 @@ class Protocol(HttpToolsProtocol):
         return True
 
     def _abort(self) -> None:
-        """Cut the connection; the system forgets at once what it has not sent."""
+        """Cut the connection; the system discards at once what it has not sent."""
         there = self.transport.get_extra_info("socket")
         if there is not None and not self.transport.is_closing():
             there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
@@ -252,7 +245,7 @@ def _disconnect(cycle: RequestResponseCycle) -> None:
 
 
 def _standing(state: ServerState) -> bytes:
-    """The headers of every answer as they are sent; uvicorn makes another list of them each second, for the date."""
+    """The headers of every answer, as bytes; uvicorn replaces their list each second for the date."""
     lines: bytes
     headers, lines = _stood
     if headers is not state.default_headers:

@@ -1,4 +1,4 @@
-"""Browser sessions: log in once with a token; a cookie that no script can read stands for it."""
+"""Browser sessions: a login with a token sets a cookie that scripts cannot read."""
 
 from typing import Final, Literal
 
@@ -17,8 +17,7 @@ from projections.api.problems import MEDIA_TYPE, Problem, ProblemObject
 from projections.api.roles import Caller
 from projections.api.service import Service
 
-LOGINS: Final = 30
-"""Logins of one token a minute: each closed session stays in the tokens file for half a day."""
+LOGINS: Final = 30  # per token and minute: a closed session stays in the file for 12 h
 _FRESH: Final = {"Cache-Control": "no-store"}
 
 
@@ -73,7 +72,7 @@ def _answer(caller: Caller) -> Response:
 
 
 def _set_cookie(request: Request, answer: Response, name: str, value: str, seconds: int) -> None:
-    """Behind a proxy with TLS the cookie is sent over TLS only."""
+    """Set a cookie; behind a TLS proxy it is sent over TLS only."""
     tls = request.url.scheme == "https" or request.headers.get("x-forwarded-proto", "").lower() == "https"
     answer.set_cookie(name, value, max_age=seconds, path="/", secure=tls, httponly=True, samesite="strict")
 

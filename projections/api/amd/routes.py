@@ -45,10 +45,8 @@ _log = logging.getLogger(__name__)
 async def _tell(
     service: Service, story: Story, scope: Scope, receive: Receive, send: Send, *headers: tuple[bytes, bytes]
 ) -> bool:
-    """Send the statuses up to the last; whether the client went before that.
-
-    Raises:
-        RunNotFound: nothing was sent.
+    """Send the statuses up to the last; returns whether the client left before. If `RunNotFound` is raised, nothing was
+    sent.
     """
     with service.feed.listening(None, scope["steno.abort"]) as listener:
         news = await to_thread.run_sync(story.news)
@@ -58,7 +56,7 @@ async def _tell(
 async def _statuses(
     service: Service, listener: Listener, story: Story, news: list[tuple[int, bytes]]
 ) -> AsyncGenerator[bytes]:
-    """Each status as soon as the feed moves on, and the feed's heartbeats."""
+    """Each status as soon as the feed advances, and the feed's heartbeats."""
     async with aclosing(service.feed.pieces(listener)) as pieces:
         while True:
             for position, data in news:
@@ -72,16 +70,12 @@ async def _statuses(
 
 
 def isolated(service: Service) -> bool:
-    """Whether a kernel runs apart from this service: not on `local`, where it is a process of the same user."""
+    """Whether kernels are isolated from this service: not on `local`, where they are processes of the same user."""
     return service.outside.provider != "local"
 
 
 def _submitter(service: Service, who: Caller) -> str:
-    """The name of whoever may submit kernels.
-
-    Raises:
-        Problem: 403, this one may not: here a kernel could read the record, and whatever else the service's user may.
-    """
+    """The name of a caller that may submit kernels; raises `Problem` 403 if its kernel could read the record."""
     unsafe = service.settings.value("kernel.unsafe_local") == "true"
     if not (isolated(service) or unsafe or who.via == "loopback"):
         raise Problem(
@@ -93,17 +87,13 @@ def _submitter(service: Service, who: Caller) -> str:
 
 
 async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: str, key: str | None) -> AcceptedRequest:
-    """Submit the kernel of a request; the same key with the same body is the same run.
-
-    Raises:
-        Problem: 400, the body is not valid JSON; 422, with the field that is wrong.
-        Conflict: the key came with another request.
-        RefusedByPolicy: nothing was appended.
+    """Submit a kernel; the same key and body mean the same run. Raises `Problem` (400 invalid JSON, 422 invalid field),
+    `Conflict` (the key was used with another body), `RefusedByPolicy` (nothing was appended).
     """
     kernel = await to_thread.run_sync(_read, body)
 
     async def build(sent: submission.HttpSubmission, run_id: str) -> submission.HttpSubmission:
-        # the secret that marks this run's frames: nobody without the vault's key can know it beforehand
+        # marks this run's frames; unpredictable without the vault's key
         name = f"kernel/{run_id}".encode()
         secret = await writer.do(lambda journal: journal.record.vault.commitment(name).removeprefix(PREFIX))
         return await to_thread.run_sync(_ordered, service, kernel, sent, run_id, secret)

@@ -1,4 +1,4 @@
-"""One kernel's statuses as they come: what is new since a client last heard, with the figures of the moment."""
+"""The new statuses of one kernel for a client, with current figures."""
 
 import copy
 from typing import Any
@@ -49,10 +49,9 @@ class StatusObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Story:
-    """The statuses of one kernel for one client. Used by one thread at a time."""
+    """One kernel's statuses for one client. For one thread at a time."""
 
     def __init__(self, service: Service, run_id: str, after: int = 0) -> None:
-        """`after`: the last position the client knows."""
         self._service = service
         self._run_id = run_id
         self._told = after
@@ -62,10 +61,8 @@ class Story:
         self.over = False  # the last status has been told
 
     def news(self) -> list[tuple[int, bytes]]:
-        """(position, JSON text) of each status since the last time.
-
-        Raises:
-            RunNotFound: there is no such run, or it is no kernel.
+        """(position, JSON text) of each status since the last call; raises `RunNotFound` if there is no such kernel
+        run.
         """
         with self._service.feed.state() as state:
             run = state.runs.get(self._run_id)

@@ -1,1 +1,1 @@
-"""The record as it grows: one thread folds it, what it says goes to every listener."""
+"""The feed of the record: one thread folds it and publishes the changes to every listener."""

@@ -1,4 +1,4 @@
-"""Frames older than the ring, made again from the record: page by page, each once for all who want it."""
+"""Frames older than the ring, rebuilt from the record: page by page, each page once for all listeners."""
 
 import asyncio
 import threading
@@ -16,8 +16,7 @@ PAGE: Final = 512  # positions of a page
 _CACHED: Final = 16 << 20  # bytes of frames kept for the next who wants them
 _STEP: Final = 50_000  # positions folded between two looks at whether to stop
 _FOLDS: Final = 2  # folds kept idle, as each is a whole world
-_NEAR: Final = 20_000
-"""Positions a fold goes on; for what lies farther ahead another begins closer to it."""
+_NEAR: Final = 20_000  # positions that a fold advances; farther pages get a new fold
 _IDLE: Final = 60.0  # seconds before an unused fold is evicted, and all pages with it
 _THREADS: Final = 2
 
@@ -25,12 +24,12 @@ Page = tuple[Frame, ...]
 
 
 class Backfill:
-    """Makes pages in threads of its own; asked by the event loop's thread alone."""
+    """Makes pages in its own threads; called by the event loop's thread only."""
 
     def __init__(self, opened: "Callable[[], Record]") -> None:
         self._opened = opened
         self._pages: OrderedDict[tuple[int, int], asyncio.Future[Page]] = OrderedDict()
-        """Oldest use first; those that are being made too."""
+        """Least recently used first; includes pending pages."""
         self._sizes: dict[tuple[int, int], int] = {}  # bytes of the pages that are made
         self._threads = ThreadPoolExecutor(_THREADS, "feed-backfill")
         self._lock = threading.Lock()
@@ -38,10 +37,8 @@ class Backfill:
         self._closed = False
 
     async def page(self, after: int, until: int) -> tuple[Page, int]:
-        """The frames of the page that `after` lies in, no further than `until`, and the position where it ends.
-
-        Raises:
-            StenoError: the record cannot be read.
+        """The frames of the page that contains `after`, up to `until`, and the position where it ends; raises
+        `StenoError` if the record cannot be read.
         """
         start = after // PAGE * PAGE
         key = (start, min(start + PAGE, until))
@@ -54,7 +51,7 @@ class Backfill:
         return await asyncio.shield(making), key[1]
 
     def evict_unused(self) -> None:
-        """Evict what was not used for a minute; to be called now and then."""
+        """Evict what was unused for a minute; call it regularly."""
         unused = time.monotonic() - _IDLE
         with self._lock:
             old = [framer for framer in self._idle if framer.used_at < unused]
@@ -65,7 +62,7 @@ class Backfill:
             self._threads.submit(_close, old)
 
     def close(self) -> None:
-        """Evict everything; a page that is being made is finished first."""
+        """Evict everything; a page in progress is finished first."""
         self._closed = True
         self._threads.shutdown(wait=True, cancel_futures=True)
         with self._lock:
@@ -102,7 +99,7 @@ class Backfill:
         return frames
 
     def _framer(self, start: int) -> Framer:
-        """The idle fold that has the shortest way to `start`; a new one where none is near."""
+        """The idle fold nearest before `start`; a new one if none is near."""
         with self._lock:
             near = [framer for framer in self._idle if 0 <= start - framer.position <= _NEAR]
             if near:

@@ -1,4 +1,4 @@
-"""The feed: what the live world says, told to everybody who listens, from wherever they were."""
+"""The feed: publishes the live world's changes to every listener, from any position."""
 
 import asyncio
 import threading
@@ -29,10 +29,10 @@ _SOON: Final = 0.01
 
 
 class Feed:
-    """What the record says, as it grows. `start`, `stop` and the streams belong to the event loop's thread."""
+    """The record's changes as it grows. `start`, `stop` and the streams belong to the event loop's thread."""
 
     def __init__(self, path: Where, *, clock: Clock, live: LiveWorld | None = None) -> None:
-        """`live`: the world that another thread of this process keeps up to date; None: the feed keeps one itself."""
+        """`live`: the world that another thread of this process keeps up to date; None: the feed keeps its own."""
         self.dropped = dict.fromkeys(Dropped, 0)  # clients dropped so far
         self.live = live if live is not None else LiveWorld(READINGS, keep=True)
         self._path = path
@@ -53,7 +53,7 @@ class Feed:
     # -- life ---
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Follow the record from now on; returns at once."""
+        """Follow the record; returns at once."""
         self._loop = loop
         self._checker = loop.call_later(_CHECK, self._check)
         self.live.observe(self._publisher)
@@ -61,7 +61,7 @@ class Feed:
             self._follower.start()
 
     def stop(self) -> None:
-        """End every stream, then the thread; called again, it does nothing."""
+        """End every stream, then the thread; idempotent."""
         self._stopping.set()
         self._end_streams()
         self._moved.set()
@@ -91,10 +91,8 @@ class Feed:
 
     @contextmanager
     def state(self) -> Iterator[WorldState]:
-        """The engine's own world at the head; the fold waits meanwhile, so for short looks only.
-
-        Raises:
-            Problem: the record is still being read, or cannot be read.
+        """The engine's world at the head. It blocks the fold: for short looks only. Raises `Problem` if the record is
+        still being read, or cannot be read.
         """
         end = time.monotonic() + PATIENCE
         while not self.live.is_ready(_STEP):
@@ -106,7 +104,7 @@ class Feed:
             yield state
 
     async def ready(self, timeout: float) -> bool:
-        """Whether one can listen, at the latest in `timeout` seconds; if not, `trouble` may say why."""
+        """Wait at most `timeout` seconds until one can listen; if False, `trouble` may say why."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while not self._stopping.is_set() and (self._ring is None or not self.live.is_ready(0)):
@@ -117,7 +115,7 @@ class Feed:
         return False
 
     async def beyond(self, position: int, timeout: float) -> bool:
-        """Wait at most `timeout` seconds until `position` is published; whether it is."""
+        """Wait at most `timeout` seconds until `position` is published; returns whether it is."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while self.position < position and not self._stopping.is_set():
@@ -125,11 +123,7 @@ class Feed:
         return self.position >= position
 
     def head(self) -> int:
-        """Where the record ends, which may be beyond `position`; asks the disk.
-
-        Raises:
-            StenoError: it cannot be read.
-        """
+        """The record's end, which may be beyond `position`. Reads the disk; raises `StenoError` if it cannot."""
         with self._opened() as record:
             return record.head().position
 
@@ -137,12 +131,9 @@ class Feed:
 
     @contextmanager
     def listening(self, after: int | None, drop: Callable[[], None], subject: str | None = None) -> Iterator[Listener]:
-        """A listener, to be handed to `pieces`; the feed is `ready`. Closing it ends the pieces.
-
-        Args:
-            after: the last position it knows; None: all there are now.
-            drop: called where a piece is not taken for 30 seconds: it ends the connection.
-            subject: only frames that concern this stream, as `run/<run_id>`.
+        """A listener for `pieces`, if the feed is `ready`; closing it ends the pieces. `after`: the client's last
+        position, None: the current one; `drop` ends the connection if a piece is not taken for 30 s; `subject`: one
+        stream, as `run/<run_id>`.
         """
         listener = Listener(self.position if after is None else after, subject, drop)
         self.listeners[listener] = None
@@ -157,9 +148,8 @@ class Feed:
                 self.dropped[listener.dropped] += 1
 
     async def pieces(self, listener: Listener) -> AsyncGenerator[bytes]:
-        """What to send a listener next, in order, until it is closed or dropped: whole frames, or a heartbeat.
-
-        Each position is sent once. A listener that is dropped must come back and say where it was.
+        """The next whole frames or heartbeats, each position once, until the listener is closed or dropped. A dropped
+        client must reconnect with its position.
         """
         async for piece in self._older(listener):
             listener.begins()
@@ -178,7 +168,7 @@ class Feed:
                 await listener.wait()
 
     async def _older(self, listener: Listener) -> AsyncGenerator[bytes]:
-        """What the ring has no longer, made again, until it has what comes next."""
+        """Frames older than the ring, rebuilt until the ring has the next."""
         while (ring := self._ring) is not None and listener.place < ring.after and not listener.closed:
             making = asyncio.ensure_future(self._backfill.page(listener.place, ring.after))
             try:
@@ -197,7 +187,7 @@ class Feed:
     # -- in the loop ---
 
     def _publish(self) -> None:
-        """Publish frames. After a gap the ring restarts with the first frame behind it."""
+        """Publish frames; after a gap, the ring restarts with the first frame behind it."""
         for found in self._publisher.take():
             if self._ring is None or self._ring.position != found.after:
                 self._ring = Ring(found.after)
@@ -213,7 +203,7 @@ class Feed:
             listener.wake()
 
     def _check(self) -> None:
-        """Drop clients that are stuck, send heartbeats, observe again after a failure."""
+        """Drop stuck clients, send heartbeats, and observe again after a failure."""
         for listener in tuple(self.listeners):
             listener.check()
         if self._publisher.trouble is not None:
@@ -227,7 +217,7 @@ class Feed:
             listener.close()
 
     def _later(self, call: Callable[[], None]) -> None:
-        """Have the loop do it; a loop that is gone needs it no more."""
+        """Call in the loop; if the loop is closed, do nothing."""
         if self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(call)

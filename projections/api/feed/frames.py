@@ -1,4 +1,4 @@
-"""What a position says, as one message of an event stream: the same bytes whenever and from wherever it is made."""
+"""The change at a position as one message of an event stream: the same bytes whenever it is made."""
 
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -18,22 +18,18 @@ from events.clock import format_time
 from events.store.record import Record, Stored
 from events.types import ProviderEventSeen, RunObserved, SubmitSucceeded, VmObserved
 
-_AHEAD: Final = 32
-"""Events read at a time behind the end, to see what the last poll was followed by."""
+_AHEAD: Final = 32  # events read at a time after the end, for the observations of the last poll
 _OBSERVED = (RunObserved, VmObserved, ProviderEventSeen)
 
 
 class Frame(NamedTuple):
-    """The message of one position."""
-
     position: int
-    about: frozenset[str]
-    """Streams it concerns: its own, of every run and machine in it, and of the runs on such a machine."""
+    about: frozenset[str]  # its own stream, those of its runs and machines, and of runs on these machines
     data: bytes  # `id: …`, `data: …` and an empty line
 
 
 class FrameMaker:
-    """Makes frames during a fold; its calls are those of `engine.live.live_world.Observer`."""
+    """Makes frames during a fold, as an `engine.live.live_world.Observer`."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []  # of the positions that `begin` named, in order
@@ -43,12 +39,12 @@ class FrameMaker:
         self._seen_with: dict[int, set[str]] = {}  # poll → the streams of its observations
 
     def start(self, record: Record, state: WorldState, position: int) -> None:  # noqa: ARG002
-        """Another world is looked at from now on, or the same after it went on unseen; it stands at `position`."""
+        """Observe another world, or the same after changes that were not observed; it is at `position`."""
         self.record, self.state, self._costs = record, state, Costs(state)
 
     def begin(self, after: int, until: int, *, more: bool = True) -> tuple[int, ...]:
-        """The positions behind `after` and up to `until` are folded next; the polls that have observations, in order,
-        after each of which `reached` is to be called.
+        """Announce the fold of `(after, until]`; returns its polls with observations, after each of which to call
+        `reached`.
         """
         self.frames = []
         self._costs.moved()
@@ -67,14 +63,13 @@ class FrameMaker:
         return tuple(poll for poll in self._groups if poll > after)
 
     def reached(self, poll: int) -> None:
-        """The world is as it is after the poll."""
         self._costs.moved()
         self._fill(one.stream.removeprefix("run/") for one in self._groups[poll])
         for one in self._groups[poll]:
             self._add(one, (), ())
 
     def _look_ahead(self, after: int, until: int) -> None:
-        """The observations of the last poll that lie behind `until`: what they show is not the poll's own to tell."""
+        """Read the last poll's observations behind `until`: they report their changes, not the poll."""
         place, more = until, True
         while more:
             more = False
@@ -88,7 +83,7 @@ class FrameMaker:
     # -- one position ------------------------------------------------------------------------------------------------
 
     def changed(self, position: int, changes: tuple[Change, ...]) -> None:
-        """An event that is no observation is folded; the world is as it is after it."""
+        """Process an event that is not an observation, after it is folded."""
         event = self._at[position]
         self._costs.moved()
         if event.type == "PollRecorded":  # it gives a message only where it moved something by itself
@@ -101,12 +96,12 @@ class FrameMaker:
         if named in self.state.runs and named not in runs and event.stream != f"run/{named}":
             runs = (*runs, named)  # what is made again loses its provider's id, though it may not move
         if isinstance(event.data, SubmitSucceeded) and named in self.state.runs:
-            # its machines may have been known under another id until now
+            # its machines may have had another id until now
             vms = (*vms, *dict.fromkeys(self.state.runs[named].links.values()))
         self._add(event, runs, vms)
 
     def _changed(self, changes: Iterable[Change], but: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(runs, machines) that changed, those left out that are told by events of their own; in order of change."""
+        """(runs, machines) that changed, in order, without those in `but`, whose own events report them."""
         runs: dict[str, None] = {}
         vms: dict[str, None] = {}
         for change in changes:
@@ -117,7 +112,7 @@ class FrameMaker:
         return tuple(runs), tuple(vms)
 
     def _add(self, event: Stored, runs: tuple[str, ...], vms: tuple[str, ...]) -> None:
-        """Make the frame of an event, with the object of its own stream and of others it changed."""
+        """Make the frame of an event, with the objects that it changed."""
         about = {event.stream}
         said: dict[str, Any] = {
             "position": event.position,
@@ -158,7 +153,7 @@ class FrameMaker:
 
 
 class Framer(FrameMaker):
-    """A fold of its own that makes frames: of a stretch of the record that nobody else folds now."""
+    """A separate fold that makes frames, for a part of the record that is not being folded now."""
 
     def __init__(self, record: Record, world: World, position: int) -> None:
         super().__init__()
@@ -174,7 +169,7 @@ class Framer(FrameMaker):
             self.start(self.record, self.state, until)
 
     def advance(self, until: int) -> list[Frame]:
-        """The frames behind `position` and up to `until`, which is not beyond the record's head; then stands there."""
+        """Advance to `until`, at most the record's head, and return the frames on the way."""
         for poll in self.begin(self.position, until):
             self._fold.run(Until(position=poll), self.changed, repeats=False)
             self.reached(poll)

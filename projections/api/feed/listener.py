@@ -1,6 +1,5 @@
-"""The newest frames in a ring, bounded in number and bytes, and its listeners: each a place in it, without a queue.
-
-Used by the event loop's thread alone.
+"""The newest frames in a ring, bounded in number and bytes. A listener is a place in the ring, without a queue. Used by
+the event loop's thread only.
 """
 
 import asyncio
@@ -14,14 +13,13 @@ from projections.api.feed.frames import Frame
 
 FRAMES: Final = 8192
 BYTES: Final = 32 << 20
-HEARTBEAT: Final = 14.0
-"""Seconds of silence after which the next look at the clients, at most a second later, has a comment sent."""
+HEARTBEAT: Final = 14.0  # seconds of silence before a heartbeat, which is at most 1 s late
 STUCK: Final = 30.0  # seconds a client may take for one piece before it is dropped
 PIECE: Final = 64 << 10  # bytes after which what is sent at once is cut
 
 
 class Ring:
-    """The frames of every position behind `after` that has any, up to `position`."""
+    """All frames in `(after, position]`."""
 
     def __init__(self, position: int, *, frames: int = FRAMES, size: int = BYTES) -> None:
         self.after = position
@@ -35,7 +33,7 @@ class Ring:
         return len(self._frames)
 
     def add(self, frames: Iterable[Frame], position: int) -> None:
-        """Take the frames up to `position`, and evict the oldest."""
+        """Add the frames up to `position` and evict the oldest."""
         for frame in frames:
             self._frames.append(frame)
             self.size += len(frame.data)
@@ -46,7 +44,7 @@ class Ring:
             self.after = oldest.position
 
     def behind(self, position: int) -> Iterator[Frame]:
-        # most listeners have all but the newest, so the walk back is short
+        # most listeners miss only the newest frames, so the walk back is short
         return reversed(list(takewhile(lambda frame: frame.position > position, reversed(self._frames))))
 
 
@@ -61,10 +59,8 @@ class Listener:
     """One client's state."""
 
     def __init__(self, place: int, subject: str | None, drop: Callable[[], None]) -> None:
-        """
-        Args:
-            subject: only frames that concern this stream, as `run/<run_id>`; None: all.
-            drop: ends the connection of a client that does not take what is sent.
+        """`subject`: only frames of this stream, as `run/<run_id>`; None: all. `drop` ends the connection of a client
+        that is stuck.
         """
         self.place = place  # the last position it had
         self.closed = False
@@ -89,7 +85,7 @@ class Listener:
         self._news.set()
 
     def pieces(self, frames: Iterable[Frame]) -> Iterator[bytes]:
-        """What to send of these frames, cut into pieces of whole frames; its place moves on with them."""
+        """Cut these frames into pieces of whole frames; advances the place."""
         found: list[bytes] = []
         size = 0
         for frame in frames:
@@ -105,7 +101,6 @@ class Listener:
             yield b"".join(found)
 
     def begins(self) -> None:
-        """A piece is sent from now on."""
         self._taking, self._silent_since = True, self._now()
 
     def ends(self) -> None:
@@ -116,7 +111,7 @@ class Listener:
         return self._now() - self._silent_since >= HEARTBEAT
 
     def check(self) -> None:
-        """Drop it if it is stuck; wake it if a heartbeat is due."""
+        """Drop the client if it is stuck; wake it if a heartbeat is due."""
         if not self._taking:
             if self.heartbeat_due:
                 self.wake()

@@ -1,4 +1,4 @@
-"""Hands the frames of the live world to the event loop, by a bounded queue, and counts what passes."""
+"""Hands frames of the live world to the event loop through a bounded queue, and counts events."""
 
 import logging
 import threading
@@ -17,7 +17,7 @@ _log: Final = logging.getLogger("steno.feed")
 
 
 class Published(NamedTuple):
-    """Frames up to a position. Those behind `after` are all there are, so what others had before must end there."""
+    """All frames in `(after, position]`; before `after`, frames may be missing."""
 
     after: int
     until: int
@@ -25,10 +25,8 @@ class Published(NamedTuple):
 
 
 class Publisher(FrameMaker):
-    """An observer of the live world. Its methods belong to the world's owner, `take` to the event loop's thread.
-
-    Args:
-        wake: called where there is something to take and nobody was told since the last was taken.
+    """An observer of the live world. The world's owner calls its methods, the event loop's thread calls `take`. `wake`
+    is called on new frames, once between two calls of `take`.
     """
 
     def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
@@ -37,8 +35,7 @@ class Publisher(FrameMaker):
         self.trouble: str | None = None  # why frames are missing; None: none are
         self._clock = clock
         self._wake = wake
-        self._position: int | None = None
-        """The last position that frames were made of; None before the first."""
+        self._position: int | None = None  # the last position with frames; None before the first
         self._until = 0
         self._changes: list[Change] = []
         self._lock = threading.Lock()
@@ -48,7 +45,7 @@ class Publisher(FrameMaker):
     # -- an observer: see `engine.live.live_world.Observer`
 
     def start(self, record: Record, state: WorldState, position: int) -> None:
-        """The world stands at `position`; what was missed up to there is made again from the record when asked for."""
+        """The world is at `position`; missed frames are rebuilt from the record on demand."""
         super().start(record, state, position)
         if self._position is None:
             self.tally.begin(record, state, position)
@@ -84,7 +81,7 @@ class Publisher(FrameMaker):
     def _put(self, published: Published) -> None:
         with self._lock:
             if self._queued + len(published.frames) > FRAMES:
-                # The loop does not keep up: listeners are dropped there, come back, and are told from the record.
+                # The loop is too slow: it drops listeners, which reconnect and read from the record.
                 self._queue, self._queued, published = [], 0, Published(published.until, published.until, ())
             self._queue.append(published)
             self._queued += len(published.frames)
@@ -93,7 +90,7 @@ class Publisher(FrameMaker):
             self._wake()
 
     def take(self) -> list[Published]:
-        """What was not taken yet, in order."""
+        """The frames since the last call, in order."""
         with self._lock:
             found, self._queue, self._queued = self._queue, [], 0
         return found

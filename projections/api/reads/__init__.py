@@ -1,4 +1,4 @@
-"""Reads over HTTP: what is there, now and at any earlier moment."""
+"""Reads over HTTP: the state now and at any earlier moment."""
 
 from anyio import CapacityLimiter
 from starlette.routing import BaseRoute

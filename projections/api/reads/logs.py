@@ -1,4 +1,4 @@
-"""GET /api/runs/{id}/logs: the output of a run, read from its provider; it is not in the record."""
+"""GET /api/runs/{id}/logs: a run's output, read from its provider; it is not in the record."""
 
 import asyncio
 import threading
@@ -49,7 +49,7 @@ def routes(service: Service) -> list[BaseRoute]:
             said = f"{AT_ONCE} outputs are being streamed already: retry"
             raise Problem(503, said, headers=(("Retry-After", "5"),))
         output = Output(service, run, streaming, follow=asked["follow"])
-        # Nobody gets a 499; the log shows it, as nginx does.
+        # Not sent to anybody: nginx's 499, for the access log.
         return output if await output.begin(request.receive) else Response(status_code=499)
 
     return routed((OPERATION,), endpoint)
@@ -69,7 +69,7 @@ class Disconnected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientClock:
-    """A clock whose sleep raises `Disconnected` when the client has gone, so that the provider is no longer polled."""
+    """A clock whose sleep raises `Disconnected` after the client left, to end the polling of the provider."""
 
     _clock: Clock
     _gone: threading.Event
@@ -83,11 +83,7 @@ class ClientClock:
 
 
 class Output(StreamingResponse):
-    """The pieces of one run's output, for one client, once `begin` says that there are any.
-
-    Args:
-        streaming: it is among these until its end.
-    """
+    """One run's output for one client, once `begin` found some; a member of `streaming` until it ends."""
 
     def __init__(self, service: Service, run: Run, streaming: "set[Output]", *, follow: bool) -> None:
         super().__init__(self._sent(), media_type=_KIND, headers=_HEADERS)
@@ -100,10 +96,8 @@ class Output(StreamingResponse):
         self._first: bytes | None = None
 
     async def begin(self, receive: Receive) -> bool:
-        """Wait for the first piece or the end, hours for a silent run; False: the client disconnected before.
-
-        Raises:
-            RunNotFound, ProviderUnreachable, ProviderRefused, ProviderError, Conflict: the output is not available.
+        """Wait for the first piece or the end, hours for a silent run; False: the client disconnected. Raises
+        `RunNotFound`, `ProviderUnreachable`, `ProviderRefused`, `ProviderError` or `Conflict` if there is no output.
         """
         self._streaming.add(self)
         threading.Thread(target=self._work, name="steno-output", daemon=True).start()
@@ -139,7 +133,7 @@ class Output(StreamingResponse):
         return piece
 
     def _end(self) -> None:
-        """The client has gone: the thread ends at its next wait or piece."""
+        """The client left: the thread ends at its next wait or piece."""
         self._gone.set()
         self._streaming.discard(self)
         while not self._pieces.empty():  # the thread may wait for room
@@ -158,7 +152,7 @@ class Output(StreamingResponse):
             self._give(end)
 
     def _give(self, piece: bytes | Exception | None) -> None:
-        """Wait until there is room for a piece."""
+        """Queue a piece; waits for room."""
         putting = self._pieces.put(piece)
         try:
             if self._gone.is_set():

@@ -92,7 +92,7 @@ def _budget(service: Service, look: Look, _: Asked) -> dict[str, Any]:
 
 
 def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:
-    """What the settings say now, as for `steno budget`; of the past, the policy adopted last by then."""
+    """The settings' policy, as for `steno budget`; for the past, the policy in force then."""
     default = policy_from(service.settings)
     return policy_then(state, default) if past else msgspec.structs.replace(default, free=False)
 

@@ -1,4 +1,4 @@
-"""One read of the API: its path, its parameters, what answers it, and what the answer looks like."""
+"""One read of the API: path, parameters, function, and the shape of its answer."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ Cursor = Annotated[str, msgspec.Meta(description="The `cursor` of the next page.
 
 
 def page_shape(key: str, row: type, *, paged: bool = True) -> type:
-    """The structure of a list, or of a page of it."""
+    """The shape of a list, or of a page of it."""
     fields = [(key, tuple[row, ...]), ("next", Cursor | None), ("position", Position)]  # type: ignore[valid-type]
     if not paged:
         del fields[1]
@@ -45,7 +45,7 @@ def at_position(shape: type) -> type:
 
 
 def stored_page(key: str, found: Sequence[tuple[Place, bytes]], limit: int) -> dict[str, object]:
-    """A page of stored JSON texts, of up to one row more than it has."""
+    """A page of stored JSON texts; `found` may hold one row more, which means that more follow."""
     rows = found[:limit]
     behind = rows[-1][0] if len(found) > limit else None
     return {key: [msgspec.Raw(text) for _, text in rows], "next": cursor_of(behind)}
@@ -53,12 +53,10 @@ def stored_page(key: str, found: Sequence[tuple[Place, bytes]], limit: int) -> d
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One GET route."""
-
     path: str
     summary: str
     answer: Callable[[Service, Look, Asked], dict[str, Any] | bytes]
-    """What it answers, as JSON values, which `position` is added to, or as their text; called in a worker thread."""
+    """Runs in a worker thread; returns JSON values, to which `position` is added, or JSON text."""
     shape: type  # the structure its JSON has
     tag: str = "runs"
     parameters: tuple[Parameter, ...] = ()
@@ -93,11 +91,8 @@ class Read:
 
 @contextmanager
 def look(service: Service, asked: Asked) -> Iterator[Look]:
-    """The record and its read models at the moment asked for; blocks, so it is for worker threads.
-
-    Raises:
-        Problem: 400, the moment is in the future; 409, `min_position` is beyond the end of the record.
-        Behind: the read models did not reach the position in time.
+    """The record and its read models at that moment; blocks: call it in a worker thread. Raises `Problem` (400 in the
+    future, 409 `min_position` beyond the record) or `Behind` (the position was not reached in time).
     """
     with _now(service, asked["min_position"] or 0) as found:
         if asked["at"] is None:

@@ -116,7 +116,7 @@ class RunCosts(Shape, frozen=True, kw_only=True):
 
 
 EVENTS = page_shape("events", EventObject)
-READS = (
+READS = (  # in the order of the OpenAPI document
     Read(
         "/api/runs",
         "Runs, page by page, ordered by submission time",
@@ -151,4 +151,3 @@ READS = (
         "/api/runs/{id}/costs", "The charges of a run, and how they differ from the provider's cost", _costs, RunCosts
     ),
 )
-"""In the order of the OpenAPI document."""
