@@ -38,8 +38,8 @@ class _TooManyWait(Exception):
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection. Invalid or excessive HTTP is answered with a problem and closed, but only after earlier requests:
-    the client would take the problem for their answer.
+    """One connection. Invalid or excessive HTTP is answered with a problem and closed, but only after earlier requests,
+    as the client would take the problem for their answer.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -52,6 +52,7 @@ class Story:
     """One kernel's statuses for one client. For one thread at a time."""
 
     def __init__(self, service: Service, run_id: str, after: int = 0) -> None:
+        """`after`: the last position the client knows."""
         self._service = service
         self._run_id = run_id
         self._told = after
