@@ -1,9 +1,9 @@
-// Talking to the server: JSON reads and commands, and server-sent events. Every failure is an ApiProblem.
+// The HTTP client: JSON reads and commands, and server-sent events. Every failure is an ApiProblem.
 import { building } from "./building.js";
 
 const WHO = "/api/session";
 
-// progress: {done, total} where what is asked for is still being built.
+// progress: {done, total} while the read models are being built.
 export class ApiProblem extends Error {
   constructor({ status = 0, title = "", detail = "", field = null, retryAfter = null, progress = null }) {
     super(detail || title);
@@ -12,7 +12,7 @@ export class ApiProblem extends Error {
 }
 
 const unauthorized = new Set();
-// Called when the server wants to know who asks (401).
+// Called on 401.
 export const onUnauthorized = (listener) => { unauthorized.add(listener); return () => unauthorized.delete(listener); };
 
 // A path with parameters added; null and undefined are left out.
@@ -52,7 +52,7 @@ async function ask(path, options = {}) {
   throw problem;
 }
 
-// A read: {data, position, date}; `at` puts it back in time, `min_position` waits for the projections.
+// A read: {data, position, date}; `at` selects a past moment, `min_position` waits for the projections.
 export async function read(path, { at, min_position, signal } = {}) {
   const response = await ask(withParams(path, { at, min_position }), {
     signal, headers: { Accept: "application/json" }, cache: min_position === undefined ? "default" : "no-store",

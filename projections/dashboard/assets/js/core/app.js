@@ -1,4 +1,4 @@
-// Starts the dashboard: who asks, the record's facts, the stream, and the frame round the page.
+// Starts the dashboard: the session, the record's facts, the stream, and the frame.
 import { onUnauthorized } from "./api.js";
 import { html, render } from "./dom.js";
 import "./keys.js";
@@ -30,7 +30,7 @@ function again() {
 onLive(again);
 onReset(again);
 
-// After signing in: everything anew, as whoever it is now.
+// After signing in: reload everything as the new caller.
 export const restart = (to = "/") => location.assign(href(to));
 
 pageOf(match(location.pathname).page ?? "overview").catch(() => {}).then(() => {

@@ -1,4 +1,4 @@
-// How far the server is with the read models of a long record: {done, total}, done null where nobody knows; null: they are there.
+// Progress of the server's read models of a long record: {done, total}, done null if unknown; null: complete.
 import { store } from "./store.js";
 
 export const building = store(null);

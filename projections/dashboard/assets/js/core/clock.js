@@ -1,4 +1,4 @@
-// The server's time as this browser knows it, and a tick each second for what runs.
+// The server's time, and a tick each second for running items.
 import { useEffect, useState } from "./dom.js";
 import { moment } from "./moment.js";
 import { useStore } from "./store.js";
@@ -14,7 +14,7 @@ export const now = () => Date.now() + skew;
 const ticks = new Set();
 setInterval(() => { if (!document.hidden) for (const listener of [...ticks]) listener(); }, 1000);
 
-// Milliseconds: now, each second anew, or the moment shown if that is past.
+// Milliseconds: now, updated each second, or the past moment shown.
 export function useNow() {
   const past = useStore(moment, ({ at, time }) => (at === null ? null : time));
   const live = useStore(moment, ({ at }) => at === null);

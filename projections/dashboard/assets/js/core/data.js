@@ -1,4 +1,4 @@
-// What pages read: each path once, kept while loading, read again when something happened, put back by the slider.
+// The reads of pages: each path once, old data kept while loading, reloaded on events, moved in time by the slider.
 import { read } from "./api.js";
 import { learn } from "./clock.js";
 import { useEffect, useRef, useState } from "./dom.js";
@@ -14,7 +14,7 @@ const REST = 4; // an answer that takes long is asked for again after this many 
 
 const entries = new Map();
 const past = new Map();
-// How many reads are under way; the slider's play waits for them.
+// Pending reads; the slider's playback waits for them.
 export const pending = store(0);
 
 class Entry {
@@ -25,7 +25,7 @@ class Entry {
 
   tell() { for (const listener of [...this.listeners]) listener(); }
 
-  // Reads for the moment shown; what is under way for another moment is abandoned.
+  // Reads for the moment shown; cancels reads for another moment.
   async load({ min_position } = {}) {
     const at = moment.get().at;
     if (this.loading && this.asked === at && min_position === undefined) return;
@@ -100,8 +100,8 @@ const NOTHING = { data: null, error: null, loading: false, stale: false, positio
 
 // `{data, error, loading, stale, position, reload}` of a GET at the moment shown; `path` null reads nothing.
 //   on(message): whether a live message concerns it (all do); every: milliseconds between two live reads.
-//   beat: milliseconds after which it is read again though nothing happened, as what depends on the time needs it.
-//   data of the path before stays, with stale true, until the next is there.
+//   beat: milliseconds between reloads without an event, for data that depends on the time.
+//   data of the previous path stays, with stale true, until the next has loaded.
 export function useData(path, { on, every = EVERY, beat = null } = {}) {
   const [, redraw] = useState(0);
   const before = useRef(null);
@@ -135,7 +135,7 @@ export const about = {
   vms: (message) => Boolean(message.vm || message.vms),
 };
 
-// Archive → its last poll (ms), where `some` of what is shown is from one: its time ends there.
+// Archive → its last poll (ms), if some of the shown items are from it: its time ends there.
 export function useArchiveEnds(some) {
   const { data } = useData(some ? "/api/sources" : null, { on: () => false });
   return new Map((data?.sources ?? []).map((one) => [one.source, Date.parse(one.last_poll_at)]));

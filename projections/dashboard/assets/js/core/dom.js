@@ -8,5 +8,5 @@ export {
 export { Fragment, createContext, h, render };
 export const html = htm.bind(h);
 
-// Classes as one string; what is false, null or empty is left out.
+// Classes as one string, without false, null and empty ones.
 export const classes = (...names) => names.filter(Boolean).join(" ");

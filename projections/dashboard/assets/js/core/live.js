@@ -1,8 +1,8 @@
-// The one stream of the tab: what happens on the record as it happens, resumed where it was after any break.
+// The tab's one stream of the record's events; resumes at its position after a break.
 import { get, sse } from "./api.js";
 import { store, useStore } from "./store.js";
 
-// state: connecting, live, reconnecting, paused (the tab is hidden); position: the last one told.
+// state: connecting, live, reconnecting, paused (the tab is hidden); position: the last one received.
 export const connection = store({ state: "connecting", position: null, since: Date.now() });
 export const useConnection = () => useStore(connection);
 
@@ -13,7 +13,7 @@ export function onLive(listener) {
   return () => listeners.delete(listener);
 }
 const resets = new Set();
-// Called when messages were left out on purpose (another record, or too far behind): read everything again.
+// Called when messages were skipped (another record, or too far behind): reload everything.
 export function onReset(listener) {
   resets.add(listener);
   return () => resets.delete(listener);
@@ -66,7 +66,7 @@ function later() {
   wait = Math.min(LONGEST, wait * 2);
 }
 
-// Refused, or away for long: looks first whether it is still the same record and how far it is.
+// Refused, or disconnected for long: first check for the same record and its position.
 async function again() {
   try {
     const found = await get("/api/record");

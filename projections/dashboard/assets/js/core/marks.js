@@ -1,4 +1,4 @@
-// The marks of the record's life: of all of it, and of the stretch the tape shows as close together as they are.
+// The record's marks: thinned over the whole record, and at full density in the period that the tape shows.
 import { get, withParams } from "./api.js";
 import { onReset } from "./live.js";
 import { goTo, isPast, moment, recordFacts } from "./moment.js";
@@ -9,14 +9,14 @@ const WAIT = 200; // milliseconds a stretch is shown before its marks are asked 
 const AGAIN = 3000; // after a failure
 const PARTS = 4; // of a stretch: it is asked for by whole ones, so that the next moments lie within
 
-// Those of a stretch that was asked for by itself: {from, to, last (ms; of the record then), marks}; null while all of the
-// record is shown.
+// The marks of a period: {from, to, last (ms; of the record then), marks}; null while the whole record
+// is shown.
 const near = store(null);
 let wanted = null;
 let timer = null;
 let asking = null;
 
-// Says which stretch {from, to} (ms) the tape shows; null: all. Where all marks are known, nothing is asked.
+// Sets the period {from, to} (ms) of the tape; null: all. If all marks are known, nothing is requested.
 export function lookAt(extent) {
   const size = extent && (extent.to - extent.from) / PARTS;
   const next = extent && recordFacts.get()?.thinned
@@ -44,12 +44,12 @@ async function ask() {
   }
 }
 
-// What came since is near too, where the stretch reached the record's end.
+// Newer marks count as near too if the period reached the record's end.
 recordFacts.listen(() => { if (wanted && near.get() && near.get().to >= near.get().last) ask(); });
 onReset(() => { clearTimeout(timer); wanted = null; near.set(null); }); // it may be another record
 
 let joined = { record: null, near: null, marks: [] };
-// All marks there are to step through, in order: the near ones, and those of the whole record before and after them.
+// All marks to step through, in order: the near ones, and those of the whole record before and after them.
 function marksOf(record, close) {
   if (joined.record === record && joined.near === close) return joined.marks;
   const all = record?.marks ?? [];
@@ -62,7 +62,7 @@ export function useMarks() {
   return marksOf(useStore(recordFacts), useStore(near));
 }
 
-// The mark before (-1) or after (+1) the moment shown, `steps` further; null: there is none in that direction.
+// The mark before (-1) or after (+1) the moment shown, `steps` further; null: none.
 export function markFrom(steps) {
   const marks = marksOf(recordFacts.get(), near.get());
   if (!marks.length) return null;

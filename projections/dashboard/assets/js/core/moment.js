@@ -4,9 +4,9 @@ import { ms } from "./words.js";
 import { onPlace, query, setQuery } from "./router.js";
 import { store, useStore } from "./store.js";
 
-// at: null (live), a position, or an ISO time while the slider is on its way; time (ms) and position where known.
+// at: null (live), a position, or an ISO time while the slider moves; time (ms) and position if known.
 const state = store({ at: query("at"), time: null, position: positionOf(query("at")), dragging: false });
-// The record's own facts at its head, and the marks of its life; null until first answered.
+// The record's facts at its head, and its marks; null until the first answer.
 const record = store(null);
 
 function positionOf(at) { return at !== null && /^\d+$/.test(at) ? Number(at) : null; }
@@ -23,7 +23,7 @@ export function preview(time) {
   state.set({ at: new Date(time).toISOString(), time, position: null, dragging: true });
 }
 
-// Goes to a position, an ISO time or null (live), and says so in the address.
+// Goes to a position, an ISO time or null (live), and updates the address.
 export function goTo(at, { time = null, push = false } = {}) {
   const text = at === null ? null : String(at);
   const wasLive = query("at") === null;
@@ -48,7 +48,7 @@ async function settle(at) {
   }
 }
 
-// Set when the address or a person names a moment that is none: {at, error}.
+// Set if the moment in the address or the input is invalid: {at, error}.
 export const problem = store(null);
 
 onPlace(() => {
@@ -59,7 +59,7 @@ onPlace(() => {
   if (at !== null) settle(at);
 });
 
-// The record's facts, first and again; at the head whatever moment is shown.
+// Loads the record's facts; always at the head.
 export async function readRecord() {
   record.set(await get("/api/record"));
   return record.get();

@@ -1,4 +1,4 @@
-// Where the person is: the page's path and query are the only state that a link carries, `?at=` among them.
+// The location: path and query (with `?at=`) are the only state in a link.
 import { html, useEffect, useState } from "./dom.js";
 import { store, useStore } from "./store.js";
 
@@ -33,7 +33,7 @@ function decoded(groups) {
   return params;
 }
 
-// A link of ours with the moment people are at; a link's own `at` wins, `at=` alone leads back to now.
+// An internal link with the current moment; a link's own `at` wins, an empty `at=` means now.
 export function href(to) {
   const url = new URL(to, location.origin);
   const at = query("at");
@@ -69,7 +69,7 @@ export function setQuery(values, { replace = true } = {}) {
 
 const plain = (event) => !event.defaultPrevented && event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
 
-// `<${Link} to="/runs/1">…<//>`: an ordinary link that keeps the moment and does not load the page anew.
+// `<${Link} to="/runs/1">…<//>`: a link that keeps the moment and does not reload the page.
 export function Link({ to, onClick, children, replace, ...rest }) {
   useStore(place, ({ query: text }) => new URLSearchParams(text).get("at"));
   const click = (event) => {
@@ -85,7 +85,7 @@ export async function pageOf(name) {
   return loaded.get(name);
 }
 
-// The page of the place: the one before stays until the next is there, so that nothing jumps.
+// The page of the location; the previous one stays until the next is loaded, so that nothing jumps.
 export function usePage() {
   const { path } = usePlace();
   const found = match(path);

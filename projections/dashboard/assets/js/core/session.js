@@ -1,4 +1,4 @@
-// Who asks, and what they may do.
+// The caller and its role.
 import { get } from "./api.js";
 import { store, useStore } from "./store.js";
 
@@ -8,6 +8,6 @@ export const session = store(null); // {name, role, via}; null: not known yet, o
 export async function readSession() {
   try { session.set(await get("/api/session")); } catch { session.set(null); }
 }
-// Whether the person may do what a role may: `useMay("admin")`.
+// Whether the caller has at least a role: `useMay("admin")`.
 export const useMay = (role) => useStore(session, (who) => who !== null && (RANK[who.role] ?? -1) >= RANK[role]);
 export const useSession = () => useStore(session);

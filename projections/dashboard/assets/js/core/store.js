@@ -1,4 +1,4 @@
-// A value that many components look at.
+// A value shared by many components.
 import { useEffect, useState } from "./dom.js";
 
 export function store(value) {
@@ -18,7 +18,7 @@ export function store(value) {
   };
 }
 
-// The value of a store; the component is drawn again when `select` of it changes.
+// The value of a store; the component is rendered again when its `select` changes.
 export function useStore(from, select = (value) => value) {
   const [, redraw] = useState(0);
   const seen = select(from.get());

@@ -16,7 +16,7 @@ export function duration(span) {
   return `${Math.floor(seconds / 86400)} d ${two(Math.floor((seconds % 86400) / 3600))} h`;
 }
 
-// The same without tenths: what ticks each second.
+// Without tenths, for values that tick each second.
 export const ticking = (span) => (span < 60000 ? `${Math.max(0, Math.floor(span / 1000))} s` : duration(Math.floor(span / 1000) * 1000));
 
 // `2026-11-20 15:00:02Z`
@@ -49,7 +49,7 @@ export function span(seconds) {
   return `${seconds} s`;
 }
 
-// To a cent, or to a hundredth of one where that says more: `$1,400.00`, `$0.0321`.
+// To a cent, small amounts to more places: `$1,400.00`, `$0.0321`.
 export function money(usd) {
   if (usd === null || usd === undefined) return dash;
   const value = Number(usd);
@@ -63,7 +63,7 @@ export function money(usd) {
 export const cents = (usd) => (usd === null || usd === undefined || Math.abs(usd) < 1 ? money(usd) : money(Number(usd).toFixed(2)));
 // With a sign: `+$0.0231`
 export const signed = (usd) => (Number(usd) > 0 ? `+${money(usd)}` : money(usd));
-// All its places that say something: `$1.99`, `$0.034712`
+// All significant places: `$1.99`, `$0.034712`
 export function price(usd) {
   if (usd === null || usd === undefined) return dash;
   const [whole, places = ""] = String(usd).split(".");

@@ -49,7 +49,7 @@ function Split({ total, low, high, archived }) {
     <dt><strong>total</strong></dt><dd class="right"><strong>${money(total.total_usd)}</strong></dd></dl>${low !== high && html`<p class="dim">The true cost is ${money(low)}–${money(high)}: exact start and end times are unknown.</p>`}${Number(archived) > 0 && html`<p class="dim">${money(archived)} of it is from archives and counts towards no budget.</p>`}` : html`<span class="dim">Nothing yet.</span>`}<//>`;
 }
 
-// Everything, from the provider's figure to ours. What the causes mean is said at each.
+// From the provider's total to ours, each cause explained.
 function Theirs({ sides }) {
   const some = Number(sides.theirs_usd) || Number(sides.ours_usd);
   return html`<${Panel} title="Against the provider’s figure">${some ? html`<${Sides} sides=${sides} provider="the provider" />

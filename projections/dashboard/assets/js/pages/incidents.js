@@ -1,4 +1,4 @@
-// What should not have been: anomalies, each explained, and the stretches in which nobody saw anything.
+// Anomalies, each explained, and gaps without polls.
 import { useData } from "../core/data.js";
 import { html } from "../core/dom.js";
 import { goTo } from "../core/moment.js";

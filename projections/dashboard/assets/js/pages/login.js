@@ -1,4 +1,4 @@
-// Who asks: a token once, kept by the browser as a cookie that no script can read.
+// Login: the token is sent once; the browser keeps a cookie that scripts cannot read.
 import { del, post } from "../core/api.js";
 import { html, useState } from "../core/dom.js";
 import { query } from "../core/router.js";

@@ -93,7 +93,7 @@ function Board({ data, gaps }) {
     </div></div>`;
 }
 
-// Gaps that are over, gaps that the record knows to last, and what has been silent since the last answer.
+// Closed gaps, open gaps of the record, and sources that are silent since their last answer.
 function gapsOf(data, over) {
   const known = new Set(data.blind.map((gap) => gap.source));
   const silent = data.sources.filter((one) => one.observability === "blind" && one.last_answered && !known.has(one.name));

@@ -1,4 +1,4 @@
-// One run: its verdict and what it rests on, its life drawn, the provider's words apart, its output, cost and events.
+// One run: verdict with evidence, timeline, the provider's report apart, output, cost and events.
 import { about, useData } from "../core/data.js";
 import { html, useEffect } from "../core/dom.js";
 import { useAt } from "../core/moment.js";

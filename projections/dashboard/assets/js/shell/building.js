@@ -1,4 +1,4 @@
-// Over the page while the server reads a long record for the first time; it goes away by itself.
+// An overlay while the server reads a long record for the first time; disappears by itself.
 import { building } from "../core/building.js";
 import { html } from "../core/dom.js";
 import { useStore } from "../core/store.js";

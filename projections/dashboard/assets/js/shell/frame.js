@@ -38,7 +38,7 @@ function Help() {
     <div class="actions"><button type="button" class="button" onClick=${() => help.set(false)}>Close</button></div><//>`;
 }
 
-// A page that fails says so and leaves the frame as it is.
+// A page that fails shows its error and leaves the frame intact.
 function Guard({ children }) {
   const [error, reset] = useErrorBoundary((thrown) => console.error(thrown));
   if (!error) return children;

@@ -1,4 +1,4 @@
-// The strip under the header: whether this is now or then, whether we are looking, and how far it is up to date.
+// The strip under the header: live or past, whether sources answer, and the lag.
 import { classes, html } from "../core/dom.js";
 import { useNow } from "../core/clock.js";
 import { useData } from "../core/data.js";

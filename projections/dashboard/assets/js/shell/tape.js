@@ -1,4 +1,4 @@
-// The tape: the whole record from its first event to now, with its marks; wherever its head stands, every page stands.
+// The tape: the whole record from its first event to now, with its marks; every page shows the moment of its head.
 import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "../core/dom.js";
 import { now } from "../core/clock.js";
 import { pending } from "../core/data.js";
@@ -14,7 +14,7 @@ const STEP = 900; // between two marks while playing
 const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 259200, 432000, 604800, 1209600, 2592000, 7776000].map((seconds) => seconds * 1000);
 const ROWS = { run: "M% 2V12", vm: "M% 13V21", anomaly: "M% 22V31" };
 
-// A mark's row by its kind: what runs did, what machines did, what was odd.
+// Mark kind → row: runs, machines, anomalies.
 const rowOf = ({ kind }) => (/^run_/.test(kind) ? "run" : /^vm_/.test(kind) ? "vm" : "anomaly");
 
 function extentOf(record, scale, at) {

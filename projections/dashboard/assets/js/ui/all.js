@@ -1,4 +1,4 @@
-// Everything a page is put together from:
+// Everything a page needs:
 //
 //   import { html, useState } from "../core/dom.js";
 //   import { useData, about } from "../core/data.js";

@@ -31,7 +31,7 @@ const FILLED = new Set(["running", "busy", "stopped", "compiling", "checking", "
 export const Glyph = ({ of }) => html`<svg viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d=${SHAPES[of] ?? SHAPES.idle}
   fill=${FILLED.has(of) ? "currentColor" : "none"} stroke="currentColor" stroke-width="1.9" stroke-linecap="round" stroke-linejoin="round"/></svg>`;
 
-// `word` stands instead of the state's name, `bare` too where the name is hidden text.
+// `word` replaces the state's name; so does `bare`, which keeps the name as hidden text.
 // `<${StateBadge} state="failed" reason="exit_nonzero" exit=${1} />`; also `chip`, `large`; `of=${run}` takes all three from an object.
 export function StateBadge({ of, state = of?.state, reason = of?.reason, exit = of?.exit_status, phase = of?.phase, word, bare, chip, large }) {
   const rest = [phase && phase !== state ? phase : null, reason, exit === null || exit === undefined ? null : `exit ${exit}`].filter(Boolean);
@@ -39,8 +39,8 @@ export function StateBadge({ of, state = of?.state, reason = of?.reason, exit = 
     <${Glyph} of=${state} />${bare === undefined ? null : html`<span class="hidden-text">${state}</span>`}<span>${bare ?? word ?? state}${rest.length > 0 && html`<span class="reason"> · ${rest.join(" · ")}</span>`}</span></span>`;
 }
 
-// Whether a run found its machine warm or had one made.
+// Whether a run started warm or cold.
 export const StartMark = ({ start }) => (start ? html`<span class="mark"><${Glyph} of=${start} />${start}</span>` : html`<span class="dim">–</span>`);
 
-// What was imported says so wherever it is shown: nothing of it goes on, and no budget counts it.
+// Marks imported items: they are closed, and no budget counts them.
 export const ArchiveMark = ({ of }) => (of?.archive ? html` <span class="dim nowrap" title=${of.archive === true ? "imported" : `imported as ${of.archive}`}>archive</span>` : null);

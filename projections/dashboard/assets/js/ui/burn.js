@@ -1,4 +1,4 @@
-// The budget burning down: what is left, the alerts, and when it will be used up at the rate of the last 24 hours.
+// Budget burn-down: what is left, the alerts, and when it is used up at the rate of the last 24 hours.
 import { html } from "../core/dom.js";
 import { cents, day, money, moment, ms, tick } from "../core/words.js";
 import { amountsOf, ticksOf } from "./scale.js";

@@ -1,4 +1,4 @@
-// Text and JSON as they are: selectable, copyable, coloured without being changed.
+// Verbatim text and JSON: selectable, copyable, coloured.
 import { html, useMemo, useState } from "../core/dom.js";
 
 function Copy({ text }) {
@@ -9,7 +9,7 @@ function Copy({ text }) {
   return html`<button type="button" class="button small copy" onClick=${copy}>${done ? "Copied" : "Copy"}</button>`;
 }
 
-// `label` names the region for who cannot see it; `wrap` breaks long lines.
+// `label` names the region for screen readers; `wrap` breaks long lines.
 export function Code({ text, label = "Text", wrap = false, copy = true, children }) {
   return html`<div class="code">${copy && html`<${Copy} text=${text} />`}
     <pre tabindex="0" role="region" aria-label=${label} class=${wrap ? "wrap" : ""}>${children ?? text}</pre></div>`;

@@ -1,4 +1,4 @@
-// A question before something that costs or ends something, and a word after it.
+// A confirmation before an action that costs or stops something, and a message after it.
 import { html, useEffect, useRef } from "../core/dom.js";
 import { store, useStore } from "../core/store.js";
 

@@ -1,4 +1,4 @@
-// Machines as lanes: what each was doing, which runs were on it, and the stretches in which nobody looked.
+// Machines as lanes: their states, their runs, and gaps without polls.
 import { html, useRef } from "../core/dom.js";
 import { Link } from "../core/router.js";
 import { called, clock, duration, moment, money, ms, price, tick } from "../core/words.js";
@@ -25,8 +25,8 @@ const ended = (vm) => { const last = vm.intervals.at(-1); return last && last.to
 
 const follows = (vm, before) => vm.source === before.source && name(vm) === name(before) && ended(before) <= began(vm);
 
-// Machines of one source that had a name one after the other share a lane, as a slot's do; what is up stands first, then
-// what was last.
+// Machines of one source that reused a name share a lane, as a slot's do; live machines come first, then the
+// newest.
 function rowsOf(lanes) {
   const rows = [];
   for (const lane of [...lanes].sort((a, b) => began(a.vm) - began(b.vm))) {
@@ -80,7 +80,7 @@ function Lane({ lives, window, width, unseen, several }) {
     })}${unseen && html`<svg class="unseen" data-source=${vm.source} aria-hidden="true"><path class="fill" d=${unseen.fill} fill="url(#${HATCH})" /><path class="edge" d=${unseen.edge} /></svg>`}</div></li>`;
 }
 
-// Source → what is hatched of its lanes, as paths as high as any lane: the stretches in which it was silent.
+// Source → its gaps, as hatched paths that are high enough for every lane.
 function unseenOf(gaps, window, width) {
   const found = new Map();
   for (const source of new Set(gaps.map((gap) => gap.source))) {
@@ -94,7 +94,7 @@ function unseenOf(gaps, window, width) {
 
 const Hatch = () => html`<svg class="hatching" width="0" height="0" aria-hidden="true"><defs><pattern id=${HATCH} width="9" height="9" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="1.500" height="9" /></pattern></defs></svg>`;
 
-// Gaps that overlap are one stretch; those of several sources have one handle, that says each.
+// Overlapping gaps are merged; one handle lists the gaps of all sources.
 function joined(gaps, window) {
   const found = [];
   const within = gaps.map((gap) => ({ ...gap, start: ms(gap.from), end: gap.to === null ? window.to : ms(gap.to) })).filter((gap) => inside(gap.start, gap.end, window));

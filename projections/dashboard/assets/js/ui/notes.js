@@ -1,4 +1,4 @@
-// What stands where there is nothing yet, nothing to show, or something wrong.
+// Placeholders: loading, empty, or failed.
 import { html } from "../core/dom.js";
 
 // `<${Empty} title="No run yet" say="steno submit …">What to do.<//>`; `say` is what to type.
@@ -6,7 +6,7 @@ export const Empty = ({ title, say, children }) => html`<div class="empty"><stro
   ${children && html`<div>${children}</div>`}
   ${say && [].concat(say).map((line) => html`<div><code class="say">${line}</code></div>`)}</div>`;
 
-// An ApiProblem, with its field; `retry` offers to try again. What is being built is none: the frame tells how far it is.
+// An ApiProblem, with its field; `retry` adds a button. Building read models is not one: the frame shows its progress.
 export function Problem({ error, retry }) {
   if (!error) return null;
   if (error.progress) return html`<${Loading} height="5" />`;
@@ -16,7 +16,7 @@ export function Problem({ error, retry }) {
     ${retry && html`<div><button type="button" class="button small" onClick=${retry}>Try again</button></div>`}</div>`;
 }
 
-// The room the content will take: height 1 (a line) to 5 (a page).
+// Space for the content: height 1 (a line) to 5 (a page).
 export const Loading = ({ height = 3 }) => html`<div class="skeleton h-${height}" role="status"><span class="hidden-text">Loading</span></div>`;
 
 // `<${Await} read=${useData(path)} height="4">${(data) => …}<//>`: skeleton, problem or content, old content dimmed meanwhile.

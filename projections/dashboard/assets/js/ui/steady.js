@@ -1,9 +1,9 @@
-// Lists that grow at the top while somebody reads them: what is new waits behind a button, so that no row moves.
+// Lists that grow at the top: new rows wait behind a button, so that no row moves under the reader.
 import { html, useRef, useState } from "../core/dom.js";
 import { count } from "../core/words.js";
 
-// `{rows, fresh, show}` of rows, newest first: those there at first and below, how many new ones wait, and how to let them
-// in. Another `reset` (the moment, the filter) begins anew.
+// `{rows, fresh, show}` of rows, newest first: the shown rows, the number of waiting ones, and a function that shows them.
+// A new `reset` (the moment, the filter) starts again.
 export function useSteady(rows, idOf, reset) {
   const kept = useRef(null);
   const [, redraw] = useState(0);
@@ -17,6 +17,6 @@ export function useSteady(rows, idOf, reset) {
   return { rows: shown, fresh, show };
 }
 
-// The button; takes its room also when there is nothing new.
+// The button; it keeps its space when there is nothing new.
 export const Fresh = ({ steady, noun, plural }) => html`<button type="button" class="button fresh ${steady.fresh ? "" : "none"}" disabled=${!steady.fresh} onClick=${steady.show}>
   ${steady.fresh ? `Show ${count(steady.fresh, `new ${noun}`, plural && `new ${plural}`)}` : ""}</button>`;

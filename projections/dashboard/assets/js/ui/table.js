@@ -1,4 +1,4 @@
-// Tables: a caption, a header that stays, arrows from row to row, columns that give way on narrow screens.
+// Tables: caption, sticky header, arrow keys between rows, columns that are hidden on narrow screens.
 import { classes, html } from "../core/dom.js";
 
 function arrows(event) {

@@ -1,4 +1,4 @@
-// One tooltip for the page: shown by pointer and by focus, told to screen readers by the element's own label.
+// One tooltip for the page, shown on hover and focus; screen readers use the element's own label.
 import { html, useLayoutEffect, useRef } from "../core/dom.js";
 import { store, useStore } from "../core/store.js";
 

@@ -1,4 +1,4 @@
-// Stretches in which a source told us nothing.
+// Gaps without an answer of a source.
 import { useNow } from "../../core/clock.js";
 import { useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
@@ -6,7 +6,7 @@ import { goTo } from "../../core/moment.js";
 import { duration, ms } from "../../core/words.js";
 import { Empty, Time } from "../../ui/all.js";
 
-// What the record's own gaps do not tell: a source that has not answered since, with nobody there to write that down.
+// Gaps not in the record: a source that has not answered since, while nobody recorded.
 function silent(sources, gaps) {
   const open = new Set(gaps.filter((gap) => gap.to === null).map((gap) => gap.source));
   return sources.filter((one) => one.observability === "blind" && one.last_answered && !open.has(one.name))

@@ -1,7 +1,7 @@
-// A button that copies a text and says so.
+// A button that copies a text and confirms it.
 import { html, useEffect, useState } from "../../core/dom.js";
 
-// `text` is a function: a big text is made only when it is wanted.
+// `text` is a function: a big text is made only on demand.
 export function CopyButton({ text, label = "Copy" }) {
   const [said, setSaid] = useState(null);
   useEffect(() => {

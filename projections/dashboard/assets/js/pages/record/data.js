@@ -1,8 +1,8 @@
-// The events of a record in a line each: what kind they are and what they say, short.
+// A record's events in one line each: kind and summary.
 
 const SAYS = ["name", "error", "why", "reason", "detail", "intent", "kind", "ended_at"];
 
-// What an event says, as short as can be.
+// The shortest summary of an event.
 export function gist({ data }) {
   const parts = SAYS.map((name) => data[name]).filter((value) => typeof value === "string" && value);
   if (data.poll) parts.push(`in poll #${data.poll}`);

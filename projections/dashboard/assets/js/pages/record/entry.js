@@ -1,4 +1,4 @@
-// One event in full; of a poll, the question, the answer as it was given, and how long it took.
+// One event in full; for a poll, the request, the verbatim answer, and the duration.
 import { useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { useMoment, useRecord } from "../../core/moment.js";
@@ -48,7 +48,7 @@ function Poll({ poll }) {
     <${Panel} title="Answer">${poll.body === null || poll.body === undefined ? html`<p class="dim">No answer.</p>` : html`<${JsonTree} value=${poll.body} label="The answer" />`}<//>`;
 }
 
-// What one answer held about one thing, and which answer that was.
+// One answer's item about one run or machine, and the answer's position.
 const Observed = ({ event }) => html`<${Panel} title="Observed item" more=${html`in <${PollLink} position=${event.data.poll}>poll #${event.data.poll}<//>`}>
   <${JsonTree} value=${event.observed ?? event.data} label="Observed item" /><//>`;
 

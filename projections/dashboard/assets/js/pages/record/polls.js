@@ -1,4 +1,4 @@
-// Polls, newest first: what was asked, whether an answer came, how long it took, what it changed.
+// Polls, newest first: request, status, duration, changes.
 import { useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { Link, setQuery, useQuery } from "../../core/router.js";

@@ -1,4 +1,4 @@
-// What a run cost: its charges, the provider's own figure beside ours, and every difference as a line.
+// A run's cost: its charges, the provider's figure and ours, and one line per difference.
 import { about, useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { money, price, signed } from "../../core/words.js";
@@ -48,7 +48,7 @@ export function Costs({ run }) {
   </div>`}<//>`;
 }
 
-// Everything from the provider's figure to ours, of one run or of all.
+// The lines from the provider's figure to ours, of one run or of all.
 export const Sides = ({ sides, provider }) => html`<table class="sums"><caption class="hidden-text">From ${provider}'s figure to ours, line by line</caption><tbody>
     <tr class="sum"><th scope="row">${provider} says</th><td class="right">${money(sides.theirs_usd)}</td></tr>
     ${sides.lines.map((line) => html`<tr key=${line.cause}><th scope="row">${line.cause}<span class="hint">${BECAUSE[line.cause] ?? ""}</span></th><td class="right">${signed(line.amount_usd)}</td></tr>`)}

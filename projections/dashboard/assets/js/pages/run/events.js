@@ -1,4 +1,4 @@
-// The events of one run, each to be opened where it stands in the record.
+// The events of one run, with links into the record.
 import { about, useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { Link, useQuery } from "../../core/router.js";

@@ -1,4 +1,4 @@
-// The figures people look for first, and whether anybody is looking at all.
+// Key figures, and whether the source still answers.
 import { html } from "../../core/dom.js";
 import { moment, money } from "../../core/words.js";
 import { Elapsed, Panel, StartMark, Table, Time, VmLink } from "../../ui/all.js";
@@ -31,7 +31,7 @@ const ATTEMPTS = [
   { head: "Finished", hide: "phone", cell: (one) => html`<${Time} at=${one.finished_at} />` },
 ];
 
-// Each attempt that the provider dates: where it ran, and how long it waited for that.
+// Each attempt that the provider dates: where it ran, and how long it waited.
 export const Attempts = ({ run }) => (run.attempt_list ? html`<${Panel} title="Attempts"><${Table} caption="Attempts, oldest first" columns=${ATTEMPTS} rows=${run.attempt_list} rowKey=${(one) => one.number} /><//>` : null);
 
 const UNSEEN = {

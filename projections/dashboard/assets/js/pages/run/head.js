@@ -1,4 +1,4 @@
-// The head of a run's page: what it is called, and where it is.
+// The head of a run's page: provider, name, verdict and actions.
 import { html } from "../../core/dom.js";
 import { Link } from "../../core/router.js";
 import { called } from "../../core/words.js";

@@ -42,5 +42,5 @@ function Live({ run, open }) {
 
 const ESCAPES = /\u001b(\[[0-9;?]*[ -/]*[@-~]|\][^\u0007\u001b]*(\u0007|\u001b\\)|[()][A-Z0-9])/g;
 
-// Without colours, and of a line that was written over again only what it says last.
+// Without colours; of an overwritten line, only its last text.
 const plain = (text) => text.replace(ESCAPES, "").replace(/\r+\n/g, "\n").replace(/[^\n]*\r(?=[^\n])/g, "");

@@ -1,4 +1,4 @@
-// A streamed text as it grows; of a long one its end.
+// A streamed text; of a long one only its end.
 import { stream } from "../../core/api.js";
 import { useEffect, useRef, useState } from "../../core/dom.js";
 

@@ -1,4 +1,4 @@
-// What a poll said about a run, word for word: each field under the object it stands in.
+// A poll's evidence about a run, verbatim: each field under its object.
 import { html } from "../../core/dom.js";
 import { PollLink, Time } from "../../ui/all.js";
 
@@ -22,7 +22,7 @@ function grouped(fields) {
 
 const SHORT = new Set([".error", ".why", ".detail"]);
 
-// `run running, job done, exit 0`: a quote as short as can be.
+// `run running, job done, exit 0`: the shortest form of a quote.
 export function brief(quote) {
   if (!quote) return "";
   if (quote.kind === "event") {

@@ -1,4 +1,4 @@
-// Stopping a run, asked twice: a stop lets the task end itself, an abort does not.
+// Stops a run, after a confirmation: a stop lets the task end itself, an abort does not.
 import { post } from "../../core/api.js";
 import { html, useState } from "../../core/dom.js";
 import { confirm, toast } from "../../ui/all.js";

@@ -1,4 +1,4 @@
-// A run's life as a waterfall: a row a state, its attempts, its machine's phases, and the stretches nobody saw, hatched.
+// A run's timeline: a row per state, its attempts, its machine's phases, and gaps without polls, hatched.
 import { useNow } from "../../core/clock.js";
 import { html } from "../../core/dom.js";
 import { ms } from "../../core/words.js";

@@ -1,4 +1,4 @@
-// Why a run is where it is: the rule, the polls in their own words, what would have flipped it, what was odd or unseen.
+// The explanation of a verdict: the rule, the polls verbatim, what would have flipped it, anomalies and gaps.
 import { html } from "../../core/dom.js";
 import { Link } from "../../core/router.js";
 import { PollLink, StateBadge } from "../../ui/all.js";
@@ -34,7 +34,7 @@ function flip(text) {
   return html`${text[0].toUpperCase()}${text.slice(1, cut)} <span class="dim">→</span> <strong>${text.slice(cut + 2)}</strong>`;
 }
 
-// The provider's own words: in a panel of their own, never among ours.
+// The provider's report, in a separate panel.
 export function Reported({ run }) {
   const said = run.reported;
   return html`<section class="panel theirs" aria-labelledby="theirs">

@@ -1,4 +1,4 @@
-// How a run's end is said: the same words as the terminal's.
+// The words for a run's end, equal to the command line's.
 import { duration, money, ms } from "../../core/words.js";
 
 export const STATES = [
@@ -8,11 +8,11 @@ export const STATES = [
 const TERMINAL = new Set(["succeeded", "failed", "stopped"]);
 export const ended = (run) => TERMINAL.has(run.state) || Boolean(run.archive); // of an archive nothing goes on
 
-// `exit_nonzero · exit 1`: what stands beside the state.
+// `exit_nonzero · exit 1`: the text beside the state.
 export const because = (run) => [run.reason, exitOf(run)].filter(Boolean).join(" · ");
 const exitOf = (run) => (run.exit_status === null || run.exit_status === undefined ? null : `exit ${run.exit_status}`);
 
-// Whether it has a cost of ours that says something: known, and not the nothing that this machine costs.
+// Whether Steno's cost is known, and not the zero of a free machine.
 export const costs = (run) => run.cost_usd !== null && (run.provider !== "local" || Number(run.cost_usd) !== 0);
 
 // `cost $0.0535, dstack says $0.0347`
@@ -22,7 +22,7 @@ export function paid(run) {
   return theirs === null ? `cost ${money(run.cost_usd)}` : `cost ${money(run.cost_usd)}, ${run.provider} says ${money(theirs)}`;
 }
 
-// What it waits for at its provider, in words.
+// What it waits for at its provider, as text.
 export const waits = ({ waits }) => (!waits ? "" : `${waits.never ? "never runs as it is: " : ""}${waits.why}${waits.remedy ? `; ${waits.remedy}` : ""}`);
 
 export const seconds = (value) => (value === null || value === undefined ? "–" : duration(value * 1000));

@@ -26,7 +26,7 @@ export function CommandForm() {
     setBusy(true);
     setError(null);
     try {
-      // The same draft sent twice, after an answer that never came, is one run.
+      // A draft sent again after a lost answer is the same run.
       const body = JSON.stringify(asked(draft));
       const key = draft.key?.body === body ? draft.key : { body, value: fresh() };
       setDraft({ key });
@@ -60,7 +60,7 @@ export function CommandForm() {
   </form>`;
 }
 
-// What can be told before anybody is asked.
+// Checks without a request.
 function wrongIn({ commands, name }) {
   if (!commands.trim()) return { field: "commands", detail: "Write at least one command." };
   if (name.trim() && !/^[a-z][a-z0-9-]{1,40}$/.test(name.trim())) {

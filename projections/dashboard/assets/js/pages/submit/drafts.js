@@ -1,4 +1,4 @@
-// What was typed, kept in this browser until it is sent or cleared.
+// Drafts, kept in this browser until sent or cleared.
 import { useEffect, useState } from "../../core/dom.js";
 
 export function useDraft(name, first) {

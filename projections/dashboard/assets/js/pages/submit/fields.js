@@ -1,4 +1,4 @@
-// Form fields, each with its label, its hint and what is wrong with it.
+// Form fields, each with label, hint and error.
 import { html, useId } from "../../core/dom.js";
 
 // `it is empty` → `It is empty`

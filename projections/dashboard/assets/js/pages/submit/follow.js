@@ -1,4 +1,4 @@
-// One kernel as its statuses come: begun here, or taken up again after a reload.
+// The statuses of one kernel, submitted here or resumed after a reload.
 import { ApiProblem, postStream, sse } from "../../core/api.js";
 import { useEffect, useMemo, useReducer, useRef, useState } from "../../core/dom.js";
 import { folded } from "./statuses.js";

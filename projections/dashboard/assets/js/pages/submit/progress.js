@@ -1,4 +1,4 @@
-// A kernel run as it goes: its steps and how long each took, what it cost, its results, and how it ended.
+// The progress of a kernel run: steps with durations, cost, results, and the end.
 import { useNow } from "../../core/clock.js";
 import { classes, html } from "../../core/dom.js";
 import { money, ticking } from "../../core/words.js";
@@ -39,7 +39,7 @@ function Step({ step, elapsed }) {
     <span>${step.label}<span class="hidden-text">, ${word}</span></span><span class="right dim">${took === null ? "" : ticking(Math.max(0, took) * 1000)}</span></li>`;
 }
 
-// A compiler's words are a block of text, any other message a sentence.
+// Compiler output is a block of text, any other message a sentence.
 function Said({ view }) {
   if (view.end === null) return html`<p class="dim said">${view.message ?? ""}</p>`;
   if (view.end.good) return null;

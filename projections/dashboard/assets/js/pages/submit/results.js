@@ -1,4 +1,4 @@
-// Test and benchmark results as tables: what each was tried on, and what came of it.
+// Test and benchmark results as tables: inputs and results.
 import { html } from "../../core/dom.js";
 import { number } from "../../core/words.js";
 import { Panel, Table } from "../../ui/all.js";

@@ -1,4 +1,4 @@
-// Where the source is pasted: line numbers, a size, and a Tab key that indents without trapping anybody.
+// The source editor: line numbers, a size, and a Tab key that indents without a keyboard trap.
 import { html, useId, useMemo, useRef } from "../../core/dom.js";
 import { count } from "../../core/words.js";
 import { described, sentence } from "./fields.js";
@@ -47,7 +47,7 @@ function shift(area, back) {
   area.setSelectionRange(from, from + moved.length);
 }
 
-// The browser's own way in, so that undo takes it back.
+// Insert through the browser, so that undo works.
 function put(area, text, from, to) {
   area.setSelectionRange(from, to);
   if (!document.execCommand("insertText", false, text)) area.setRangeText(text, from, to, "end");

@@ -41,7 +41,7 @@ export function folded(frames) {
   return view;
 }
 
-// Back in a queue, everything after it is still to come.
+// After a return to a queue, all later steps are pending.
 function reach(reached, step, view) {
   const later = KEYS.slice(KEYS.indexOf(step) + 1);
   if ((step === "IN_QUEUE" || step === "PROVISIONING") && later.some((key) => reached.has(key))) {
@@ -51,7 +51,7 @@ function reach(reached, step, view) {
   if (!reached.has(step)) reached.set(step, view.elapsed);
 }
 
-// What cannot come any more is left out: a run that ended, a warm one that waited for no machine.
+// Leaves out steps that cannot happen any more: the run ended, or a warm one needed no machine.
 function stepsOf(reached, view) {
   const at = KEYS.findLastIndex((key) => reached.has(key));
   const failed = view.end !== null && !view.end.good;
