@@ -16,7 +16,8 @@ _CONNECTED = frozenset({"connection.connect_tcp.complete", "connection.start_tls
 
 class Deadline:
     """Shuts the connection of a call that still runs after `seconds`, whether it sends, waits for headers, reads
-    endless `100 Continue` or the body. The call then fails as if the peer had closed, and `passed` is True."""
+    endless `100 Continue` or the body. The call then fails as if the peer had closed, and `passed` is True.
+    """
 
     def __init__(self, seconds: float, connection: Any = None) -> None:
         """`connection`: the open connection that the call may reuse; None: the call opens one."""

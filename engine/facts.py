@@ -1,6 +1,7 @@
 """The content of one observation, in our own words: the output of a provider's reading, the input of every rule.
 `status`, `reason` and the like are the provider's own words: for people, no rule looks at them. Times are microseconds
-since the epoch, UTC, as the provider gave them; money is micro-dollars."""
+since the epoch, UTC, as the provider gave them; money is micro-dollars.
+"""
 
 import msgspec
 
@@ -71,7 +72,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failed: bool = False  # by its status it failed
     cause: Reason | None = None
     """Why it ends, by its own status and reason: `exit_zero` if all is done, who stopped it, whose fault it was,
-    `unknown_reason` for any other failure; None: it says nothing."""
+    `unknown_reason` for any other failure; None: it says nothing.
+    """
     finite: bool = True  # it ends by itself: a task, not a service
     waits: Waits | None = None  # what it waits for; None: it does not, or the provider does not say
     group: str | None = None  # what it was submitted as a part of: runs of one group fold up in lists

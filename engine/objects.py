@@ -1,7 +1,8 @@
 """The public JSON objects of runs, machines and blind times, for the command line, API, stream and webhook. That of an
 anomaly is `engine.fold.change.Anomaly` itself. Keys, their order and their meaning are public; a key is added at the
 end of its object or not at all. Times are ISO 8601 UTC, money is decimal strings of US dollars with six decimals, None
-is unknown."""
+is unknown.
+"""
 
 from itertools import groupby
 
@@ -114,7 +115,8 @@ class BlindObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "f
 
 def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
     """One run; `cost` is ours (`engine.money.costs.Costs`) in micro-dollars, None if unknown. A rule set without
-    metadata shows no costs, neither the provider's nor ours."""
+    metadata shows no costs, neither the provider's nor ours.
+    """
     return RunObject(
         run_id=run.run_id,
         provider_id=run.provider_id,

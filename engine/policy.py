@@ -1,5 +1,6 @@
 """The policy in force: what the controller may do about machines, runs and money. It is an event, so a replay knows it.
-Times are microseconds, money is micro-dollars, rates are micro-dollars an hour."""
+Times are microseconds, money is micro-dollars, rates are micro-dollars an hour.
+"""
 
 from typing import Final, Literal
 
@@ -15,7 +16,8 @@ CENT: Final = DOLLAR // 100
 OFF: Final = -1  # `idle_duration: off`
 BACKSTOP: Final = 30 * SECOND
 """How much later than the policy's timeout the provider ends a machine while somebody records: two polls at the slowest
-pace, in which Steno drains the machine, looks once more and ends it. The provider's timer cannot cancel a drain."""
+pace, in which Steno drains the machine, looks once more and ends it. The provider's timer cannot cancel a drain.
+"""
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):

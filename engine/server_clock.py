@@ -15,7 +15,8 @@ def skew_of(server_time: int, started_at: int, observed_at: int, *, known: int =
     """How far (microseconds) a provider's clock is ahead of ours, negative: behind; 0 if that may be at most 2 s.
     `known` stays if the answer does not contradict it. `server_time` was cut to the second and taken before the end of
     the answer, seldom long before the question. Gives the largest skew that agrees with it: a machine then seems made
-    too early rather than too late, and is never billed short."""
+    too early rather than too late, and is never billed short.
+    """
     least, most = server_time - observed_at, server_time + SECOND + RENEWED - started_at
     if least > SKEW or most < -SKEW - OLDEST:
         return known if known and least - SKEW <= known <= most + SKEW + OLDEST else most

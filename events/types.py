@@ -121,7 +121,8 @@ class SubmitFailed(OfRun, kind=14):
     error: str
     reason: Literal["rejected", "name_in_use", "no_project", "refused", "unreachable"] = "rejected"
     """`rejected` by the provider's own check, a name another active run has, a project we cannot see, a token that is
-    `refused`, or a provider that was certainly not reached."""
+    `refused`, or a provider that was certainly not reached.
+    """
 
 
 class StopIntended(OfRun, kind=15):
@@ -168,7 +169,8 @@ class IntentAbandoned(OfRun, kind=21):
 
 DrainCause = Literal["idle", "user", "create", "room", "orphan"]
 """Idle for too long; a user's request; made for a run that wanted one of its own; room for a run that needs another;
-one that nobody asked for."""
+one that nobody asked for.
+"""
 
 
 class VmDrainStarted(OfVm, kind=29):
@@ -223,7 +225,8 @@ class RunHeld(OfRun, kind=25):
     why: Literal["cap", "capacity", "machine", "user", "ambiguous"]
     """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
     there; `user`: no idle machine is this submitter's; `ambiguous`: the answer to the call was lost, and the provider
-    has a run that may be this one."""
+    has a run that may be this one.
+    """
     detail: str = ""
     not_before: int | None = None  # earliest time of the next try
 

@@ -1,6 +1,7 @@
 """Makes the calls of effects beside the polls, so that polls keep their pace (docs/adr/0029). An effect is a generator:
 it yields each call to the provider and does everything else, above all the appends, itself. Only the recorder's thread
-runs effects: record, ledger, vault and world belong to that thread."""
+runs effects: record, ledger, vault and world belong to that thread.
+"""
 
 import threading
 from collections.abc import Callable, Generator
@@ -76,7 +77,8 @@ class Executor:
 
 class Effects:
     """Effects under way: at most one of each run and machine, and `AT_ONCE` of each lane. What cannot start does not
-    wait here: it stays open in the record and is found there again."""
+    wait here: it stays open in the record and is found there again.
+    """
 
     def __init__(
         self,
@@ -87,7 +89,8 @@ class Effects:
         idle: Callable[[], None] = lambda: None,
     ) -> None:
         """`ended` is called when an effect that waited for a call has ended, so that others can start; `idle` now and
-        then while a poll is awaited."""
+        then while a poll is awaited.
+        """
         self._idle = idle
         self._executor = executor
         self._clock = clock
@@ -112,7 +115,8 @@ class Effects:
     def start(self, lane: str, key: str, effect: Effect) -> bool:
         """Start an effect and run it to its first call, or to its end; whether it has an outcome. Does nothing if one
         of that run or machine is under way, if the lane is full, or if the newest one failed and this is no new round:
-        the provider is not asked again without a pause."""
+        the provider is not asked again without a pause.
+        """
         if self.has(key) or self.full(lane) or (self._refilling and key in self.errors):
             return False
         self.errors.pop(key, None)

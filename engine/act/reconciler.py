@@ -31,7 +31,8 @@ END: Final = "end"
 
 UNHEARD: Final = 15 * SECOND
 """A run that goes on this long after the provider accepted a stop was not stopped: a busy server can answer 200 and
-write the old status back."""
+write the old status back.
+"""
 
 
 class Actor:
@@ -51,7 +52,8 @@ class Actor:
     def end_runs(self, state: WorldState) -> int:
         """Carry out every open stop, and end every request that is no longer wanted; how many got an outcome. What the
         provider cannot answer now stays open and delays nothing else. An unreachable or refusing provider is not asked
-        again."""
+        again.
+        """
         ledger = self._journal.ledger()
         unwanted = [one for one in self.open() if one.request.run_id in ledger.stops or not one.handed]
         stops = [one for one in ledger.stops.values() if self._mine(one)]
@@ -105,7 +107,8 @@ class Actor:
 
     def stop_run(self, request: types.StopRequested, run: Run | None) -> Effect:
         """Carry out one stop of a run as far as possible. `run` is from the engine's own fold: the request may hold a
-        wrong id from the read models."""
+        wrong id from the read models.
+        """
         ledger, run_id, provider = self._journal.ledger(), request.run_id, request.provider
         if run_id in ledger.submits:
             return False  # settle the submission first: its next step checks for a stop
@@ -129,7 +132,8 @@ class Actor:
 
     def _stop_vm(self, intent: types.VmStopIntended, vm: Vm | None = None) -> Effect:
         """Record the intent and carry it out. An earlier intent comes with its machine (`vm`) and is sent again unless
-        a run has been placed there meanwhile."""
+        a run has been placed there meanwhile.
+        """
         stream, where = f"vm/{intent.vm_id}", {"vm_id": intent.vm_id, "provider": intent.provider}
         if vm is None:
             self._journal.write(stream, intent)

@@ -54,7 +54,8 @@ class NextStep(Enum):
 
 def next_step(submit: OpenSubmit, ledger: Outbox, now: int, *, looked_at: int | None = None) -> NextStep:
     """What to do about a submission without an outcome. `looked_at`: when the provider last answered a round that
-    decided about the queue (microseconds, UTC). A queued run ages only while nobody works on its queue."""
+    decided about the queue (microseconds, UTC). A queued run ages only while nobody works on its queue.
+    """
     since = submit.requested_at
     if submit.queued and looked_at is not None:
         since = max(since, looked_at)
@@ -227,7 +228,8 @@ class Submitter:
     def look(self, submit: OpenSubmit, name: str | None = None) -> Generator[Call, Any, FoundRun | None]:
         """The provider's run of this attempt, found by the run id it carries; None: none. Asking also shows why nothing
         can be submitted. Calls of older versions carried no run id: there a run of that name that equals the request in
-        every field is ours, and any other run of that name may be."""
+        every field is ours, and any other run of that name may be.
+        """
         named: tuple[Named, ...] = yield partial(
             self._provider.find, name or _name(submit), submit.asked_at - LOOK_BACK
         )

@@ -25,7 +25,8 @@ LONGEST = 150 * SECOND
 
 class Dispatcher:
     """Waits for the outcomes of the requests of one process. ProviderUnreachable, ProviderRefused and ProviderError
-    mean that the provider may have acted: the request stays open and is retried."""
+    mean that the provider may have acted: the request stays open and is retried.
+    """
 
     def __init__(self, recorder: "Recorder") -> None:
         """Create before the first request: a lease that cannot be opened is RecordNotWritable before any request."""
@@ -51,7 +52,8 @@ class Dispatcher:
 
     def machine_stopped(self, vm_id: str, after: int, timeout: int) -> types.Event | None:
         """The outcome of the stop of a machine requested at position `after`; None after `timeout` microseconds: the
-        machine is drained first, and a run on it may have to end."""
+        machine is drained first, and a run on it may have to end.
+        """
 
         def outcome(ledger: Outbox) -> int | None:
             position = ledger.vm_outcomes.get(vm_id, 0)
@@ -108,7 +110,8 @@ class Dispatcher:
 
     def _not_reached(self, submit: OpenSubmit, trouble: str | None, took: int) -> None:
         """Raise the reason, from one more call if that is quick. A request that was not submitted fails with it,
-        because the caller waits for the answer."""
+        because the caller waits for the answer.
+        """
         try:
             if took > LONG:
                 raise ProviderUnreachable(f"no answer from {self._recorder.source} ({trouble}); is the server up?")

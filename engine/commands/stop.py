@@ -19,7 +19,8 @@ _MAY_BE_GONE = frozenset({VmState.REQUESTED, VmState.TERMINATING, VmState.UNCONF
 
 def needs_stop(run: Run, state: WorldState, settings: Settings, now: int) -> bool:
     """Whether there is anything to stop; Conflict if the run is part of an archive. A run without capacity has ended,
-    but may be submitted again."""
+    but may be submitted again.
+    """
     if not run.terminal:
         refuse_archive(run, run.name or run.run_id)
         return True
@@ -71,6 +72,7 @@ def refuse_gone(vm: Vm) -> None:
 
 def confirm_gone(journal: Journal, vm: Vm, *, ended_at: int, submitter: str) -> int:
     """Append a user's statement that a machine is gone, whatever the provider still says; its position. `ended_at`:
-    when it ended by the cloud's own console (microseconds, UTC)."""
+    when it ended by the cloud's own console (microseconds, UTC).
+    """
     fact = types.VmGoneConfirmed(vm_id=vm.vm_id, provider=vm.provider, ended_at=ended_at, submitter=submitter)
     return journal.write(f"vm/{vm.vm_id}", fact)

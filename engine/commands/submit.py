@@ -44,7 +44,8 @@ class Key(NamedTuple):
 
 def key_of(journal: "Journal", *, submitter: str, text: str, body: bytes) -> Key:
     """The key of a request with the content `body`, in canonical form; its digest uses the vault's key, because the
-    content may hold secrets."""
+    content may hold secrets.
+    """
     named = msgspec.json.encode([journal.record.id, submitter, text])
     digest = journal.record.vault.commitment(named + body).removeprefix(PREFIX)
     return Key(text=text, run_id=str(uuid.uuid5(_NAMESPACE, named.decode())), request_id=digest[:_ID_DIGITS])

@@ -67,7 +67,8 @@ class TokenBlob(msgspec.Struct, kw_only=True):
 
 class TokenStore:
     """The tokens of one record, possibly none. Methods raise RecordNotWritable if they cannot be read or written, or
-    are not in Steno's format."""
+    are not in Steno's format.
+    """
 
     def __init__(self, store: Store) -> None:
         self.blob: Blob = store.blob("tokens")
@@ -114,7 +115,8 @@ class TokenObject(msgspec.Struct, frozen=True, kw_only=True):
 
 class Issuer:
     """Creates and revokes the tokens of one record: the blob says which are valid, the record who did it. Methods raise
-    RecordNotWritable or RecordLocked if the blob or the record cannot be changed."""
+    RecordNotWritable or RecordLocked if the blob or the record cannot be changed.
+    """
 
     def __init__(self, record: Record, clock: Clock, ids: Ids) -> None:
         self._record = record

@@ -1,6 +1,7 @@
 """The budget: what is spent, what live runs and machines may still cost, and whether one more run fits. spent: every
 machine's bill since ever, to the newest poll, without archives. committed: the worst still to come: of a machine, its
-run's remaining time and one idle timeout; of a run of ours that waits, its worst case."""
+run's remaining time and one idle timeout; of a run of ours that waits, its worst case.
+"""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -122,7 +123,8 @@ def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _N
 
 def committed(state: WorldState, policy: Policy, now: int, before: Run | None = None) -> int:
     """The worst still to come of live machines and of our runs that have none yet. With `before`, that run is left out,
-    and so are later requests without a place: a run is never refused because of one behind it."""
+    and so are later requests without a place: a run is never refused because of one behind it.
+    """
     book, order = Book.of(state), None if before is None else _order(before)
     billed = [vm for vm in _live(state) if vm.billed]
     on_machines = {one.run_id for vm in billed for one in vm.occupants}

@@ -1,6 +1,7 @@
 """Every decision about one source now: a pure function of the world, the policy and the time. A decision is the event
 that records it. It depends on the record only, so deciding again, after a crash or in another process, gives the same;
-what is recorded is not decided again."""
+what is recorded is not decided again.
+"""
 
 from engine.decide.budget import due_alerts
 from engine.decide.idle_policy import shutdown

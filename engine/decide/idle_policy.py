@@ -1,6 +1,7 @@
 """When a machine is ended: idle too long → drained → seen empty once more → told to stop; and when it stays after all.
 Only machines Steno made are touched. Idle time is recorded evidence: time in which the source answered and showed the
-machine idle. No clock is compared with it, so blind time and clock jumps end nothing."""
+machine idle. No clock is compared with it, so blind time and clock jumps end nothing.
+"""
 
 from collections.abc import Iterator
 from typing import Final, Literal
@@ -25,7 +26,8 @@ UNHEARD_FIRST: Final = 14 * MINUTE
 UNHEARD_MOST: Final = 4 * HOUR
 UNHEARD_FOR: Final = 24 * HOUR
 """A machine never seen gone is told to stop again after as long as it has been ending already, between the first and
-the most, for a day. After that only a person can find out what became of it."""
+the most, for a day. After that only a person can find out what became of it.
+"""
 
 
 def shutdown(scene: Scene, plan: Plan) -> Iterator[VmDrainCancelled | StopRequested | VmDrainStarted | VmStopIntended]:

@@ -1,5 +1,6 @@
 """Whether a run could go to a machine: limits are inclusive, names ignore case, and what the machine does not say is
-not compared."""
+not compared.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +17,8 @@ _RANGES: Final = ("gpu_counts", "gpu_memory", "total_gpu_memory", "cpus", "memor
 
 def differences(terms: Requirements, vm: Vm) -> tuple[str, ...]:
     """How the machine differs from what the run asks for, one sentence each with both values; empty: it fits. Compares
-    what the machine *is*; `engine.decide.placement` checks whether it is free."""
+    what the machine *is*; `engine.decide.placement` checks whether it is free.
+    """
     facts, memory = vm.facts, _gigabytes(vm.facts.gpu_memory_mib)
     if terms.any_machine:
         if not terms.gpu or facts.gpu is None:

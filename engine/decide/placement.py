@@ -1,5 +1,6 @@
 """Where one waiting run goes: a warm machine, a new one, the provider's choice, back to waiting, or never. And which
-run with a place may be about to come to a machine that still looks idle."""
+run with a place may be about to come to a machine that still looks idle.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -106,7 +107,8 @@ def exceeds_limit(terms: Requirements, policy: Policy) -> str | None:
 
 def place_on_freed(run: Run, plan: Plan) -> RunPlaced | None:
     """A machine for a run that waits for its time: only asking the provider for a new machine has to wait. The machine
-    came free after the run was last submitted, so the run is not refused the same one again and again."""
+    came free after the run was last submitted, so the run is not refused the same one again and again.
+    """
     terms = terms_of(run)
     if terms.nodes > 1 or terms.creation == "create":
         return None
@@ -279,7 +281,8 @@ LANDING: Final = 5 * MINUTE
 
 def comer(scene: Scene, placed: Sequence[RunPlaced], vm: Vm) -> str | None:
     """The run that may be about to come to this machine; None: none. `placed`: runs that get their place in this
-    decision."""
+    decision.
+    """
     return next((run.run_id for run, _, place in _in_flight(scene, placed) if _could_land(run, place, vm)), None)
 
 

@@ -1,5 +1,6 @@
 """The queue of one source: who gets a place now, who waits and why, when each may start, and which runs that found no
-capacity are submitted again."""
+capacity are submitted again.
+"""
 
 import heapq
 from collections.abc import Iterator
@@ -34,7 +35,8 @@ def plan(scene: Scene) -> Plan:
     """Go through the queue once, in order of request: no run takes a place that one before it could use. So no run gets
     a new machine past a run that waits for a place under the cap, or past one that waits for its time (`not_before`)
     and could use every machine that may be made for the later run. An existing machine goes to a later run only if the
-    earlier ones cannot use it."""
+    earlier ones cannot use it.
+    """
     wanted = sum(terms_of(run).nodes for run in scene.queue if is_due(run.held, scene.now))
     result = Plan(scene, wanted, scene.free, set(scene.slots))
     for run in scene.queue:
@@ -213,7 +215,8 @@ def requeues(scene: Scene) -> Iterator[RunRequeued]:
 
 def capacity_sentence(run: Run, policy: Policy, now: int) -> str | None:
     """How often a run of ours without capacity was submitted, and why it is not submitted again, or until when it is.
-    None: it did not fail for lack of capacity, or was not submitted through Steno."""
+    None: it did not fail for lack of capacity, or was not submitted through Steno.
+    """
     if not _found_no_capacity(run):
         return None
     tries = "once" if run.requeues == 0 else f"{run.requeues + 1} times"
@@ -240,7 +243,8 @@ def _why_no_more(run: Run, patience: int, now: int) -> str | None:
 
 def may_be_made_again(run: Run, patience: int, now: int) -> bool:
     """Whether the same request may be submitted again for lack of capacity: for `patience` microseconds after its
-    request, and never once it has started."""
+    request, and never once it has started.
+    """
     open_ = run.requested_at is not None and (not run.terminal or run.reason is Reason.NO_CAPACITY)
     return open_ and _why_no_more(run, patience, now) is None
 

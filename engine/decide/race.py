@@ -1,7 +1,8 @@
 """Runs that were asked for together, of which only the first that runs is wanted: the others are stopped. Pure. A run
 that is over, or ending, before any was seen to run has not won: only one that truly ran has. Of several that started
 between two polls the earliest start wins, then the earliest request. The round that shows the winner decides, from the
-record alone, so a crash at any point changes nothing."""
+record alone, so a crash at any point changes nothing.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -33,7 +34,8 @@ def race_of(run: Run) -> str | None:
 
 def winner(runs: Iterable[Run]) -> Run | None:
     """The run of a race that is wanted; None: none has run yet. A loser stays a loser, even if the winner is queued
-    again as if it had never run."""
+    again as if it had never run.
+    """
     ran = [run for run in runs if _ran(run) and run.stop_by != "policy"]
     return min(ran, key=lambda run: (_started(run), run.first_position), default=None)
 

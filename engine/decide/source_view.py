@@ -1,5 +1,6 @@
 """What a decision about one source looks at: its machines, its queue, the runs that still lack a machine, and how long
-each machine may idle."""
+each machine may idle.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -80,7 +81,8 @@ class Scene:
     def free(self) -> int | None:
         """Places left under the cap; negative if the cap was lowered; None: no cap. Machines of ours that may be billed
         take one, and so do those still to be made. Between its first sight and its link to its run a machine may count
-        twice, never zero times."""
+        twice, never zero times.
+        """
         if self.policy.free or self.policy.max_vms is None:
             return None
         making = sum(one.nodes for one in self.lacking if one.creates and not self._has_slot(one.run))
@@ -133,14 +135,16 @@ class Scene:
 
     def _has_slot(self, run: Run) -> bool:
         """Whether the machine made for it in its own slot exists: the slot holds no second one. A warm machine does not
-        count: if it ends in the last moment, a new one may be made while it is still billed."""
+        count: if it ends in the last moment, a new one may be made while it is still billed.
+        """
         slot = None if run.placed is None or run.placed.vm_id is not None else run.placed.slot
         return slot is not None and any(slot_of(vm) == slot and vm.state not in _GOING for vm in self.ours)
 
     def _loose(self) -> int:
         """Machines that were certainly made for one of the lacking runs and are only not linked to it yet. A machine
         has an address, and with it a link, some time after it is first listed. Any other possible cause of such a
-        machine is counted against it, so that no machine is taken for another run's."""
+        machine is counted against it, so that no machine is taken for another run's.
+        """
         loose = [vm for vm in self.ours if not vm.runs and vm.state not in _GOING and slot_of(vm) is None]
         if not loose:
             return 0
@@ -171,7 +175,8 @@ def terms_of(run: Run) -> Requirements:
 
 def gpu_of(run: Run, requeues: int | None = None) -> str | None:
     """The GPU model of the fallback list to ask for now, or after so many requeues; None: the task's own. Each request
-    without capacity moves on by one; after the last comes the task's own again."""
+    without capacity moves on by one; after the last comes the task's own again.
+    """
     models = (None, *(() if run.terms is None else run.terms.fallback))
     return models[(run.requeues if requeues is None else requeues) % len(models)]
 
@@ -192,7 +197,8 @@ def run_name(state: WorldState, run_id: str) -> str:
 
 class Timeout(NamedTuple):
     """The longest time a machine may idle, microseconds (None: for ever), and who says so: the policy in force,
-    `idle_duration` of the task of the run it was made for, or that task's `creation_policy: create`."""
+    `idle_duration` of the task of the run it was made for, or that task's `creation_policy: create`.
+    """
 
     after: int | None
     source: Literal["policy", "task", "create"]
@@ -218,7 +224,8 @@ def timeout_of(state: WorldState, vm: Vm, policy: Policy) -> Timeout:
 
 def backstop(terms: Requirements, policy: Policy, *, watched: bool = True) -> int:
     """The `idle_duration` to give the provider for a run, microseconds; -1: off. It guards while nobody records.
-    `watched`: the submitting process goes on recording, and ends the machine itself."""
+    `watched`: the submitting process goes on recording, and ends the machine itself.
+    """
     if terms.creation == "create":
         return 0
     standing = 0 if policy.free else policy.idle_timeout

@@ -1,5 +1,6 @@
 """Why a run got no warm machine when it was submitted, and why a machine is still up: in sentences, from the recorded
-steps."""
+steps.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -22,7 +23,8 @@ from events.clock import SECOND, format_time, span
 def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
     """Every reason why the run has no warm machine, the most general first; empty: it has one. One sentence for each
     machine present at submission, and one for the fitting machine that had ended last. For a run that still waits: what
-    it waits for, and the machines at the last poll."""
+    it waits for, and the machines at the last poll.
+    """
     if run.start == "warm":
         return ()
     if run.terminal and not _was_handed_over(run):

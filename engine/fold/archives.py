@@ -1,5 +1,6 @@
 """Archives: sources whose polls were imported from a trace; their time ends with their last poll (docs/adr/0030). An
-import gives its polls ids, a recorder does not."""
+import gives its polls ids, a recorder does not.
+"""
 
 from collections.abc import Callable
 
@@ -45,7 +46,8 @@ def archive_of(state: WorldState, source: Source) -> str | None:
 
 def may_move(tick: Tick, thing: Run | Vm) -> bool:
     """Whether a poll may move a run or machine that is known already. An archive moves nothing that a live source
-    shows; a live source takes over what only an archive had shown."""
+    shows; a live source takes over what only an archive had shown.
+    """
     if tick.archive is not None:
         return thing.archive is not None
     thing.archive, thing.hidden = None, False
@@ -72,7 +74,8 @@ def set_hidden(state: WorldState, name: str, *, hidden: bool) -> None:
 
 def until_of(state: WorldState, vm: Vm) -> int:
     """Up to when an open machine is billed (microseconds, UTC): to the newest poll of any live source, or, in an
-    archive, to the archive's last poll."""
+    archive, to the archive's last poll.
+    """
     if vm.archive is None:
         return state.last_at or 0
     source = state.sources.get(vm.archive)

@@ -1,7 +1,8 @@
 """The offset of a provider's clock from ours, measured by the HTTP `Date` of answers that show something new. A `Date`
 has whole seconds and may be old: a loaded server sent one of 18 s ago. So a date ahead of our clock proves that the
 provider's is ahead; one behind it proves nothing until it is older than any server makes it. Provider times are shifted
-to our clock only if the two clocks are more than 2 s apart for certain."""
+to our clock only if the two clocks are more than 2 s apart for certain.
+"""
 
 from typing import TypeVar
 

@@ -1,7 +1,8 @@
 """Answers that list one run or machine more than once, with different facts: one row is used. If both were used, each
 repetition of the answer would move and bill the thing back and forth. The choice depends on the answer alone: of a
 machine the row that may cost most, so that a machine that may be billed is never forgotten; of a run the row furthest
-ahead."""
+ahead.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -23,7 +24,8 @@ _RANK: Final = {
     VmState.TERMINATED: 0,
 }
 """Where a machine is → how far it is from having ended; idle is nearer than busy, because idle machines are ended. An
-unknown word ends none."""
+unknown word ends none.
+"""
 _DERIVED: Final = frozenset(
     {"drift", "state", "requeued", "final", "failed", "cause", "by_request", "gives_end", "latest_exit_status"}
 )  # facts that follow from others, which are named

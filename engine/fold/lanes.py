@@ -42,7 +42,8 @@ class SourceLanes:
 
     def changed(self, lane: "Lane | None") -> None:
         """An answer in this lane changed something: read the other lanes' next answers again. Lists of machines need
-        that only after a change of machines. None: the source's clock changed, read all."""
+        that only after a change of machines. None: the source's clock changed, read all.
+        """
         before = self.changes
         self.changes += 1
         if lane is not None and lane.shows != "vm":

@@ -1,5 +1,6 @@
 """Which machine a run is on: equal non-empty `hostname`, same project, overlapping lives of machine and submission; the
-newest `created` wins, a tie is an anomaly and no link. Once linked, a submission stays linked."""
+newest `created` wins, a tie is an anomaly and no link. Once linked, a submission stays linked.
+"""
 
 from sys import intern
 from typing import Final
@@ -45,7 +46,8 @@ def run_shown(turn: Turn, run: Run) -> None:
 
 def answered(turn: Turn, run: Run, before: RunFacts, asked_at: int) -> None:
     """Record that a run's machine answered: its job went on since the poll of `asked_at` showed `before`. A provider
-    learns from the machine alone that a job pulls its image, runs or has an exit status."""
+    learns from the machine alone that a job pulls its image, runs or has an exit status.
+    """
     known = {_key_of(job, one): one for job in before.jobs for one in job.attempts}
     now = () if run.facts is None else ((_key_of(job, one), one) for job in run.facts.jobs for one in job.attempts)
     for key, one in now:
@@ -141,7 +143,8 @@ def _leave(
 ) -> None:
     """Record when a submission left its machine; one that is shown there again never left. `shown`: the submission, if
     an answer shows it: its `finished_at` counts rather than the poll that first showed it over. `forgotten`: no source
-    says that it is over."""
+    says that it is over.
+    """
     vm = turn.state.vms[run.links[key]]
     told = shown is not None and shown.finished_at is not None
     for one in vm.occupancies:
@@ -164,7 +167,8 @@ def _note_more(state: WorldState, run: Run, key: str, **more: object) -> None:
 
 def _left(turn: Turn, vm: Vm, one: Occupancy, until: int | None, at: int) -> None:
     """A submission is over: a machine shown empty meanwhile was not, and one whose end was not seen lived at least that
-    long. A submission first seen there since the machine idles came after that, whatever the two clocks say."""
+    long. A submission first seen there since the machine idles came after that, whatever the two clocks say.
+    """
     if until is None:
         return
     if vm.unseen_end and vm.finished_at is not None:

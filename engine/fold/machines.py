@@ -19,7 +19,8 @@ from events.clock import SECOND
 
 ENDING_GRACE: Final = 14 * 60 * SECOND
 """Answered time after which a machine told to stop should have been seen gone: providers give up on the cloud after
-about 15 minutes."""
+about 15 minutes.
+"""
 
 _TOO_EARLY: Final = frozenset({VmState.REQUESTED, VmState.PROVISIONING, VmState.TERMINATED})
 """States that do not show, or no longer, whether anybody asked for the machine."""
@@ -152,7 +153,8 @@ def ending_due(vm: Vm) -> int | None:
 
 def find_orphans(turn: Turn, tick: Tick) -> None:
     """Report machines that none of the newest runs, just listed, asked for, once each. Only if a policy is in force for
-    the source, and no run of the project still waits for its machine."""
+    the source, and no run of the project still waits for its machine.
+    """
     state = turn.state
     if tick.source not in state.policies:
         return

@@ -59,7 +59,8 @@ class RecordFold:
     ) -> None:
         """Fold everything after the world's position, up to `until`. `each` gets the changes of every event, with the
         world as it is after it; without `repeats`, not of polls that only repeat the one before: they change
-        nothing."""
+        nothing.
+        """
         limit = until if until is not None else Until()
         state = self.world.state
         sources = self._sources if self._repeats and (each is None or not repeats) else {}

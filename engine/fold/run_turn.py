@@ -25,7 +25,8 @@ _LAST: Final = frozenset({*_ERRORS, "ERROR", "BENCHMARKED"})
 
 def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick) -> tuple[bool, bool]:
     """Record what the provider says; (whether it is new, whether it began a new attempt). An answer older than the
-    newest one applied from the same source says nothing new."""
+    newest one applied from the same source says nothing new.
+    """
     if not turn.sees(run, tick, seen.facts):
         return False, False
     facts = _from_all_sources(turn, run, tick, seen.facts)

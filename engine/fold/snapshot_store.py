@@ -1,7 +1,8 @@
 """The engine's own snapshot: the world it decides from, in a blob beside the record. The controller ends machines by
 this world, so it needs proof: the blob is sealed with the vault's key and names the record, the position and the chain
 hash it was folded to, and the code that folded it. Any other blob is ignored and the record is folded from its start.
-The blob is disposable: deleting it costs only that time."""
+The blob is disposable: deleting it costs only that time.
+"""
 
 import hashlib
 import hmac
@@ -61,7 +62,8 @@ class SnapshotStore:
     def save(self, state: WorldState, *, every: int = EVERY) -> bool:
         """Replace the file if `every` events were folded since the last; whether it was replaced. Only between two
         folds: a world that an exception left half-way must not be saved. If the folder is not writable, the next start
-        folds more."""
+        folds more.
+        """
         if state.position - self._saved < every:
             return False
         header = self._header(state.position)

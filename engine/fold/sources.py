@@ -1,5 +1,6 @@
 """What a fold knows of a source: its last answer, its answered time, its blind times, and which lists were read to
-their end: only if these omit a run or machine does that mean anything."""
+their end: only if these omit a run or machine does that mean anything.
+"""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -39,7 +40,8 @@ class Source(msgspec.Struct, kw_only=True):
     skew: int = 0  # how far its clock is ahead of ours, microseconds; 0: unknown
     machines_at: int | None = None
     """When the newest first page of its machines was asked: newest first, so every machine of that time has been
-    seen."""
+    seen.
+    """
     machines_position: int = 0
     """Of that poll. Both are needed: after a clock jumped back, what follows a list seems to come before it."""
     archive: bool | None = None  # its polls are imported, not live; None: not polled yet
@@ -127,7 +129,8 @@ def sweep_ended(
     open_sweeps: dict[str, Sweep], scope: Scope, source: str, started_at: int, ids: Sequence[str]
 ) -> Sweep | None:
     """The sweep a page completes, if it does; unfinished ones are kept in `open_sweeps` by the id they continue after.
-    `ids`: those of the page, in order. A page shorter than its limit is the last."""
+    `ids`: those of the page, in order. A page shorter than its limit is the last.
+    """
     if scope.filtered or scope.listing not in _LISTS:
         return None
     if scope.page_after is None and len(ids) < scope.limit:  # most lists have one page

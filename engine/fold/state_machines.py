@@ -1,5 +1,6 @@
 """The state machines of runs and machines, each declared once as a `transitions` Machine; replay's table and the
-diagrams are derived from it."""
+diagrams are derived from it.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ Step: TypeAlias = Callable[[StateT, TriggerT], StateT | None]
 @dataclass(frozen=True)
 class StateMachine(Generic[StateT, TriggerT]):
     """A declaration, and what is derived from it. The first state is the initial one. `machine` imports `transitions`
-    (30 ms), so it is built at first use."""
+    (30 ms), so it is built at first use.
+    """
 
     name: str
     states: type[StateT]

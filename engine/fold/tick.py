@@ -1,5 +1,6 @@
 """One poll as the fold sees it, and how it is read. Only polls, failures included, are ticks: timers need no other
-clock."""
+clock.
+"""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -70,7 +71,8 @@ class PollReader:
         """The newest answer to each question of each source: most answers repeat the one before."""
         self._known: dict[tuple[Listing, bytes], dict[Any, Sequence[Any]]] = {}
         """(listing, what was asked if that changes an item's meaning) → what items say, by text or by id in the
-        record."""
+        record.
+        """
 
     def read(self, position: int, poll: Poll) -> Tick:
         """The poll as the fold sees it. Never raises: `odd` names what cannot be read."""
@@ -106,7 +108,8 @@ class PollReader:
         self, tick: Tick, reading: Reading, items: Sequence[KeyT], text: Callable[[KeyT], bytes], *, costs: bool
     ) -> Tick:
         """The tick with what the items of its answer say: each given as its text, or as its id in the record, of which
-        `text` gives the text. `costs`: read the provider's costs too; a record keeps them apart from the items."""
+        `text` gives the text. `costs`: read the provider's costs too; a record keeps them apart from the items.
+        """
         listing, odd, found = tick.scope.listing, list[str](), list[Any]()
         questions = _bounded(self._known, 1, _QUESTIONS)
         known = _bounded(questions.setdefault((listing, tick.scope.asked), {}), len(items))

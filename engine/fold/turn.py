@@ -86,7 +86,8 @@ class Turn:
 
     def misses(self, thing: Run | Vm, source: Source, asked_at: int, *, not_exists: bool = False) -> bool:
         """Record that a poll asked at `asked_at` does not list it; whether it has been missing for too long: absence
-        has to last before it means anything."""
+        has to last before it means anything.
+        """
         if asked_at < (thing.first_at if thing.asked_at is None else thing.asked_at):
             return False
         missing = thing.missing

@@ -121,7 +121,8 @@ class Vm(Tracked, kw_only=True):
     """The earliest possible end: `finished_at` if that is the provider's, else the last poll before."""
     unseen_end: bool = False
     """It was over when a poll first showed it, and no source says since when: `finished_at` is the end of the last run
-    known on it (else `created`); it ended by `first_at` at the latest."""
+    known on it (else `created`); it ended by `first_at` at the latest.
+    """
     confirmed: bool = False  # somebody saw `finished_at` in the cloud's own console
     prices: tuple[PriceStep, ...] = ()
     steps: tuple[VmStep, ...] = ()
@@ -131,7 +132,8 @@ class Vm(Tracked, kw_only=True):
     occupancies: tuple[Occupancy, ...] = ()
     idle_from: int | None = None
     """The source's answered time when it was first seen idle in this idle phase; None: not idle. Idle evidence is the
-    source's answered time now, less this."""
+    source's answered time now, less this.
+    """
     idle_since: int | None = None  # when that was
     made_for: str | None = None  # the run whose cold start made it
     ours: bool = False

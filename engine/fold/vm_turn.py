@@ -1,5 +1,6 @@
 """Folds one event into one machine: stores what it says and moves the state machine. Idle evidence and graces are
-measured in the time in which the machine's own source answered."""
+measured in the time in which the machine's own source answered.
+"""
 
 from typing import Final
 

@@ -1,5 +1,6 @@
 """The fold: one poll or intent at a time into one world of runs, machines and sources. Replay is this fold without
-effects."""
+effects.
+"""
 
 from collections.abc import Callable
 
@@ -173,7 +174,8 @@ class World(Fold):
 
     def identify(self, provider: str, facts: RunFacts) -> str:
         """The run id that an observation of a provider's run belongs to, as folding it would decide. A former attempt
-        moves nothing and has an id of its own: under the present run's id it would be news at every poll."""
+        moves nothing and has an id of its own: under the present run's id it would be news at every poll.
+        """
         key = f"{provider}/{facts.provider_id}"
         if key not in self.state.former:
             ours = self._marked(facts, provider)

@@ -116,7 +116,8 @@ def policy_of(state: WorldState, source: str) -> Policy:
 
 def idle_evidence(state: WorldState, vm: Vm) -> int:
     """For how long (microseconds) polls show the machine idle, without blind time; 0: not idle. It ends at the last
-    poll that listed the machine: later answers of its source about other things are no evidence."""
+    poll that listed the machine: later answers of its source about other things are no evidence.
+    """
     source = state.sources.get(vm.source)
     if vm.idle_from is None or source is None:
         return 0

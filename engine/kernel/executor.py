@@ -1,5 +1,6 @@
 """How a kernel is carried out: by one task that brings everything with it. A listener in a warm machine would be
-another executor; the request, the mark in the record and the frames would stay."""
+another executor; the request, the mark in the record and the frames would stay.
+"""
 
 import base64
 import io

@@ -1,6 +1,7 @@
 """Records what tasks report: every frame is one event, once, whatever is killed when. Used by the holder of the
 provider's lease. A frame's id is its attempt and its number in the output, so that frames read again after a crash are
-not written again."""
+not written again.
+"""
 
 import logging
 import threading
@@ -57,7 +58,8 @@ def frames_of(pieces: Iterable[bytes], key_hash: str) -> Iterator[bytes]:
 
 class OutputReader:
     """One pass over an output, from its beginning, in a thread. `logs`: the output, piece by piece; `said`: what is in
-    the record already; that much of the output is read and not given again."""
+    the record already; that much of the output is read and not given again.
+    """
 
     def __init__(self, logs: Callable[[], Iterator[bytes]], said: Said, key_hash: str) -> None:
         self._logs = logs
@@ -203,7 +205,8 @@ class Reports:
 
     def _write(self, run: Run, one: _Open, frames: Sequence[tuple[int, bytes | None]]) -> None:
         """One event each, with an id that is the same for every reader. `frames`: each with its number; None: no more
-        of the output is read."""
+        of the output is read.
+        """
         from events.store.record import Batch
 
         batches = []

@@ -33,7 +33,8 @@ class Journal:
 
     def adopt_policy(self, source: str, policy: Policy, state: WorldState) -> bool:
         """Record that decisions about this source follow this policy from now on, as a replay needs it; False if they
-        already did by `state`, the world at the record's head."""
+        already did by `state`, the world at the record's head.
+        """
         adopted = state.policies.get(source, ())
         if adopted and adopted[-1].policy == policy:
             return False

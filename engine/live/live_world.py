@@ -53,7 +53,8 @@ class Observer(Protocol):
 
     def begin(self, after: int, until: int, *, more: bool) -> Sequence[int]:
         """The positions after `after`, up to `until`, are next; `more`: others follow. Returns, in order, the positions
-        after which to call `reached`."""
+        after which to call `reached`.
+        """
 
     def changed(self, position: int, changes: tuple[Change, ...]) -> None:
         """The event at `position` is folded; not called for polls that only repeat the one before."""
@@ -73,7 +74,8 @@ class LiveWorld:
 
     def __init__(self, readings: "Readings", record: "Record | None" = None, *, keep: bool = False) -> None:
         """`readings`: how each provider's answers are read. `record`: None: `open` gives it later. `keep`: start from
-        the snapshot beside the record, and replace it now and then."""
+        the snapshot beside the record, and replace it now and then.
+        """
         self._readings = readings
         self._keep = keep
         self._lock = threading.Lock()

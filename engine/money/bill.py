@@ -105,7 +105,8 @@ class SettledPart(NamedTuple):
 class BillCache:
     """The parts of the bills of some machines that no later poll changes: saves time and changes no result. Before a
     part is used, everything it was computed from is compared with the machine as it is now. So a machine that runs for
-    months is billed from its last few phases on."""
+    months is billed from its last few phases on.
+    """
 
     def __init__(self, phases: int = OPEN) -> None:
         self._kept: dict[str, SettledPart] = {}
@@ -113,7 +114,8 @@ class BillCache:
 
     def opened(self, vm: Vm, certain: int, basis: tuple[object, ...]) -> tuple[SettledPart | None, list[RunOccupancy]]:
         """Where to continue the bill of a machine that certainly existed up to `certain` (None: at its beginning), and
-        the runs that may matter from there on; the last of them came since."""
+        the runs that may matter from there on; the last of them came since.
+        """
         kept, blocks = self._kept.get(vm.vm_id), blocks_of(vm)
         if kept is not None and kept.basis == basis and _is_of(kept, vm, certain):
             since, behind = kept.mark.begun.since, len(kept.occupancies)
@@ -135,7 +137,8 @@ class BillCache:
     ) -> None:
         """Settle what can be settled by now. `marks`: those met since it was `opened`, in order; `bill`: the whole
         bill. Settles up to before the arrival of the last run that left, since the next begins no sooner than it did;
-        later if many phases have passed since and all runs have left."""
+        later if many phases have passed since and all runs have left.
+        """
         if len(marks) <= 2 * self.phases:
             return
         settled, holds = opened
@@ -196,7 +199,8 @@ def _in_order(occupancies: Sequence[Occupancy]) -> bool:
 def bill_vm(vm: Vm, *, until: int, book: Book, cache: BillCache | None = None) -> Bill:
     """The bill of one machine; an open one is costed to `until`. The cost is rounded at every edge of the sum so far,
     not interval by interval: so the intervals sum to it exactly, and a later poll changes nothing before. The cache
-    changes no result."""
+    changes no result.
+    """
     cache = BillCache() if cache is None else cache
     tariff, end, blocks = book.tariff(vm), life_end(vm, until), blocks_of(vm)
     began, certain = certain_start(vm), certain_end(vm, until)
@@ -246,7 +250,8 @@ def bill_vm(vm: Vm, *, until: int, book: Book, cache: BillCache | None = None) -
 
 def life_cost(vm: Vm, *, until: int, book: Book, since: int | None = None) -> int:
     """The `cost` of `bill_vm`, without intervals; with `since`, only of the life from then on. The backend's rounding
-    belongs to the end of the life."""
+    belongs to the end of the life.
+    """
     if not vm.billed and vm.state is not VmState.TERMINATED:
         return 0
     end = life_end(vm, until)

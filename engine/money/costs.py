@@ -1,7 +1,8 @@
 """The bills of a world, and who pays for which part of which machine. A run pays its share of busy time, and the
 provisioning of the machine that its cold start made. The rest of a bill has lines of its own: idle, terminating,
 unconfirmed, provisioning or busy for no known run, and the backend's rounding. The lines of a machine sum to its cost
-exactly."""
+exactly.
+"""
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -30,7 +31,8 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
 
 class Costs:
     """The bills of one world and what its runs pay of them, each computed on demand. Belongs to the world's owner, who
-    calls `moved` after the world changed. What no later poll changes of a long bill stays in the cache."""
+    calls `moved` after the world changed. What no later poll changes of a long bill stays in the cache.
+    """
 
     def __init__(self, state: WorldState, cache: BillCache | None = None) -> None:
         self.state = state
@@ -47,7 +49,8 @@ class Costs:
 
     def bill(self, vm_id: str) -> Bill:
         """The bill of one machine. An open one is costed to the newest poll of any live source, in an archive to the
-        archive's last."""
+        archive's last.
+        """
         found = self._bills.get(vm_id)
         if found is None:
             vm = self.state.vms[vm_id]
@@ -75,7 +78,8 @@ class Costs:
 
     def of_run(self, run_id: str, machines: Iterable[str] | None = None) -> int | None:
         """What a run costs so far, micro-dollars: 0 if it ended without a machine, None while its machine is unknown.
-        `machines`: those it was on, if the caller knows them."""
+        `machines`: those it was on, if the caller knows them.
+        """
         state = self.state
         run = state.runs.get(run_id)
         if run is None:

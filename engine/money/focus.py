@@ -1,7 +1,8 @@
 """Costs as rows in the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification (https://focus.finops.org).
 One row for each sum of a machine's bill, cut at midnights. It has all mandatory columns, and the conditional ones that
 we can fill; empty is null. The cloud sends us no invoice: the billing account is the source, and the billed cost is
-Steno's. Moments are whole seconds, as the specification wants; the exact time is in `ConsumedQuantity`."""
+Steno's. Moments are whole seconds, as the specification wants; the exact time is in `ConsumedQuantity`.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -29,7 +30,8 @@ _SAID: Final = {
 
 class _Row(NamedTuple):
     """One charge. PricingQuantity × a unit price is the corresponding cost, as the specification asks: for a run that
-    shares its machine it is the run's part of the machine's hours."""
+    shares its machine it is the run's part of the machine's hours.
+    """
 
     charge: Charge
     vm: Vm

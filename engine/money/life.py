@@ -12,7 +12,8 @@ from events.clock import SECOND
 NOTICE: Final = 300 * SECOND
 """Longest time in which a provider notices that a machine no longer answers. Measured: one was marked `unreachable`
 after 8 to 10 s, a busy server noticed the end of a task up to 85 s late, and gave up a lost machine after 2.5 to 3.5
-minutes."""
+minutes.
+"""
 CREATE_CALL: Final = 60 * SECOND  # the longest call that makes a machine, if nothing else dates its beginning
 _NEVER: Final = 1 << 62
 _PHASES: Final = frozenset(phase.value for phase in Phase)
@@ -29,7 +30,8 @@ def life_end(vm: Vm, until: int) -> int:
 
 def possible_end(vm: Vm, until: int) -> int:
     """The latest possible end: the high bound of its bill ends here. Later than its end only if no source dates that,
-    and it was over when a poll first showed it."""
+    and it was over when a poll first showed it.
+    """
     end = life_end(vm, until)
     return max(end, vm.first_at) if vm.unseen_end and vm.state is VmState.TERMINATED else end
 
@@ -37,7 +39,8 @@ def possible_end(vm: Vm, until: int) -> int:
 def possible_start(vm: Vm) -> int:
     """The earliest the cloud can have charged it: the high bound of its bill begins here. A provider that gives a
     machine's end writes `created` before it asks the cloud. Another writes it when the cloud's call for a run has
-    returned: such a machine began between the submission and `created`."""
+    returned: such a machine began between the submission and `created`.
+    """
     if vm.facts.gives_end:
         return vm.created
     asked = [one.since for one in vm.occupancies if one.cold and one.run_id == vm.made_for]
@@ -46,7 +49,8 @@ def possible_start(vm: Vm) -> int:
 
 def certain_start(vm: Vm) -> int:
     """The latest the cloud can have begun to charge it: the low bound of its bill begins here. By then the provider
-    said that it was being made, a poll showed it, or the first run on it was over."""
+    said that it was being made, a poll showed it, or the first run on it was over.
+    """
     if not vm.facts.gives_end and vm.made_for is not None:
         return vm.created
     dated = [date.at for date in vm.dates[:1] if date.after in _PHASES]
@@ -57,7 +61,8 @@ def certain_end(vm: Vm, until: int) -> int:
     """Up to when it certainly existed: the low bound of its bill ends here. An end that somebody saw in the cloud's own
     console is certain. Otherwise it is the last sight, but not after it was told to stop: the provider dates the
     cloud's answer, not when the cloud stopped charging. For a machine that stopped answering: its last certain answer,
-    or `NOTICE` before the provider noticed, if that is later."""
+    or `NOTICE` before the provider noticed, if that is later.
+    """
     end = life_end(vm, until)
     if vm.confirmed:
         return end
@@ -133,7 +138,8 @@ def _answered(vm: Vm) -> int:
 
 class RunOccupancy(NamedTuple):
     """One run on so many blocks of the machine. `forgotten`: we lost sight of the run at `until`, and the machine may
-    have been busy with it longer."""
+    have been busy with it longer.
+    """
 
     run_id: str
     since: int
@@ -153,7 +159,8 @@ class Holds:
 
     def shifts(self, created: int) -> list[VmDate]:
         """When the runs' own times make the machine busy and idle, in order of time. A run submitted before the machine
-        was created does not say when it was ready."""
+        was created does not say when it was ready.
+        """
         found: list[VmDate] = []
         over: int | None = None
         for hold in sorted((one for one in self._holds if not one.forgotten), key=lambda hold: hold.since):
@@ -198,7 +205,8 @@ def order_of(one: Occupancy) -> tuple[int, int]:
 def holds_of(occupancies: Iterable[Occupancy], total: int, before: Iterable[RunOccupancy] = ()) -> list[RunOccupancy]:
     """Who was on a machine of so many blocks, in order of arrival, after those of `before`. A run begins at its
     submission, or at the newest sight of the machine without it. If a machine takes one run at a time, the next begins
-    when the one before has left: until then its submission waited."""
+    when the one before has left: until then its submission waited.
+    """
     found = [*before]
     for one in occupancies:
         since, until = one.since, _NEVER if one.until is None else max(one.since, one.until)

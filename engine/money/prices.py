@@ -1,7 +1,8 @@
 """What an hour of a machine costs: at each moment of its life, and before it exists. The price is the provider's
 recorded one, unless the settings override it. An override is of one GPU of a model; it applies to on-demand machines of
 that model, times their GPUs, from the adoption of the policy on. Spot machines and other models keep the recorded
-price."""
+price.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
@@ -128,7 +129,8 @@ class Guess(NamedTuple):
 def price_of(terms: Requirements, policy: Policy, vms: Iterable[Vm]) -> Guess | None:
     """The highest price of any machine the task takes; None: unknown. For each GPU model it names: the override, else
     the newest recorded price of a machine with it, else the assumed one, times its GPUs. A task for spot machines has
-    no override. `max_price` is a ceiling, and the price itself if no other is known."""
+    no override. `max_price` is a ceiling, and the price itself if no other is known.
+    """
     if policy.free:
         return Guess(0, "machines of this source are free")
     known = [vm for vm in vms if not terms.backends or (vm.facts.backend or "") in terms.backends]

@@ -1,6 +1,7 @@
 """The calculated cost of starts, idling, reuse and a month, beside the usual estimates of them. P: provisioning, R: one
 run, I: the idle timeout, g: the gap between two runs, n: runs in a row. Without reuse each run pays P + R. With reuse a
-series pays P + n·R + (n−1)·g + I."""
+series pays P + n·R + (n−1)·g + I.
+"""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -80,7 +81,8 @@ def time_without_reuse(inputs: Inputs, runs: int) -> int:
 
 def time_with_reuse(inputs: Inputs, runs: int, gap: int = 0) -> int:
     """Machine time of a series of runs on one machine: P + n·R + (n−1)·g + I. A gap beyond the idle timeout ends the
-    machine: then each run pays P + R + I."""
+    machine: then each run pays P + R + I.
+    """
     if runs <= 0:
         return 0
     if gap > inputs.idle_timeout:
@@ -108,7 +110,8 @@ def most_saved(inputs: Inputs, gap: int = 0) -> int:
 
 def runs_to_save(inputs: Inputs, part: int, gap: int = 0) -> int | None:
     """The least number of runs in a row that saves so many parts per thousand; None: no number does.
-    Solved for n: n·(1000·(P − g) − part·(P + R)) ≥ 1000·(P − g + I)."""
+    Solved for n: n·(1000·(P − g) − part·(P + R)) ≥ 1000·(P − g + I).
+    """
     gained = 1000 * (inputs.provisioning - gap) - part * (inputs.provisioning + inputs.run)
     owed = 1000 * (inputs.provisioning - gap + inputs.idle_timeout)
     return None if gap > inputs.idle_timeout or gained <= 0 else max(1, -(-owed // gained))
@@ -117,7 +120,8 @@ def runs_to_save(inputs: Inputs, part: int, gap: int = 0) -> int | None:
 def month(inputs: Inputs, tasks: int, pattern: Pattern) -> int:
     """Micro-dollars of a month with so many tasks a day, at the configured idle timeout. One batch a day: back to back
     on one machine. Evenly spread: one every 24 h ÷ tasks, round the clock; a machine that never idles for its whole
-    timeout is never off."""
+    timeout is never off.
+    """
     inputs = replace(inputs, idle_timeout=inputs.idle_timeout_configured)
     if pattern == "no reuse":
         time = time_without_reuse(inputs, tasks)

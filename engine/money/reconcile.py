@@ -1,7 +1,8 @@
 """Our figure against the provider's own, every difference a line; the lines sum to the difference exactly. The provider
 charges a run price × (finished − submitted) of each submission, rounded to four decimals: with queueing, without the
 machine's time before and after. We charge a run its part of its machine's bill, and the machine's own time to the
-machine. Both are compared over the same time, so no line is explained by its size alone."""
+machine. Both are compared over the same time, so no line is explained by its size alone.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -117,7 +118,8 @@ def reconcile_sums(
 ) -> Reconciliation:
     """Everything, from sums in micro-dollars: `ours`, what all machines cost; `paid`, what known runs pay of it;
     `theirs`, what the provider charges these runs; `causes`, why the two differ; `nobodys`, what no run pays, by line.
-    What is left then is paid by unknown runs."""
+    What is left then is paid by unknown runs.
+    """
     amounts = Counter(causes)
     for line, cost in nobodys.items():
         amounts[_OF[line]] += cost
@@ -240,7 +242,8 @@ def is_cut(run: Run) -> bool:
 
 def divergences(state: WorldState) -> tuple[Anomaly, ...]:
     """An anomaly for each run whose figure is more than a cent off what its own submissions give. A figure that may
-    still change, or whose answer left submissions out, is no contradiction."""
+    still change, or whose answer left submissions out, is no contradiction.
+    """
     found = []
     for run in state.runs.values():
         if run.cost is None or not is_settled(run) or is_cut(run):

@@ -1,5 +1,6 @@
 """What costs are summed by; and starts, idle shutdowns and costs against their targets. Money is micro-dollars, times
-are microseconds."""
+are microseconds.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal

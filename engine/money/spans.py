@@ -68,7 +68,8 @@ Marked = tuple[Begun | None, _Edge]
 
 def spans(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Iterator[tuple[Begun | None, Span]]:
     """The phases of its life in order, filling it exactly, each with the point to continue from, if there is one. None:
-    no poll has shown the machine."""
+    no poll has shown the machine.
+    """
     end, silent = life_end(vm, until), silent_from(vm)
     here: Marked | None = None if begun is None else (begun, begun.edge)
     empty = begun is None
@@ -104,7 +105,8 @@ class _Dates:
 
     def take(self, after: int, until: int, phase: Phase | None) -> tuple[VmDate, ...]:
         """What was left, and the dates after `after`, up to `until`, as far as the last of them in `phase`: a poll at
-        `until` shows that phase."""
+        `until` shows that phase.
+        """
         if not self._dates and not self.left:
             return ()
         found = (*self.left, *self._dates[bisect_right(self._times, after) : bisect_right(self._times, until)])
@@ -192,7 +194,8 @@ def _dated(
 ) -> list[_Edge]:
     """The edges that dates give on the way from one phase to another, from `first` to `at`. Only the provider's `own`
     dates, if none is missing; else those of the `runs` too. A phase that the dates skip began at `low`, the last poll
-    that shows the one before."""
+    that shows the one before.
+    """
     if not own and not runs:
         return []
     words = [before, *(date.after for date in own)]
@@ -221,7 +224,8 @@ def _dated(
 def slices(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Iterator[tuple[Begun | None, Slice]]:
     """The spans cut at every change of who is on the machine, each with the point to continue from at its span. Busy
     time belongs to the occupants; busy time between a run's end and the next poll is still that run's (the machine
-    cleans up after it), unless we were blind. Provisioning belongs to the run it was made for."""
+    cleans up after it), unless we were blind. Provisioning belongs to the run it was made for.
+    """
     total = blocks_of(vm)
     for mark, span in spans(vm, until, holds, begun):
         if span.phase is Phase.BUSY:

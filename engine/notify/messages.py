@@ -1,5 +1,6 @@
 """Webhook messages: a sentence for people, blocks that Slack shows, and fields for programs. `text` and `blocks` are
-Slack's, escaped as Slack asks (`&`, `<`, `>`): no name of a run calls a whole channel."""
+Slack's, escaped as Slack asks (`&`, `<`, `>`): no name of a run calls a whole channel.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,6 @@
 """Which facts of a world are news for the webhook: ends of runs, anomalies, orphans; by the rules of docs/adr/0024.
-Everything is decided from the record, so every process finds the same news."""
+Everything is decided from the record, so every process finds the same news.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,7 +40,8 @@ class News:
 
     def __init__(self, record: Record, source: str, made_again: Callable[[str], bool]) -> None:
         """`source`: other sources' facts are reported by the processes that watch those. `made_again`: whether a run
-        (by id) that ended may be submitted again, so that this is not its end."""
+        (by id) that ended may be submitted again, so that this is not its end.
+        """
         self._record = record
         self._source = source
         self._made_again = made_again
@@ -114,7 +116,8 @@ class News:
 
     def _wrong_figures(self, state: WorldState, since: int) -> tuple[Anomaly, ...]:
         """Anomalies of the cost figures that are final by now, without runs that ended before `since`; each run is
-        checked once."""
+        checked once.
+        """
         final = []
         for run_id in tuple(self._figures):
             run = state.runs.get(run_id)

@@ -1,5 +1,6 @@
 """Notices to the webhook: news is recorded as an intent, once, then posted; each outcome is an event. After a crash a
-notice without an outcome is posted again under the same id (`X-Steno-Notice`), so the receiver can deduplicate it."""
+notice without an outcome is posted again under the same id (`X-Steno-Notice`), so the receiver can deduplicate it.
+"""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -41,7 +42,8 @@ class Notices:
         made_again: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`webhook`: None: alerts are only recorded and logged. `source`: whose ends, anomalies and machines are
-        reported. `made_again`: as in `News`."""
+        reported. `made_again`: as in `News`.
+        """
         self._journal = journal
         self._clock = clock
         self._webhook = webhook
@@ -57,7 +59,8 @@ class Notices:
 
     def adopt(self, *, stays: bool) -> None:
         """Record which kinds of news of the source are reported from now on. `stays`: this process runs until it is
-        stopped, so its settings hold; one that acts once keeps those of other processes."""
+        stopped, so its settings hold; one that acts once keeps those of other processes.
+        """
         if self._adopted:
             return
         self._adopted = True
@@ -178,7 +181,8 @@ def _wait(notice: OpenNotice, now: int) -> int:
 
 def send_test_notice(journal: Journal, webhook: Webhook, clock: Clock, ids: Ids) -> tuple[str, int | None, str | None]:
     """Record a test notice, send it once and at once, and record the outcome; never retried. Its id, the HTTP status,
-    and the error; None: the webhook accepted it."""
+    and the error; None: the webhook accepted it.
+    """
     name, kinds = ids.new(), ", ".join(sorted(webhook.kinds)) or "nothing"
     text = f"Steno: a test notice. This webhook is notified of: {kinds}."
     journal.append(Notices(journal, clock, webhook).batch("test", name, text, "/", {}))

@@ -12,7 +12,8 @@ class Pace:
     fast: int = SECOND  # the shortest pause: the provider's clock ticks in seconds, so more shows nothing new
     slow: int = 15 * SECOND
     """The longest time between the starts of two rounds, unless the polls take longer: half of the 30 s after which a
-    source counts as stale, so that an answering source stays fresh."""
+    source counts as stale, so that an answering source stays fresh.
+    """
     share: int = 5
     """Polls may take 1/share of the time, so that a large project is not polled without a pause. `slow` goes first."""
     growth: float = 1.5
@@ -29,7 +30,8 @@ class Rhythm:
 def after_round(rhythm: Rhythm, pace: Pace, *, answered: bool, moving: bool, took: int) -> Rhythm:
     """The rhythm after one more round. `answered`: the source answered at least one poll of it. `moving`: a run has not
     ended, an intent is open, or something changed in the round. `took`: the time of its polls, microseconds, without
-    decisions and effects."""
+    decisions and effects.
+    """
     if not answered:
         failures = rhythm.failures + 1
         # 1, 2, 4 … s: quick enough for a restart of 17 s, slow enough not to load a struggling server.

@@ -1,5 +1,6 @@
 """One recorder: rounds of polls of one provider, each answer appended and folded before the next question, and the
-controller's decisions; or, while another process holds the lease, a follower of what that process appends."""
+controller's decisions; or, while another process holds the lease, a follower of what that process appends.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -64,7 +65,8 @@ _SETTLED = frozenset({VmState.IDLE, VmState.UNCONFIRMED})
 class Recorder:
     """Polls, appends and folds, decides and acts. Only the holder of the source's lease acts: `watch` takes it when it
     is free, so a holder that dies has a successor. The world is the record and nothing else: it includes what other
-    processes append."""
+    processes append.
+    """
 
     def __init__(
         self,

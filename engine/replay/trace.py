@@ -66,5 +66,6 @@ def step_trace(
 
 def incident_path() -> Path:
     """The shipped incident, a trace: a task that exited 0 on a real server and that the first poller called failed. The
-    machine was a simulated MI300X at $1.99/h."""
+    machine was a simulated MI300X at $1.99/h.
+    """
     return Path(__file__).with_name("incident.jsonl.zst")

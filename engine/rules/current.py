@@ -1,5 +1,6 @@
 """The rule set `current`: ours, memoryless, without a time limit of its own, and the same for every provider. An
-observation is decisive, or it shows where the run is. Source: the Run machine of the design (docs/concepts.md)."""
+observation is decisive, or it shows where the run is. Source: the Run machine of the design (docs/concepts.md).
+"""
 
 from enum import StrEnum
 from sys import intern
@@ -23,7 +24,8 @@ class Decisive(StrEnum):
 
 def judge(facts: RunFacts, *, stopped_by_policy: bool) -> Move:
     """The meaning of one observation: a function of it and of our own requests to stop, of nothing else.
-    `stopped_by_policy`: our newest request to stop this run came from a policy."""
+    `stopped_by_policy`: our newest request to stop this run came from a policy.
+    """
     if decisive(facts) is None:
         return progress(facts)
     return _verdict(facts, stopped_by_policy=stopped_by_policy)
@@ -55,7 +57,8 @@ _RUN_STATUS: Final = f"{NAME}/run-status"  # made once: every run keeps the rule
 def progress(facts: RunFacts) -> Live:
     """Where an observation that is not decisive shows the run: the most advanced job decides, not the lagging run. A
     job that has ended, or is ending, beside one that has not counts as running. If no job is in the answer, the run's
-    own status may move it forward."""
+    own status may move it forward.
+    """
     if facts.requeued:
         return _PENDING
     if facts.state is State.FINISHING:

@@ -34,7 +34,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """Further variables of general settings, weaker than those of Steno: setting name → variables."""
     own_files: Callable[[Values, Path], StenoError | None] = lambda _values, _home: None
     """Fills in what the provider's own files say, for values without a stronger source; the second argument is the
-    user's home. Gives the error to raise if a needed value is then missing."""
+    user's home. Gives the error to raise if a needed value is then missing.
+    """
     schedules: bool = False
     """It has a queue of its own and gives each run its machine: Steno's limit of machines does not apply."""
     rates: str | None = None

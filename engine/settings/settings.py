@@ -181,7 +181,8 @@ def _readable(path: Path) -> Iterator[None]:
 
 def _toml(path: Path, table: Table) -> Values:
     """The settings of a `steno.toml`; none if the file does not exist. NotConfigured: not valid TOML, an unknown or
-    repeated key, or a value that is neither text, a number nor a list of them."""
+    repeated key, or a value that is neither text, a number nor a list of them.
+    """
     try:
         with _readable(path):
             text = path.read_text(encoding="utf-8") if path.exists() else ""

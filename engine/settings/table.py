@@ -135,7 +135,8 @@ _FAMILIES = (
     (re.compile(r"billing\.[a-z][a-z0-9_-]*\.(minimum|granularity)"), parse_duration),
 )
 """Settings of `steno.toml` whose names the user chooses, and their parsers: dollars an hour of one GPU; the least time
-that a backend charges for a machine, and the time of which it charges whole multiples."""
+that a backend charges for a machine, and the time of which it charges whole multiples.
+"""
 
 
 class Table:
@@ -172,14 +173,16 @@ class Table:
 
     def add(self, provider: str) -> bool:
         """Add the settings of a provider; False: they were there, or there is none of that name. NotConfigured: its
-        package cannot be loaded."""
+        package cannot be loaded.
+        """
         block = None if any(block.provider == provider for block in self.blocks) else self._named(provider)
         self.blocks += [] if block is None else [block]
         return block is not None
 
     def setting(self, name: str) -> Known | None:
         """The setting of that name, one of a family included; None: none. GPU models ignore case: `rates.mi300x` is
-        `rates.MI300X`."""
+        `rates.MI300X`.
+        """
         if name.startswith("rates."):
             rates = {known.name.lower(): known.name for known in GENERAL if known.name.startswith("rates.")}
             name = rates.get(name.lower(), "rates." + name.removeprefix("rates.").upper())

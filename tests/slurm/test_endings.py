@@ -100,7 +100,11 @@ def test_a_requeued_job_is_one_run_of_two_attempts(
     wait(lambda: f"{job}|RUNNING" in listed(), seconds=LONG_S, what="the job to run")
     slurm_cluster.run("scontrol", "requeue", job)
     wait(lambda: f"{job}|PENDING" in listed(), seconds=LONG_S, what="the job to be queued again")
-    wait(lambda: runs_of(recorded)["requeued-by-hand"]["state"] == "queued", seconds=LONG_S, what="the run to be queued again")
+    wait(
+        lambda: runs_of(recorded)["requeued-by-hand"]["state"] == "queued",
+        seconds=LONG_S,
+        what="the run to be queued again",
+    )
     slurm_cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
     run = settled(recorded, "requeued-by-hand", 3 * LONG_S)
     assert (run["state"], run["exit_status"], run["attempts"]) == ("failed", 3, 2)

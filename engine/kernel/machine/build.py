@@ -88,7 +88,8 @@ def compile_program(compiler: Compiler, folder: Path, job: dict[str, Any]) -> ch
 
 def rewritten(source: str) -> str:
     """A solution for an ordinary C++ compiler: launches become calls, memory of unknown size becomes a pointer. Every
-    line keeps its number, so that messages name the right one."""
+    line keeps its number, so that messages name the right one.
+    """
     source = _SHARED.sub(lambda found: f"HIP_DYNAMIC_SHARED({found[1]}, {found[2]});", source)
     done, rest = "", source
     while (found := _LAUNCH.search(rest)) is not None:

@@ -39,7 +39,8 @@ class ChildExit(NamedTuple):
 
 def run(argv: list[str], *, cwd: str, limit: float) -> ChildExit:
     """Run a program to its end, or for `limit` seconds; none of its processes survive. Standard input is empty; both
-    outputs are read here and go nowhere else. It does not get Steno's variables."""
+    outputs are read here and go nowhere else. It does not get Steno's variables.
+    """
     began = time.monotonic()
     child = subprocess.Popen(
         argv,

@@ -1,5 +1,6 @@
 """The framed lines: `::steno:: {"key": …, "seq": 1, "status": "COMPILING", …}`, one JSON object a line. `key` is a
-secret of this run that only this process has: a solution cannot print it."""
+secret of this run that only this process has: a solution cannot print it.
+"""
 
 from __future__ import annotations
 
