@@ -68,6 +68,8 @@ def _from_all_sources(turn: Turn, run: Run, tick: Tick, said: RunFacts | None) -
         return run.facts  # it repeats itself, and nobody has said anything new since
     run.views.pop(scope.witness, None)  # the views are in the order in which they were heard
     run.views = {**run.views, scope.witness: said}
+    if run.facts is None:
+        before = replace(before, final=False)  # one source alone has concluded nothing
     return reading.together(before, run.views, back=is_back(source, tick.started_at) and not run.terminal)
 
 

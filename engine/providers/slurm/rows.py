@@ -85,6 +85,8 @@ def _text_rows(asked: Question, line: str) -> Iterator[Row]:
         return  # the header
     if "." in found["job"] or "state" not in found:
         return  # a step
+    if asked.tool == "sacct" and found.get("partition") == "":
+        return  # accounting has half of it only, in which a task of an array has the id of the whole
     yield from _made(found)
 
 
@@ -229,6 +231,8 @@ _JSON_TIMES: Final = (("submitted", "submit_time"), ("started", "start_time"), (
 
 
 def _accounted(job: Mapping[str, Any]) -> Iterator[Row]:
+    if job.get("partition") == "":
+        return  # as in text
     state, when, array = job.get("state"), job.get("time"), job.get("array")
     state, when, array = (one if isinstance(one, dict) else {} for one in (state, when, array))
     tres = job.get("tres")

@@ -49,7 +49,9 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
     since = CONTROLLER in views and max(map(heard.index, views.keys() & {ACCOUNTING, ACCOUNTING_JSON})) > heard.index(
         CONTROLLER
     )
-    decided = since and not back and not lists_it and (controller is None or controller.status not in LIVE)
+    settled = since and not back and (controller is None or controller.status not in LIVE)
+    stands = before.final and newest_of(before) == newest_of(shown)
+    decided = not lists_it and (settled or stands)
     over = accounting.final and not newer and (not requeued or decided)
     if over and not (requeued and newest is not None and newest.status == "REQUEUED"):
         return replace(shown, final=True)

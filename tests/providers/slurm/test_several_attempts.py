@@ -20,6 +20,10 @@ def read(req: bytes, *lines: str) -> RunFacts:
     return reading.joined([facts for line in lines for facts in reading.runs(f'"{line}"'.encode(), scope)])
 
 
+BEGUN = read(SQUEUE, f"7|RUNNING|None|{FIRST}")
+"""What was known of the job before."""
+
+
 def accounted(state: str, submitted: str = FIRST) -> str:
     """A row of accounting."""
     return f"7|{state}|0:0|{submitted}|{submitted}|Unknown"
@@ -30,9 +34,9 @@ def test_an_end_is_none_while_the_controller_has_not_made_up_its_mind() -> None:
     ended = read(SACCT, accounted("NODE_FAIL"))
     for state in ("COMPLETING", "RUNNING", "PENDING"):
         views = {CONTROLLER: read(SQUEUE, f"7|{state}|None|{FIRST}"), ACCOUNTING: ended}
-        assert not together(ended, views).final, state
+        assert not together(BEGUN, views).final, state
     for decided in (None, read(SQUEUE, f"7|NODE_FAIL|NodeDown|{FIRST}")):
-        said = together(ended, {CONTROLLER: decided, ACCOUNTING: ended})
+        said = together(BEGUN, {CONTROLLER: decided, ACCOUNTING: ended})
         assert (said.final, said.cause) == (True, Reason.NODE_FAILED)
 
 
@@ -40,7 +44,7 @@ def test_old_rows_after_an_outage_do_not_end_a_job_that_was_tried_again() -> Non
     """The controller showed a second attempt and forgot it; the database, back again, knows only the first."""
     old = read(SACCT, accounted("PREEMPTED"))
     queued = {CONTROLLER: read(SQUEUE, f"7|RUNNING|None|{SECOND}"), ACCOUNTING: old}
-    before = together(old, queued)
+    before = together(BEGUN, queued)
     assert [one.num for one in before.jobs[0].attempts] == [0, 1]
     said = together(before, {CONTROLLER: None, ACCOUNTING: old})
     assert (said.final, said.state, said.reason) == (False, State.FINISHING, AWAITING)
@@ -48,3 +52,27 @@ def test_old_rows_after_an_outage_do_not_end_a_job_that_was_tried_again() -> Non
     whole = read(SACCT, accounted("PREEMPTED"), accounted("COMPLETED", SECOND))
     said = together(said, {CONTROLLER: None, ACCOUNTING: whole})
     assert (said.final, said.cause, len(said.jobs[0].attempts)) == (True, Reason.EXIT_ZERO, 2)
+
+
+def test_an_end_stands_when_the_controller_forgets_the_job() -> None:
+    """It lists a preempted job as such for some seconds; then that it does not is nothing new."""
+    ended = read(SACCT, accounted("PREEMPTED"))
+    listed = read(SQUEUE, f"7|PREEMPTED|None|{FIRST}")
+    said = together(BEGUN, {CONTROLLER: listed, ACCOUNTING: ended})
+    assert (said.final, said.cause) == (True, Reason.INTERRUPTED)
+    said = together(said, {ACCOUNTING: ended, CONTROLLER: None})
+    assert (said.final, said.cause) == (True, Reason.INTERRUPTED)
+    again = together(said, {ACCOUNTING: ended, CONTROLLER: read(SQUEUE, f"7|PENDING|None|{SECOND}")})
+    assert (again.final, again.state) == (False, State.QUEUED)
+
+
+def test_half_a_row_of_accounting_is_none() -> None:
+    """Until accounting has heard of a start, a task of an array has the id of the whole, and no partition."""
+    reading = SlurmReading()
+    request = SACCT.replace(b'End"', b'End,Partition,JobName"')
+    scope = reading.scope("slurm:", request)
+    assert scope is not None
+    half = f"7|FAILED|3:0|{FIRST}|{FIRST}|{SECOND}||allocation"
+    whole = f"7_3|FAILED|3:0|{FIRST}|{FIRST}|{SECOND}|gpu|sweep"
+    assert reading.runs(f'"{half}"'.encode(), scope) == ()
+    assert [one.provider_id for one in reading.runs(f'"{whole}"'.encode(), scope)] == ["7_3"]
