@@ -62,6 +62,23 @@ def test_how_a_slow_job_ends(slow_endings: Steno, name: str, expected: tuple[str
     assert verdict(ended(slow_endings, name)) == expected
 
 
+def test_a_job_whose_node_died_is_tried_again(slow_endings: Steno, slurm_cluster: Cluster) -> None:
+    """It waits, runs once its node is back, and what both attempts cost counts."""
+    ended(slow_endings, "node-dies-for-good")
+    first = slow_endings.world().runs["node-dies"]
+    assert (first["state"], first["attempts"]) in (("queued", 2), ("finishing", 1))
+    slurm_cluster.start_node("node4")
+    again = slow_endings.wait("node-dies", "running", seconds=LONG_S)
+    assert again["attempts"] == 2
+    slow_endings("stop", "node-dies")
+    run = ended(slow_endings, "node-dies")
+    assert verdict(run) == ("stopped", "stopped_by_user", None, 2)
+    vms = slow_endings("vms", "--all", "--json").json()["vms"]
+    bills = [float(vm["cost_usd"]) for vm in vms if vm["provider_id"].startswith(f"{run['provider_id']}@")]
+    assert len(bills) == 2
+    assert float(run["cost_usd"]) == pytest.approx(sum(bills), abs=1e-5)
+
+
 def test_a_checkpoint_chain_is_one_run(slow_endings: Steno) -> None:
     """Told before its time limit, requeued, gone on in the same folder: two attempts, one log, one verdict."""
     assert verdict(ended(slow_endings, "chain")) == ("succeeded", "exit_zero", 0, 2)

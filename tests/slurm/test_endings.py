@@ -71,6 +71,14 @@ def test_a_job_that_ends_by_itself(
     assert said.code == (0 if state == "succeeded" else 1)
 
 
+def test_a_job_that_takes_too_much_memory(on_slurm: Steno) -> None:
+    """Slurm kills it; what its script would have exited with is not known."""
+    greedy = "python3 -c 'import time; taken = bytearray(300 << 20); time.sleep(60)'"
+    limits = ("--memory", "60M", "--max-duration", "5m")
+    run = on_slurm("submit", "--wait", "--json", "--name", "greedy", *A6000, *limits, "--", greedy, code=None).json()
+    assert (run["state"], run["reason"]) == ("failed", "out_of_memory")
+
+
 def test_a_fast_job_at_a_slow_poll(on_slurm: Steno, listed: Callable[[], str]) -> None:
     """Bugs 2 and 7 of the first tool: it ended between two polls, and squeue had forgotten it."""
     job = submitted(on_slurm, "fast", "true")

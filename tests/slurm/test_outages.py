@@ -10,6 +10,7 @@ from stenolab.steno import Steno
 from stenolab.waiting import wait
 
 LONG_S = 180.0
+AGAIN = '[ "$SLURM_RESTART_COUNT" ] && exit 4; sleep 300'
 ENDS = ("succeeded", "failed", "stopped")
 OUTAGE_S = 6.0
 """How long a daemon stays away once the jobs have ended."""
@@ -21,7 +22,7 @@ def test_slurmdbd_is_stopped_while_jobs_end(on_slurm: Steno, slurm_cluster: Clus
     After the outage accounting answers with old rows for seconds; the requeued job's first attempt is among them.
     """
     on_slurm.follow("1s")
-    jobs = {"well": ("exit 0", "succeeded", 0), "badly": ("exit 3", "failed", 3), "twice": ("exit 4", "failed", 4)}
+    jobs = {"well": ("exit 0", "succeeded", 0), "badly": ("exit 3", "failed", 3), "twice": (AGAIN, "failed", 4)}
     for name, (end, _, _) in jobs.items():
         batch(slurm_cluster, name, f"sleep 3; {end}", "-p", "gpu-a6000")
     gone = batch(slurm_cluster, "cancelled", "sleep 300", "-p", "gpu-a6000")

@@ -110,7 +110,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _asks_for(item, SLURM):
             item.add_marker(pytest.mark.lab)
             item.add_marker(pytest.mark.xdist_group("slurm"))
-            item.add_marker(pytest.mark.long)  # several wait for a time that a busy machine does not keep
         servers = _servers_of(item)
         if servers:
             item.add_marker(pytest.mark.lab)
