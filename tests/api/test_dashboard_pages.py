@@ -62,6 +62,7 @@ def all_pages(here: Served) -> tuple[str, ...]:
 # -- every page
 
 
+@pytest.mark.long  # as test_dashboard_core does of a record that is less odd
 def test_no_page_complains_shifts_or_asks_anybody_else(served: Serve, odd_town: Path, see: See) -> None:
     """No error, no violation of the policy, no request off the host, no layout shift; live, and in the past.
 
@@ -82,7 +83,8 @@ def test_no_page_complains_shifts_or_asks_anybody_else(served: Serve, odd_town: 
             page.context.close()
 
 
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.long), "dark"])
+@pytest.mark.long  # test_dashboard_core has every page in both themes, of a record that is less odd
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_any_page(scheme: str, served: Serve, odd_town: Path, see: See) -> None:
     """Every rule of axe holds on every page, live and past, in both themes."""
     from axe_playwright_python.sync_playwright import Axe

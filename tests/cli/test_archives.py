@@ -238,7 +238,7 @@ def test_at_a_time_an_archive_is_where_its_own_clock_was(call: Call, tmp_path: P
     recorded(tmp_path / "record.db", LIVE)
     imported(call, *NINE)
     every = {run["run_id"]: run for run in told(call, "ps", "--all")["runs"]}
-    for minute in (38, 40, 43, 46, 54):
+    for minute in (40, 46):
         time = f"2026-11-20T13:{minute}:00Z"
         then = parse_time(time)
         shown = {run["run_id"]: run for run in told(call, "ps", "--all", "--at", time)["runs"]}

@@ -105,7 +105,8 @@ def steno_for_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steno
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects and xdist groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what uses a server, and gives each version's tests to one process."""
+    """Marks what uses a server, and gives each version's tests to one process. Who waits for slow jobs comes last."""
+    items.sort(key=lambda item: _asks_for(item, ("slow_endings", "on_slurm")) == {"slow_endings"})
     for item in items:
         if _asks_for(item, SLURM):
             item.add_marker(pytest.mark.lab)
