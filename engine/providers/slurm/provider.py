@@ -224,7 +224,8 @@ class SlurmProvider(Provider):
                     found.setdefault(row.job, _named(row))
         early = since - _LOOK_BACK
         kept = [one for one in found.values() if one.submitted_at is None or one.submitted_at >= early]
-        return tuple(sorted(kept, key=lambda one: one.submitted_at or 0, reverse=True))
+        # Slurm's times are whole seconds; a later job has a greater number.
+        return tuple(sorted(kept, key=lambda one: (one.submitted_at or 0, len(one.provider_id), one.provider_id))[::-1])
 
     def holder(self, name: str) -> Named | None:
         return next((_named(row) for row in self._listed_as(name)), None)
