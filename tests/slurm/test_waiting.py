@@ -80,3 +80,21 @@ def test_ranks_on_two_nodes(on_slurm: Steno) -> None:
     lines = sorted(on_slurm("logs", "ranks").out.splitlines())
     assert [line.split(":")[0] for line in lines] == ["0/0 of 2 at node1", "1/1 of 2 at node1"]
     assert len({line.rpartition(":")[2] for line in lines}) == 1
+
+
+def test_a_job_that_would_run_into_maintenance_says_until_when(on_slurm: Steno, slurm_cluster: Cluster) -> None:
+    """The time comes from the site's reservations, which are asked for only while a job waits for one."""
+    on_slurm.follow("1s")
+    where = "starttime=now+2hours", "duration=60", "nodes=node4", "flags=maint", "user=root"
+    name = slurm_cluster.run("scontrol", "create", "reservation", *where).split()[-1]
+    try:
+        batch(slurm_cluster, "too-late", "true", "-p", "gpu-a40", "-t", "5:00:00")
+        wait(
+            lambda: "down for maintenance until" in on_slurm("show", "too-late", code=None).out,
+            seconds=LONG_S,
+            what="the reason",
+        )
+        assert "ask for less time: it has to end before" in on_slurm("show", "too-late").out
+    finally:
+        slurm_cluster.run("scancel", "-n", "too-late")
+        slurm_cluster.run("scontrol", "delete", f"ReservationName={name}")

@@ -22,7 +22,7 @@ from engine.providers.base import Named, Provider, Submission, Submitted
 from engine.providers.slurm import node_report
 from engine.providers.slurm.question import ENDS, REPORTS, question
 from engine.providers.slurm.reading import PREFIX, SlurmReading
-from engine.providers.slurm.rows import Row, is_silent, rows
+from engine.providers.slurm.rows import Row, is_silent, maintenance, rows
 from engine.providers.slurm.script import MARK, render, variables
 from engine.providers.slurm.settings import Site
 from engine.providers.slurm.shell import Done, Shell
@@ -40,6 +40,7 @@ _MORE: Final = ("SubmitLine",)
 NO_ACCOUNTING: Final = ("disabled", "not enabled", "Access denied", "permission denied", "Permission denied")
 """What sacct says where it may not be asked, or there is no accounting."""
 _JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
+_RESERVATIONS: Final = ("scontrol", "-o", "show", "reservation")  # asked while a job waits for maintenance
 _SINFO: Final = "%N|%T|%E|%C|%m|%G|%R"
 _SUBMITTED: Final = re.compile(r"(\d+)(?:;.*)?")
 _MARKED: Final = re.compile(rf"--comment=[\"']?{MARK}([0-9a-f-]+)")
@@ -68,6 +69,7 @@ class SlurmProvider(Provider):
         """Jobs of ours that have not yet said what they found on their machine, and that they run their command."""
         self._reported: set[str] = set()
         self._reading = SlurmReading()
+        self._maintenance: str | None = None  # what jobs wait for, as `maintenance`; "": not known when it is
 
     # -- polls ---------------------------------------------------------------------------------------------------------
 
@@ -76,6 +78,8 @@ class SlurmProvider(Provider):
         try:
             commands = self._commands({job for one in follow for job in (one.partition("_")[0],)}, since)
             commands += [(words, b"") for words in self._reports(self._unreported & set(follow))]
+            if self._maintenance is not None:
+                commands.append((self.client.words(*_RESERVATIONS), b""))
         except (ProviderUnreachable, ProviderRefused) as error:
             yield self._poll(self.client.words("squeue"), self._clock.now(), str(error))
             return
@@ -91,6 +95,10 @@ class SlurmProvider(Provider):
                     self._listed = frozenset(found) if scope is not None else self._listed
                     ours = {row.job for row in listed if (row.comment or "").startswith(MARK)}
                     self._unreported = (self._unreported & set(follow) | ours) - self._reported
+                    kept = any("maint" in (row.reason or "").lower() for row in listed)
+                    self._maintenance = self._maintenance or "" if kept else None
+                elif words[-len(_RESERVATIONS) :] == _RESERVATIONS and poll.answered and poll.body is not None:
+                    self._maintenance = maintenance(msgspec.json.decode(poll.body, type=str), self._clock.now())
                 elif question(words).tool == REPORTS and poll.answered and poll.body is not None:
                     said = map(node_report.read, msgspec.json.decode(poll.body, type=str).splitlines())
                     self._reported |= {one[0] for one in said if one is not None and one[1].phase == "command"}
@@ -102,12 +110,13 @@ class SlurmProvider(Provider):
         them, change neither the question nor the record.
         """
         sinfo = self.client.words("sinfo", "-h", "-N", "-o", _SINFO)
+        closed = {"STENO_MAINTENANCE": self._maintenance} if self._maintenance else {}
         if not self.has_accounting():
             told = {"STENO_ACCOUNTING": "none", "STENO_USER": self.client.user(), **self._rates()}
-            words = self.client.words("scontrol", "-o", "show", "job", **told)
+            words = self.client.words("scontrol", "-o", "show", "job", **told, **closed)
             ends = self.client.words("grep", "-rHs", "", self._ends(), **told)
             return [(words, b""), (ends, b""), (sinfo, b"")]
-        squeue = self.client.words("squeue", "-h", "-t", "all", "--me", "-o", _SQUEUE)
+        squeue = self.client.words("squeue", "-h", "-t", "all", "--me", "-o", _SQUEUE, **closed)
         jobs = sorted(follow | self._listed, key=lambda job: (len(job), job))
         if not jobs:
             start = _moment(since, self._clock.now())

@@ -239,7 +239,7 @@ def _facts(row: Row, asked: Question, scope: Scope) -> RunFacts:
     state = LIVE.get(row.state)
     known = state is not None or cause(row.state, None) is not None
     return RunFacts(
-        **_common(row, scope),
+        **_common(row, asked, scope),
         # Accounting decides the end: the controller forgets it in seconds.
         state=State.FINISHING if state is None and known else state,
         requeued=state is State.QUEUED,
@@ -271,7 +271,7 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
         hostname=_hostname(row) if row.started is not None else None,
     )
     return RunFacts(
-        **_common(row, scope),
+        **_common(row, asked, scope),
         state=State.FINISHING if why is not None else LIVE.get(row.state),
         final=over and not (asked.tool == "scontrol" and row.state == "REQUEUED"),
         failed=attempt.failed,
@@ -281,8 +281,9 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
     )
 
 
-def _common(row: Row, scope: Scope) -> dict[str, Any]:
+def _common(row: Row, asked: Question, scope: Scope) -> dict[str, Any]:
     comment, (array, task, _) = row.comment or "", row.job.partition("_")
+    closed = asked.environment.get("STENO_MAINTENANCE", "")
     return {
         "provider_id": row.job,
         "project": scope.project,
@@ -293,7 +294,7 @@ def _common(row: Row, scope: Scope) -> dict[str, Any]:
         "mark": comment.removeprefix(MARK) if comment.startswith(MARK) else None,
         "submitted_at": row.submitted,
         "group": array if task else None,
-        "waits": waits(row.reason, row.job) if LIVE.get(row.state) is State.QUEUED else None,
+        "waits": waits(row.reason, row.job, closed) if LIVE.get(row.state) is State.QUEUED else None,
     }
 
 

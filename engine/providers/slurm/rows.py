@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any, Final
 
 import msgspec
@@ -91,15 +92,9 @@ def _text_rows(asked: Question, line: str) -> Iterator[Row]:
 
 
 def _scontrol_rows(line: str) -> Iterator[Row]:
-    marks = list(_PAIR.finditer(line))
-    if not marks:
-        return  # `No jobs in the system`
-    pairs = {
-        mark[1]: line[mark.end() : after.start() if after is not None else len(line)].strip()
-        for mark, after in zip(marks, [*marks[1:], None], strict=True)
-    }
+    pairs = _pairs(line)
     if "JobId" not in pairs:
-        return  # a notice, or the second line of a job's name
+        return  # `No jobs in the system`, a notice, or the second line of a job's name
     if "JobState" not in pairs:
         raise ValueError(_UNREADABLE)
     found = {ours: pairs[theirs] for theirs, ours in _SCONTROL.items() if theirs in pairs}
@@ -116,6 +111,26 @@ def _scontrol_rows(line: str) -> Iterator[Row]:
         tasks = pairs["ArrayTaskId"]
         found["job"] = f"{pairs['ArrayJobId']}_{tasks if tasks.isdecimal() else f'[{tasks}]'}"
     yield from _made(found, restarts=int(pairs["Restarts"]) if pairs.get("Restarts", "").isdecimal() else None)
+
+
+def _pairs(line: str) -> dict[str, str]:
+    marks = list(_PAIR.finditer(line))
+    return {
+        mark[1]: line[mark.end() : after.start() if after is not None else len(line)].strip()
+        for mark, after in zip_longest(marks, marks[1:])
+    }
+
+
+def maintenance(text: str, now: int) -> str:
+    """`<start>/<end>` of the next maintenance that `scontrol show reservation` lists, the start empty if it has begun;
+    "" if there is none.
+    """
+    listed = (_pairs(line) for line in text.splitlines() if "MAINT" in line)
+    times = sorted((one.get("EndTime", ""), one.get("StartTime", "")) for one in listed)
+    for end, start in times:
+        if (time(end) or 0) > now:
+            return f"{start if (time(start) or 0) > now else ''}/{end}"
+    return ""
 
 
 def _written(line: str) -> Iterator[Row]:

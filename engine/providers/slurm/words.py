@@ -131,11 +131,15 @@ def never_runs(reason: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def waits(reason: str | None, job: str = "JOB") -> Waits:
+def waits(reason: str | None, job: str = "JOB", closed: str = "") -> Waits:
     """Why a job waits and what to do: `it asks for more time than its partition allows`, `ask for less time`.
 
-    An unknown reason comes back unchanged.
+    An unknown reason comes back unchanged. `closed`: the next maintenance, as `rows.maintenance` gives it.
     """
+    if closed and "maint" in (reason or "").lower():
+        start, _, end = closed.replace("T", " ").partition("/")
+        remedy = f"ask for less time: it has to end before {start[:16]}Z" if start else "wait, or use other nodes"
+        return Waits(why=f"down for maintenance until {end[:16]}Z", remedy=remedy)
     word, _, rest = (reason or "None").strip("() ").partition(",")
     known, never = PENDING.get(word.strip()), never_runs(word)
     if known is None:

@@ -10,9 +10,11 @@ from cli.render.runs import listing
 from engine.facts import Waits
 from engine.objects import RunObject, run_object
 from engine.providers.slurm.reading import SlurmReading
+from engine.providers.slurm.rows import maintenance
 from engine.providers.slurm.words import waits
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls
 from engine.rules.current import CURRENT
+from events.clock import parse_time
 
 TRACES = Path(__file__).parents[2] / "traces" / "slurm-22.05"
 
@@ -91,3 +93,41 @@ def test_a_long_question_is_shortened() -> None:
 def test_an_unread_wait_has_no_keys_of_its_own() -> None:
     """`never` and `remedy` are left out where they say nothing."""
     assert msgspec.to_builtins(Waits(why="so")) == {"why": "so"}
+
+
+RESERVATION = (
+    "ReservationName=root_1 StartTime={} EndTime={} Duration=08:00:00 Nodes=node[1-4] NodeCnt=4 Features=(null) "
+    "Flags=MAINT,SPEC_NODES,ALL_NODES TRES=cpu=64 Users=root Accounts=(null) State=INACTIVE\n"
+)
+NOW = parse_time("2026-11-20T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("listed", "why", "remedy"),
+    [
+        (
+            RESERVATION.format("2026-11-20T15:00:00", "2026-11-20T23:00:00"),
+            "down for maintenance until 2026-11-20 23:00Z",
+            "ask for less time: it has to end before 2026-11-20 15:00Z",
+        ),
+        (
+            RESERVATION.format("2026-11-20T11:00:00", "2026-11-20T23:00:00"),
+            "down for maintenance until 2026-11-20 23:00Z",
+            "wait, or use other nodes",
+        ),
+        (
+            RESERVATION.format("2026-11-19T11:00:00", "2026-11-19T23:00:00").replace("MAINT", "FLEX"),
+            "a node it needs is not available (Reserved for maintenance)",
+            "ask for less time, or for other nodes",
+        ),
+        (
+            "No reservations in the system\n",
+            "a node it needs is not available (Reserved for maintenance)",
+            "ask for less time, or for other nodes",
+        ),
+    ],
+    ids=["ahead", "begun", "another", "none"],
+)
+def test_a_job_that_waits_for_maintenance_says_until_when(listed: str, why: str, remedy: str) -> None:
+    found = waits("ReqNodeNotAvail, Reserved for maintenance", "17", maintenance(listed, NOW))
+    assert (found.why, found.remedy, found.never) == (why, remedy, False)
