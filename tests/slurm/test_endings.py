@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from stenolab.slurm import Cluster
+from stenolab.slurm_slow import once_more
 from stenolab.steno import Steno
 from stenolab.waiting import wait
 
@@ -90,11 +91,11 @@ def test_a_fast_job_at_a_slow_poll(on_slurm: Steno, listed: Callable[[], str]) -
 
 def test_cancelled_while_it_waits_and_while_it_runs(recorded: Steno, listed: Callable[[], str]) -> None:
     """Both are stopped by the user; neither has an exit status."""
-    going = submitted(recorded, "going", "sleep 300")
-    held = submitted(recorded, "held", "true", "--account", "lab", "--qos", "capped", "--cpu", "8")
+    going = submitted(recorded, "stays-running", "sleep 300")
+    held = submitted(recorded, "stays-queued", "true", "--account", "lab", "--qos", "capped", "--cpu", "8")
     wait(lambda: f"{going}|RUNNING" in listed(), seconds=LONG_S, what="the job to run")
     assert f"{held}|PENDING" in listed()
-    for name in ("held", "going"):
+    for name in ("stays-queued", "stays-running"):
         recorded("stop", name)
         run = settled(recorded, name)
         assert (run["state"], run["reason"], run["exit_status"]) == ("stopped", "stopped_by_user", None)
@@ -104,7 +105,7 @@ def test_a_requeued_job_is_one_run_of_two_attempts(
     recorded: Steno, slurm_cluster: Cluster, listed: Callable[[], str]
 ) -> None:
     """The end of its first attempt, which accounting shows at once, is not its own."""
-    job = submitted(recorded, "requeued-by-hand", "sleep 8; exit 3")
+    job = submitted(recorded, "requeued-by-hand", once_more("exit 3"))
     wait(lambda: f"{job}|RUNNING" in listed(), seconds=LONG_S, what="the job to run")
     slurm_cluster.run("scontrol", "requeue", job)
     wait(lambda: f"{job}|PENDING" in listed(), seconds=LONG_S, what="the job to be queued again")

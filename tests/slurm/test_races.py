@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,12 @@ def raced(steno: Steno, stem: str) -> list[dict[str, Any]] | None:
     return runs if len(runs) > 1 and all(run["state"] in ENDS for run in runs) else None
 
 
+def over(steno: Steno, stem: str) -> int:
+    """How many runs of a race are over."""
+    runs = [run for name, run in steno.world().runs.items() if name is not None and name.startswith(stem)]
+    return sum(run["state"] in ENDS for run in runs)
+
+
 def test_the_one_that_can_start_wins_and_the_other_costs_nothing(on_slurm: Steno, crowded: Any) -> None:
     """One starter: the other waits for the node somebody has, and is cancelled in the queue."""
     crowded("gpu-v100")
@@ -57,7 +64,7 @@ def test_the_one_that_can_start_wins_and_the_other_costs_nothing(on_slurm: Steno
 def test_of_several_starters_one_is_left_and_the_other_is_paid(on_slurm: Steno) -> None:
     """Both nodes are free, so both start; the loser is stopped in the poll that shows it, and its cost counts."""
     on_slurm.follow("1s")
-    said = on_slurm(*ASKED, "--name", "both", "sleep 6", code=None)
+    said = on_slurm(*ASKED, "--name", "both", "sleep 30", code=None)
     assert said.code == 0, said.err
     runs = wait(lambda: raced(on_slurm, "both"), seconds=LONG_S, what="the race", pause=0.5)
     ends = sorted((run["state"], run["reason"]) for run in runs)
@@ -65,11 +72,14 @@ def test_of_several_starters_one_is_left_and_the_other_is_paid(on_slurm: Steno) 
     assert set(ends) == {("stopped", "stopped_by_policy")}
 
 
-def test_a_race_goes_on_when_its_command_is_killed(on_slurm: Steno, slurm_cluster: Cluster, crowded: Any) -> None:
+def test_a_race_goes_on_when_its_command_is_killed(
+    on_slurm: Steno, slurm_cluster: Cluster, crowded: Any, tmp_path: Path
+) -> None:
     """`kill -9` while all wait: whoever records next sees the first that runs and stops the other."""
     crowds = [crowded("gpu-a6000", 2), crowded("gpu-v100")]
     strategies = on_slurm.json("slurm", "plan", *ASKED[2:])["strategies"]
-    command = on_slurm.start(*ASKED, "--name", "killed", "sleep 4")
+    gate = tmp_path / "gate"
+    command = on_slurm.start(*ASKED, "--name", "killed", f"until [ -e {gate} ]; do sleep 0.2; done")
     where = "squeue", "-h", "-t", "PD", "-o", "%j"
     wait(
         lambda: slurm_cluster.run(*where).count("killed") == len(strategies) or not command.alive,
@@ -81,6 +91,8 @@ def test_a_race_goes_on_when_its_command_is_killed(on_slurm: Steno, slurm_cluste
     for job in crowds:
         slurm_cluster.run("scancel", job)
     on_slurm.follow("1s")
+    wait(lambda: over(on_slurm, "killed") == len(strategies) - 1, seconds=LONG_S, what="one to be left", pause=0.5)
+    gate.touch()
     runs = wait(lambda: raced(on_slurm, "killed"), seconds=LONG_S, what="the race", pause=0.5)
     *lost, won = sorted(run["state"] for run in runs)
     assert (won, set(lost)) == ("succeeded", {"stopped"})

@@ -211,10 +211,12 @@ def test_other_gpus_than_asked_for_are_an_anomaly(on_slurm: Steno, project: Path
 def test_attach_opens_a_shell_beside_a_run(on_slurm: Steno, slurm_cluster: Cluster) -> None:
     """In its allocation, by its name; of one that is not there, one line."""
     held = on_slurm(
-        "submit", "--json", "--name", "held", "--partition", "gpu-a6000", "--memory", "500M", "--", "sleep 300"
+        "submit", "--json", "--name", "attached-to", "--partition", "gpu-a6000", "--memory", "500M", "--", "sleep 300"
     ).done()
-    wait(lambda: "held" in slurm_cluster.run("squeue", "-h", "-t", "R", "-o", "%j"), seconds=60, what="it to run")
-    said = on_slurm("slurm", "attach", "held", "--", "sh", "-c", "echo in $SLURM_JOB_ID").done()
+    wait(
+        lambda: "attached-to" in slurm_cluster.run("squeue", "-h", "-t", "R", "-o", "%j"), seconds=60, what="it to run"
+    )
+    said = on_slurm("slurm", "attach", "attached-to", "--", "sh", "-c", "echo in $SLURM_JOB_ID").done()
     assert said.out == f"in {held.json()['provider_id']}\n"
     missing = on_slurm("slurm", "attach", "nothing", code=None)
     assert missing.code != 0

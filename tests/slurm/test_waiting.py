@@ -67,6 +67,15 @@ def test_a_request_that_slurm_refuses(on_slurm: Steno, options: tuple[str, ...],
     assert "Traceback" not in said.err
 
 
+def test_a_segment_too_short_for_its_notice_is_refused(on_slurm: Steno, slurm_cluster: Cluster) -> None:
+    """Bug 9 of the first tool: the notice came before the start, and one resubmission followed another."""
+    file = on_slurm.work / "short.yml"
+    file.write_text("type: task\nname: short\ncheckpoint: 1m\ntotal_time: 20m\ncommands: ['true']\n")
+    said = on_slurm("submit", "-f", file, code=2)
+    assert "a segment of 1 min has no time for one; write 2m or more" in said.err
+    assert "short" not in slurm_cluster.run("squeue", "-h", "-t", "all", "-o", "%j").split()
+
+
 def test_ranks_on_two_nodes(on_slurm: Steno) -> None:
     """Bug 10 of the first tool: every node has its own NODE_RANK, and all have one master."""
     file = on_slurm.work / "ranks.yml"
@@ -98,3 +107,24 @@ def test_a_job_that_would_run_into_maintenance_says_until_when(on_slurm: Steno, 
     finally:
         slurm_cluster.run("scancel", "-n", "too-late")
         slurm_cluster.run("scontrol", "delete", f"ReservationName={name}")
+
+
+def test_what_steno_asks_for_fits_the_limits_and_starts(on_slurm: Steno) -> None:
+    """Bugs 1 and 6 of the first tool: a job asked for its part of a node, which its QOS may never have."""
+    asked = ("slurm", "run", "--partition", "capped", "--gpu", "1", "--time", "5m", "--name", "fits")
+    ran = on_slurm(*asked, "--json", "echo $SLURM_CPUS_PER_TASK CPUs")
+    assert ran.json()["state"] == "succeeded", ran.err
+    assert on_slurm("logs", "fits").out.strip() in ("1 CPUs", "2 CPUs")
+
+
+def test_a_gap_that_is_too_short_for_a_job_takes_its_segments(on_slurm: Steno, slurm_cluster: Cluster) -> None:
+    """Bug 8 of the first tool: the plan in segments was dropped beside a direct one of the same price and wait."""
+    where = "starttime=now+150minutes", "duration=60", "nodes=node3", "flags=maint", "user=root"
+    name = slurm_cluster.run("scontrol", "create", "reservation", *where).split()[-1]
+    try:
+        plan = on_slurm.json("slurm", "plan", "--type", "v100", "--time", "5h")
+    finally:
+        slurm_cluster.run("scontrol", "delete", f"ReservationName={name}")
+    kinds = {one["kind"]: one for one in plan["strategies"]}
+    assert kinds["checkpoint"]["minutes"] == 120
+    assert "direct" in kinds

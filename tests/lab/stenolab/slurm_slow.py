@@ -37,7 +37,11 @@ time.sleep(600)
 
 def begin(steno: Steno, cluster: Cluster) -> None:
     """Submit them all, and kill a node below two of them."""
-    for name, limits in (("chain", {"total_time": "20m"}), ("last-segment", {"resubmissions": 0})):
+    chains = {
+        "chain": {"total_time": "20m"},
+        "last-segment": {"resubmissions": 0},
+    }
+    for name, limits in chains.items():
         task = {
             "type": "task",
             "name": name,
@@ -56,14 +60,19 @@ def begin(steno: Steno, cluster: Cluster) -> None:
         "--max-duration", "10m", "--", "sleep 300",
     )  # fmt: skip
     batch(cluster, "node-dies-for-good", "sleep 300", "-p", "gpu-a40", "--no-requeue")
-    batch(cluster, "gives-way", "sleep 6", "-p", "low", "-w", "node3", "-c", "8")
+    batch(cluster, "gives-way", once_more("exit 0"), "-p", "low", "-w", "node3", "-c", "8")
     batch(cluster, "gives-way-for-good", "sleep 300", "-p", "low", "-w", "node3", "-c", "8", "--no-requeue")
-    again = batch(cluster, "requeued", "sleep 4; exit 4", "-p", "gpu-a6000")
+    again = batch(cluster, "requeued", once_more("exit 4"), "-p", "gpu-a6000")
     for name in ("node-dies", "node-dies-for-good", "gives-way", "gives-way-for-good", "requeued"):
         wait(lambda name=name: _runs(cluster, name), seconds=STARTED_S, what=f"{name} to run")
     cluster.run("scontrol", "requeue", again)
     batch(cluster, "takes-its-place", "sleep 2", "-p", "gpu-v100", "--exclusive")
     cluster.stop("slurmd-node4", signal.SIGKILL)
+
+
+def once_more(end: str) -> str:
+    """A command that goes on until its attempt is ended, and in the next attempt ends like that."""
+    return f'[ "$SLURM_RESTART_COUNT" ] && {end}; sleep 600'
 
 
 def batch(cluster: Cluster, name: str, command: str, *options: str) -> str:
