@@ -15,7 +15,7 @@ from stenolab.slurm import Cluster
 from stenolab.steno import Steno
 from stenolab.waiting import wait
 
-ONE = ("--gpu", "1", "--type", "a6000", "--time", "5m", "--mem", "500M")
+ONE = ("--partition", "gpu-a6000", "--gpu", "1", "--time", "5m", "--mem", "500M")
 TRAIN = """
 import os, sys
 import helper
