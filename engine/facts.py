@@ -121,6 +121,7 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created: int | None = None
     finished_at: int | None = None
     gives_end: bool = True  # the provider says when a machine ended
+    charged: bool = False  # its times are those it is charged by
     price: int | None = None  # micro-dollars an hour of the whole machine; None: a placeholder, no machine
     spot: bool | None = None
     instance_type: str | None = None

@@ -51,7 +51,7 @@ def certain_start(vm: Vm) -> int:
     """The latest the cloud can have begun to charge it: the low bound of its bill begins here. By then the provider
     said that it was being made, a poll showed it, or the first run on it was over.
     """
-    if not vm.facts.gives_end and vm.made_for is not None:
+    if vm.facts.charged or (not vm.facts.gives_end and vm.made_for is not None):
         return vm.created
     dated = [date.at for date in vm.dates[:1] if date.after in _PHASES]
     return max(vm.created, min([vm.first_at, *dated, *_proofs(vm.occupancies[:1])]))
@@ -66,6 +66,8 @@ def certain_end(vm: Vm, until: int) -> int:
     end = life_end(vm, until)
     if vm.confirmed:
         return end
+    if vm.facts.charged and vm.finished_low is not None and vm.state is VmState.TERMINATED:
+        return min(end, vm.finished_low)
     low = _told_to_go(vm) if vm.state in _ENDING else last_asked(vm)
     if vm.finished_low is not None and vm.state is VmState.TERMINATED:
         low = min(low, vm.finished_low)

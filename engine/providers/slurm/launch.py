@@ -171,7 +171,8 @@ def _launch(
 
 def _say(project: Project, snapshot: str) -> None:
     using = "" if project.environment is None else f", packages of {project.environment.rpartition('@')[0]}"
-    click.echo(f"{len(project.files)} files of {project.root} as {snapshot}{using}", err=True)
+    files = "1 file" if len(project.files) == 1 else f"{len(project.files)} files"
+    click.echo(f"{files} of {project.root} as {snapshot}{using}", err=True)
     if project.untracked:
         few = ", ".join(project.untracked[:3]) + (" …" if len(project.untracked) > 3 else "")
         click.echo(f"git does not track {few}, so it is not sent; --with PATH sends it", err=True)

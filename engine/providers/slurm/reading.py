@@ -335,6 +335,7 @@ def _allocation(row: Row, asked: Question, scope: Scope) -> VmFacts | None:
         cause=VmReason.INTERRUPTED if row.state in REQUEUED else VmReason.RUN_ENDED,
         created=row.started,
         finished_at=row.ended if over else None,
+        charged=asked.tool == "sacct",
         price=price_of(tres, asked.environment.get("STENO_RATES")),
         instance_type=row.partition,
         gpu=models[0] if models else None,
