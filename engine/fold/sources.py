@@ -60,9 +60,10 @@ def heard(source: Source, tick: Tick) -> Blind | None:
     if not tick.scope.watched:
         return None
     last, witness = source.last_answered, tick.scope.witness
-    if witness is not None and not tick.answered:
+    # One that only adds to what the others say, and proves no absence, is missed by nobody.
+    if witness is not None and tick.scope.covers is not None and not tick.answered:
         source.silent.setdefault(witness, tick.started_at if last is None else min(last, tick.started_at))
-    elif witness is not None and witness in source.silent:
+    elif witness in source.silent and tick.answered:
         source.outage = (source.silent.pop(witness), tick.observed_at)
     if not tick.answered:
         source.failed = source.failed or (last is not None and tick.observed_at >= last)

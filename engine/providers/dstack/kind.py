@@ -58,7 +58,7 @@ class DstackKind(ProviderKind):
 
         return rules_2025.RULE_SETS
 
-    def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> DstackProvider:  # noqa: ARG002
+    def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> DstackProvider:
         from engine.providers.dstack.provider import DstackProvider
 
         return DstackProvider(address_of(settings), clock=clock, ids=ids, fleet_nodes=fleet_nodes(settings))

@@ -80,7 +80,7 @@ class LocalKind(ProviderKind):
             offer=_offer(settings),
         )
 
-    def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:  # noqa: ARG002
+    def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:
         if draft.bare and not set(draft.configuration) & _OF_MACHINES:
             return complete_plain(draft)
         return registry.task_language().check(draft)
@@ -95,7 +95,7 @@ class LocalKind(ProviderKind):
     def warm_up(self) -> None:
         registry.task_language().warm_up()
 
-    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:  # noqa: ARG002
+    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
         from engine.amounts import rate
         from engine.settings.policy import policy_from
 
@@ -115,7 +115,7 @@ class LocalKind(ProviderKind):
             machines = Check(name="machines", message=message)
         return Checkup(checks=(here, machines))
 
-    def project(self, settings: Settings) -> str:  # noqa: ARG002 - the same whatever they say
+    def project(self, settings: Settings) -> str:
         return platform.node() or "localhost"
 
 

@@ -38,12 +38,12 @@ class SlurmKind(ProviderKind):
 
         return rules_2026.RULE_SETS
 
-    def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> SlurmProvider:  # noqa: ARG002
+    def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> SlurmProvider:
         from engine.providers.slurm.provider import SlurmProvider
 
         return SlurmProvider(site_of(settings), clock=clock)
 
-    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:  # noqa: ARG002
+    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
         from engine.providers.slurm.doctor import checkup
 
         return checkup(site_of(settings), clock) if wanted else Checkup()

@@ -17,16 +17,9 @@ from engine.providers.slurm.words import ENDED, LIVE, exit_status, never_runs, s
 READING = SlurmReading()
 SQUEUE = ("squeue", "-h", "-t", "all", "--me", "-o", "%i|%T|%r|%P|%u|%V|%S|%N|%k|%j")
 SACCT = (
-    "sacct",
-    "-X",
-    "-D",
-    "-P",
-    "-n",
-    "-j",
-    "1",
-    "-o",
+    "sacct", "-X", "-D", "-P", "-n", "-j", "1", "-o",
     "JobID,State,ExitCode,Submit,Start,End,AllocTRES,NodeList,JobName",
-)
+)  # fmt: skip
 COMMANDS = {
     "squeue": SQUEUE,
     "sacct": SACCT,

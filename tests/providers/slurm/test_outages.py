@@ -16,18 +16,11 @@ DOLLAR = 1_000_000
 START = parse_time("2026-11-20T12:00:00Z")
 ENV = ("env", "STENO_CLUSTER=lab", 'STENO_RATES={"a6000": 3600, "usd": 1}')
 SACCT = (
-    *ENV,
-    "sacct",
-    "-X",
-    "-D",
-    "-P",
-    "-n",
-    "-j",
-    "7",
-    "-o",
+    *ENV, "sacct", "-X", "-D", "-P", "-n", "-j", "7", "-o",
     "JobID,State,ExitCode,Submit,Start,End,NodeList,AllocTRES",
-)
+)  # fmt: skip
 SQUEUE = (*ENV, "squeue", "-h", "-o", "%i|%T|%r|%V|%N")
+REPORTS = (*ENV, "find", "/f/reports", "(", "-name", "7", ")", "-exec", "grep", "-H", "", "{}", "+")
 HEARD_AT, TOLD_AT = 5.1, 54
 """When a source is last heard before the outage, and when accounting says that the job ended."""
 
@@ -79,3 +72,17 @@ def test_an_end_in_an_outage_of_the_controller_is_suspect(back: int, silent: boo
     (bill,) = replay.bills.values()
     assert (bill.cost, bill.high) == (TOLD_AT * DOLLAR, TOLD_AT * DOLLAR)
     assert bill.low == round((HEARD_AT if silent else TOLD_AT) * DOLLAR)
+
+
+def test_a_report_that_cannot_be_read_makes_no_bill_suspect() -> None:
+    """It is asked for only until it is there, so nobody would ever hear that it can be read again."""
+    queued = f"7|RUNNING|None|{clock(0)}|node1\n"
+    polls = [
+        poll(0, SQUEUE, queued),
+        poll(1, SACCT, accounted("RUNNING", "Unknown")),
+        poll(2, REPORTS, None),
+        poll(60, SQUEUE, ""),
+        poll(61, SACCT, accounted("COMPLETED", clock(TOLD_AT))),
+    ]
+    (bill,) = replay_polls(list(enumerate(polls, 1))).bills.values()
+    assert bill.low == bill.cost == TOLD_AT * DOLLAR

@@ -1,4 +1,4 @@
-"""What people are told of a Slurm run: why it waits, what each source says, its attempts, and its array."""
+"""How a Slurm run is shown: why it waits, what each source says, its attempts, its array."""
 
 from pathlib import Path
 
