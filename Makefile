@@ -1,7 +1,7 @@
 # Everything Steno needs from a clean clone, with nothing but Python 3.11, pip, make and git.
 #   make demo        the tour: no account, no network after set-up
 #   make test        every gate and every test (some 35 minutes on two cores)
-#   make check       every gate and the quick tests (at most a minute)
+#   make check       every gate and the quick tests (some five minutes)
 #   make test-long   what takes longer than that
 #   make setup       .venv with .venv/bin/steno
 
