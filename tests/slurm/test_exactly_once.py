@@ -14,8 +14,15 @@ JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
 LONG_S = 200.0
 
 
-@pytest.mark.parametrize("cluster", ["slurm_cluster", "slurm_unaccounted"])
-@pytest.mark.parametrize("forgotten", [False, True], ids=["it waits or runs", "the controller forgot it"])
+@pytest.mark.parametrize(
+    ("cluster", "forgotten"),
+    [
+        pytest.param("slurm_cluster", False, id="it waits or runs"),
+        pytest.param("slurm_cluster", True, id="the controller forgot it"),
+        pytest.param("slurm_unaccounted", False, id="it waits or runs-unaccounted", marks=pytest.mark.long),
+        pytest.param("slurm_unaccounted", True, id="the controller forgot it-unaccounted"),
+    ],
+)
 def test_a_crash_between_the_call_and_its_answer(
     request: pytest.FixtureRequest, tmp_path: Path, cluster: str, forgotten: bool
 ) -> None:

@@ -105,7 +105,9 @@ def test_a_script_that_is_not_there_is_one_line(on_slurm: Steno, project: Path) 
     assert "trian.py" in said.err
 
 
-def test_the_manifest_and_the_whole_script_are_in_the_record(on_slurm: Steno, project: Path) -> None:
+def test_the_manifest_and_the_whole_script_are_in_the_record(
+    on_slurm: Steno, slurm_cluster: Cluster, project: Path
+) -> None:
     """Files with their hashes, and the script as Slurm got it, without the value of a variable."""
     output(on_slurm, *ONE, "train.py")
     polls = [row for row in on_slurm("polls", "--json").done().lines() if row["path"].startswith("slurm:manifest")]
@@ -116,6 +118,9 @@ def test_the_manifest_and_the_whole_script_are_in_the_record(on_slurm: Steno, pr
     assert sent[-1]["sent"].startswith("#!/bin/bash\n")
     assert manifest["snapshot"] in sent[-1]["sent"]
 
+    (forgotten := shared(on_slurm, slurm_cluster) / "env" / "of-last-year").parent.mkdir(exist_ok=True)
+    forgotten.touch()
+    os.utime(forgotten, (0, 0))
     run = on_slurm(
         "submit", "--wait", "--json", "--name", "secretive", "--partition", "gpu-a6000", "--memory", "500M",
         "--env", "API_TOKEN=hush'\nhush", "--", 'echo "$API_TOKEN" | tr a-z A-Z',
@@ -123,6 +128,7 @@ def test_the_manifest_and_the_whole_script_are_in_the_record(on_slurm: Steno, pr
     assert on_slurm("logs", "secretive").done().out == "HUSH'\nHUSH\n"
     sent = on_slurm("events", "--stream", f"run/{run['run_id']}", "--json").done().out
     assert "hush" not in sent
+    assert [file.name for file in forgotten.parent.iterdir()] == [run["run_id"]], "old values are deleted"
 
 
 def wheel(folder: Path, version: str) -> Path:

@@ -50,10 +50,10 @@ def attach_command(host: Host, /, run: str, words: tuple[str, ...]) -> None:
     import sys
 
     from engine.errors import RunNotFound
-    from engine.providers.slurm.script import MARK
+    from engine.providers.slurm.spec import MARK
 
     with closing(opened(host)[2]) as client:
-        listed = client.ask("squeue", "-h", "--me", "-t", "running", "-o", "%i|%k|%j").out.splitlines()
+        listed = client.must("squeue", "-h", "--me", "-t", "running", "-o", "%i|%k|%j").out.splitlines()
         jobs = [line.split("|", 2) for line in listed if line.count("|") > 1]
         exact = [job for job, _, name in jobs if run in (job, name)]
         begun = [job for job, mark, name in jobs if name.startswith(f"{run}-") or mark.startswith(f"{MARK}{run}")]

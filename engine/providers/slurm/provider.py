@@ -23,10 +23,10 @@ from engine.providers.slurm import node_report
 from engine.providers.slurm.question import ENDS, REPORTS, question
 from engine.providers.slurm.reading import PREFIX, SlurmReading
 from engine.providers.slurm.rows import Row, is_silent, maintenance, rows
-from engine.providers.slurm.script import MARK, render, variables
+from engine.providers.slurm.script import render, variables
 from engine.providers.slurm.settings import Site
 from engine.providers.slurm.shell import Done, Shell
-from engine.providers.slurm.spec import spec_of
+from engine.providers.slurm.spec import MARK, spec_of
 from engine.providers.slurm.words import LIVE
 from events.clock import SECOND, Clock, format_time
 from events.poll import Poll
@@ -48,6 +48,7 @@ _PROOF: Final = ("-X", "-D", "-P", "-n")
 _AT_ONCE: Final = 2000  # ids of one call of sacct
 _LOOK_BACK: Final = 60 * SECOND  # a cluster's clock may be behind ours
 _PACE: Final = SECOND
+_KEPT_DAYS: Final = 90  # variables of jobs that have not started for so long are deleted
 _REFUSED: Final = "sbatch: error:"
 
 
@@ -197,7 +198,8 @@ class SlurmProvider(Provider):
         script = render(spec, name=submission.name, run_id=submission.run_id, folder=folder)
         self.client.ask("mkdir", "-p", f"{folder}/output", f"{folder}/ends", f"{folder}/reports")
         if spec.env:
-            write = 'umask 077; mkdir -p "$1" && cat > "$1/$2"'
+            # A job touches its file whenever it starts.
+            write = f'umask 077; mkdir -p "$1" && find "$1" -type f -mtime +{_KEPT_DAYS} -delete; cat > "$1/$2"'
             kept = self.client.ask(
                 "sh", "-c", write, "sh", f"{folder}/env", submission.run_id, given=variables(spec).encode()
             )

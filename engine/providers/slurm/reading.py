@@ -20,7 +20,7 @@ from engine.providers.slurm import rows as read
 from engine.providers.slurm.money import price_of
 from engine.providers.slurm.question import ENDS, REPORTS, Question, command_of, question
 from engine.providers.slurm.rows import Row
-from engine.providers.slurm.spec import spec_of
+from engine.providers.slurm.spec import MARK, spec_of
 from engine.providers.slurm.witnesses import (
     ACCOUNTING,
     ACCOUNTING_JSON,
@@ -38,7 +38,6 @@ from events.errors import StenoError
 from events.shape.shape import LINES, BodyShape
 
 PREFIX: Final = "slurm:"
-MARK: Final = "steno:"  # start of the comment of a job of Steno; its run id follows
 REPORT: Final = "report"
 _WITNESSES: Final = {
     "squeue": CONTROLLER, "scontrol": CONTROLLER, "sacct": ACCOUNTING, ENDS: SCRIPT, REPORTS: REPORT,

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from engine.providers.slurm.spec import SHORTEST_SEGMENT, JobSpec
+from engine.providers.slurm.spec import MARK, SHORTEST_SEGMENT, JobSpec
 
 _LEAST_S: Final = 60  # least seconds of a segment before its notice, which Slurm may send a minute early
 _NOTICE_S: Final = 120  # how long before its time limit a segment gets a notice
@@ -36,8 +36,6 @@ _ENDING: Final = (
     "trap steno_terminated TERM",
     'steno_say - "$steno_name"',
 )
-
-MARK: Final = "steno:"  # start of the comment; the run id follows
 
 
 def notice(spec: JobSpec) -> int:
@@ -115,7 +113,9 @@ def _environment(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator
     yield 'export RV_CHECKPOINT_DIR="$STENO_CHECKPOINT_DIR" RV_OUTPUT_DIR="$STENO_OUTPUT_DIR"'
     if spec.env:
         # Values may be secret: only their owner can read the file, and Slurm does not keep it.
-        yield f'. "$steno_folder/env/{run_id}"'
+        yield f'steno_values="$steno_folder/env/{run_id}"; touch -c "$steno_values"'
+        yield '[ -r "$steno_values" ] || { echo "steno: the job has lost its variables: submit it again" >&2; exit 1; }'
+        yield '. "$steno_values"'
     if spec.nodes > 1:
         yield 'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"'
         yield f'export MASTER_PORT="${{MASTER_PORT:-$(({_PORT} + SLURM_JOB_ID % 1000))}}"'

@@ -16,6 +16,7 @@ _MINUTES: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}))?")
 _UNITS: Final = {"s": 1 / 60, "m": 1, "h": 60, "d": 1440, "w": 10080}
 _WORD: Final = re.compile(r"[A-Za-z0-9_.@:+,\[\]%-]+")
 
+MARK: Final = "steno:"  # start of the comment of a job of ours; its run id follows
 SHORTEST_SEGMENT: Final = 2  # minutes; the last of them is for the checkpoint
 MOST_SEGMENTS: Final = 20  # after the first, by default
 

@@ -1,6 +1,8 @@
 """The job script: what each bug and improvement of the seeds asks of it; and what a job reports of its machine."""
 
+import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +65,26 @@ def test_values_of_variables_are_not_in_the_script() -> None:
         ["bash", "-c", f'{variables(spec)}printf %s "$TOKEN"'], capture_output=True, text=True, check=True
     )
     assert done.stdout == "hush'\nhush"
+
+
+def test_a_job_whose_values_are_gone_ends_with_one_line(tmp_path: Path) -> None:
+    """It does not run without them, and makes no empty file of them."""
+    for folder in ("env", "ends", "output", "reports"):
+        (tmp_path / folder).mkdir()
+    text = render(JobSpec(commands=("echo $TOKEN",), env={"TOKEN": "x"}), name="x", run_id=RUN, folder=str(tmp_path))
+    where = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SLURM_JOB_ID": "7"}
+
+    def ran() -> tuple[int, str, str]:
+        done = subprocess.run(
+            ["bash"], input=text, capture_output=True, text=True, check=False, env=where, cwd=tmp_path
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    assert ran() == (1, "", "steno: the job has lost its variables: submit it again\n")
+    assert list((tmp_path / "env").iterdir()) == []
+    assert (tmp_path / "ends" / "7").exists()
+    (tmp_path / "env" / RUN).write_text("export TOKEN=hush\n")
+    assert ran() == (0, "hush\n", "")
 
 
 @pytest.mark.parametrize("lock", ["uv.lock", "sub dir/requirements.txt", "pyproject.toml"])
