@@ -71,8 +71,7 @@ class Blind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: str
-    since: int
-    """The source's answered time (`engine.fold.sources`) when a complete sweep first left it out."""
+    since: int  # the source's answered time (`engine.fold.sources`) when a complete sweep first left it out
     at: int = 0  # when that was
     not_exists: bool = False  # the source said of the id that it does not exist
 

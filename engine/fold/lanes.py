@@ -80,16 +80,13 @@ class Lane:
     dates: bool = False  # its answers date events; a date never changes later
     newest: bool = False  # it lists the newest machines
     watched: bool = False
-    empty: bool = True
-    """Its last answer listed none that we know, and nobody needs the time of that answer."""
+    empty: bool = True  # its last answer listed none that we know, and nobody needs the time of that answer
     listing: int | None = None
     listed: tuple[Run | Vm, ...] = ()  # the runs and machines it lists
     costed: tuple[Run, ...] = ()  # those whose cost is whole in it
-    page: tuple[str, ...] | None = None
-    """The ids it lists, if it is one page of several; the last page may be empty."""
+    page: tuple[str, ...] | None = None  # the ids it lists, if it is one page of several; the last page may be empty
     changes: int = -1
-    position: int = 0
-    """Of the newest poll that only repeated, like the next two; 0: none since the last write."""
+    position: int = 0  # of the newest poll that only repeated, like the next two; 0: none since the last write
     started: int = 0
     at: int = 0
 

@@ -2,6 +2,7 @@
 newest `created` wins, a tie is an anomaly and no link. Once linked, a submission stays linked.
 """
 
+from bisect import insort
 from sys import intern
 from typing import Final
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
-from engine.fold.turn import Turn
+from engine.fold.turn import Fold, Turn
 from engine.fold.vm import Occupancy, Vm
 from engine.fold.vm_turn import EMPTY, last_asked
 from engine.fold.world_codec import WorldState
@@ -96,10 +97,7 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
     state, host = turn.state, f"{run.provider}/{run.project}/{submission.hostname}"
     times = (submission.submitted_at, run.submitted_at, run.first_at)
     since = next(at for at in times if at is not None)
-    known = (state.vms[vm_id] for vm_id in state.by_host.get(host, ()))
-    there = [vm for vm in known if (vm.archive is None) == (run.archive is None)]
-    fitting = [vm for vm in there if _overlaps(vm, since, submission.finished_at)]
-    newest = [vm for vm in fitting if vm.created == max(other.created for other in fitting)]
+    newest = _newest_there(turn.fold, host, run, since, submission.finished_at)
     if len(newest) != 1:
         waiting = state.waiting.setdefault(host, [])
         if run.run_id not in waiting:
@@ -136,6 +134,21 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
     _left(turn, vm, occupancy, until, turn.at)
     turn.changes += (run.moved(), vm.moved())
     _compare(turn, run, vm)
+
+
+def _newest_there(fold: Fold, host: str, run: Run, since: int, until: int | None) -> list[Vm]:
+    """The machine that a submission was on: the newest that had the hostname meanwhile, or several created at once."""
+    state, known = fold.state, fold.hosts.setdefault(host, [])
+    for vm_id in state.by_host.get(host, ())[len(known) :]:
+        insort(known, (state.vms[vm_id].created, vm_id))
+    found: list[Vm] = []
+    for created, vm_id in reversed(known):
+        if found and created < found[0].created:
+            break
+        vm = state.vms[vm_id]
+        if (vm.archive is None) == (run.archive is None) and _overlaps(vm, since, until):
+            found.append(vm)
+    return found
 
 
 def _leave(

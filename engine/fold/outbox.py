@@ -63,8 +63,7 @@ class Outbox(msgspec.Struct, kw_only=True):
     stop_outcomes: dict[str, int] = {}  # position of the newest outcome of a stop
     vm_outcomes: dict[str, int] = {}  # vm_id → position of the newest outcome of a stop
     noticed: set[str] = set()  # every notice there ever was, and every fact that a digest named
-    told: dict[str, dict[str, NoticeMark]] = {}
-    """Source → the kinds of notices sent about it, each with its start."""
+    told: dict[str, dict[str, NoticeMark]] = {}  # source → the kinds of notices sent about it, each with its start
     taken: dict[str, TakenStop] = {}  # the newest stop that the provider accepted
     asked: int = 0  # position of the newest request of anybody for anything
     accepted: dict[str, OpenSubmit] = {}  # submissions the provider accepted: they may have to be made again

@@ -6,7 +6,7 @@ test compares this with a fold of every poll in full.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -21,7 +21,6 @@ from engine.fold.sources import Source, is_page
 from engine.fold.tick import PollReader, Tick, Until
 from engine.fold.vm import Vm, vm_id_of
 from engine.fold.world import World
-from engine.providers.reading import Reading
 from engine.rules.sets import ObservationFilter
 from engine.states import VmState
 from events.clock import foreign_run_id
@@ -205,10 +204,14 @@ class RecordFold:
 
     def _follow(self) -> None:
         """Continue each source from the world's position; a machine's graces count in the time of its own source."""
-        runs, vms = self.world.state.unsettled_runs(), self.world.state.open_machines()
-        expected = [*runs, *(vm for vm in vms if vm.state is not VmState.UNCONFIRMED)]
-        self._absent = any(one.missing is not None for one in expected)
-        ending = {vm.source for vm in vms if ending_due(vm) is not None}
+        state, ending = self.world.state, set[str]()
+        self._absent = any(state.runs[run_id].missing is not None for run_id in state.unsettled)
+        for vm_id in state.open_vms:
+            vm = state.vms[vm_id]
+            if vm.missing is not None and vm.state is not VmState.UNCONFIRMED:
+                self._absent = True
+            if ending_due(vm) is not None:
+                ending.add(vm.source)
         for source in self._sources.values():
             source.follow(absent=self._absent, ending=source.state.name in ending)
 
@@ -219,8 +222,9 @@ class RecordFold:
         vms = [state.vms.get(vm_id_of(provider, facts.provider_id)) for facts in tick.vms]
         known: list[Run | Vm] = [state.runs[run_id] for run_id in run_ids if run_id is not None]
         known += [vm for vm in vms if vm is not None]
-        archive = self.world.source(tick.source).archive
-        return tuple([one for one in known if one.archive is not None or not archive])
+        if not self.world.source(tick.source).archive:
+            return tuple(known)
+        return tuple([one for one in known if one.archive is not None])
 
     def _lane(self, stream: int, scope_id: int | None) -> Lane:
         source = self._sources.get(stream)
@@ -247,27 +251,28 @@ class RecordFold:
 
     def _tick(self, lane: Lane, position: int, kind: int, at: int, took: int, listing_id: int | None) -> Tick:
         """One poll; only new items are read."""
-        source, provider = lane.source.state, lane.scope.provider
-        tick = Tick(
+        source, scope, reading = lane.source.state, lane.scope, lane.reading
+        answered, fields = kind == _RECORDED, dict[str, Any]()
+        # Checked at a source's first poll only.
+        imported = source.archive is None and self.record.is_imported(position)
+        if answered and reading is not None and lane.shows is not None and listing_id is not None:
+            shown, items = self.record.children(listing_id)
+            if shown == lane.shows:
+                fields = self._reader.items(scope, reading, items, self.record.item, costs=False)
+            if shown != lane.shows or fields["odd"]:
+                return replace(self._reader.read(position, self.record.poll(position)), imported=imported)
+        server_time = None
+        runs, vms = fields.get("runs", ()), fields.get("vms", ())
+        if (runs or vms) and shows_new(self.world.state, scope.provider, runs, vms):
+            server_time = self.record.server_time(position)
+        return Tick(
             position=position,
             source=source.name,
-            scope=lane.scope,
+            scope=scope,
             started_at=at - took,
             observed_at=at,
-            answered=kind == _RECORDED,
-            # Checked at a source's first poll only.
-            imported=source.archive is None and self.record.is_imported(position),
+            answered=answered,
+            imported=imported,
+            server_time=server_time,
+            **fields,
         )
-        if tick.answered and lane.reading is not None and lane.shows is not None and listing_id is not None:
-            tick = self._read(tick, lane, lane.reading, listing_id)
-        if tick.server_time is None and shows_new(self.world.state, provider, tick.runs, tick.vms):
-            tick = replace(tick, server_time=self.record.poll(position).server_time)
-        return tick
-
-    def _read(self, tick: Tick, lane: Lane, reading: Reading, listing_id: int) -> Tick:
-        shown, items = self.record.children(listing_id)
-        if shown == lane.shows:
-            found = self._reader.with_items(tick, reading, items, self.record.item, costs=False)
-            if not found.odd:
-                return found
-        return replace(self._reader.read(tick.position, self.record.poll(tick.position)), imported=tick.imported)

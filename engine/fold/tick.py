@@ -19,8 +19,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 T = TypeVar("T")
 
 _LAST: Final = 2**63 - 1  # no history has a greater position
-_REMEMBERED: Final = 128
-"""Items whose facts are cached (or twice as many as one answer lists), and answers."""
+_REMEMBERED: Final = 128  # items whose facts are cached (or twice as many as one answer lists), and answers
 _QUESTIONS: Final = 16  # questions whose items are cached
 _FIELDS: Final = {Listing.RUNS: "runs", Listing.RUN: "runs", Listing.VMS: "vms", Listing.EVENTS: "events"}
 """Listing read → the field of `Tick` with its items."""
@@ -100,31 +99,33 @@ class PollReader:
             if reading.says_not_exists(poll.status, poll.body):
                 tick = replace(tick, not_exists=True)
             elif scope.listing in _FIELDS:
-                tick = self.with_items(tick, reading, _items(reading, poll, poll.body), bytes, costs=True)
+                tick = replace(tick, **self.items(scope, reading, _items(reading, poll, poll.body), bytes, costs=True))
         _bounded(self._answers, 1)[question] = answer, tick
         return tick
 
-    def with_items(
-        self, tick: Tick, reading: Reading, items: Sequence[KeyT], text: Callable[[KeyT], bytes], *, costs: bool
-    ) -> Tick:
-        """The tick with what the items of its answer say: each given as its text, or as its id in the record, of which
+    def items(
+        self, scope: Scope, reading: Reading, items: Sequence[KeyT], text: Callable[[KeyT], bytes], *, costs: bool
+    ) -> dict[str, tuple[Any, ...]]:
+        """What the items of an answer say, as fields of its tick: each is its text, or its id in the record, of which
         `text` gives the text. `costs`: read the provider's costs too; a record keeps them apart from the items.
         """
-        listing, odd, found = tick.scope.listing, list[str](), list[Any]()
+        odd, found, field = list[str](), list[Any](), _FIELDS[scope.listing]
         questions = _bounded(self._known, 1, _QUESTIONS)
-        known = _bounded(questions.setdefault((listing, tick.scope.asked), {}), len(items))
+        known = _bounded(questions.setdefault((scope.listing, scope.asked), {}), len(items))
         for item in items:
-            try:
-                if item not in known:
-                    known[item] = _said(reading, tick.scope, text(item), costs=costs)
-                found += known[item]
-            except ValueError as error:
-                odd.append(str(error))
-        more: dict[str, Any] = {}
-        if reading.joins_items and _FIELDS[listing] == "runs":
-            more["vms"] = tuple([one for one in found if isinstance(one, VmFacts)])
-            found = _joined(reading, [one for one in found if isinstance(one, Seen)])
-        return replace(tick, odd=tuple(odd), **{**more, _FIELDS[listing]: tuple(found)})
+            said = known.get(item)
+            if said is None:
+                try:
+                    said = known[item] = _said(reading, scope, text(item), costs=costs)
+                except ValueError as error:
+                    odd.append(str(error))
+                    continue
+            found += said
+        if reading.joins_items and field == "runs":
+            vms = tuple([one for one in found if isinstance(one, VmFacts)])
+            runs = _joined(reading, [one for one in found if isinstance(one, Seen)])
+            return {"runs": tuple(runs), "vms": vms, "odd": tuple(odd)}
+        return {field: tuple(found), "odd": tuple(odd)}
 
 
 def _items(reading: Reading, poll: Poll, body: bytes) -> Sequence[bytes]:

@@ -1,6 +1,6 @@
 """One event while it is folded: the fold, the event's position and time, and the changes so far."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -28,6 +28,7 @@ class Fold:
     step_run: Step[State, Trigger]
     step_vm: Step[VmState, VmTrigger]
     dated: tuple[VmEvent, ...] = ()  # the newest answer that dates events of machines
+    hosts: dict[str, list[tuple[int, str]]] = field(default_factory=dict)  # `by_host`, by (creation, machine)
 
     def source(self, name: str) -> Source:
         """What is known of a source; a new one if nothing is yet."""
@@ -77,8 +78,9 @@ class Turn:
         """Record that this poll shows it; False for an answer older than the newest one of the same source."""
         if tick.started_at < thing.started.get(tick.asked, tick.started_at):
             return False
-        for asked in (tick.asked, tick.source):
-            thing.started[asked] = max(tick.started_at, thing.started.get(asked, 0))
+        thing.started[tick.source] = max(tick.started_at, thing.started.get(tick.source, 0))
+        if tick.scope.witness is not None:
+            thing.started[tick.asked] = tick.started_at
         thing.last_position, thing.last_at, thing.missing = self.position, self.at, None
         if tick.unlike and facts.provider_id in tick.unlike:
             self.note(thing, AnomalyKind.CONTRADICTION, tick.unlike[facts.provider_id], once=True)

@@ -31,8 +31,7 @@ class WorldState(msgspec.Struct, kw_only=True):
     importing: str | None = None  # the project of the newest imported poll
     runs: dict[str, Run] = {}  # by run_id, in order of first sight (or of request)
     by_provider: dict[str, str] = {}  # `<provider>/<provider_id>` → run_id
-    former: dict[str, str] = {}
-    """As `by_provider`: former requests without capacity. Polls of them move nothing."""
+    former: dict[str, str] = {}  # as `by_provider`: former requests without capacity. Polls of them move nothing.
     unsettled: dict[str, None] = {}  # the runs without a verdict, in the same order
     sources: dict[str, Source] = {}
     sweeps: dict[str, Sweep] = {}

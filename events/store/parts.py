@@ -7,7 +7,7 @@ version of an item costs about what changed.
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from zlib import crc32
 
 import zstandard
@@ -42,9 +42,10 @@ _PARAMETERS: Final = zstandard.ZstdCompressionParameters.from_level(
     write_checksum=False,
     write_dict_id=False,
 )
-_GET: Final = select(parts.c.commitment, parts.c.base_id, parts.c.encoding, parts.c.data).where(
-    parts.c.id == bindparam("part")
-)
+_ROW: Final = select(parts.c.id, parts.c.commitment, parts.c.base_id, parts.c.encoding, parts.c.data)
+_GET: Final = _ROW.where(parts.c.id == bindparam("part"))
+_GET_SOME: Final = _ROW.where(parts.c.id >= bindparam("first"), parts.c.id < bindparam("last"))
+_AHEAD: Final = 32  # rows read at once by who reads parts in order, as a fold does
 _FIND: Final = select(parts.c.id).where(parts.c.commitment == bindparam("commitment_"))
 _ADD: Final = text(
     "INSERT INTO parts (commitment, base_id, encoding, crc, data) VALUES (:commitment, :base, :encoding, :crc, :data) "
@@ -73,6 +74,8 @@ class Parts:
         self._cache = cache
         self._ids: dict[tuple[bytes, tuple[int, ...]], int] = {}
         self._parts: dict[int, Part] = {}
+        self._ahead: dict[int, Sequence[Any]] = {}  # rows that were read with one before them
+        self._newest = 0  # the part whose row was read last, those of bases aside
         self._anchors: dict[Hashable, int] = {}
         self._cached = 0
         self._packers: dict[int | None, zstandard.ZstdCompressor] = {}
@@ -154,10 +157,10 @@ class Parts:
         return part_id
 
     def _load(self, part_id: int, depth: int) -> Part:
-        row = self._session.run(_GET, part_id).fetchone()
+        row = self._row(part_id)
         if row is None:
             raise RecordDamaged(f"Part {part_id} is missing from the record: run `steno verify`.")
-        commitment, base_id, encoding, data = row
+        _, commitment, base_id, encoding, data = row
         if depth > 4 * _DEEPEST:
             raise RecordDamaged(f"Part {part_id} refers to itself: run `steno verify`.")
         base = None if base_id is None else self._parts.get(base_id) or self._load(base_id, depth + 1)
@@ -171,6 +174,17 @@ class Parts:
         self._keep(part_id, part)
         return part
 
+    def _row(self, part_id: int) -> Sequence[Any] | None:
+        row = self._ahead.get(part_id)
+        if row is None and 0 < part_id - self._newest <= _AHEAD:
+            rows = self._session.run(_GET_SOME, part_id, part_id + _AHEAD)
+            self._ahead = {row[0]: row for row in rows}
+            row = self._ahead.get(part_id)
+        elif row is None:
+            row = self._session.run(_GET, part_id).fetchone()
+        self._newest = max(self._newest, part_id)
+        return row
+
     def _keep(self, part_id: int, part: Part) -> None:
         if self._cached > self._cache:
             self._drop_cached()
@@ -180,6 +194,7 @@ class Parts:
     def _drop_cached(self) -> None:
         self._ids.clear()
         self._parts.clear()
+        self._ahead.clear()
         self._cached = 0
 
     def _coder(self, kept: dict[int | None, _Coder], base: int | None, make: Callable[..., _Coder]) -> _Coder:

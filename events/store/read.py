@@ -271,6 +271,12 @@ class Reader:
         found = self._rows(_POLLED, LAST if until is None else until)
         return [(name.removeprefix("source/"), *rest) for name, *rest in found]
 
+    def server_time(self, position: int) -> int | None:
+        """The provider's own clock at the poll at `position`, as `poll` has it."""
+        row = self._poll_row(position)
+        with self._session.guard(), _readable(f"The poll at position {position}"):
+            return decode_data(row.data, row.observed_at, position).server_time
+
     def is_imported(self, position: int) -> bool:
         """Whether the poll at `position` was imported: only imports give polls ids."""
         row = self._first(_ID, position)
