@@ -86,7 +86,7 @@ for _name, _columns, _unique, _condition in (
 ):
     _where = sa.text(_condition)
     _given = [events.c[name] for name in _columns]
-    sa.Index(_name, *_given, unique=_unique, sqlite_where=_where, postgresql_where=_where)
+    sa.Index(_name, *_given, unique=_unique, sqlite_where=_where)
 
 
 REFUSED: Final = {"UPDATE": (events, parts, meta), "DELETE": (events, parts, meta, streams, head)}

@@ -90,10 +90,6 @@ def _added(name: str, columns: dict[str, Any], *indexes: Index) -> Table:
     return Table(name, metadata, _ordinal(), _column("changed", int), *made, *indexes)
 
 
-def _where(condition: str) -> dict[str, Any]:
-    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
-
-
 meta = Table("meta", metadata, Column("key", Text, primary_key=True), _column("value", bytes), sqlite_with_rowid=False)
 
 runs = Table(
@@ -103,12 +99,12 @@ runs = Table(
     *_row_columns(RunRow, "run_id"),
     Index("runs_name", "name", "ordinal"),
     Index("runs_provider_id", "provider_id", "provider"),
-    Index("runs_open", "sort_at", **_where(RUN_GOES_ON)),
+    Index("runs_open", "sort_at", sqlite_where=text(RUN_GOES_ON)),
     Index("runs_sort", "sort_at", "ordinal"),
     Index("runs_state", "state", "sort_at", "ordinal"),
     Index("runs_changed", "changed"),
-    Index("runs_hidden", "ordinal", **_where("hidden = 1")),
-    Index("runs_odd", "ordinal", **_where("odd IS NOT NULL")),
+    Index("runs_hidden", "ordinal", sqlite_where=text("hidden = 1")),
+    Index("runs_odd", "ordinal", sqlite_where=text("odd IS NOT NULL")),
     # covering: costs
     Index("runs_against", "run_id", "name", "user", "against", "hidden", "changed"),
 )
@@ -119,8 +115,8 @@ vms = Table(
     *_row_columns(VmRow, "vm_id"),
     Index("vms_name", "name", "ordinal"),
     Index("vms_provider_id", "provider_id"),
-    Index("vms_billed", "ordinal", **_where("billed = 1")),
-    Index("vms_hidden", "ordinal", **_where("hidden = 1")),
+    Index("vms_billed", "ordinal", sqlite_where=text("billed = 1")),
+    Index("vms_hidden", "ordinal", sqlite_where=text("hidden = 1")),
     Index("vms_ended", "ended_at"),
     Index("vms_kind", "kind", "last_at"),
     Index("vms_cost", "archive", "cost", "created", "changed"),
