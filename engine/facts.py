@@ -80,8 +80,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mark: str | None = None  # the run id that its submitter gave to the provider; None: it carries none
     submitted_at: int | None = None
     jobs: tuple[JobFacts, ...] = ()  # in order of (replica_num, job_num)
-    latest_exit_status: int | None = None
-    """Of the first job's newest attempt, as the provider gives it beside the jobs."""
+    latest_exit_status: int | None = None  # of the first job's newest attempt, as the provider gives it beside the jobs
     drift: tuple[str, ...] = ()  # paths whose value had an unknown word or the wrong type
     mismatch: str | None = None
     """How the GPUs that the run itself found differ from the requested ones; None: they do not, or it did not say."""

@@ -67,8 +67,7 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     transitions: tuple[TransitionObject, ...]
     archive: str | None = None  # the archive that holds it; no key for a live run
     waits: Waits | None = None  # why it waits at its provider; no key if not said
-    group: str | None = None
-    """The provider's id of what it was submitted as a part of; no key for a run of its own."""
+    group: str | None = None  # the provider's id of what it was submitted as a part of; no key for a run of its own
     strategy: str | None = None  # what distinguishes it from runs requested together with it; else no key
     attempt_list: tuple[AttemptObject, ...] = ()  # oldest first; no key if the provider does not date them
 

@@ -23,8 +23,7 @@ pace, in which Steno drains the machine, looks once more and ends it. The provid
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
     """A price set by a user: it replaces the recorded one of on-demand machines with that GPU."""
 
-    gpu: str
-    """The GPU model, without case. Empty in an assumed rate: any whole machine of the source."""
+    gpu: str  # the GPU model, without case. Empty in an assumed rate: any whole machine of the source.
     hourly: int  # of one GPU; a machine costs this times its GPUs
 
 

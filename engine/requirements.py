@@ -48,14 +48,11 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     regions: tuple[str, ...] = ()
     instance_types: tuple[str, ...] = ()
     fleets: tuple[str, ...] = ()  # fleets the task itself names
-    spot: Literal["spot", "on-demand", "auto"] | None = None
-    """None: not said, which gets an on-demand machine."""
+    spot: Literal["spot", "on-demand", "auto"] | None = None  # none: not said, which gets an on-demand machine
     creation: Literal["create", "reuse", "reuse-or-create"] = "reuse-or-create"
-    idle: int | None = None
-    """How long its machine may idle after it, microseconds; -1: for ever; None: not said."""
+    idle: int | None = None  # how long its machine may idle after it, microseconds; -1: for ever; None: not said
     max_duration: int | None = None  # microseconds; None: no limit
     max_price: int | None = None  # micro-dollars an hour
     fallback: tuple[str, ...] = ()  # GPU models to ask for after the task's own
-    race: str | None = None
-    """Runs with the same value were asked for together, and only the first that runs is wanted."""
+    race: str | None = None  # runs with the same value were asked for together, and only the first that runs is wanted
     strategy: str | None = None  # what distinguishes it within its race, in a few words

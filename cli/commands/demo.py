@@ -38,7 +38,7 @@ _SETTINGS = {name: value for name, (_, value) in _SHOWN.items()} | {  # override
     "vms.share": "any",
     "budget.total": "1400",
 }
-_PATIENCE = 60 * SECOND  # microseconds to wait for the machine to stop
+_TIMEOUT = 60 * SECOND  # microseconds to wait for the machine to stop
 
 
 @steno_command("demo")
@@ -140,7 +140,7 @@ def _until_gone(app: App, record: Record) -> None:
 
     log, root = logging.getLogger("steno.record"), logging.getLogger()
     before = root.handlers[:]
-    deadline = app.clock.now() + _PATIENCE
+    deadline = app.clock.now() + _TIMEOUT
     with closing(app.provider("local", record.store)) as provider, watching(app, record, provider) as recorder:
         said = DaemonLog(recorder)
         if not app.json:

@@ -15,7 +15,7 @@ from cli.wiring.output import hint
 from cli.wiring.recorder import watching
 from cli.wiring.run_progress import RunProgress
 from cli.wiring.signals import stoppable
-from engine.act.executor import GRACE
+from engine.act.executor import DRAIN_TIMEOUT
 from engine.commands.dispatcher import Dispatcher, raise_failure
 from engine.commands.stop import request_stop
 from engine.commands.submit import admit, request_run
@@ -218,4 +218,4 @@ def session(
         recorder.stays = stays
         yield RunSession(app, record, found, recorder)
         # This process must also submit what it placed: no other process may be running.
-        recorder.effects.wait(GRACE, until=lambda: not recorder.effects.busy)
+        recorder.effects.wait(DRAIN_TIMEOUT, until=lambda: not recorder.effects.busy)

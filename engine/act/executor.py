@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 AT_ONCE = 4  # effects of one lane under way at once: more would only queue up at the server
 GLANCE = SECOND // 10  # microseconds between looks at what other processes append, while a call is awaited
-GRACE = 10 * SECOND  # how long an ending process waits for calls under way; their intents stay open
+DRAIN_TIMEOUT = 10 * SECOND  # how long an ending process waits for calls under way; their intents stay open
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +157,10 @@ class Effects:
         return result.value  # type: ignore[return-value]
 
     def close(self) -> bool:
-        """Start nothing more and wait up to `GRACE` for calls under way; False: one is still under way."""
+        """Start nothing more and wait up to `DRAIN_TIMEOUT` for calls under way; False: one is still under way."""
         self._closed = True
         try:
-            self.wait(GRACE, until=lambda: not self._started)
+            self.wait(DRAIN_TIMEOUT, until=lambda: not self._started)
         finally:
             self._executor.close()
         self._closed = bool(self._started)

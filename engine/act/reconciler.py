@@ -26,8 +26,7 @@ from events import types
 from events.clock import SECOND
 
 BEGIN: Final = "begin"
-END: Final = "end"
-"""Lanes of effects: nothing that ends a run or a machine waits behind submissions that hang."""
+END: Final = "end"  # lanes of effects: nothing that ends a run or a machine waits behind submissions that hang
 
 UNHEARD: Final = 15 * SECOND
 """A run that goes on this long after the provider accepted a stop was not stopped: a busy server can answer 200 and

@@ -37,7 +37,7 @@ REFUSALS: Final[dict[Refusal, type[StenoError]]] = {
 
 TOO_OLD: Final = 24 * 3600 * SECOND
 """A request that waited longer is abandoned: nobody expects it to start, and to be billed, any more (docs/adr/0005)."""
-LOOK_BACK: Final = 600 * SECOND  # how long before its request a run may seem submitted: more than any skew
+MAX_SKEW: Final = 600 * SECOND  # how long before its request a run may seem submitted: more than any skew
 _SAME: Final = 2 * SECOND  # times of two clocks that differ by less count as equal
 
 
@@ -230,9 +230,7 @@ class Submitter:
         can be submitted. Calls of older versions carried no run id: there a run of that name that equals the request in
         every field is ours, and any other run of that name may be.
         """
-        named: tuple[Named, ...] = yield partial(
-            self._provider.find, name or _name(submit), submit.asked_at - LOOK_BACK
-        )
+        named: tuple[Named, ...] = yield partial(self._provider.find, name or _name(submit), submit.asked_at - MAX_SKEW)
         ledger, run_id = self._journal.ledger(), submit.request.run_id
         others = {*ledger.provider_ids.values(), *ledger.former_ids}
         there = [one for one in named if one.provider_id not in others]

@@ -15,12 +15,9 @@ if TYPE_CHECKING:
     from engine.recorder.recorder import Recorder
 
 LOOK = SECOND // 10  # microseconds between looks for an outcome of another process
-OUTAGE = 10 * SECOND
-"""Microseconds without an answer to another process after which waiting for it ends."""
-LONG = 5 * SECOND
-"""Microseconds: after an unanswered round that took longer, nothing further is asked."""
-LONGEST = 150 * SECOND
-"""Microseconds after which no call is under way: each has a shorter time limit of its own."""
+OUTAGE = 10 * SECOND  # microseconds without an answer to another process after which waiting for it ends
+LONG = 5 * SECOND  # microseconds: after an unanswered round that took longer, nothing further is asked
+CALL_TIMEOUT = 150 * SECOND  # microseconds after which no call is under way: each has a shorter time limit of its own
 
 
 class Dispatcher:
@@ -135,7 +132,7 @@ class Dispatcher:
         """Carry an effect on one run to its end; raises its errors."""
         key = f"run/{run_id}"
         self._effects.start(END, key, effect)
-        self._effects.wait(LONGEST, until=lambda: not self._effects.has(key))
+        self._effects.wait(CALL_TIMEOUT, until=lambda: not self._effects.has(key))
         if key in self._effects.errors:
             raise self._effects.errors[key]
 

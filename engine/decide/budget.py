@@ -23,7 +23,7 @@ from engine.wire import Position, Shape, Time, Usd
 from events.clock import SECOND, span
 from events.types import BudgetCrossed
 
-GRACE = 14 * 60 * SECOND  # how long a machine that was told to stop may take before it is unconfirmed
+UNCONFIRMED_AFTER = 14 * 60 * SECOND  # how long a machine that was told to stop may take before it is unconfirmed
 
 
 class WorstCase(NamedTuple):
@@ -228,11 +228,11 @@ def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> 
         idle += BACKSTOP  # the provider's own timer, if nobody records
     match vm.state:
         case VmState.TERMINATING:
-            time = max(0, GRACE - (now - (vm.ending_since if vm.ending_since is not None else now)))
+            time = max(0, UNCONFIRMED_AFTER - (now - (vm.ending_since if vm.ending_since is not None else now)))
         case VmState.UNCONFIRMED:
             time = policy.assumed_duration  # nothing says that it ever ends
         case VmState.DRAINING:
-            time = GRACE
+            time = UNCONFIRMED_AFTER
         case VmState.IDLE:
             time = max(0, idle - (now - (vm.idle_since if vm.idle_since is not None else now)))
         case _:

@@ -13,8 +13,7 @@ from engine.fold.world_codec import WorldState
 from engine.policy import Policy
 from events import types
 
-QueueDecision = types.RunHeld | types.RunPlaced | types.RunRequeued
-"""Written to the source's queue, all or none."""
+QueueDecision = types.RunHeld | types.RunPlaced | types.RunRequeued  # written to the source's queue, all or none
 Decision = (
     QueueDecision
     | types.IntentAbandoned

@@ -25,7 +25,7 @@ from events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued
 
 BEHIND: Final = "another run is ahead in the queue"
 
-LOOK_BACK: Final = 20  # how many finished runs an estimate uses
+SAMPLE: Final = 20  # how many finished runs an estimate uses
 
 FIRST: Final = 15 * SECOND
 MOST: Final = 5 * MINUTE  # the pause once every GPU was asked for: doubles, up to the most
@@ -171,7 +171,7 @@ def _usual_duration(scene: Scene) -> float:
     """The median time the last finished runs of this source had a machine; infinite: none has finished."""
     found: list[int] = []
     for run in reversed(scene.state.runs.values()):
-        if len(found) == LOOK_BACK:
+        if len(found) == SAMPLE:
             break
         vm = scene.state.vms.get(run.vm_id or "")
         if vm is None or not run.terminal or source_of(run) != scene.source:

@@ -17,7 +17,7 @@ from engine.kernel_mark import KernelMark, hashed
 
 PACKAGE: Final = "steno_kernel"  # the name of the program on the machine
 VARIABLE: Final = "STENO_KERNEL"
-LONGEST: Final = 120_000  # bytes of one environment variable, below Linux's 128 KiB
+MAX_VARIABLE: Final = 120_000  # bytes of one environment variable, below Linux's 128 KiB
 LIMITS: Final = {"compile": 300, "case": 60, "reference": 120}  # seconds
 ARCHITECTURES: Final = {"MI300X": "gfx942"}
 
@@ -56,7 +56,7 @@ def order_of(submission: KernelSubmission, key: str, terms: Terms) -> Order:
     """
     definition = submission.definition
     packed = bundled(job_of(submission, key, compiler=terms.compiler))
-    if len(packed) + len(VARIABLE) + 2 > LONGEST:
+    if len(packed) + len(VARIABLE) + 2 > MAX_VARIABLE:
         raise Wrong("solution_code", "with its problem it is too large to be sent to a machine: make it shorter")
     configuration: dict[str, object] = {
         "type": "task",

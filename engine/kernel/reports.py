@@ -24,7 +24,7 @@ from events import types
 from events.clock import SECOND, Clock, backoff, foreign_run_id
 from events.errors import IdConflict
 
-LONGEST: Final = 256 * 1024  # bytes of one line; a longer one is no frame
+MAX_LINE: Final = 256 * 1024  # bytes of one line; a longer one is no frame
 MOST_FRAMES: Final = 2_000
 MOST_BYTES: Final = 64 * 1024 * 1024  # of one output; the rest is not read
 AT_ONCE: Final = 16  # outputs read at the same time
@@ -46,13 +46,13 @@ def frames_of(pieces: Iterable[bytes], key_hash: str) -> Iterator[bytes]:
         *whole, begun = (begun + piece).split(b"\n")
         for line in whole:
             text = line.strip(b"\r")
-            if not too_long and len(text) <= LONGEST and text.startswith(_MARK):
+            if not too_long and len(text) <= MAX_LINE and text.startswith(_MARK):
                 text = text[len(_MARK) :].strip()
                 frame = read_frame(text)
                 if frame is not None and is_genuine(frame, key_hash):
                     yield text
             too_long = False
-        if too_long or len(begun) > LONGEST:
+        if too_long or len(begun) > MAX_LINE:
             begun, too_long = b"", True
 
 

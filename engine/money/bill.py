@@ -95,8 +95,7 @@ class SettledPart(NamedTuple):
     mark: PhaseStart
     intervals: tuple[Interval, ...]
     steps: tuple[VmStep, ...]  # past ones, and the one after them
-    occupancies: tuple[Occupancy, ...]
-    """Runs that have left, the last of which came when this was over."""
+    occupancies: tuple[Occupancy, ...]  # runs that have left, the last of which came when this was over
     holds: tuple[RunOccupancy, ...]  # the last of these runs, and earlier ones that may still matter
     dates: tuple[VmDate, ...]  # what the provider dated up to the last past step
     basis: tuple[object, ...]  # what else it was computed from

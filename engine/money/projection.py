@@ -18,8 +18,7 @@ Pattern = Literal["no reuse", "one batch a day", "evenly spread"]
 PATTERNS: Final[tuple[Pattern, ...]] = ("one batch a day", "no reuse", "evenly spread")
 MONTHS: Final = {10: (15, 30, 8), 50: (75, 150, 5), 200: (300, 400, 3)}
 """Tasks a day → (estimated dollars a month, from and to; months the grant is said to last)."""
-GAPS: Final = (0, 15 * SECOND, 30 * SECOND, 60 * SECOND, 120 * SECOND)
-"""Between runs, for the estimate of a saving."""
+GAPS: Final = (0, 15 * SECOND, 30 * SECOND, 60 * SECOND, 120 * SECOND)  # between runs, for the estimate of a saving
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):

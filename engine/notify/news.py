@@ -20,8 +20,7 @@ from events.store.record import Record, Stored
 
 RUN_END, ANOMALY, BUDGET, ORPHAN = "run_end", "anomaly", "budget", "orphan"
 
-AT_ONCE = 60 * SECOND
-"""The end of a run that no poll showed before is news for this long; later the source is blind."""
+AT_ONCE = 60 * SECOND  # the end of a run that no poll showed before is news for this long; later the source is blind
 TOO_OLD = 24 * 3600 * SECOND  # older facts, left by a killed process, are dropped
 
 _ORPHANS = frozenset({AnomalyKind.ORPHAN, AnomalyKind.ORPHAN_SUSPECTED})

@@ -27,7 +27,7 @@ ROOM = 10  # open notices at most; further facts are combined into a digest (doc
 MOST = 200  # facts of one digest
 PAUSES = (1 * SECOND, 5 * SECOND, 25 * SECOND, 125 * SECOND)  # microseconds between attempts
 _AT_ONCE = 4  # attempts under way at the same time
-_PATIENCE = 3.0
+_TIMEOUT = 3.0
 """Seconds an ending process waits for an attempt under way: with its outcome recorded nothing is sent twice."""
 
 
@@ -153,7 +153,7 @@ class Notices:
         """Wait a moment for an attempt under way, and let another process continue."""
         self._news.forget()
         self._adopted = False
-        self.wait(_PATIENCE)
+        self.wait(_TIMEOUT)
         self._record_outcomes()
         if self._lease is not None:
             self._lease.release()

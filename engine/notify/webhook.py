@@ -19,8 +19,7 @@ class Webhook:
     """Where notices go. The address may itself be a secret: it is never recorded or shown."""
 
     url: str = field(repr=False)
-    secret: str | None = field(default=None, repr=False)
-    """The signing key; None: notices are not signed."""
+    secret: str | None = field(default=None, repr=False)  # the signing key; None: notices are not signed
     kinds: frozenset[str] = ALERTS  # the kinds of news it receives
     dashboard: str | None = None  # the address of our own service, for links; None: no links
 

@@ -58,8 +58,7 @@ Decide = Callable[[WorldState, str, Policy, int, bool], tuple[Decision, ...]]
 
 _LOOK = SECOND // 5  # microseconds between looks at a record that another process writes
 _TRIES = 5  # retries of a decision within a round when another process changed the queue
-_SETTLED = frozenset({VmState.IDLE, VmState.UNCONFIRMED})
-"""A machine in these may stay as it is for a long time."""
+_SETTLED = frozenset({VmState.IDLE, VmState.UNCONFIRMED})  # a machine in these may stay as it is for a long time
 
 
 class Recorder:

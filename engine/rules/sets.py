@@ -29,8 +29,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     state: State | None  # None: the observation does not say; the run stays where it is
     rule: str
     pending: bool = False  # the provider requeued the run, whatever it did before
-    sure: bool = True
-    """False: the observation may lag: it moves the run forward only, and is no anomaly when behind."""
+    sure: bool = True  # false: the observation may lag: it moves the run forward only, and is no anomaly when behind
 
     def __str__(self) -> str:
         return "no verdict yet" if self.state is None else f"no verdict yet ({self.state.value})"

@@ -21,8 +21,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     secret: bool = False
     presence_only: bool = False  # only whether it is set is ever kept
     parse: Parse | None = None  # gives the value its text means; ValueError says what it must be
-    unused: bool = False
-    """A variable of Steno's predecessor that Steno does not read: listed only if somebody sets it."""
+    unused: bool = False  # a variable of Steno's predecessor that Steno does not read: listed only if somebody sets it
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,8 +37,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """
     schedules: bool = False
     """It has a queue of its own and gives each run its machine: Steno's limit of machines does not apply."""
-    rates: str | None = None
-    """The setting without which none of its machines has a price; None: it gives prices itself."""
+    rates: str | None = None  # the setting without which none of its machines has a price; None: it gives prices itself
     prices: Callable[[Callable[[str], str | None]], Mapping[str, int]] = lambda _value: {}
     """Price of one GPU of each model by the provider's settings, micro-dollars an hour; the argument gives a value."""
     hourly: str | None = None

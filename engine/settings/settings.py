@@ -24,8 +24,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: str | None  # the text, as it was given
     parsed: Any = None  # what the text means (`Known.parse`); without a parser, the text
-    source: str
-    """`default`, `flag`, a variable's name (`STENO_RECORD`, `STENO_RECORD in .env`) or a file."""
+    source: str  # `default`, `flag`, a variable's name (`STENO_RECORD`, `STENO_RECORD in .env`) or a file
     secret: bool = False
 
     @property

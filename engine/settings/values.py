@@ -17,8 +17,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 _OFF: Final = frozenset({"off", "none", "unlimited"})
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9_-]{0,62})?(\.[A-Za-z0-9][A-Za-z0-9_-]{0,62})*\.?")
 
-ALERTS: Final = frozenset({"run_end", "anomaly", "budget", "orphan"})
-"""Kinds of notices that can go to the webhook."""
+ALERTS: Final = frozenset({"run_end", "anomaly", "budget", "orphan"})  # kinds of notices that can go to the webhook
 
 Parse = Callable[[str], Any]
 

@@ -19,7 +19,7 @@ KEY_HEADER: Final = {  # as in the OpenAPI document
     "description": "The same key with the same body always means the same run; with another body: 409.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
-LONGEST: Final = 100  # characters of an id or name; more would slow the search for similar names
+MAX_ID: Final = 100  # characters of an id or name; more would slow the search for similar names
 NAMED: Final = (  # how every route finds a run or a machine (`View.row`, `View.vm_row`)
     "An id, the provider's id, a name (Steno's own active run of that name, else the newest), or a unique prefix of "
     "an id."
@@ -68,13 +68,13 @@ def asked_of(request: Request, parameters: Iterable[Parameter]) -> Asked:
         if found[name] is None:
             raise Problem(400, f"{name} is {_cut(text)!r}; it must be {known[name].expected}", field=name)
     for name, word in request.path_params.items():
-        if len(word) > LONGEST:
+        if len(word) > MAX_ID:
             raise Problem(404, f"no name is that long ({len(word)} characters)", field=name)
     return {**{one.name: one.default for one in known.values()}, **found, **request.path_params}
 
 
 def path_parameters(path: str) -> list[dict[str, Any]]:
-    word = {"type": "string", "minLength": 1, "maxLength": LONGEST}
+    word = {"type": "string", "minLength": 1, "maxLength": MAX_ID}
     number = {"type": "integer", "minimum": 1, "maximum": MOST_POSITION}
     known = {"id": (word, NAMED), "position": (number, "A position of the record.")}
     names = [part.strip("{}") for part in path.split("/") if part.startswith("{")]

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from engine.errors import Conflict, NotConfigured
 from projections.api.access.protocol import Protocol
 
-GRACE: Final = 5  # seconds that requests in flight may still take once the server is told to stop
+SHUTDOWN_TIMEOUT: Final = 5  # seconds that requests in flight may still take once the server is told to stop
 _BACKLOG: Final = 2048  # pending connections: 1,000 clients reconnect at once after a restart
 _FILES: Final = 65_536  # open files asked for, if that many are allowed
 _POLICY: Final = (
@@ -115,7 +115,7 @@ class Server:
             headers=[(name.decode(), value.decode()) for name, value in SECURITY_HEADERS],
             proxy_headers=False,
             backlog=_BACKLOG,
-            timeout_graceful_shutdown=GRACE,
+            timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
         )
         logging.getLogger("uvicorn.error").addFilter(_reworded)
         self._uvicorn = _Uvicorn(config)
@@ -144,7 +144,7 @@ class Server:
         self.check()
 
     def stop(self) -> None:
-        """Stop accepting, give open requests `GRACE` seconds, and end; idempotent."""
+        """Stop accepting, give open requests `SHUTDOWN_TIMEOUT` seconds, and end; idempotent."""
         self._told = True
         self._uvicorn.should_exit = True
         if self._thread.ident is not None:
@@ -171,7 +171,7 @@ def _reworded(record: logging.LogRecord) -> bool:
     """Reword uvicorn's message about requests that are cut off at shutdown: not an error."""
     if str(record.msg).startswith("Cancel %s running task"):
         record.levelno, record.levelname = logging.WARNING, "WARNING"
-        record.msg = f"%s requests did not end within {GRACE} s and are cut off"
+        record.msg = f"%s requests did not end within {SHUTDOWN_TIMEOUT} s and are cut off"
     return True
 
 

@@ -26,7 +26,7 @@ _HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
-_PATIENCE: Final = 30.0  # seconds until the feed must know where the record stands
+_TIMEOUT: Final = 30.0  # seconds until the feed must know where the record stands
 _AFTER = position(
     "after",
     f"Start after this position (0: at the start). {LAST_EVENT_ID} takes precedence. Without either: from now on.",
@@ -76,13 +76,13 @@ async def known_position(request: Request, feed: Feed, after: int | None = None)
         field, after = LAST_EVENT_ID, read_position(last[0])
         if after is None:
             raise Problem(400, f"{last[0][:60]!r} is not a position of a record: a whole number", field=LAST_EVENT_ID)
-    if not await feed.ready(_PATIENCE):
+    if not await feed.ready(_TIMEOUT):
         raise Problem(503, feed.trouble or "the server is stopping", headers=SOON)
     if after is not None and after > feed.position:
         head = await asyncio.to_thread(feed.head)
         if after > head:
             raise Problem(400, f"the record ends at position {head}; {after} is beyond it", field=field)
-        await feed.beyond(after, _PATIENCE)
+        await feed.beyond(after, _TIMEOUT)
     return after
 
 

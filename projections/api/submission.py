@@ -25,7 +25,7 @@ from projections.api.service import Service, Writer
 
 Build = Callable[["HttpSubmission", str], Awaitable["HttpSubmission"]]
 
-_PATIENCE = SECOND  # wait for the feed to reach earlier submissions
+_TIMEOUT = SECOND  # wait for the feed to reach earlier submissions
 _STEP = SECOND // 200
 _OF_THE_SERVER = {
     "files": "`files` would be read on the server's machine; put what the task needs into its image or its commands",
@@ -123,7 +123,7 @@ def _project_of(service: Service, submission: HttpSubmission) -> str:
 
 def _wait_for_feed(service: Service, head: int) -> None:
     """Wait until the world includes the requests just accepted: each counts against the budget."""
-    end = service.clock.now() + _PATIENCE
+    end = service.clock.now() + _TIMEOUT
     while service.feed.position < head and service.clock.now() < end:
         service.clock.sleep(_STEP)
 

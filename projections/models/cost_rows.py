@@ -41,8 +41,7 @@ class Paid(msgspec.Struct, frozen=True, array_like=True):
 class Against(msgspec.Struct, frozen=True, array_like=True):
     """One run's cost and the provider's figure, in micro-dollars."""
 
-    machines: dict[str, int]
-    """Every machine it was ever on → the basis of its cost there (`_Bases`)."""
+    machines: dict[str, int]  # every machine it was ever on → the basis of its cost there (`_Bases`)
     ours: int
     theirs: int | None  # None: the provider gives no figure
     causes: tuple[tuple[str, int], ...]

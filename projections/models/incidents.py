@@ -38,7 +38,7 @@ class Incidents(msgspec.Struct, frozen=True, kw_only=True):
 
 def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int = 50) -> Incidents:
     """Anomalies behind a place (`Incidents.next` of the previous page), newest first."""
-    found = look.view.store.newest_anomalies(limit + 1, behind, but=look.view.hidden())
+    found = look.view.store.newest_anomalies(limit + 1, behind, hidden=look.view.hidden())
     shown = found[:limit]
     return Incidents(
         anomalies=tuple(_dated(look.record, one) for _, one in shown),
@@ -54,7 +54,7 @@ def newest(look: Look, count: int) -> tuple[DatedAnomaly, ...]:
 
 def blind(look: Look) -> tuple[BlindObject, ...]:
     """Gaps without an answer: open ones, then those that ended last."""
-    over = (_blind.decode(one) for one in look.view.store.newest_blind(_BLIND, but=look.view.hidden()))
+    over = (_blind.decode(one) for one in look.view.store.newest_blind(_BLIND, hidden=look.view.hidden()))
     return (*look.view.open_gaps(), *over)
 
 

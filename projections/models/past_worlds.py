@@ -20,7 +20,7 @@ from projections.models.view import View
 from projections.store.database import StoreError, StoreUnreadable
 from projections.store.read_models import ReadModels
 from projections.store.store import Checkpoint, ProjectionStore
-from projections.store.world_table import put_down, take_up_whole
+from projections.store.world_table import load_whole_world, save_world
 
 if TYPE_CHECKING:
     from events.store.record import Record
@@ -62,7 +62,7 @@ def world_before(record: "Record", position: int) -> tuple[World, int]:
         store = _above(record, position)
         if store is not None:
             with store, store.reading():
-                state = take_up_whole(store)
+                state = load_whole_world(store)
                 if state is not None and store.world_below(store.base) is not None:
                     state.position = store.base
                     return World(READINGS, CURRENT, state=state), store.base
@@ -84,7 +84,7 @@ def _above(record: "Record", position: int) -> ProjectionStore | None:
     if world is None:
         store.close()
         raise StoreUnreadable("the moment is no longer kept")
-    put_down(store, *world)
+    save_world(store, *world)
     store.set_checkpoint(Checkpoint(rules=RULES, record=record.id, position=store.base))
     return store
 

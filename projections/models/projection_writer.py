@@ -42,9 +42,9 @@ from projections.store.world_table import (
     encode,
     form,
     joined,
+    load_world,
     pieces,
-    put_down,
-    take_up,
+    save_world,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ MOMENTS = 128  # how many worlds of the past are kept at most, and half as many 
 SPACING = 1 << 13  # positions between two of them, in a short record
 NO_MOMENTS: Final = 1 << 62  # a spacing at which none is kept
 _CHUNK: Final = 1 << 16  # positions folded in one transaction at most
-_MET: Final = 2000  # cached runs and machines, besides unfinished ones
+_CACHED: Final = 2000  # cached runs and machines, besides unfinished ones
 
 
 class ProjectionWriter:
@@ -118,11 +118,11 @@ class ProjectionWriter:
         if state is None or after != self.position:
             return self._load(after), after
         met = dict.__len__(state.runs) + dict.__len__(state.vms)
-        is_full = met > _MET + len(state.unsettled) + len(state.open_vms)
+        is_full = met > _CACHED + len(state.unsettled) + len(state.open_vms)
         return self._load(after) if is_full else state, after
 
     def _load(self, after: int) -> WorldState:
-        state = take_up(self.store) if after else None
+        state = load_world(self.store) if after else None
         if state is None:
             state = WorldState(rules=CURRENT.name)
             state.runs, state.vms = StoredRuns(self.store), StoredVms(self.store)
@@ -159,7 +159,7 @@ class ProjectionWriter:
             met, end = self._take(cut, state), cut.position
             world, lasting = cut.world, cut.lasting
         self._keep(state, after, end, *met)
-        put_down(self.store, world, lasting, self._lasting)
+        save_world(self.store, world, lasting, self._lasting)
         self._lasting = lasting
         state.anomalies.clear()
         state.blind.clear()
@@ -263,12 +263,14 @@ class ProjectionWriter:
         vms.kept.update((vm_id, hash(folded)) for vm_id, folded in machines.items())
         self._money.update(money)
 
-    def _repriced(self, state: WorldState, after: int, but: Container[str]) -> dict[str, bytes]:
-        """Machines, besides `but`, whose bill a newly adopted policy changes: they existed when it came into force."""
+    def _repriced(self, state: WorldState, after: int, known: Container[str]) -> dict[str, bytes]:
+        """Machines, besides the `known` ones, whose bill a newly adopted policy changes: they existed when it came into
+        force.
+        """
         adopted = [step.at for steps in state.policies.values() for step in steps if step.position > after]
         if not adopted:
             return {}
-        there = [row.vm_id for row in self.store.vms.all(since=min(adopted)) if row.vm_id not in but]
+        there = [row.vm_id for row in self.store.vms.all(since=min(adopted)) if row.vm_id not in known]
         return {vm_id: encode(state.vms[vm_id]) for vm_id in there}
 
     def _money_of(self, run_id: str) -> Money:

@@ -28,7 +28,7 @@ _SETTLE: Final = 0.15  # seconds from wake to catch-up without readers: batches 
 _MOST: Final = 1.0
 _REST: Final = 3  # sleeps three times as long as it worked, to stay below 25 % CPU
 _IDLE: Final = 0.25  # seconds after which it looks by itself
-_PATIENCE: Final = 10.0  # seconds to wait for a stop: another process may hold the lock
+_TIMEOUT: Final = 10.0  # seconds to wait for a stop: another process may hold the lock
 _AGAIN: Final = 1.0  # seconds before a retry
 _LONG: Final = 50_000  # positions; longer builds log their progress ten times
 
@@ -167,7 +167,7 @@ class Projector:
         self._stopping.set()
         self.hurry()
         if self._thread is not None:
-            self._thread.join(_PATIENCE)
+            self._thread.join(_TIMEOUT)
             self._thread = None
 
     def wake(self) -> None:

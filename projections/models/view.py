@@ -26,7 +26,7 @@ from events.errors import StenoError
 from projections.store.row_table import Row, RowTable
 from projections.store.schema import RunRow, VmRow
 from projections.store.store import ProjectionStore
-from projections.store.world_table import decode_run, decode_vm, take_up, take_up_whole
+from projections.store.world_table import decode_run, decode_vm, load_whole_world, load_world
 
 
 def waits(run: Run) -> bool:
@@ -85,7 +85,7 @@ class View:
     @cached_property
     def state(self) -> WorldState:
         """The engine's world behind these projections; loads runs and machines on demand."""
-        return take_up(self.store) or WorldState(rules=CURRENT.name)
+        return load_world(self.store) or WorldState(rules=CURRENT.name)
 
     @property
     def position(self) -> int:
@@ -213,7 +213,7 @@ class View:
 
     def whole(self) -> WorldState:
         """The engine's world with every run in memory: for costs and the budget."""
-        return take_up_whole(self.store) or WorldState(rules=CURRENT.name)
+        return load_whole_world(self.store) or WorldState(rules=CURRENT.name)
 
     def blind_of(self, row: RunRow) -> tuple[BlindObject, ...]:
         """The gaps of a run's sources, open ones included."""

@@ -54,12 +54,12 @@ class NoteTable(Database):
         return tuple(row[0] for row in found)
 
     def newest_anomalies(
-        self, limit: int, behind: tuple[int, int] | None = None, *, but: Sequence[str] | None = None
+        self, limit: int, behind: tuple[int, int] | None = None, *, hidden: Sequence[str] = ()
     ) -> tuple[tuple[tuple[int, int], bytes], ...]:
-        """(place, anomaly), newest first, after `behind`. Leaves out all archives or, if given, those in `but`."""
+        """(place, anomaly), newest first, after `behind`, without the archives in `hidden`."""
         given = {} if behind is None else {"position": behind[0], "ordinal": behind[1]}
-        statement = _newest_anomalies(None if but is None else len(but), behind=behind is not None)
-        found = self.execute(statement, limit=limit, **given, **_named(but or ()))
+        statement = _newest_anomalies(len(hidden), behind=behind is not None)
+        found = self.execute(statement, limit=limit, **given, **_named(hidden))
         return tuple(((row[0], row[1]), row[2]) for row in found)
 
     def count_anomalies(self) -> int:
@@ -73,35 +73,34 @@ class NoteTable(Database):
             return tuple(row[1] for row in self.execute(_BLIND))
         return tuple(row[1] for row in sorted(row for one in sources for row in self.execute(_BLIND_OF, source=one)))
 
-    def newest_blind(self, limit: int, *, but: Sequence[str] = ()) -> tuple[bytes, ...]:
-        """Closed gaps, last ended first; archives in `but` are left out."""
-        found = self.execute(_newest_blind(len(but)), limit=limit, **_named(but))
+    def newest_blind(self, limit: int, *, hidden: Sequence[str] = ()) -> tuple[bytes, ...]:
+        """Closed gaps, last ended first, without the archives in `hidden`."""
+        found = self.execute(_newest_blind(len(hidden)), limit=limit, **_named(hidden))
         return tuple(row[0] for row in found)
 
 
 def _named(archives: Sequence[str]) -> dict[str, str]:
-    return {f"but_{index}": name for index, name in enumerate(archives)}
+    return {f"hidden_{index}": name for index, name in enumerate(archives)}
 
 
-def _shown(archive: ColumnElement[Any], but: int | None) -> ColumnElement[bool]:
-    if but == 0:
+def _shown(archive: ColumnElement[Any], hidden: int) -> ColumnElement[bool]:
+    if not hidden:
         return true()
-    live = archive.is_(None)
-    return live if but is None else live | archive.not_in([bindparam(f"but_{index}") for index in range(but)])
+    return archive.is_(None) | archive.not_in([bindparam(f"hidden_{index}") for index in range(hidden)])
 
 
 @cache
-def _newest_anomalies(but: int | None, *, behind: bool) -> Select[Any]:
+def _newest_anomalies(hidden: int, *, behind: bool) -> Select[Any]:
     position, ordinal, _, archive = columns = tuple(_ALL.c)
-    found = select(*columns).where(_shown(archive, but))
+    found = select(*columns).where(_shown(archive, hidden))
     if behind:
         found = found.where(tuple_(position, ordinal) < tuple_(bindparam("position"), bindparam("ordinal")))
     return found.order_by(position.desc(), ordinal.desc()).limit(bindparam("limit"))
 
 
 @cache
-def _newest_blind(but: int) -> Select[Any]:
-    shown = select(blind.c.object).where(_shown(blind.c.archive, but))
+def _newest_blind(hidden: int) -> Select[Any]:
+    shown = select(blind.c.object).where(_shown(blind.c.archive, hidden))
     return shown.order_by(blind.c.ordinal.desc()).limit(bindparam("limit"))
 
 

@@ -146,7 +146,7 @@ class StoredIds(_Lazy[str]):
         return run_id
 
 
-def take_up(store: ProjectionStore) -> WorldState | None:
+def load_world(store: ProjectionStore) -> WorldState | None:
     """The stored world on top of its stored runs and machines; None if this version cannot read it. `anomalies` and
     `blind` start empty, to collect what a fold adds.
     """
@@ -166,9 +166,9 @@ def take_up(store: ProjectionStore) -> WorldState | None:
     return state
 
 
-def take_up_whole(store: ProjectionStore) -> WorldState | None:
-    """As `take_up`, with every run and machine loaded: needs no store any more."""
-    state = take_up(store)
+def load_whole_world(store: ProjectionStore) -> WorldState | None:
+    """As `load_world`, with every run and machine loaded: needs no store any more."""
+    state = load_world(store)
     if state is None:
         return None
     state.runs = {row.run_id: decode_run(row.folded) for row in store.runs.all()}
@@ -197,7 +197,7 @@ def pieces(state: WorldState) -> tuple[bytes, bytes]:
     return world, dump(WorldState(rules=state.rules, **{name: getattr(state, name) for name in _LONG}))
 
 
-def put_down(store: ProjectionStore, world: bytes, lasting: bytes, lasting_before: bytes | None = None) -> None:
+def save_world(store: ProjectionStore, world: bytes, lasting: bytes, lasting_before: bytes | None = None) -> None:
     """Store the `pieces` of a world. `lasting_before`: the last stored second piece, if known, to skip an equal one."""
     store.put(_WORLD, world)
     if lasting != lasting_before:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 MARK = "::steno:: "
-LONGEST = 8_000  # characters of one text in a frame; of a longer text the end is kept
+MAX_TEXT = 8_000  # characters of one text in a frame; of a longer text the end is kept
 
 
 class Teller:
@@ -32,4 +32,4 @@ def _print(line: str) -> None:
 
 
 def tail(text: str) -> str:
-    return text if len(text) <= LONGEST else "…" + text[-LONGEST:]
+    return text if len(text) <= MAX_TEXT else "…" + text[-MAX_TEXT:]

@@ -9,8 +9,7 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-CODES = {"float32": "f", "float64": "d", "int32": "i"}
-"""What `array` calls a type; the 16-bit ones are packed by hand."""
+CODES = {"float32": "f", "float64": "d", "int32": "i"}  # what `array` calls a type; the 16-bit ones are packed by hand
 SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4}  # bytes of one number
 BLOCK = 65_521
 """Entries made one by one; a longer tensor repeats them. A prime, so that no row of a usual length repeats."""

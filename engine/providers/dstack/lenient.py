@@ -75,10 +75,11 @@ class LenientDecoder(Generic[T]):
 
         Raises ValueError if the item is not a JSON object with an id.
         """
-        with suppress(msgspec.DecodeError):
-            if (found := self._typed.decode(item)).id:
-                return found, ()
-        return self.decode_by_value(item)
+        try:
+            found = self._typed.decode(item)
+        except msgspec.DecodeError:
+            return self.decode_by_value(item)
+        return (found, ()) if found.id else self.decode_by_value(item)
 
     def decode_by_value(self, item: bytes) -> tuple[T, tuple[str, ...]]:
         value, drift = mapping(item), list[str]()

@@ -107,11 +107,6 @@ RUNS: Final = LenientDecoder(RunWire, "a run")
 _cost = msgspec.json.Decoder(_CostWire)
 
 
-def read_run(item: bytes) -> RunFacts:
-    """The facts of one run. Raises ValueError for an item that is not a JSON object with an id."""
-    return facts_of(*RUNS.decode(item))
-
-
 def read_cost(item: bytes) -> dict[str, int | None]:
     """dstack's own `cost` in micro-dollars, under the run's id; None if absent."""
     try:
@@ -243,8 +238,7 @@ def _job(wire: JobWire, odd: list[str]) -> JobFacts:
 def _submission(wire: SubmissionWire, num: int, retry_on: frozenset[str], odd: list[str]) -> AttemptFacts:
     _known(wire.status, words.JOB_STATUSES, "job status", odd)
     _known(wire.termination_reason, words.RETRY_EVENT_OF, "job termination_reason", odd)
-    machine = wire.job_provisioning_data or MachineWire()
-    runtime = wire.job_runtime_data or RuntimeWire()
+    machine, runtime = wire.job_provisioning_data or _NO_MACHINE, wire.job_runtime_data or _NO_RUNTIME
     blocks = None if runtime.offer is None else runtime.offer.blocks
     return AttemptFacts(
         num=num,
@@ -255,6 +249,10 @@ def _submission(wire: SubmissionWire, num: int, retry_on: frozenset[str], odd: l
         price=_micro(machine.price),
         blocks=blocks if blocks is not None and 0 < blocks < 1 << 31 else None,
     )
+
+
+_NO_MACHINE: Final = MachineWire()
+_NO_RUNTIME: Final = RuntimeWire()
 
 
 def _micro(dollars: float | None) -> int | None:

@@ -14,7 +14,7 @@ from engine.providers.local.task import LocalTask
 
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from engine.providers.local.supervisor import main; main()"
 _IMPORT_FOLDER = str(Path(__file__).parents[3])
-_PATIENCE = 30  # seconds; a start takes tens of milliseconds
+_TIMEOUT = 30  # seconds; a start takes tens of milliseconds
 
 
 def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_limit: int) -> None:
@@ -49,7 +49,7 @@ def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_
             pass_fds=tuple(taken.locks.values()),
         )
         try:
-            said, _ = process.communicate(json.dumps(plan).encode(), timeout=_PATIENCE)
+            said, _ = process.communicate(json.dumps(plan).encode(), timeout=_TIMEOUT)
         except subprocess.TimeoutExpired:
             raise ProviderError(
                 f"the supervisor of {folder.name} does not answer; see {folder / 'supervisor.err'}"

@@ -28,7 +28,7 @@ from events.clock import SECOND, Clock, foreign_run_id
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")  # a run's id and folder name
 
-_PATIENCE = 60 * SECOND  # longer than the one slow step, a start in `launch`
+_TIMEOUT = 60 * SECOND  # longer than the one slow step, a start in `launch`
 _PAUSE = 5_000
 
 
@@ -74,7 +74,7 @@ class RunFolders:
             attempt, before = self._newest(run_id)
             if before is not None and before.known:
                 return before
-            active = self._active(name, but=attempt)
+            active = self._active(name, other_than=attempt)
             folder = self.folder(attempt)
             folder.mkdir(mode=0o700, exist_ok=True)
             locks = {"run": self._hold(folder, held)}
@@ -134,7 +134,7 @@ class RunFolders:
 
     def settled(self, run_id: str) -> RunState | None:
         """A run that was accepted; waits for one that is just being started: that takes moments."""
-        deadline = self._clock.now() + _PATIENCE
+        deadline = self._clock.now() + _TIMEOUT
         while (state := read_state(self.folder(run_id))) is not None and state.active and not state.started:
             if self._clock.now() > deadline:
                 break
@@ -161,12 +161,12 @@ class RunFolders:
             attempt = f"{run_id}-{number}"
         raise AssertionError("unreachable")
 
-    def _active(self, name: str | None = None, *, but: str | None = None) -> list[RunState]:
-        """Every run that may still go on, except `but`; NameInUse if one of them has the name."""
+    def _active(self, name: str | None = None, *, other_than: str | None = None) -> list[RunState]:
+        """Every run that may still go on, except `other_than`; NameInUse if one of them has the name."""
         found = []
         for run_id in self.run_ids():
             folder = self.folder(run_id)
-            if run_id == but or (folder / "ended.json").exists():
+            if run_id == other_than or (folder / "ended.json").exists():
                 continue
             state = read_state(folder)
             if state is None or not state.active:
@@ -226,7 +226,7 @@ class RunFolders:
 
     def _hold(self, folder: Path, locks: ExitStack, name: str = LIFE) -> int:
         """The descriptor of a lock, which `locks` closes."""
-        deadline = self._clock.now() + _PATIENCE
+        deadline = self._clock.now() + _TIMEOUT
         while (held := lock(folder, name)) is None:  # a reader holds a lock for a moment
             if self._clock.now() > deadline:
                 raise ProviderError(f"{folder} is held by another process; wait for it or end it")

@@ -34,7 +34,7 @@ class LocalTask(Command, frozen=True, kw_only=True):
     environment: dict[str, str]  # secrets in clear: never written down
 
 
-LONGEST = 128 * 1024  # bytes of one argument with its NUL: Linux's MAX_ARG_STRLEN
+MAX_ARGUMENT = 128 * 1024  # bytes of one argument with its NUL: Linux's MAX_ARG_STRLEN
 
 
 def local_task(
@@ -78,7 +78,7 @@ def local_task(
         ),
         configuration={key: hidden.get(key, value) for key, value in configuration.items()},
     )
-    if any(len(text.encode("utf-8", "surrogatepass")) >= LONGEST for text in task.argv):
+    if any(len(text.encode("utf-8", "surrogatepass")) >= MAX_ARGUMENT for text in task.argv):
         raise TaskInvalid("the commands are longer than the 128 kB a shell can be given; put them into a script")
     if any("\0" in text for text in (*task.argv, task.folder)):
         raise TaskInvalid("a command, or the working_dir, holds a zero byte")

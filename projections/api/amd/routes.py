@@ -38,7 +38,7 @@ from projections.api.roles import Caller
 from projections.api.service import Service, Writer
 from projections.api.streams import known_position, last_event_header, run_named, send_stream
 
-_PATIENCE: Final = 30.0  # seconds until the feed must know what was just appended
+_TIMEOUT: Final = 30.0  # seconds until the feed must know what was just appended
 _log = logging.getLogger(__name__)
 
 
@@ -153,7 +153,7 @@ def routes(service: Service) -> list[BaseRoute]:
         expect_json(request)
         submitter = _submitter(service, request.scope["steno.caller"])
         accepted = await _submit(service, writer, await request.body(), submitter=submitter, key=key)
-        await service.feed.beyond(accepted.position, _PATIENCE)
+        await service.feed.beyond(accepted.position, _TIMEOUT)
         headers = [(b"steno-position", b"%d" % accepted.position), (b"steno-run-id", accepted.run_id.encode())]
         if not isolated(service):
             headers.append((b"steno-isolation", b"none"))

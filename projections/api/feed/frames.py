@@ -100,14 +100,14 @@ class FrameMaker:
             vms = (*vms, *dict.fromkeys(self.state.runs[named].links.values()))
         self._add(event, runs, vms)
 
-    def _changed(self, changes: Iterable[Change], but: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(runs, machines) that changed, in order, without those in `but`, whose own events report them."""
+    def _changed(self, changes: Iterable[Change], told: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(runs, machines) that changed, in order, without those in `told`, whose own events report them."""
         runs: dict[str, None] = {}
         vms: dict[str, None] = {}
         for change in changes:
-            if isinstance(change, Moved) and f"run/{change.run_id}" not in but and change.run_id in self.state.runs:
+            if isinstance(change, Moved) and f"run/{change.run_id}" not in told and change.run_id in self.state.runs:
                 runs[change.run_id] = None
-            elif isinstance(change, VmMoved) and f"vm/{change.vm_id}" not in but:
+            elif isinstance(change, VmMoved) and f"vm/{change.vm_id}" not in told:
                 vms[change.vm_id] = None
         return tuple(runs), tuple(vms)
 
