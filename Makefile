@@ -1,6 +1,6 @@
 # Everything Steno needs from a clean clone, with nothing but Python 3.11, pip, make and git.
 #   make demo        the tour: no account, no network after set-up
-#   make test        every gate and every test (some 35 minutes on two cores)
+#   make test        every gate and every test (some 15 minutes on two cores)
 #   make check       every gate and the quick tests (some five minutes)
 #   make test-long   what takes longer than that
 #   make setup       .venv with .venv/bin/steno
@@ -50,10 +50,10 @@ check: gates
 	$(BIN)/pytest -q -n 2 -m "not slow and not lab and not long"
 
 test: gates lab
-	@$(BIN)/python tests/run_tests.py -n 4 --dist loadgroup -m "not long"
+	$(BIN)/pytest -n 4 --dist loadgroup -m "not long"
 
 test-long: .venv/.dev lab
-	$(BIN)/pytest -n 2 --dist loadgroup -m long
+	STENO_TEST_PREFORK=0 $(BIN)/pytest -n 2 --dist loadgroup -m long
 
 lock: .venv/.dev
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 pyproject.toml -o requirements.lock

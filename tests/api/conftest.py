@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import httpx
 import msgspec
 import pytest
+from stenotest import prefork
 from stenotest.frozen_time import Hands, time_in_hand
 
 from cli.wiring.app import App
@@ -107,7 +107,7 @@ def _serving() -> Iterator[Serve]:
     with ExitStack() as every:
         patch = every.enter_context(pytest.MonkeyPatch.context())
         patch.setattr("projections.models.reader_pool.PATIENCE", PATIENCE * SECOND)
-        patch.setattr("projections.models.projector._PATIENCE", PATIENCE)  # of who stops it
+        patch.setattr("projections.models.projector._TIMEOUT", PATIENCE)  # of who stops it
 
         def serve(record: Path, **settings: str) -> Served:
             stack = every.enter_context(ExitStack())
@@ -268,8 +268,8 @@ def running(
     home.mkdir(exist_ok=True)
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "STENO_API_PORT": "0"}
     process = Process(
-        subprocess.Popen(
-            [sys.executable, *map(str, program), *map(str, words)],
+        prefork.python(
+            [*map(str, program), *map(str, words)],
             cwd=home,
             env=environment | variables,
             stdin=subprocess.DEVNULL,

@@ -8,7 +8,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import httpx
 import msgspec
 import pytest
 from httpx_sse import connect_sse
+from stenotest import prefork
 from stenotest.kernels import DOING, SHIPPED, asked
 
 from events.clock import SystemClock
@@ -66,9 +66,7 @@ class Site:
 
     def steno(self, *words: str) -> str:
         """What `steno` prints."""
-        argv = [sys.executable, "-m", "cli.main", *words, "--record", str(self.record)]
-        done = subprocess.run(argv, env=self.environment, capture_output=True, text=True, check=True)
-        return done.stdout
+        return prefork.run([*words, "--record", str(self.record)], env=self.environment, check=True).stdout
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +77,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with Record.open(record, write=True, create=True, clock=SystemClock()):
         pass
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", **PRICED}
-    argv = [sys.executable, "-m", "cli.main", "up", "--record", str(record)]
-    with subprocess.Popen(argv, env=environment | {"STENO_API_PORT": "0"}, cwd=folder, stdout=subprocess.DEVNULL) as up:
+    words = ["up", "--record", str(record)]
+    with prefork.Popen(words, env=environment | {"STENO_API_PORT": "0"}, cwd=folder, stdout=subprocess.DEVNULL) as up:
         try:
             yield Site(record, environment)
             up.terminate()

@@ -81,7 +81,7 @@ def routes(here: Served, kind: str) -> Iterator[tuple[str, str]]:
 
 def timeless(text: str) -> str:
     """Without how long ago a source answered last, which grows between two questions."""
-    return re.sub(r"last answer \S+ ago", "last answer long ago", text)
+    return re.sub(r"last answer .+? ago", "last answer long ago", text)
 
 
 def answer(here: Served, method: str, path: str) -> Any:

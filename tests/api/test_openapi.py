@@ -11,6 +11,7 @@ import httpx
 import jsonschema
 import pytest
 from starlette.routing import Route, Router
+from stenotest import prefork
 
 from projections.api.service import Service
 from projections.app import build_app
@@ -196,12 +197,5 @@ def test_schemathesis_finds_nothing(served: Callable[..., Any], town: Path, tmp_
 
 def steno(record: Path, *words: str) -> str:
     """What the genuine command prints about a record."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *words, "--record", str(record)],
-        cwd=record.parent,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(record.parent), "LANG": "C.UTF-8"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(record.parent), "LANG": "C.UTF-8"}
+    return prefork.run([*words, "--record", str(record)], cwd=record.parent, env=env, check=True).stdout

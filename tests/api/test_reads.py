@@ -1,14 +1,13 @@
 """Reads over HTTP: the same objects as the command line prints, with tags and positions."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from stenotest import prefork
 
 Reader = Callable[..., Any]
 
@@ -23,12 +22,10 @@ def client(served: Callable[..., Any], town: Path) -> httpx.Client:
 def told(record: Path, *words: str) -> Any:
     """What the genuine command prints with --json."""
     home = record.parent
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", words[0], "--record", str(record), "--json", *words[1:]],
+    done = prefork.run(
+        [words[0], "--record", str(record), "--json", *words[1:]],
         env={"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"},
         cwd=home,
-        capture_output=True,
-        text=True,
         check=True,
     )
     return json.loads(done.stdout)
@@ -130,12 +127,10 @@ def test_the_events_of_a_run_are_those_of_its_stream(client: httpx.Client, town:
         if cursor is None:
             break
     home = town.parent
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "events", "--stream", f"run/{run['run_id']}", "--record", town, "--json"],
+    done = prefork.run(
+        ["events", "--stream", f"run/{run['run_id']}", "--record", str(town), "--json"],
         env={"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"},
         cwd=home,
-        capture_output=True,
-        text=True,
         check=True,
     )
     assert found == [json.loads(line) for line in done.stdout.splitlines()]

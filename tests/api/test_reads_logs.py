@@ -2,8 +2,6 @@
 
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from stenotest import prefork
 
 from events.clock import SystemClock
 from events.store.record import Record
@@ -23,13 +22,8 @@ Serve = Callable[..., Any]
 def submitted(record: Path, name: str, command: str, *, wait: bool) -> None:
     """Have a command run on this machine."""
     words = ["submit", "--record", str(record), "--name", name, *(["--wait"] if wait else []), "--", command]
-    subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
-        env={"PATH": os.environ["PATH"], "HOME": str(record.parent), "LANG": "C.UTF-8"},
-        cwd=record.parent,
-        capture_output=True,
-        check=True,
-    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(record.parent), "LANG": "C.UTF-8"}
+    prefork.run(words, env=env, cwd=record.parent, check=True)
 
 
 def shows_all(client: httpx.Client, record: Path) -> None:
@@ -95,11 +89,10 @@ def test_who_leaves_leaves_no_thread_behind(client: httpx.Client, empty_record: 
         mine.join(120)
         assert not mine.is_alive()
     finally:
-        subprocess.run(
-            [sys.executable, "-m", "cli.main", "stop", "--abort", "--record", str(empty_record), "endless"],
+        prefork.run(
+            ["stop", "--abort", "--record", str(empty_record), "endless"],
             env={"PATH": os.environ["PATH"], "HOME": str(empty_record.parent), "LANG": "C.UTF-8"},
             cwd=empty_record.parent,
-            capture_output=True,
             check=True,
         )
 

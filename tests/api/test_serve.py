@@ -30,7 +30,7 @@ PATIENT = (
 from cli.main import main
 from projections.api import server
 from projections.api.access import limits
-server.GRACE = limits.BODY_SECONDS = 3600
+server.SHUTDOWN_TIMEOUT = limits.BODY_SECONDS = 3600
 main()
 """,
 )

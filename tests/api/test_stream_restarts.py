@@ -103,7 +103,7 @@ def write(path: Path, stop: threading.Event) -> None:
             record.append_many([Batch("source/dstack", facts)])
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_a_restart_under_a_hundred_clients_loses_and_doubles_nothing(
     how: signal.Signals, steno_served: StartSteno, town: Path
 ) -> None:

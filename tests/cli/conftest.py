@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from stenotest import prefork
 from stenotest.command_line import Steno
 
 DEADLINE = 600
@@ -66,16 +66,7 @@ def steno(home: Path, environment: dict[str, str]) -> Steno:
     """`steno(*words)` runs the command to its end; its output is text, its record `home/record.db`."""
 
     def call(*words: object, stdin: str | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "cli.main", *map(str, words)],
-            cwd=home,
-            env=environment | variables,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            check=False,
-        )
+        return prefork.run([*map(str, words)], cwd=home, env=environment | variables, typed=stdin, timeout=DEADLINE)
 
     return call
 
@@ -103,8 +94,8 @@ def background(home: Path, environment: dict[str, str]) -> Iterator[Background]:
         def start(
             *words: object, out: int | None = subprocess.DEVNULL, err: int | None = subprocess.DEVNULL, **variables: str
         ) -> "subprocess.Popen[str]":
-            process = subprocess.Popen(
-                [sys.executable, "-m", "cli.main", *map(str, words)],
+            process = prefork.Popen(
+                [*map(str, words)],
                 cwd=home,
                 env=environment | variables,
                 stdout=out,

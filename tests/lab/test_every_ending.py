@@ -21,8 +21,7 @@ pytestmark = pytest.mark.slow
 
 FOREVER = ("echo started", "sleep 600")
 AT_ONCE = 2  # submissions: each is a process that imports dstack
-OWN_MACHINE = {"idle_duration": "0s"}  # it goes with its run, so that no other run is placed there
-NEVER_WARM = {"resources": {"gpu": "MI300X:8"}}  # no other run here leaves such a machine behind
+EIGHT = {"resources": {"gpu": "MI300X:8"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +93,7 @@ ENDINGS = (
     Ending(
         name="stopped-provisioning",
         commands=FOREVER,
-        fields=NEVER_WARM,
+        fields=EIGHT,
         conduct={"boot_s": 60},
         act=stop("stopped-provisioning"),
         act_at="provisioning",
@@ -117,7 +116,7 @@ ENDINGS = (
     ),
     Ending(
         name="no-capacity",
-        fields=NEVER_WARM,
+        fields=EIGHT,
         conduct={"no_capacity": True},
         verdict=("failed", "no_capacity", None),
         words=NO_CAPACITY,
@@ -130,7 +129,7 @@ ENDINGS = (
     ),
     Ending(
         name="gives-up",
-        fields={"retry": {"on_events": ["no-capacity"], "duration": "2s"}, **NEVER_WARM},
+        fields={"retry": {"on_events": ["no-capacity"], "duration": "2s"}, **EIGHT},
         conduct={"no_capacity": True},
         verdict=("failed", "no_capacity", None),
         words=("failed", "retry_limit_exceeded", "failed", "failed_to_start_due_to_no_capacity"),
@@ -198,8 +197,10 @@ def played(dstack: Lab, steno_for_module: StenoAt) -> Played:
     def play(ending: Ending) -> None:
         if ending.conduct:
             dstack.cloud.rule(rf"\b{ending.name}\b", **ending.conduct)
+        # A fleet of its own: on a machine that goes with its run, a server may yet place another run as it goes.
+        dstack.fleet(project, ending.name, idle_duration="0s", spot_policy="auto")
         with turn:
-            steno.submit(ending.name, ending.commands, **{**OWN_MACHINE, **ending.fields})
+            steno.submit(ending.name, ending.commands, fleets=[ending.name], **ending.fields)
         if ending.act is not None:
             dstack.wait_status(project, ending.name, ending.act_at)
             ending.act(dstack, project, steno)

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import click
 import pytest
+from stenotest import prefork
 
 from cli.program import steno
 from cli.wiring.app import App
@@ -144,15 +144,7 @@ def record_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 def run(record: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The genuine command in the project's folder, 96 columns wide, in an empty home."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(record.parent), "LANG": "C.UTF-8", "COLUMNS": "96"}
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
-        cwd=ROOT,
-        env=environment | {"STENO_RECORD": str(record)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return prefork.run(words, cwd=ROOT, env=environment | {"STENO_RECORD": str(record)})
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
 def live(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Projector, Pool]]:
     """Its projector, running, and a pool of readers, who wait as long as a crowded machine needs, not two seconds."""
     monkeypatch.setattr("projections.models.reader_pool.PATIENCE", 120 * SECOND)
-    monkeypatch.setattr("projections.models.projector._PATIENCE", 120)
+    monkeypatch.setattr("projections.models.projector._TIMEOUT", 120)
     projector = Projector(growing.path, clock=CLOCK)
     with closing(Pool(growing.path, clock=CLOCK, wake=projector.wake)) as pool:
         projector.start()

@@ -42,8 +42,8 @@ with Record.open(sys.argv[1], clock=SystemClock(), shapes=READINGS.shape) as rec
 @pytest.mark.parametrize(
     ("work", "module", "name", "call", "after"),
     [
-        ("caught_up(record).close()", "projection_writer", "put_down", 1, False),
-        ("caught_up(record).close()", "projection_writer", "put_down", 3, True),
+        ("caught_up(record).close()", "projection_writer", "save_world", 1, False),
+        ("caught_up(record).close()", "projection_writer", "save_world", 3, True),
         ("caught_up(record).close()", "store", "ProjectionStore.keep_moment", 1, True),
         ("caught_up(record).close()", "store", "ProjectionStore.set_checkpoint", 2, True),
         ("rebuilt(record)", "projection_writer", "costed", 2, False),

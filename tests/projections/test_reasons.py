@@ -4,9 +4,8 @@ import json
 from collections.abc import Callable
 
 import pytest
-from stenotest.story import Item, single
+from stenotest.story import Item, read_run, single
 
-from engine.providers.dstack.run_reading import read_run
 from engine.replay.trace import replay_polls
 from engine.rules.current import judge
 from events.poll import Poll

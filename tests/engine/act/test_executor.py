@@ -359,7 +359,7 @@ def test_whoever_leaves_waits_for_the_answer_and_writes_it_down(many, hang):
 @pytest.mark.slow
 def test_whoever_leaves_with_a_call_under_way_keeps_the_lease(many, hang, monkeypatch, open_bench):
     """Its process could still start the run: no other may look for it before that process is gone."""
-    monkeypatch.setattr(module, "GRACE", SECOND // 5)
+    monkeypatch.setattr(module, "DRAIN_TIMEOUT", SECOND // 5)
     held = hang(many.provider, "submit")
     run_id = many.ask("true")
     assert many.recorder.hold()

@@ -38,6 +38,12 @@ def strangers(bench, *commands, name):
     return bench.provider.submit(wanted).provider_id
 
 
+def gone_by_itself(bench, provider_id, name="train"):
+    """Waits until that run has ended, without recording it: while it goes on it has its name."""
+    while not any(one.ended for one in bench.provider.find(name, 0) if one.provider_id == provider_id):
+        bench.clock.sleep(SECOND // 20)
+
+
 def foreign(bench, provider_id):
     """The run that the provider knows under that id, as somebody else's."""
     return bench.world.state.runs[foreign_run_id("local", provider_id)]
@@ -177,6 +183,7 @@ def test_a_run_that_only_has_the_name_is_left_to_a_person(bench, monkeypatch, tm
 def test_a_run_that_cannot_come_from_the_lost_call_is_nobodys_doubt(bench, monkeypatch, there):
     """It was submitted before the call, or carries another's mark, or was known before the request: ours is called."""
     theirs = strangers(bench, "true", name="train")
+    gone_by_itself(bench, theirs)
     if there == "seen before":
         bench.recorder.round()
     run_id = lost(bench)

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stenotest.story import Item, job, run_item, single, submission
+from stenotest.story import Item, job, read_run, run_item, single, submission
 
 from engine.facts import RunFacts
-from engine.providers.dstack.run_reading import read_run
 from engine.providers.dstack.words import RETRY_EVENT_OF, RUN_REASONS
 from engine.rules.current import judge
 from engine.rules.sets import Live, Verdict

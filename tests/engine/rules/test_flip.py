@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from stenotest.histories import History, histories
-from stenotest.story import Item, single
+from stenotest.story import Item, read_run, single
 
 from engine.facts import RunFacts
 from engine.fold.tick import PollReader
 from engine.providers.dstack.reading import alternatives
-from engine.providers.dstack.run_reading import read_run
 from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from engine.rules.current import decisive, judge

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import msgspec
 import yaml
+from stenotest import prefork
 
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
@@ -126,16 +126,8 @@ class Steno:
     ) -> Said:
         """Runs a command to its end; asserts its exit code unless `code` is None."""
         command = [str(argument) for argument in arguments]
-        result = subprocess.run(
-            [*_PYTHON, *command],
-            env=self._environment(environment),
-            cwd=self.work,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        env = self._environment(environment)
+        result = prefork.run(command, env=env, cwd=self.work, stdin=subprocess.DEVNULL, timeout=seconds)
         said = Said(command=tuple(command), code=result.returncode, out=result.stdout, err=result.stderr)
         return said if code is None else said.done(code)
 
@@ -145,8 +137,8 @@ class Steno:
         number = len(self._started)
         out, err = self.folder / f"{number}-{command[0]}.out", self.folder / f"{number}-{command[0]}.err"
         with out.open("wb") as out_file, err.open("wb") as err_file:
-            process = subprocess.Popen(
-                [*_PYTHON, *command],
+            process = prefork.Popen(
+                command,
                 env=self._environment(environment),
                 cwd=self.work,
                 stdin=subprocess.DEVNULL,
@@ -261,6 +253,3 @@ class Steno:
             **self.more,
             **more,
         }
-
-
-_PYTHON = (sys.executable, "-m", "cli.main")

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from stenolab.lab import Lab
 from stenolab.versions import NEWEST, OLDEST
+from stenotest.story import read_run
 
 from engine.errors import NotConfigured, ProjectNotFound, ProviderRefused, TaskInvalid
 from engine.providers.base import Submission
 from engine.providers.dstack.provider import DstackProvider
-from engine.providers.dstack.run_reading import read_run
 from engine.providers.dstack.task import complete_task
 from events.clock import SECOND
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engine.facts import RunFacts
+from engine.providers.dstack.run_reading import RUNS, facts_of
 from engine.providers.readings import READINGS
 from events.clock import SECOND, format_time, parse_time
 from events.poll import Poll
@@ -21,6 +23,11 @@ START = parse_time("2025-12-15T09:00:00Z")
 """Where a story begins unless told otherwise."""
 
 _NAMES = uuid.UUID("5e3f0000-0000-4000-8000-000000000000")
+
+
+def read_run(item: bytes) -> RunFacts:
+    """The facts of one run. Raises ValueError for an item that is not a JSON object with an id."""
+    return facts_of(*RUNS.decode(item))
 
 
 def provider_id(label: str) -> str:

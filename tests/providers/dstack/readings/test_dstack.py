@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stenotest.story import job, run_item, single, submission
+from stenotest.story import job, read_run, run_item, single, submission
 
 from engine.providers.dstack import words
-from engine.providers.dstack.run_reading import RUNS, read_cost, read_run
+from engine.providers.dstack.run_reading import RUNS, read_cost
 
 ANY_JSON = st.recursive(
     st.none()
