@@ -8,8 +8,8 @@ import os
 import resource
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
 from typing import Any, Final
 
 import uvicorn
@@ -21,6 +21,7 @@ from projections.api.access.protocol import Protocol
 
 SHUTDOWN_TIMEOUT: Final = 5  # seconds that requests in flight may still take once the server is told to stop
 _BACKLOG: Final = 2048  # pending connections: 1,000 clients reconnect at once after a restart
+_GLANCE: Final = 0.25  # seconds between looks at whether the server has ended
 _FILES: Final = 65_536  # open files asked for, if that many are allowed
 _POLICY: Final = (
     "default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -121,7 +122,8 @@ class Server:
         self._uvicorn = _Uvicorn(config)
         self._uvicorn.starting, self._uvicorn.stopping = starting, stopping
         self._thread = threading.Thread(target=self._run, name="steno-http", daemon=True)
-        self._ended: Future[None] = Future()
+        self._over = False  # its thread has ended
+        self._failure: BaseException | None = None
         self._told = False  # `stop` was called
 
     def start(self) -> None:
@@ -132,15 +134,18 @@ class Server:
 
     def check(self) -> None:
         """Raise `ServerFailed` if the server ended by itself."""
-        failure = self._ended.exception() if self._ended.done() else None
-        if failure is not None:
-            raise ServerFailed(f"the HTTP server ended: {type(failure).__name__}: {failure}") from failure
-        if self._ended.done() and not self._told:
+        if self._failure is not None:
+            said = f"{type(self._failure).__name__}: {self._failure}"
+            raise ServerFailed(f"the HTTP server ended: {said}") from self._failure
+        if self._over and not self._told:
             raise ServerFailed("the HTTP server ended by itself, without a word")
 
     def wait(self) -> None:
         """Wait for the end; a signal's exception passes through. Raises `ServerFailed` if it ended by itself."""
-        wait([self._ended])
+        # Without locks: a signal just before a thread sleeps in one does not wake it; inside Python's code for one, its
+        # exception leaves the lock held, and the server cannot end.
+        while not self._over:
+            time.sleep(_GLANCE)
         self.check()
 
     def stop(self) -> None:
@@ -156,10 +161,10 @@ class Server:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._uvicorn.serve(sockets=self._sockets))
-            self._ended.set_result(None)
         except BaseException as error:  # noqa: BLE001 - raised by `check`
-            self._ended.set_exception(error)
+            self._failure = error
         finally:
+            self._over = True
             self._uvicorn.ready.set()
 
 

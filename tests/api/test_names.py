@@ -80,8 +80,8 @@ def routes(here: Served, kind: str) -> Iterator[tuple[str, str]]:
 
 
 def timeless(text: str) -> str:
-    """Without how long ago a source answered last, which grows between two questions."""
-    return re.sub(r"last answer .+? ago", "last answer long ago", text)
+    """Without how long ago a source answered last, which grows between two questions, and how that breaks the lines."""
+    return re.sub(r"last answer .+? ago", "last answer long ago", " ".join(text.split()))
 
 
 def answer(here: Served, method: str, path: str) -> Any:
