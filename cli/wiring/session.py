@@ -76,12 +76,7 @@ class RunSession:
         if worst is not None and worst.amount is None and policy.budget_total is not None:
             hint(worst.lines[0])
         accepted = request_run(
-            journal,
-            run_id=run_id,
-            provider=provider.name,
-            project=provider.project,
-            task=task,
-            submitter=submitter,
+            journal, run_id=run_id, provider=provider.name, project=provider.project, task=task, submitter=submitter
         )
         silence = threading.Timer(SILENCE, self._hint_at_silence)
         silence.daemon = True

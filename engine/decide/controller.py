@@ -25,13 +25,7 @@ Decision = (
 )
 
 
-def decide(
-    state: WorldState,
-    source: str,
-    policy: Policy,
-    now: int,
-    watched: bool = True,
-) -> tuple[Decision, ...]:
+def decide(state: WorldState, source: str, policy: Policy, now: int, watched: bool = True) -> tuple[Decision, ...]:
     """The decisions about one source's runs and machines, in the order in which to carry them out. Drains are cancelled
     before anything is placed. A run for a machine whose drain is cancelled gets its place in the next decision, when
     the machine is free by the record.

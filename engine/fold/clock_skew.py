@@ -23,10 +23,11 @@ Facts = TypeVar("Facts", RunFacts, AttemptFacts, VmFacts)
 
 def shows_new(state: WorldState, provider: str, runs: tuple[Seen, ...], vms: tuple[VmFacts, ...]) -> bool:
     """Whether an answer shows a run or machine for the first time; placeholders are none."""
-    keys = (f"{provider}/{seen.facts.provider_id}" for seen in runs)
-    return any(key not in state.by_provider and key not in state.former for key in keys) or any(
-        facts.price is not None and vm_id_of(provider, facts.provider_id) not in state.vms for facts in vms
-    )
+    for seen in runs:
+        key = f"{provider}/{seen.facts.provider_id}"
+        if key not in state.by_provider and key not in state.former:
+            return True
+    return any(facts.price is not None and vm_id_of(provider, facts.provider_id) not in state.vms for facts in vms)
 
 
 def compare_clocks(turn: Turn, source: Source, tick: Tick) -> None:

@@ -152,12 +152,7 @@ def _run(event: types.OfRun, turn: Turn) -> None:
         case types.RunPlaced() if not run.terminal:
             run.held = None
             run.placed = Placed(
-                position=position,
-                at=at,
-                slot=event.slot,
-                vm_id=event.vm_id,
-                creation=event.creation,
-                gpu=event.gpu,
+                position=position, at=at, slot=event.slot, vm_id=event.vm_id, creation=event.creation, gpu=event.gpu
             )
         # A run without capacity may be about to be submitted again: the stop prevents that.
         case types.StopRequested() if not run.terminal or run.reason is Reason.NO_CAPACITY:

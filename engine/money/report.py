@@ -101,11 +101,7 @@ def _shutdown(vm: Vm) -> int | None:
 
 
 def _measure(
-    name: str,
-    what: str,
-    values: Iterable[int | None],
-    target: tuple[str, int],
-    unit: Literal["time", "money"] = "time",
+    name: str, what: str, values: Iterable[int | None], target: tuple[str, int], unit: Literal["time", "money"] = "time"
 ) -> Measure:
     ordered = sorted(value for value in values if value is not None)
     count = len(ordered)

@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, select, text
 
 from events.errors import RecordDamaged
 from events.store.chain import canonical_part
-from events.store.question import fold, read_number, read_numbers, unfold, write_number
+from events.store.question import fold, read_numbers, unfold, write_number
 from events.store.schema import parts
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Parts:
             data = self._coder(self._unpackers, base, _unpacker).decompress(data, allow_extra_data=False)
         if not encoding & REFERS:
             return bytes(data), ()
-        count, start = read_number(data, 0)
+        (count,), start = read_numbers(data, 0, 1)
         if count > len(data):
             raise ValueError("more references than bytes")
         steps, start = read_numbers(data, start, count)

@@ -203,11 +203,16 @@ def read_number(data: bytes, start: int) -> tuple[int, int]:
 
 
 def read_numbers(data: bytes, start: int, count: int) -> tuple[list[int], int]:
-    """As `read_number`, `count` times."""
+    """As `read_number`, `count` times; written out, because every answer and item that is read has some."""
     numbers: list[int] = []
     for _ in range(count):
-        number, start = read_number(data, start)
-        numbers.append(number)
+        if start >= len(data):
+            raise ValueError("a value is missing")
+        end = start + 1 + data[start] - _INTEGER
+        if not start < end <= min(start + 16, len(data)):
+            raise ValueError("a number is expected")
+        numbers.append(int.from_bytes(data[start + 1 : end], "big"))
+        start = end
     return numbers, start
 
 

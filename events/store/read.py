@@ -48,6 +48,7 @@ _ONE: Final = _WHOLE.where(_AT)
 _POLL: Final = select(
     _C.position, streams.c.name, _C.kind, _C.observed_at, _C.took, _C.scope_id, _C.body_id, _C.data
 ).join(streams).where(_AT)  # fmt: skip
+_TIMED: Final = select(_C.data, _C.observed_at).where(_AT)
 _DATA: Final = select(_C.kind, _C.data).where(_AT)
 _ID: Final = select(_C.event_id).where(_AT)
 _BY_ID: Final = select(_C.position).where(_C.event_id == bindparam("id"))
@@ -273,9 +274,9 @@ class Reader:
 
     def server_time(self, position: int) -> int | None:
         """The provider's own clock at the poll at `position`, as `poll` has it."""
-        row = self._poll_row(position)
         with self._session.guard(), _readable(f"The poll at position {position}"):
-            return decode_data(row.data, row.observed_at, position).server_time
+            data, observed_at = self._first(_TIMED, position)
+            return decode_data(data, observed_at, position).server_time
 
     def is_imported(self, position: int) -> bool:
         """Whether the poll at `position` was imported: only imports give polls ids."""

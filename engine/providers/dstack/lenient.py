@@ -5,6 +5,7 @@ Doubt never ends a run: a job or submission that is not an object stays in the l
 
 from contextlib import suppress
 from functools import cache
+from sys import intern
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
@@ -45,6 +46,11 @@ def mapping(text: bytes) -> dict[str, Any]:
     """The JSON object; empty for anything else."""
     value = decoded(text)
     return value if isinstance(value, dict) else {}
+
+
+def shared(word: str | None) -> str | None:
+    """The word, one object for all equal ones: the facts of every run and machine are kept."""
+    return None if word is None else intern(word)
 
 
 class Identified(msgspec.Struct):

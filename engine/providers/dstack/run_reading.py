@@ -7,7 +7,7 @@ import msgspec
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.providers.dstack import words
-from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, at, mapping
+from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, at, mapping, shared
 from events.clock import parse_time
 
 _GREATEST: Final = 1_000_000_000  # dollars; no real amount is larger
@@ -162,8 +162,8 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
     return RunFacts(
         provider_id=wire.id,
         name=wire.run_spec.run_name,
-        project=wire.project_name,
-        user=wire.user,
+        project=shared(wire.project_name),
+        user=shared(wire.user),
         finite=configuration.type == "task",
         **_run_words(wire.status, wire.termination_reason),
         mark=None if tags is None else tags.mark,
@@ -176,8 +176,8 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
 
 def _run_words(status: str | None, reason: str | None) -> dict[str, Any]:
     return {
-        "status": status,
-        "reason": reason,
+        "status": shared(status),
+        "reason": shared(reason),
         "state": None if status is None else words.RUN_STATE.get(status),
         "requeued": status == "pending",
         "final": status in words.FINAL_RUN_STATUSES,
@@ -200,8 +200,8 @@ def _attempt_words(
     status: str | None, reason: str | None, exit_status: int | None, retry_on: frozenset[str]
 ) -> dict[str, Any]:
     return {
-        "status": status,
-        "reason": reason,
+        "status": shared(status),
+        "reason": shared(reason),
         "state": None if status is None else words.JOB_STATE.get(status),
         "over": status in words.ENDED_JOB_STATUSES,
         "failed": status == "failed",
@@ -245,7 +245,7 @@ def _submission(wire: SubmissionWire, num: int, retry_on: frozenset[str], odd: l
         **_attempt_words(wire.status, wire.termination_reason, wire.exit_status, retry_on),
         submitted_at=read_time(wire.submitted_at, "job submitted_at", odd),
         finished_at=read_time(wire.finished_at, "job finished_at", odd),
-        hostname=machine.hostname or None,
+        hostname=shared(machine.hostname or None),
         price=_micro(machine.price),
         blocks=blocks if blocks is not None and 0 < blocks < 1 << 31 else None,
     )

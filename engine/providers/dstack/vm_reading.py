@@ -7,7 +7,7 @@ import msgspec
 
 from engine.facts import VmEvent, VmFacts
 from engine.providers.dstack import words
-from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder
+from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, shared
 from engine.providers.dstack.run_reading import read_time
 from engine.states import VmState
 
@@ -120,13 +120,13 @@ def read_vm(item: bytes) -> VmFacts:
     return VmFacts(
         provider_id=wire.id,
         name=wire.name,
-        project=wire.project_name,
-        fleet=wire.fleet_name,
+        project=shared(wire.project_name),
+        fleet=shared(wire.fleet_name),
         instance_num=wire.instance_num,
-        hostname=wire.hostname or None,
-        backend=wire.backend,
-        region=wire.region,
-        status=wire.status,
+        hostname=shared(wire.hostname or None),
+        backend=shared(wire.backend),
+        region=shared(wire.region),
+        status=shared(wire.status),
         state=words.VM_STATE.get(wire.status or ""),
         unreachable=wire.unreachable is True,
         reason=reason,
@@ -138,8 +138,8 @@ def read_vm(item: bytes) -> VmFacts:
         gives_end=gives_end,
         price=None if wire.price is None else round(wire.price * MICRO),
         spot=made.spot,
-        instance_type=kind.name,
-        gpu=gpu.name,
+        instance_type=shared(kind.name),
+        gpu=shared(gpu.name),
         gpu_count=len(made.gpus),
         gpu_memory_mib=gpu.memory_mib,
         cpus=made.cpus,
