@@ -9,7 +9,7 @@ import msgspec
 STATUSES: Final = frozenset(
     {
         "COMPILING", "COMPILE_ERROR", "CHECKING", "TEST_RESULT", "CHECKED", "BENCHMARKING", "BENCHMARK_RESULT",
-        "BENCHMARKED", "WRONG_ANSWER", "RUNTIME_ERROR", "ERROR",
+        "BENCHMARKED", "WRONG_ANSWER", "RUNTIME_ERROR", "CHEATING_SUSPECTED", "ERROR",
     }
 )  # fmt: skip
 """What a task can say."""
@@ -26,6 +26,7 @@ class KernelMark(msgspec.Struct, frozen=True, kw_only=True):
     tests: int = 0
     benchmarks: int = 0
     key_hash: str  # SHA-256 of the key that every frame of this run carries, as hex
+    seed_hash: str = ""  # SHA-256 of the seed that all inputs follow from; the last frame tells the seed
 
 
 class TaskFrame(msgspec.Struct, frozen=True, kw_only=True):

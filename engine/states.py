@@ -46,6 +46,7 @@ class Reason(StrEnum):
     COMPILE_ERROR = "compile_error"
     WRONG_ANSWER = "wrong_answer"
     RUNTIME_ERROR = "runtime_error"
+    CHEATING_SUSPECTED = "cheating_suspected"  # a kernel did what an honest one does not
     OUT_OF_MEMORY = "out_of_memory"
     NODE_FAILED = "node_failed"
     DELETED = "deleted"  # of `lost` only: the provider says the id does not exist

@@ -18,7 +18,10 @@ from engine.rules.sets import Live, Verdict
 from engine.states import PROGRESS, Reason, State
 
 _PHASES: Final = {phase.name: phase for phase in ReportedPhase}
-_ERRORS: Final = {one.name: one for one in (Reason.COMPILE_ERROR, Reason.WRONG_ANSWER, Reason.RUNTIME_ERROR)}
+_ERRORS: Final = {
+    one.name: one
+    for one in (Reason.COMPILE_ERROR, Reason.WRONG_ANSWER, Reason.RUNTIME_ERROR, Reason.CHEATING_SUSPECTED)
+}
 _LAST: Final = frozenset({*_ERRORS, "ERROR", "BENCHMARKED"})
 """Nothing comes after these, nor after CHECKED if only a check was requested."""
 

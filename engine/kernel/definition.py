@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
-from engine.kernel.machine.numbers import SIZES
+from engine.kernel.machine.tensors import SIZES
 
 Dtype = Literal["float32", "float64", "float16", "bfloat16", "int32"]
 DTYPES: Final[tuple[str, ...]] = get_args(Dtype)
@@ -90,7 +90,7 @@ class Test(_Strict, frozen=True, kw_only=True):
 
 
 class Benchmark(Test, frozen=True, kw_only=True):
-    """One case that is timed; what comes out of it is not compared."""
+    """One case that is timed, every call on inputs of its own, and compared."""
 
     warm_ups: Annotated[int, msgspec.Meta(ge=0, le=100)] = 2
     repeats: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 10
@@ -121,6 +121,8 @@ class Definition(_Strict, frozen=True, kw_only=True):
     reference: Reference
     tests: Annotated[tuple[Test, ...], msgspec.Meta(min_length=1, max_length=32)]
     benchmarks: Annotated[tuple[Benchmark, ...], msgspec.Meta(max_length=16)] = ()
+    operations: Annotated[tuple[Dimension, ...], msgspec.Meta(max_length=8)] = ()
+    """Factors of how many operations a case takes at least; none: only the bytes bound how fast it can be."""
     tolerance: Tolerance | None = None  # None: that of the dtype (`TOLERANCES`)
     title: Annotated[str, msgspec.Meta(max_length=200)] = ""
     description: Annotated[str, msgspec.Meta(max_length=16_384)] = ""
@@ -140,6 +142,11 @@ def check(definition: Definition, *, dtype: str, benchmark: bool, where: str = "
         whole = given.low >= -(2**31) and given.high < 2**31 and math.ceil(given.low) <= math.floor(given.high)
         if dtype == "int32" and not whole:
             raise Wrong(f"{where}.signature.inputs[{index}].low", "there is no 32-bit whole number from low to high")
+    for index, factor in enumerate(definition.operations):
+        if isinstance(factor, str) and factor not in signature.sizes:
+            raise Wrong(
+                f"{where}.operations[{index}]", f"{factor!r} is none of the sizes: {', '.join(signature.sizes)}"
+            )
     _check_reference(definition.reference, f"{where}.reference")
     for kind, cases in (("tests", definition.tests), ("benchmarks", definition.benchmarks)):
         for index, case in enumerate(cases):
@@ -149,7 +156,11 @@ def check(definition: Definition, *, dtype: str, benchmark: bool, where: str = "
 
 
 def entries(tensor: Tensor, sizes: dict[str, int]) -> int:
-    return math.prod(sizes[one] if isinstance(one, str) else one for one in tensor.shape)
+    return product(tensor.shape, sizes)
+
+
+def product(factors: tuple[Dimension, ...], sizes: dict[str, int]) -> int:
+    return math.prod(sizes[one] if isinstance(one, str) else one for one in factors)
 
 
 def _check_names(signature: Signature, where: str) -> None:

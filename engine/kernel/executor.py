@@ -11,15 +11,15 @@ from typing import Final
 
 import msgspec
 
-from engine.kernel.definition import TOLERANCES, Definition, Test, Tolerance, Wrong, entries, reference_of
+from engine.kernel.definition import TOLERANCES, Definition, Test, Tolerance, Wrong, entries, product, reference_of
+from engine.kernel.machine.measure import GPUS
 from engine.kernel.submission import KernelSubmission
 from engine.kernel_mark import KernelMark, hashed
 
 PACKAGE: Final = "steno_kernel"  # the name of the program on the machine
 VARIABLE: Final = "STENO_KERNEL"
 MAX_VARIABLE: Final = 120_000  # bytes of one environment variable, below Linux's 128 KiB
-LIMITS: Final = {"compile": 300, "case": 60, "reference": 120}  # seconds
-ARCHITECTURES: Final = {"MI300X": "gfx942"}
+LIMITS: Final = {"compile": 300, "case": 60, "reference": 120, "measure": 20}  # seconds
 
 _FOLDER: Final = Path(__file__).parent / "machine"
 _SENT: Final = frozenset({".py", ".hpp", ".h"})
@@ -49,7 +49,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 def order_of(submission: KernelSubmission, key: str, terms: Terms) -> Order:
     """The provider's request: one task, in which the image's Python unpacks the program, which compiles, checks and
-    times. `key`: a fresh secret; only output that carries it is genuine.
+    times. `key`: a fresh secret; only output that carries it is genuine, and all inputs follow from it.
 
     Raises:
         Wrong: it is too large to be sent.
@@ -63,7 +63,7 @@ def order_of(submission: KernelSubmission, key: str, terms: Terms) -> Order:
         "image": terms.image,
         "commands": [f'python3 -c "{_UNPACK}"'],
         "env": {VARIABLE: packed},
-        "resources": {"gpu": f"{submission.gpu}:1"},
+        "resources": {} if submission.gpu == "CPU" else {"gpu": f"{submission.gpu}:1"},
         "max_duration": terms.max_duration,
     }
     mark = KernelMark(
@@ -75,8 +75,14 @@ def order_of(submission: KernelSubmission, key: str, terms: Terms) -> Order:
         tests=len(definition.tests),
         benchmarks=len(definition.benchmarks) if submission.endpoint == "benchmark" else 0,
         key_hash=hashed(key),
+        seed_hash=hashed(seed_of(key)),
     )
     return Order(configuration=configuration, mark=mark)
+
+
+def seed_of(key: str) -> str:
+    """What a run's inputs follow from; it does not tell the key."""
+    return hashed(f"seed/{key}")
 
 
 def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str, object]:
@@ -85,11 +91,14 @@ def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str
     signature, usual = definition.signature, TOLERANCES[dtype]
     return {
         "key": key,
+        "seed": seed_of(key),
         "solution": submission.solution,
         "dtype": dtype,
         "endpoint": submission.endpoint,
         "compiler": compiler,
-        "arch": ARCHITECTURES[submission.gpu],
+        "language": submission.language,
+        "gpu": submission.gpu,
+        "arch": GPUS[submission.gpu]["arch"],
         "signature": msgspec.structs.asdict(signature)
         | {"inputs": [one.name for one in signature.inputs], "outputs": [one.name for one in signature.outputs]},
         "reference": reference_of(definition),
@@ -103,6 +112,7 @@ def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str
 def _case(case: Test, definition: Definition) -> dict[str, object]:
     signature = definition.signature
     return msgspec.structs.asdict(case) | {
+        "operations": product(definition.operations, case.sizes) if definition.operations else 0,
         # in the signature's order, in which the program gets them
         "sizes": {name: case.sizes[name] for name in signature.sizes},
         "parameters": {name: case.parameters[name] for name in signature.parameters},

@@ -8,12 +8,16 @@ import msgspec
 from engine.kernel.definition import DTYPES, Definition, Dtype, Wrong, check, shipped
 
 LONGEST_SOURCE: Final = 65_536  # bytes of a solution
-GPUS: Final = ("MI300X",)
+Gpu = Literal["MI300X", "MI300A", "MI250X", "MI210", "H100", "A100", "CPU"]
+Language = Literal["hip", "cuda", "cpp"]
+GPUS: Final[tuple[str, ...]] = get_args(Gpu)
+LANGUAGES: Final = {"hip": ("MI300X", "MI300A", "MI250X", "MI210"), "cuda": ("H100", "A100"), "cpp": GPUS}
+"""The GPUs that each is for; C++ runs on the processor of any machine."""
 Endpoint = Literal["benchmark", "checker"]
 ENDPOINTS: Final[tuple[str, ...]] = get_args(Endpoint)
 
 T = TypeVar("T")
-_KNOWN: Final = {"gpu_type": GPUS, "dtype": DTYPES, "language": ("hip",), "endpoint": ENDPOINTS}
+_KNOWN: Final = {"gpu_type": GPUS, "dtype": DTYPES, "language": get_args(Language), "endpoint": ENDPOINTS}
 _AT: Final = re.compile(r"^(?P<what>.*?) - at (?:`key` in )?`\$(?P<path>[^`]*)`$", re.DOTALL)
 _MISSING: Final = re.compile(r"required field `(\w+)`")
 
@@ -21,7 +25,7 @@ _MISSING: Final = re.compile(r"required field `(\w+)`")
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
     """What is posted. Unknown keys are ignored: a front end may have its own."""
 
-    solution_code: Annotated[str, msgspec.Meta(min_length=1, description="HIP source; at most 64 KiB of UTF-8")]
+    solution_code: Annotated[str, msgspec.Meta(min_length=1, description="source; at most 64 KiB of UTF-8")]
     problem: Annotated[
         str,
         msgspec.Meta(
@@ -30,9 +34,9 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
     ]
     problem_def: Definition | str | None = None
     """The problem, or the JSON text of one; null or left out: that of the shipped `problem`."""
-    gpu_type: Literal["MI300X"]
+    gpu_type: Gpu
     dtype: Dtype = "float32"
-    language: Literal["hip"] = "hip"
+    language: Language = "hip"
     endpoint: Endpoint = "benchmark"
     """`benchmark` checks and times and ends BENCHMARKED, `checker` only checks and ends CHECKED."""
 
@@ -67,6 +71,8 @@ def read_submission(body: bytes) -> KernelSubmission:
         raise Wrong("solution_code", f"it has {len(source)} bytes; at most {LONGEST_SOURCE} are taken")
     if b"\0" in source:
         raise Wrong("solution_code", "it holds a zero byte")
+    if asked.gpu_type not in LANGUAGES[asked.language]:
+        raise Wrong("gpu_type", f"{asked.language} is for {', '.join(LANGUAGES[asked.language])}, not {asked.gpu_type}")
     definition = _definition(asked)
     check(definition, dtype=asked.dtype, benchmark=asked.endpoint == "benchmark")
     if definition.reference.problem not in {None, *shipped()}:

@@ -21,6 +21,7 @@ _ENDS: Final = {
     Reason.COMPILE_ERROR: "COMPILE_ERROR",
     Reason.WRONG_ANSWER: "WRONG_ANSWER",
     Reason.RUNTIME_ERROR: "RUNTIME_ERROR",
+    Reason.CHEATING_SUSPECTED: "CHEATING_SUSPECTED",
 }
 _LAST: Final = frozenset({*_ENDS.values(), "BENCHMARKED", "ERROR"})
 _WAITS: Final = {

@@ -13,7 +13,7 @@ import pytest
 from stenotest.kernels import SHIPPED, asked
 
 from engine.kernel.definition import DTYPES
-from engine.kernel.submission import LONGEST_SOURCE
+from engine.kernel.submission import GPUS, LONGEST_SOURCE
 from engine.providers.readings import READINGS
 from events.clock import SystemClock
 from events.store.record import Record
@@ -68,7 +68,8 @@ WRONG = [
     ({"gpu_type": "H100"}, "gpu_type"),
     ({"gpu_type": "mi300x"}, "gpu_type"),
     ({"dtype": "float8"}, "dtype"),
-    ({"language": "cuda"}, "language"),
+    ({"language": "rust"}, "language"),
+    ({"language": "cuda"}, "gpu_type"),
     ({"endpoint": "sample"}, "endpoint"),
     ({"problem_def": 7}, "problem_def"),
     ({"problem_def": []}, "problem_def"),
@@ -161,7 +162,7 @@ def test_what_is_taken_is_published(client: httpx.Client) -> None:
         definition = json.loads(msgspec.json.encode(problem.problem_def))
         for given in (definition, json.dumps(definition), None):
             valid.validate(asked(problem.problem, problem_def=given, more="of a front end's own"))
-    for change in ({"gpu_type": "H100"}, {"endpoint": "sample"}, {"problem_def": changed("tests", [])}):
+    for change in ({"gpu_type": "B1000"}, {"endpoint": "sample"}, {"problem_def": changed("tests", [])}):
         assert not valid.is_valid(asked("matmul", **change))
 
 
@@ -171,7 +172,7 @@ def test_what_can_be_asked_for_is_listed(client: httpx.Client) -> None:
     assert [one["problem"] for one in offered["problems"]] == ["leaky-relu", "matmul", "vector-add"]
     assert all(one["title"] and one["problem_def"] and "solution" in one["example"] for one in offered["problems"])
     assert offered["dtypes"] == list(DTYPES)
-    assert (offered["endpoints"], offered["gpus"]) == (["benchmark", "checker"], ["MI300X"])
+    assert (offered["endpoints"], offered["gpus"]) == (["benchmark", "checker"], list(GPUS))
     tag = client.get("/api/amd/problems").headers["etag"]
     assert client.get("/api/amd/problems", headers={"If-None-Match": tag}).status_code == 304
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,18 @@ Judged = Callable[..., Judgement]
 
 
 @pytest.fixture
-def judged(tmp_path: Path) -> Judged:
+def scratch() -> Iterator[Path]:
+    """A folder that every user may enter, as a machine's /tmp is: a kernel's programs have users of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def judged(scratch: Path) -> Judged:
     """Run the task of a submission; it leaves no file behind."""
     if shutil.which("g++") is None:
         pytest.skip("there is no C++ compiler: apt-get install g++")
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
 
     def run(wanted: KernelSubmission, **more: object) -> Judgement:
         found = judge(wanted, scratch, **more)  # type: ignore[arg-type]

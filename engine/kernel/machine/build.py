@@ -1,40 +1,62 @@
-"""From a solution to a program: with hipcc if there is one, else with g++ and the stand-in for HIP's header."""
+"""From a solution to a program: by hipcc or nvcc for a GPU, by g++ for the CPU; HIP then has a stand-in header."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import child
+from .cells import Cells, ProgramEnd
 
 TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__hip_bfloat16", "int32": "int"}
 SCALARS = {"float32": "float", "float64": "double", "float16": "float", "bfloat16": "float", "int32": "int"}
 """The C++ type of a scalar argument."""
+LARGEST = 64 << 20  # bytes of a program
 _HEADERS = {"float16": "#include <hip/hip_fp16.h>\n", "bfloat16": "#include <hip/hip_bf16.h>\n"}
 _LAUNCH = re.compile(r"([A-Za-z_][\w:]*)\s*((?:<[^<>;{}]*>)?)\s*<<<")
 Signature = dict[str, Any]  # the names of the function, its inputs, outputs, parameters and sizes
 _SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
+_GPU = ("hipcc", "nvcc")
+_CANDIDATES = {"hip": ("hipcc", "g++", "clang++"), "cuda": ("nvcc",), "cpp": ("g++", "clang++")}
+_ELSEWHERE = {"hipcc": "/opt/rocm/bin/hipcc", "nvcc": "/usr/local/cuda/bin/nvcc"}
 
 
 class Compiler(NamedTuple):
     program: str
     words: str  # its description, for people
-    stands_in: bool  # kernels run on the CPU: there is no GPU, or no compiler for it
+    stands_in: bool  # the program runs on the CPU
+    flags: tuple[str, ...]
 
 
-def find_compiler(wanted: str) -> Compiler | None:
-    """The requested compiler; for `auto`: hipcc, else g++ or clang++ with the stand-in; None: there is none."""
-    for name in ("hipcc", "g++", "clang++") if wanted == "auto" else (wanted,):
-        program = shutil.which(name) or (shutil.which(name, path="/opt/rocm/bin") if name == "hipcc" else None)
-        if program is not None:
-            said = child.run([program, "--version"], cwd="/", limit=60).output.strip().splitlines()
-            version = said[0] if said else name
-            if Path(name).name == "hipcc":
-                return Compiler(program, version, stands_in=False)
-            return Compiler(program, f"{version}, with Steno's stand-in for HIP on the CPU", stands_in=True)
+def find_compiler(cells: Cells, job: dict[str, Any]) -> Compiler | None:
+    """The compiler that the job names; for `auto` that of its language: of HIP also g++ or clang++ with the stand-in.
+    None: there is none.
+    """
+    wanted, language = job["compiler"], job["language"]
+    for name in _CANDIDATES[language] if wanted == "auto" or language != "hip" else (wanted,):
+        for program in (name, *([_ELSEWHERE[name]] if name in _ELSEWHERE else [])):
+            ended, _ = cells.run([program, "--version"], {}, limit=60)
+            if ended.code != 0:
+                continue
+            kind, said = Path(name).name, ended.output.strip().splitlines()
+            version = next((line for line in said if "version" in line.lower()), said[0] if said else name)
+            flags: tuple[str, ...] = ("-O3" if language == "cpp" else "-O2", "-w", "-U_FORTIFY_SOURCE")
+            if kind == "hipcc":
+                flags = ("-O3", f"--offload-arch={job['arch']}", "-x", "hip")
+            elif kind == "nvcc":
+                flags = ("-O3", f"-arch={job['arch']}", "-x", "cu", "-I", "cuda")
+            else:
+                flags = (
+                    "-O3" if language == "cpp" else "-O2",
+                    "-w",
+                    "-U_FORTIFY_SOURCE",
+                    "-I",
+                    "stand_in",
+                    "-x",
+                    "c++",
+                )
+                version += "" if language == "cpp" else ", with Steno's stand-in for HIP on the CPU"
+            return Compiler(program, version, kind not in _GPU, flags)
     return None
 
 
@@ -54,36 +76,35 @@ def prototype(signature: Signature, dtype: str) -> str:
 
 
 def program_of(signature: Signature, dtype: str) -> str:
-    """The main program: it reads a case, calls the solution, writes the outputs."""
+    """The main program: it is told the sizes, makes room for the tensors, and calls the solution when asked."""
     kind, scalar = TYPES[dtype], SCALARS[dtype]
-    inputs, outputs, sizes = signature["inputs"], signature["outputs"], signature["sizes"]
-    # a parameter's value comes from the case, so that cases may differ
-    parameters = signature["parameters"]
+    sizes, parameters = signature["sizes"], signature["parameters"]
+    tensors = [(name, f"const {kind}*") for name in signature["inputs"]]
+    tensors += [(name, f"{kind}*") for name in signature["outputs"]]
     lines = ['#include "prototype.hpp"', '#include "harness.hpp"', "int main(int steno_count, char** steno_given) {"]
     lines.append("  steno::Case steno_case(steno_count, steno_given);")
     lines += [f"  const size_t {name} = steno_case.number();" for name in sizes]
-    lines += [f'  const {kind}* {name} = steno_case.input<{kind}>("{name}");' for name in inputs]
-    for name in outputs:
-        lines.append(f"  const size_t steno_{name} = steno_case.number();")
-        lines.append(f'  {kind}* {name} = steno_case.output<{kind}>("{name}", steno_{name});')
+    for name, _ in tensors:
+        output = "true" if name in signature["outputs"] else "false"
+        lines.append(f"  const size_t steno_{name} = steno_case.tensor<{kind}>(steno_case.number(), {output});")
+    # a parameter's value comes from the case, so that cases may differ
     lines += [f"  const {scalar} {name} = steno_case.parameter<{scalar}>();" for name in parameters]
-    arguments = ", ".join([*inputs, *outputs, *parameters, *sizes])
-    lines.append(f"  return steno_case.run([&] {{ {signature['function']}({arguments}); }});")
+    arguments = [f"steno_case.at<{kind}>(steno_{name})" for name, _ in tensors] + [*parameters, *sizes]
+    lines.append(f"  return steno_case.serve([&] {{ {signature['function']}({', '.join(arguments)}); }});")
     return "\n".join([*lines, "}", ""])
 
 
-def compile_program(compiler: Compiler, folder: Path, job: dict[str, Any]) -> child.ChildExit:
+def compiled(cells: Cells, compiler: Compiler, job: dict[str, Any]) -> tuple[ProgramEnd, bytes | None]:
+    """How the compiler ended, and the program."""
     here, source = Path(__file__).parent, job["solution"]
-    shutil.copy(here / "harness.hpp", folder)
-    (folder / "prototype.hpp").write_text(prototype(job["signature"], job["dtype"]), "utf-8")
-    (folder / "program.hip").write_text(program_of(job["signature"], job["dtype"]), "utf-8")
-    (folder / "solution.hip").write_text(rewritten(source) if compiler.stands_in else source, "utf-8")
-    common = ["-std=c++17", "-include", "prototype.hpp", "solution.hip", "program.hip", "-o", "program"]
-    if compiler.stands_in:
-        argv = [compiler.program, "-O2", "-w", "-U_FORTIFY_SOURCE", "-I", str(here / "stand_in"), "-x", "c++", *common]
-    else:
-        argv = [compiler.program, "-O3", f"--offload-arch={job['arch']}", "-x", "hip", *common]
-    return child.run(argv, cwd=os.fspath(folder), limit=job["limits"]["compile"])
+    files = {path.relative_to(here).as_posix(): path.read_bytes() for path in here.rglob("*.h")}
+    files["harness.hpp"] = (here / "harness.hpp").read_bytes()
+    files["prototype.hpp"] = prototype(job["signature"], job["dtype"]).encode()
+    files["program.hip"] = program_of(job["signature"], job["dtype"]).encode()
+    files["solution.hip"] = (rewritten(source) if compiler.stands_in else source).encode()
+    words = ["-std=c++17", "-include", "prototype.hpp", "solution.hip", "program.hip", "-o", "program"]
+    argv = [compiler.program, *compiler.flags, *words]
+    return cells.run(argv, files, limit=job["limits"]["compile"], takes="program", cap=LARGEST)
 
 
 def rewritten(source: str) -> str:

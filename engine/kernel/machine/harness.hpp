@@ -1,13 +1,16 @@
-// Feeds one case to a solution and times it; compiled with the solution, on the machine. Exit status: 0 done, 3 the GPU
-// reported an error, 4 the files of the case cannot be used.
+// Runs a solution for the judge, which is another process: it gets the inputs of one call, says when they are in the
+// device's memory, is told to go, and answers with its clock's time and the outputs. It is compiled with the solution and
+// shares its process, so the judge believes nothing of this: it compares the outputs and has a clock of its own.
+// Exit status: 0 the judge closed the channel, 3 the GPU reported an error, 4 the channel cannot be used.
 #pragma once
 
 #include <hip/hip_runtime.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <string>
-#include <utility>
+#include <cstring>
 #include <vector>
 
 namespace steno {
@@ -21,46 +24,54 @@ inline void expect(hipError_t status, const char* what) {
 
 class Case {
  public:
-  // Arguments: the folder of the case, warm-ups, repeats (0: run once, untimed), then numbers in the order asked for.
-  Case(int count, char** given) : folder_(given[1]), warm_ups_(std::atoi(given[2])), repeats_(std::atoi(given[3])) {
-    words_.assign(given + 4, given + count);
+  // Arguments: megabytes to write before each call, then numbers in the order asked for.
+  Case(int count, char** given) : flush_(std::strtoull(given[1], nullptr, 10) << 20) {
+    words_.assign(given + 2, given + count);
+    if (flush_ > 0) expect(hipMalloc(&cold_, flush_), "memory to flush the caches");
   }
 
-  size_t number() { return std::strtoull(words_.at(used_++).c_str(), nullptr, 10); }
+  size_t number() { return std::strtoull(words_.at(used_++), nullptr, 10); }
 
   template <typename T>
   T parameter() {
-    return static_cast<T>(std::strtod(words_.at(used_++).c_str(), nullptr));
+    return static_cast<T>(std::strtod(words_.at(used_++), nullptr));
+  }
+
+  // Two sets of tensors take turns, so that a pointer does not tell what is in it.
+  template <typename T>
+  size_t tensor(size_t entries, bool output) {
+    Tensor one{{nullptr, nullptr}, entries * sizeof(T), output};
+    for (void*& set : one.device) expect(hipMalloc(&set, one.bytes ? one.bytes : 1), "memory for a tensor");
+    tensors_.push_back(one);
+    return tensors_.size() - 1;
   }
 
   template <typename T>
-  const T* input(const char* name) {
-    std::vector<char> bytes = read(name);
-    void* device = nullptr;
-    expect(hipMalloc(&device, bytes.size()), "memory for an input");
-    expect(hipMemcpy(device, bytes.data(), bytes.size(), hipMemcpyHostToDevice), "copying an input");
-    return static_cast<const T*>(device);
-  }
-
-  template <typename T>
-  T* output(const char* name, size_t entries) {
-    void* device = nullptr;
-    expect(hipMalloc(&device, entries * sizeof(T)), "memory for an output");
-    expect(hipMemset(device, 0xff, entries * sizeof(T)), "clearing an output");  // what is left unwritten is not right
-    outputs_.push_back({name, device, entries * sizeof(T)});
-    return static_cast<T*>(device);
+  T* at(size_t tensor) const {
+    return static_cast<T*>(tensors_[tensor].device[turn_]);
   }
 
   template <typename Call>
-  int run(Call call) {
-    for (int i = 0; i < warm_ups_; ++i) call();
-    if (repeats_ == 0) call();
-    settle();
-    if (repeats_ > 0) time(call);
-    for (const Output& one : outputs_) {
-      std::vector<char> bytes(one.bytes);
-      expect(hipMemcpy(bytes.data(), one.device, one.bytes, hipMemcpyDeviceToHost), "copying an output");
-      write(one.name, bytes.data(), bytes.size());
+  int serve(Call call) {
+    uint64_t asked[2];  // 0: answer at once, 1: call; and the byte that fills the outputs before it
+    while (read(asked, sizeof asked)) {
+      if (asked[0] != 0) prepare(static_cast<int>(asked[1]));
+      uint64_t word = 1;
+      write(&word, sizeof word);
+      if (!read(&word, sizeof word)) break;
+      double milliseconds = asked[0] != 0 ? timed(call) : 0.0;
+      char done[16];
+      std::memcpy(done, &word, 8);
+      std::memcpy(done + 8, &milliseconds, 8);
+      write(done, sizeof done);
+      if (asked[0] == 0) continue;
+      for (const Tensor& one : tensors_) {
+        if (!one.output) continue;
+        host_.resize(one.bytes);
+        expect(hipMemcpy(host_.data(), one.device[turn_], one.bytes, hipMemcpyDeviceToHost), "copying an output");
+        write(host_.data(), one.bytes);
+      }
+      turn_ ^= 1;
     }
     std::fflush(stdout);
     std::fflush(stderr);
@@ -68,29 +79,41 @@ class Case {
   }
 
  private:
-  struct Output {
-    std::string name;
-    void* device;
+  struct Tensor {
+    void* device[2];
     size_t bytes;
+    bool output;
   };
 
+  void prepare(int poison) {
+    for (const Tensor& one : tensors_) {
+      if (one.output) {
+        expect(hipMemset(one.device[turn_], poison, one.bytes), "filling an output");
+        continue;
+      }
+      host_.resize(one.bytes);
+      if (!read(host_.data(), one.bytes)) std::_Exit(4);
+      expect(hipMemcpy(one.device[turn_], host_.data(), one.bytes, hipMemcpyHostToDevice), "copying an input");
+    }
+    if (flush_ > 0) expect(hipMemset(cold_, poison, flush_), "flushing the caches");
+    settle();
+  }
+
   template <typename Call>
-  void time(Call call) {
+  double timed(Call call) {
     hipEvent_t from, to;
     expect(hipEventCreate(&from), "an event");
     expect(hipEventCreate(&to), "an event");
-    std::string said;
-    for (int i = 0; i < repeats_; ++i) {
-      expect(hipEventRecord(from, nullptr), "an event");
-      call();
-      expect(hipEventRecord(to, nullptr), "an event");
-      expect(hipEventSynchronize(to), "the solution");
-      float milliseconds = 0.0f;
-      expect(hipEventElapsedTime(&milliseconds, from, to), "an event");
-      said += std::to_string(milliseconds) + "\n";
-    }
-    settle();
-    write("-times", said.data(), said.size());
+    expect(hipEventRecord(from, nullptr), "an event");
+    call();
+    settle();  // of every stream, before the clock stops
+    expect(hipEventRecord(to, nullptr), "an event");
+    expect(hipEventSynchronize(to), "the solution");
+    float milliseconds = 0.0f;
+    expect(hipEventElapsedTime(&milliseconds, from, to), "an event");
+    expect(hipEventDestroy(from), "an event");
+    expect(hipEventDestroy(to), "an event");
+    return milliseconds;
   }
 
   static void settle() {
@@ -98,27 +121,32 @@ class Case {
     expect(hipDeviceSynchronize(), "the solution");
   }
 
-  std::vector<char> read(const char* name) const {
-    std::FILE* file = std::fopen((folder_ + "/" + name + ".in").c_str(), "rb");
-    if (file == nullptr) std::_Exit(4);
-    std::fseek(file, 0, SEEK_END);
-    std::vector<char> bytes(static_cast<size_t>(std::ftell(file)));
-    std::fseek(file, 0, SEEK_SET);
-    if (std::fread(bytes.data(), 1, bytes.size(), file) != bytes.size()) std::_Exit(4);
-    std::fclose(file);
-    return bytes;
+  static bool read(void* to, size_t bytes) {
+    for (char* at = static_cast<char*>(to); bytes > 0;) {
+      const ssize_t got = ::read(3, at, bytes);
+      if (got <= 0) return false;
+      at += got;
+      bytes -= static_cast<size_t>(got);
+    }
+    return true;
   }
 
-  void write(const std::string& name, const char* data, size_t bytes) const {
-    std::FILE* file = std::fopen((folder_ + "/" + name + ".out").c_str(), "wb");
-    if (file == nullptr || std::fwrite(data, 1, bytes, file) != bytes || std::fclose(file) != 0) std::_Exit(4);
+  static void write(const void* from, size_t bytes) {
+    for (const char* at = static_cast<const char*>(from); bytes > 0;) {
+      const ssize_t sent = ::write(4, at, bytes);
+      if (sent <= 0) std::_Exit(4);
+      at += sent;
+      bytes -= static_cast<size_t>(sent);
+    }
   }
 
-  std::string folder_;
-  int warm_ups_, repeats_;
-  std::vector<std::string> words_;
+  size_t flush_;
+  void* cold_ = nullptr;
+  int turn_ = 0;
   size_t used_ = 0;
-  std::vector<Output> outputs_;
+  std::vector<char*> words_;
+  std::vector<char> host_;
+  std::vector<Tensor> tensors_;
 };
 
 }  // namespace steno

@@ -1,33 +1,69 @@
-"""One job from its files to its end: compile, run every test, time every benchmark, report every step."""
+"""One job from its files to its end: compile, run every test, time every benchmark, report every step.
+
+The judge is the only one who knows the key, the seed, the reference and the clock. The compiler, the reference and the
+solution each run in a cell of their own; the solution gets inputs and gives outputs, and nothing else it says counts.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
+import math
+import secrets
 import statistics
-import sys
-from contextlib import suppress
+import struct
+import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from . import build, child, numbers
+from . import build, measure, tensors
+from .cells import Cell, CellGone, Cells, ProgramEnd
 from .frames import Teller, tail
 
 Json = dict[str, Any]
 
 RIGHT, WRONG, BROKEN = 0, 1, 2  # exit statuses: success; the solution's fault; the problem's or machine's
+_POISON = 255  # what outputs are filled with before each call: no number, or -1
+_PINGS = 15
+_MOST = 3  # times as many calls as asked for, where their times differ
+_LONGEST = 3600.0  # seconds of one case, its references included
+_FAIR_TIME = 0.05  # seconds for what a solution started to end
+_SIGNALS = {
+    4: ("SIGILL", ": an instruction that this processor does not have"),
+    6: ("SIGABRT", ": the program gave up"),
+    7: ("SIGBUS", ": memory was used that is not there"),
+    8: ("SIGFPE", ": a division by zero, or a number out of range"),
+    9: ("SIGKILL", ": perhaps the machine had no more memory"),
+    11: ("SIGSEGV", ": memory was used that is not there"),
+    25: ("SIGXFSZ", ": a file was too large"),
+    31: ("SIGSYS", ": a call of the system that is not allowed"),
+}
 
 
 class _Over(Exception):
     """The job has ended with this exit status, and reported it."""
 
 
+class _Suspected(Exception):
+    """What was seen that an honest solution does not do."""
+
+
+class _Called(NamedTuple):
+    inputs: tuple[bytes, ...]
+    outputs: bytes
+    own_ms: float  # by the solution's clock
+    wall_ms: float  # by ours
+
+
 class Judge:
-    def __init__(self, job: Json, folder: Path, teller: Teller) -> None:
+    def __init__(self, job: Json, cells: Cells, teller: Teller) -> None:
         self._job = job
-        self._folder = folder
+        self._cells = cells
         self._teller = teller
         self._dtype = job["dtype"]
+        self._program = b""
+        self._gpu = "CPU"
+        self._evidence: Json = {}
 
     def run(self) -> int:
         try:
@@ -38,125 +74,225 @@ class Judge:
         except _Over as over:
             status: int = over.args[0]
             return status
+        except _Suspected as seen:
+            self._teller.say("CHEATING_SUSPECTED", message=str(seen), **self._evidence, seed=self._job["seed"])
+            return WRONG
         return RIGHT
 
     def _compile(self) -> None:
         job = self._job
-        compiler = build.find_compiler(job["compiler"])
+        compiler = build.find_compiler(self._cells, job)
         if compiler is None:
-            self._broken(f"there is no compiler here: {job['compiler']}")
-        self._teller.say("COMPILING", compiler=compiler.words, dtype=self._dtype)
-        ended = build.compile_program(compiler, self._folder, job)
+            self._broken(f"there is no compiler here: {job['compiler']} for {job['language']}")
+        self._gpu = "CPU" if compiler.stands_in else job["gpu"]
+        self._teller.say("COMPILING", compiler=compiler.words, flags=" ".join(compiler.flags), dtype=self._dtype)
+        ended, program = build.compiled(self._cells, compiler, job)
         self._teller.show(ended.output)
-        if ended.code != 0:
+        if ended.code != 0 or program is None:
             message = tail(ended.output.strip())
-            if ended.code is None or ended.code < 0:
-                message = f"the compiler was ended: {ended.why}\n{message}".strip()
+            if ended.code is None or ended.code < 0 or ended.out_of_memory or not message:
+                message = f"the compiler was ended: {_why(ended)}\n{message}".strip()
             self._teller.say("COMPILE_ERROR", message=message, seconds=round(ended.seconds, 3))
             raise _Over(WRONG)
+        self._program = program
 
     def _check(self) -> None:
         tests = self._job["tests"]
         self._teller.say("CHECKING", tests=len(tests))
         for number, case in enumerate(tests, 1):
-            folder = self._prepared(case)
-            expected = self._expected(case, folder)
-            self._run(case, folder, f"test {number}", warm_ups=0, repeats=0)
-            found = self._compare(case, folder, expected)
-            facts = {"test": number, "tests": len(tests), "sizes": case["sizes"], **found}
+            what = f"test {number}"
+            cell = self._opened(case)
+            try:
+                first = self._call(cell, case, what, f"{what}/0")
+                again = self._call(cell, case, what, f"{what}/0")
+            finally:
+                self._teller.show(cell.end().output)
+            expected = self._expected(case, first)
+            found = self._compared(case, first.outputs, expected)
+            facts = {"test": number, "tests": len(tests), "sizes": case["sizes"], "digest": _digest(first.outputs)}
+            if found["passed"]:
+                found = self._compared(case, again.outputs, expected)
+                what += "" if found["passed"] else ", the same inputs once more"
+            facts |= found
             self._teller.say("TEST_RESULT", **facts)
             if not found["passed"]:
-                first = found["first"]
-                message = (
-                    f"test {number}: {found['wrong']} of {found['entries']} entries of {found['output']} are wrong; "
-                    f"entry {first['index']} is {first['actual']}, not {first['expected']}"
-                )
-                self._teller.say("WRONG_ANSWER", message=message, **facts)
+                self._teller.say("WRONG_ANSWER", message=_wrong(what, found), **facts, seed=self._job["seed"])
                 raise _Over(WRONG)
-            _empty(folder)
-        self._teller.say("CHECKED", tests=len(tests), passed=len(tests))
+        self._teller.say("CHECKED", tests=len(tests), passed=len(tests), seed=self._job["seed"])
 
     def _benchmark(self) -> None:
         cases = self._job["benchmarks"]
         self._teller.say("BENCHMARKING", benchmarks=len(cases))
         best = []
         for number, case in enumerate(cases, 1):
-            folder = self._prepared(case)
-            self._run(case, folder, f"benchmark {number}", warm_ups=case["warm_ups"], repeats=case["repeats"])
-            try:
-                times = [float(line) for line in (folder / "-times.out").read_text("ascii").split()]
-            except (OSError, ValueError):
-                times = []
-            if len(times) != case["repeats"]:
-                self._crashed(f"benchmark {number}: it ended without its times", "")
-            facts = {"min_ms": min(times), "median_ms": round(statistics.median(times), 6), "max_ms": max(times)}
+            told = {"benchmark": number, "benchmarks": len(cases), "sizes": case["sizes"]}
+            self._evidence = told
+            facts = self._measured(case, f"benchmark {number}")
+            self._evidence = {**told, **facts}
+            seen = measure.suspicion(facts)
+            if seen is not None:
+                raise _Suspected(f"benchmark {number}: {seen}")
             best.append(facts["median_ms"])
-            told = {name: case[name] for name in ("sizes", "warm_ups", "repeats")}
-            self._teller.say("BENCHMARK_RESULT", benchmark=number, benchmarks=len(cases), **told, **facts)
-            _empty(folder)
-        self._teller.say("BENCHMARKED", benchmarks=len(cases), median_ms=best)
+            self._teller.say("BENCHMARK_RESULT", **self._evidence)
+        self._teller.say("BENCHMARKED", benchmarks=len(cases), median_ms=best, seed=self._job["seed"])
 
-    # -- one case
+    def _measured(self, case: Json, what: str) -> Json:
+        """Every call has inputs of its own and is checked; which of them count is not to be told by the solution."""
+        began, calls, before = time.monotonic(), list[_Called](), None
+        warm_ups, repeats = case["warm_ups"], case["repeats"]
+        digests: list[str] = []
+        cell = self._opened(case)
+        try:
+            overhead = statistics.median(self._ping(cell, what) for _ in range(_PINGS))
+            while len(calls) < warm_ups + repeats or self._goes_on(calls[warm_ups:], repeats, began):
+                where = f"{what}, call {len(calls) + 1}"
+                call = self._call(cell, case, where, f"{what}/{len(calls)}")
+                expected = self._expected(case, call)
+                found = self._compared(case, call.outputs, expected)
+                if not found["passed"]:
+                    self._explain(case, call, before, where)
+                    self._teller.say("WRONG_ANSWER", message=_wrong(where, found), **found, seed=self._job["seed"])
+                    raise _Over(WRONG)
+                calls.append(call._replace(inputs=(), outputs=b""))
+                digests.append(_digest(call.outputs))
+                before = expected
+        finally:
+            self._teller.show(cell.end().output)
+        timed = calls[warm_ups:]
+        times = [round(one.own_ms, 6) for one in timed]
+        sizes = tensors.SIZES[self._dtype]
+        moved = sizes * (sum(one["entries"] for one in case["inputs"]) + sum(case["outputs"].values()))
+        return {
+            "warm_ups": warm_ups,
+            "repeats": len(times),
+            "min_ms": min(times),
+            "median_ms": round(statistics.median(times), 6),
+            "max_ms": max(times),
+            "spread": round(measure.spread(times), 4),
+            "floor_ms": round(measure.floor_ms(self._gpu, self._dtype, moved, case["operations"]), 9),
+            "overhead_ms": round(overhead, 6),
+            "times_ms": times,
+            "walls_ms": [round(one.wall_ms, 6) for one in timed],
+            "digests": digests,
+        }
 
-    def _prepared(self, case: Json) -> Path:
-        folder = self._folder / "case"
-        folder.mkdir(exist_ok=True)
-        for index, one in enumerate(case["inputs"]):
-            data = numbers.made(one["entries"], self._dtype, f"{case['seed']}/{index}", one["low"], one["high"])
-            (folder / f"{one['name']}.in").write_bytes(data)
-        return folder
+    def _goes_on(self, timed: list[_Called], repeats: int, began: float) -> bool:
+        """Whether more calls are worth while: the times differ, and there is time."""
+        if len(timed) >= _MOST * repeats or time.monotonic() - began > self._job["limits"]["measure"]:
+            return False
+        return measure.spread([one.own_ms for one in timed]) >= measure.STEADY
 
-    def _expected(self, case: Json, folder: Path) -> dict[str, bytes]:
-        """What each output should be, as doubles; leaves nothing of it where the solution could find it."""
+    def _explain(self, case: Json, call: _Called, before: dict[str, bytes] | None, where: str) -> None:
+        """A wrong answer to a problem whose tests it passed: raises `_Suspected` where it did no work."""
+        for name, data in self._split(case, call.outputs).items():
+            if data and not data.strip(bytes([_POISON])):
+                raise _Suspected(f"{where}: it left {name} untouched, though it passed the tests")
+        if before is not None and self._compared(case, call.outputs, before)["passed"]:
+            raise _Suspected(f"{where}: it gave the result of the call before, whose inputs were others")
+
+    # -- one call
+
+    def _opened(self, case: Json) -> Cell:
+        entries = [one["entries"] for one in case["inputs"]] + list(case["outputs"].values())
+        words = [str(measure.GPUS[self._gpu]["cache"])]
+        words += [str(value) for value in [*case["sizes"].values(), *entries]]
+        words += [repr(value) for value in case["parameters"].values()]
+        return self._cells.open(self._program, words, limit=_LONGEST)
+
+    def _ping(self, cell: Cell, what: str) -> float:
+        """Milliseconds from a question to its answer."""
+        return self._asked(cell, struct.pack("<QQ", 0, 0), what)[1]
+
+    def _call(self, cell: Cell, case: Json, what: str, seed: str) -> _Called:
+        inputs = tuple(
+            tensors.made(
+                one["entries"],
+                self._dtype,
+                f"{self._job['seed']}/{case['seed']}/{seed}/{index}",
+                one["low"],
+                one["high"],
+            )
+            for index, one in enumerate(case["inputs"])
+        )
+        own, wall = self._asked(cell, b"".join((struct.pack("<QQ", 1, _POISON), *inputs)), what)
+        size = sum(case["outputs"].values()) * tensors.SIZES[self._dtype]
+        try:
+            outputs = cell.receive(size, time.monotonic() + self._job["limits"]["case"])
+        except CellGone:
+            self._crashed(cell, what)
+        if not math.isfinite(own) or own < 0:
+            raise _Suspected(f"{what}: its clock says {own} ms")
+        if self._gpu == "CPU" and (cell.threads() or 1) > 1:
+            time.sleep(_FAIR_TIME)
+            if (cell.threads() or 1) > 1:
+                raise _Suspected(f"{what}: threads or processes that it started still run after it returned")
+        return _Called(inputs, outputs, own, wall)
+
+    def _asked(self, cell: Cell, question: bytes, what: str) -> tuple[float, float]:
+        """Milliseconds by its clock and by ours, from the word to go to the word that it is done. The word is a random
+        number, so that nothing can be answered before.
+        """
+        until = time.monotonic() + self._job["limits"]["case"]
+        word = secrets.token_bytes(8)
+        try:
+            cell.send(question)
+            ready = cell.receive(8, until)
+            began = time.perf_counter()
+            cell.send(word)
+            done = cell.receive(16, until)
+            wall = (time.perf_counter() - began) * 1000
+        except CellGone:
+            self._crashed(cell, what)
+        if ready != struct.pack("<Q", 1) or done[:8] != word:
+            raise _Suspected(f"{what}: it wrote to the channel of its results")
+        return struct.unpack("<d", done[8:])[0], wall
+
+    def _expected(self, case: Json, call: _Called) -> dict[str, bytes]:
+        """What each output should be, as doubles; computed after the call, by the problem's own Python."""
+        here = Path(__file__).parent
         asked = {**case, "source": self._job["reference"], "dtype": self._dtype}
-        (folder / "reference.json").write_text(json.dumps(asked), "utf-8")
-        package = Path(__file__).parent
-        argv = [sys.executable, "-m", package.name, "--reference", os.fspath(folder)]
-        ended = child.run(argv, cwd=os.fspath(package.parent), limit=self._job["limits"]["reference"])
-        if ended.code != 0:
+        files = {name: (here / name).read_bytes() for name in ("reference.py", "tensors.py")}
+        files["case.json"] = json.dumps(asked).encode()
+        files |= {f"{one['name']}.in": data for one, data in zip(case["inputs"], call.inputs)}  # noqa: B905
+        size = 8 * sum(case["outputs"].values())
+        limit = self._job["limits"]["reference"]
+        ended, data = self._cells.run(["python3", "reference.py"], files, limit=limit, takes="expected", cap=size)
+        if ended.code != 0 or data is None or len(data) != size:
             self._teller.show(ended.output)
             said = ended.output.strip().splitlines()
-            self._broken(f"the reference of the problem failed: {said[-1] if said else ended.why}")
-        (folder / "reference.json").unlink()
-        expected = {name: (folder / f"{name}.expected").read_bytes() for name in case["outputs"]}
-        for name in expected:
-            (folder / f"{name}.expected").unlink()
-        return expected
+            self._broken(f"the reference of the problem failed: {said[-1] if said else _why(ended)}")
+        return self._split(case, data, 8)
 
-    def _run(self, case: Json, folder: Path, what: str, *, warm_ups: int, repeats: int) -> None:
-        words = [str(value) for value in case["sizes"].values()] + [str(count) for count in case["outputs"].values()]
-        words += [repr(value) for value in case["parameters"].values()]
-        argv = [os.fspath(self._folder / "program"), os.fspath(folder), str(warm_ups), str(repeats), *words]
-        ended = child.run(argv, cwd=os.fspath(folder), limit=self._job["limits"]["case"])
-        self._teller.show(ended.output)
-        if ended.code != 0:
-            self._crashed(f"{what}: {ended.why}", ended.output)
-
-    def _compare(self, case: Json, folder: Path, right: dict[str, bytes]) -> Json:
-        tolerance, largest = self._job["tolerance"], 0.0
+    def _split(self, case: Json, data: bytes, size: int = 0) -> dict[str, bytes]:
+        found, start = {}, 0
         for name, count in case["outputs"].items():
-            try:
-                data = (folder / f"{name}.out").read_bytes()
-            except OSError:
-                data = b""
-            if len(data) != count * numbers.SIZES[self._dtype]:
-                self._crashed(f"the program ended without writing {name}", "")
-            got, expected = numbers.unpacked(data, self._dtype), numbers.unpacked(right[name], "float64")
-            found = numbers.compared(got, expected, tolerance["absolute"], tolerance["relative"])
+            end = start + count * (size or tensors.SIZES[self._dtype])
+            found[name], start = data[start:end], end
+        return found
+
+    def _compared(self, case: Json, outputs: bytes, right: dict[str, bytes]) -> Json:
+        tolerance, largest = self._job["tolerance"], 0.0
+        for name, data in self._split(case, outputs).items():
+            got, expected = tensors.unpacked(data, self._dtype), tensors.unpacked(right[name], "float64")
+            found = tensors.compared(got, expected, tolerance["absolute"], tolerance["relative"])
             largest = max(largest, found.largest)
             if found.wrong:
                 return {
                     "passed": False,
-                    "max_error": numbers.shown(found.largest),
+                    "max_error": tensors.shown(found.largest),
                     "output": name,
                     "wrong": found.wrong,
-                    "entries": count,
+                    "entries": len(got),
                     "first": found.first,
                 }
         return {"passed": True, "max_error": largest}
 
-    def _crashed(self, message: str, output: str) -> NoReturn:
-        self._teller.say("RUNTIME_ERROR", message=message, output=tail(output.strip()))
+    def _crashed(self, cell: Cell, what: str) -> NoReturn:
+        ended = cell.end()
+        limit = self._job["limits"]["case"]
+        why = {0: "it ended before its work was done", None: f"it did not end within {limit:.0f} s"}.get(ended.code)
+        message = f"{what}: {why if why is not None and not ended.out_of_memory else _why(ended)}"
+        self._teller.say("RUNTIME_ERROR", message=message, output=tail(ended.output.strip()), seed=self._job["seed"])
         raise _Over(WRONG)
 
     def _broken(self, message: str) -> NoReturn:
@@ -164,8 +300,25 @@ class Judge:
         raise _Over(BROKEN)
 
 
-def _empty(folder: Path) -> None:
-    """Remove what the solution may have left: the next case must not find it."""
-    for path in folder.iterdir():
-        with suppress(OSError):
-            path.unlink()
+def _why(ended: ProgramEnd) -> str:
+    """How a program ended, for people."""
+    if ended.out_of_memory:
+        return "it needed more memory than it may have"
+    if ended.code is None:
+        return f"it did not end within {ended.seconds:.0f} s"
+    if ended.code >= 0:
+        return f"it exited with status {ended.code}"
+    name, means = _SIGNALS.get(-ended.code, (f"signal {-ended.code}", ""))
+    return f"it was ended by {name}{means}"
+
+
+def _wrong(what: str, found: Json) -> str:
+    first = found["first"]
+    return (
+        f"{what}: {found['wrong']} of {found['entries']} entries of {found['output']} are wrong; "
+        f"entry {first['index']} is {first['actual']}, not {first['expected']}"
+    )
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -28,7 +28,7 @@ extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
 }
 """
 """A right answer to vector-add that does something else first."""
-PATIENT: Final = {"compile": 1200, "reference": 1200, "case": 1200}
+PATIENT: Final = {"compile": 1200, "reference": 1200, "case": 1200, "measure": 0}
 """Limits that no step that ends reaches, however busy the machine is."""
 
 

@@ -18,6 +18,7 @@ const ENDS = {
   COMPILE_ERROR: { good: false, said: "Compilation failed" },
   WRONG_ANSWER: { good: false, said: "Wrong answer" },
   RUNTIME_ERROR: { good: false, said: "Runtime error" },
+  CHEATING_SUSPECTED: { good: false, said: "Cheating suspected: no times" },
   ERROR: { good: false, said: "No result" },
 };
 

@@ -11,21 +11,25 @@ from typing import NamedTuple
 
 CODES = {"float32": "f", "float64": "d", "int32": "i"}  # what `array` calls a type; the 16-bit ones are packed by hand
 SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4}  # bytes of one number
-BLOCK = 65_521
-"""Entries made one by one; a longer tensor repeats them. A prime, so that no row of a usual length repeats."""
+VALUES = 1 << 16
+"""How many different numbers a tensor has at most; which of them stands where is random for every entry."""
 
 
 def made(count: int, dtype: str, seed: str, low: float, high: float) -> bytes:
     """A tensor of so many entries between low and high; the same for the same seed, everywhere."""
     rolls = random.Random(seed)  # noqa: S311 - it must be reproducible
-    some = min(count, BLOCK)
+    some = min(count, VALUES)
     if dtype == "int32":
         values: list[float] = [rolls.randint(math.ceil(low), math.floor(high)) for _ in range(some)]
     else:
         values = [low + (high - low) * rolls.random() for _ in range(some)]
-    block = packed(values, dtype)
+    if count <= VALUES:
+        return packed(values, dtype)
     size = SIZES[dtype]
-    return (block * (count // some + 1))[: count * size] if some else b""
+    code = {2: "H", 4: "I", 8: "Q"}[size]
+    words = array(code, packed(values, dtype))
+    places = array("H", rolls.getrandbits(16 * count).to_bytes(2 * count, "little"))
+    return array(code, map(words.__getitem__, places)).tobytes()
 
 
 def packed(values: Sequence[float], dtype: str) -> bytes:

@@ -1,0 +1,62 @@
+"""Where strangers' programs run: the port that the judge uses, and what it gets back. A cell is one place for one
+program; nothing of it is there before or after. Implementations: `here.Here` (processes of this machine, with another
+user's rights where this is root) and `engine.listener.sandbox.Containers` (a container each).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+
+class CellGone(Exception):
+    """The program ended, closed its channel, or did not answer in time; `Cell.end` tells how."""
+
+
+class ProgramEnd(NamedTuple):
+    """How a program ended."""
+
+    code: int | None  # exit status, negative for a signal; None: ended at its time limit
+    output: str  # what it printed (standard output and error), bounded: the beginning and the end
+    seconds: float
+    out_of_memory: bool = False
+
+
+Ended = ProgramEnd
+
+
+class Cell(ABC):
+    """A running program with a channel: its descriptors 3 (reads) and 4 (writes). All else that it writes is output."""
+
+    @abstractmethod
+    def send(self, data: bytes) -> None:
+        """Write to the channel. Raises `CellGone`."""
+
+    @abstractmethod
+    def receive(self, size: int, until: float) -> bytes:
+        """Exactly `size` bytes of the channel, before the monotonic time `until`. Raises `CellGone`."""
+
+    @abstractmethod
+    def threads(self) -> int | None:
+        """How many threads there are in the cell, counted from outside; None: cannot be counted."""
+
+    @abstractmethod
+    def end(self) -> ProgramEnd:
+        """End every process of the cell, if there are any, and remove the cell; idempotent."""
+
+
+class Cells(ABC):
+    """Makes cells."""
+
+    @abstractmethod
+    def run(
+        self, argv: Sequence[str], files: Mapping[str, bytes], *, limit: float, takes: str = "", cap: int = 0
+    ) -> tuple[ProgramEnd, bytes | None]:
+        """Run a program to its end in an empty folder with these files; the file `takes` of that folder is read
+        afterwards: a regular file of at most `cap` bytes, else None. `limit`: seconds.
+        """
+
+    @abstractmethod
+    def open(self, program: bytes, words: Sequence[str], *, limit: float) -> Cell:
+        """Start the executable `program` with these arguments. `limit`: seconds after which the cell is ended."""
