@@ -26,6 +26,7 @@ SECTIONS = {  # command → one-line help, by section of the page
     },
     "HTTP": {
         "serve": "Serve dashboard, API, live stream and metrics; record nothing.",
+        "listener": "Judge strangers' kernels on this machine, in containers.",
         "token": "Create, list and revoke tokens for the HTTP service.",
     },
     "Record and replay": {

@@ -21,7 +21,6 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     secret: bool = False
     presence_only: bool = False  # only whether it is set is ever kept
     parse: Parse | None = None  # gives the value its text means; ValueError says what it must be
-    unused: bool = False  # a variable of Steno's predecessor that Steno does not read: listed only if somebody sets it
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):

@@ -118,7 +118,7 @@ def load_settings(
     def read() -> Values:
         values: Values = {"record": (str(data / "record.db"), "default")}
         for known in table.known:
-            if known.default is not None and not known.unused:
+            if known.default is not None:
                 values[known.name] = (known.default, "default")
         for file in (config / "steno.toml", cwd / "steno.toml"):
             values.update(_toml(file, table))
@@ -136,11 +136,10 @@ def load_settings(
     profile, _ = values.get("profile", ("", ""))
     if profile in PROFILES and values["vms.idle_timeout"][1] == "default":
         values["vms.idle_timeout"] = (PROFILES[profile].idle_duration, f"profile {profile}")
-    tabled = [known for known in table.known if not known.unused or known.name in values]
-    others = sorted(values.keys() - {known.name for known in tabled})
+    others = sorted(values.keys() - {known.name for known in table.known})
     own = (known for name in others if (known := table.setting(name)) is not None)
     return Settings(
-        entries=tuple(_checked(known, values.get(known.name)) for known in (*tabled, *own)),
+        entries=tuple(_checked(known, values.get(known.name)) for known in (*table.known, *own)),
         variables={known.name: known.variables for known in table.known},
         blocks=tuple(table.blocks),
         problems=problems,
@@ -157,13 +156,7 @@ def _checked(known: Known, found: tuple[str, str] | None) -> Setting:
     except ValueError as error:
         said = "set" if known.secret else repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
         raise NotConfigured(f"{known.name} is {said} ({source}); it must be {error}") from None
-    return Setting(
-        name=known.name,
-        value=value,
-        parsed=parsed,
-        source=f"{source}, not used by Steno: {known.help}" if known.unused else source,
-        secret=known.secret,
-    )
+    return Setting(name=known.name, value=value, parsed=parsed, source=source, secret=known.secret)
 
 
 # -- the places settings come from, each read into setting name → (value, place)

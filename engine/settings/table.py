@@ -11,8 +11,11 @@ from engine.settings.known import Block, Known
 from engine.settings.values import (
     alerts,
     budget,
+    cpus,
     host,
+    isolation,
     machines,
+    memory,
     one_of,
     origins,
     port,
@@ -119,14 +122,17 @@ GENERAL: tuple[Known, ...] = (
     _setting("kernel.unsafe_local", "STENO_KERNEL_UNSAFE_LOCAL", default="false", parse=one_of("true", "false"))(
         help="true: tokens may submit kernels to the provider local, where they run as the service's user"
     ),
-    _setting("container.isolation", "AMD_CONTAINER_ISOLATION", default="true", unused=True)(
-        help="one container a task: providers of containers do that anyway"
+    _setting("listener.token", "STENO_LISTENER_TOKEN", secret=True)(
+        help="what an engine shows to the listener of a machine; at least 32 characters"
     ),
-    _setting("container.memory_limit", "AMD_CONTAINER_MEMORY_LIMIT", default="16GB", unused=True)(
-        help="memory of a task: say `resources.memory` in the task file"
+    _setting("container.isolation", "AMD_CONTAINER_ISOLATION", default="true", parse=isolation)(
+        help="one container a program of a kernel; there is no way without"
     ),
-    _setting("container.cpu_limit", "AMD_CONTAINER_CPU_LIMIT", default="4.0", unused=True)(
-        help="processors of a task: say `resources.cpu` in the task file"
+    _setting("container.memory_limit", "AMD_CONTAINER_MEMORY_LIMIT", default="16GB", parse=memory)(
+        help="memory of a kernel's container, files in its /tmp included"
+    ),
+    _setting("container.cpu_limit", "AMD_CONTAINER_CPU_LIMIT", default="4.0", parse=cpus)(
+        help="processors of a kernel's container"
     ),
 )
 
@@ -188,7 +194,7 @@ class Table:
             name = rates.get(name.lower(), "rates." + name.removeprefix("rates.").upper())
         found = next((known for known in self.known if known.name == name), None)
         if found is not None:
-            return None if found.unused else found
+            return found
         for names, parse in _FAMILIES:
             if names.fullmatch(name):
                 return Known(name=name, help="", parse=parse)

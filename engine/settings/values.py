@@ -76,6 +76,30 @@ timeout = _or_off(parse_duration, "a duration up to a year, or off for never: 60
 """A length of time in microseconds; None: never."""
 
 
+def memory(text: str) -> int:
+    """Bytes: 16GB, 512MB, 16GiB; at least 64 MB."""
+    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    step = 1024 if found is not None and found[3] else 1000
+    size = 0 if found is None else float(found[1]) * step ** " KMGT".index(found[2].upper() or " ")
+    if size < 64e6:
+        raise ValueError("a size of at least 64MB: 16GB, 512MB")
+    return int(size)
+
+
+def cpus(text: str) -> float:
+    """Processors, also a part of one."""
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", text.strip()) or float(text) < 0.1:
+        raise ValueError("a number of processors of at least 0.1: 4, 1.5")
+    return float(text)
+
+
+def isolation(text: str) -> str:
+    """Always on."""
+    if text.strip().lower() not in {"true", "1", "yes", "on"}:
+        raise ValueError("true: strangers' kernels never run without a container (your own: --unsafe-here)")
+    return "true"
+
+
 def _submit_rate(text: str) -> tuple[int, int]:
     count, _, unit = text.strip().lower().partition("/")
     return _number(count, least=1, most=999_999), SECOND * {"s": 1, "m": 60, "h": 3600}[unit.strip()]

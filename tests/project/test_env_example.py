@@ -80,11 +80,3 @@ def test_copied_as_it_stands_it_changes_nothing(tmp_path: Path, provider: str) -
     after = load(tmp_path)
     assert {one.name: one.value for one in after.entries} == {one.name: one.value for one in before.entries}
     assert policy_from(after, provider) == policy_from(before, provider)
-
-
-def test_what_steno_does_not_use_is_told_only_to_who_sets_it(tmp_path: Path) -> None:
-    """Nothing is taken without a word."""
-    assert not any("not used by Steno" in entry.source for entry in load(tmp_path).entries)
-    found = load(tmp_path, AMD_CONTAINER_MEMORY_LIMIT="8GB").find("container.memory_limit")
-    assert found.value == "8GB"
-    assert found.source.startswith("AMD_CONTAINER_MEMORY_LIMIT, not used by Steno: ")

@@ -16,7 +16,6 @@ _HEADERS = {"float16": "#include <hip/hip_fp16.h>\n", "bfloat16": "#include <hip
 _LAUNCH = re.compile(r"([A-Za-z_][\w:]*)\s*((?:<[^<>;{}]*>)?)\s*<<<")
 Signature = dict[str, Any]  # the names of the function, its inputs, outputs, parameters and sizes
 _SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
-_GPU = ("hipcc", "nvcc")
 _CANDIDATES = {"hip": ("hipcc", "g++", "clang++"), "cuda": ("nvcc",), "cpp": ("g++", "clang++")}
 _ELSEWHERE = {"hipcc": "/opt/rocm/bin/hipcc", "nvcc": "/usr/local/cuda/bin/nvcc"}
 
@@ -24,8 +23,8 @@ _ELSEWHERE = {"hipcc": "/opt/rocm/bin/hipcc", "nvcc": "/usr/local/cuda/bin/nvcc"
 class Compiler(NamedTuple):
     program: str
     words: str  # its description, for people
-    stands_in: bool  # the program runs on the CPU
     flags: tuple[str, ...]
+    stands_in: bool = False  # the program runs on the CPU
 
 
 def find_compiler(cells: Cells, job: dict[str, Any]) -> Compiler | None:
@@ -35,29 +34,28 @@ def find_compiler(cells: Cells, job: dict[str, Any]) -> Compiler | None:
     wanted, language = job["compiler"], job["language"]
     for name in _CANDIDATES[language] if wanted == "auto" or language != "hip" else (wanted,):
         for program in (name, *([_ELSEWHERE[name]] if name in _ELSEWHERE else [])):
-            ended, _ = cells.run([program, "--version"], {}, limit=60)
-            if ended.code != 0:
+            version = _version(cells, program)
+            if version is None:
                 continue
-            kind, said = Path(name).name, ended.output.strip().splitlines()
-            version = next((line for line in said if "version" in line.lower()), said[0] if said else name)
-            flags: tuple[str, ...] = ("-O3" if language == "cpp" else "-O2", "-w", "-U_FORTIFY_SOURCE")
+            kind = Path(name).name
             if kind == "hipcc":
-                flags = ("-O3", f"--offload-arch={job['arch']}", "-x", "hip")
-            elif kind == "nvcc":
-                flags = ("-O3", f"-arch={job['arch']}", "-x", "cu", "-I", "cuda")
-            else:
-                flags = (
-                    "-O3" if language == "cpp" else "-O2",
-                    "-w",
-                    "-U_FORTIFY_SOURCE",
-                    "-I",
-                    "stand_in",
-                    "-x",
-                    "c++",
-                )
-                version += "" if language == "cpp" else ", with Steno's stand-in for HIP on the CPU"
-            return Compiler(program, version, kind not in _GPU, flags)
+                return Compiler(program, version, flags=("-O3", f"--offload-arch={job['arch']}", "-x", "hip"))
+            if kind == "nvcc":
+                return Compiler(program, version, flags=("-O3", f"-arch={job['arch']}", "-x", "cu", "-I", "cuda"))
+            flags = f"{'-O3' if language == 'cpp' else '-O2'} -w -U_FORTIFY_SOURCE -I stand_in -x c++"
+            version += "" if language == "cpp" else ", with Steno's stand-in for HIP on the CPU"
+            return Compiler(program, version, stands_in=True, flags=tuple(flags.split()))
     return None
+
+
+def _version(cells: Cells, program: str) -> str | None:
+    """What a compiler says of itself, in a line; None: it is not there."""
+    if program not in cells.compilers:
+        ended, _ = cells.run([program, "--version"], {}, limit=60)
+        said = ended.output.strip().splitlines() or [program]
+        named = next((line for line in said if "version" in line.lower()), said[0])
+        cells.compilers[program] = named if ended.code == 0 else None
+    return cells.compilers[program]
 
 
 def prototype(signature: Signature, dtype: str) -> str:

@@ -23,9 +23,6 @@ class ProgramEnd(NamedTuple):
     out_of_memory: bool = False
 
 
-Ended = ProgramEnd
-
-
 class Cell(ABC):
     """A running program with a channel: its descriptors 3 (reads) and 4 (writes). All else that it writes is output."""
 
@@ -47,7 +44,10 @@ class Cell(ABC):
 
 
 class Cells(ABC):
-    """Makes cells."""
+    """Makes cells of one kind. `compilers`: the programs looked for there, and what they say of their version."""
+
+    def __init__(self) -> None:
+        self.compilers: dict[str, str | None] = {}
 
     @abstractmethod
     def run(
@@ -60,3 +60,7 @@ class Cells(ABC):
     @abstractmethod
     def open(self, program: bytes, words: Sequence[str], *, limit: float) -> Cell:
         """Start the executable `program` with these arguments. `limit`: seconds after which the cell is ended."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Kill the program that runs now, if one does; from another thread."""

@@ -46,6 +46,7 @@ def keep_to_itself() -> None:
 class Here(Cells):
     def __init__(self, folder: Path) -> None:
         """`folder`: empty, and nobody else's."""
+        super().__init__()
         keep_to_itself()
         self._folder = folder
         folder.chmod(0o711)
@@ -70,6 +71,11 @@ class Here(Cells):
         path.write_bytes(program)
         path.chmod(0o755)
         return _Process(room, path, words, limit)
+
+    def interrupt(self) -> None:
+        for pid in tuple(_alive):
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
 
     @contextlib.contextmanager
     def _room(self, kind: str):  # type: ignore[no-untyped-def]

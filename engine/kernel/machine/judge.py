@@ -307,7 +307,8 @@ def _why(ended: ProgramEnd) -> str:
     if ended.code is None:
         return f"it did not end within {ended.seconds:.0f} s"
     if ended.code >= 0:
-        return f"it exited with status {ended.code}"
+        name, means = _SIGNALS.get(ended.code - 128, ("", ""))  # a shell's way to tell of a signal
+        return f"it exited with status {ended.code}" + (f", as after {name}{means}" if name else "")
     name, means = _SIGNALS.get(-ended.code, (f"signal {-ended.code}", ""))
     return f"it was ended by {name}{means}"
 

@@ -49,9 +49,7 @@ def project(name: str, url: str = "http://a:3000", token: str = "token-a", **mor
 def test_without_anything_there_are_defaults(load: Load, tmp_path: Path) -> None:
     """Every setting is listed, with `default` or `not set`."""
     settings = load()
-    assert [entry.name for entry in settings.entries] == [
-        known.name for known in settings_table().known if not known.unused
-    ]
+    assert [entry.name for entry in settings.entries] == [known.name for known in settings_table().known]
     assert settings.record == str(tmp_path / "data" / "record.db")
     assert settings.provider == "local"
     assert {entry.source for entry in settings.entries} == {"default", "not set"}

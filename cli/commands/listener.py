@@ -1,0 +1,124 @@
+"""`steno listener`: the service inside a GPU machine that runs strangers' kernels in containers."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import click
+
+from cli.wiring.app import App, steno_command
+from cli.wiring.logging_setup import log_for_daemon
+from cli.wiring.options import setting_option
+
+TOKEN = "STENO_LISTENER_TOKEN"  # noqa: S105 - the variable's name
+_SHORTEST = 32
+_DEVICES = ("/dev/kfd", "/dev/dri")
+
+
+@steno_command("listener")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), metavar="N", help="0: any.")
+@setting_option("--image", "kernel.image", metavar="IMAGE", help="Of the containers: a compiler and Python.")
+@setting_option("--memory", "container.memory_limit", metavar="SIZE", help="Of a container: 16GB.")
+@setting_option("--cpus", "container.cpu_limit", metavar="N", help="Of a container: 4.")
+@click.option("--device", "devices", multiple=True, metavar="PATH", help="Of the GPU; /dev/kfd and /dev/dri if there.")
+@click.option("--tls", type=click.Path(path_type=Path), metavar="FILE", help="PEM file with certificate and key.")
+@click.option(
+    "--forgotten-after", default="15m", show_default=True, metavar="DURATION", help="Silence after which to end."
+)
+@click.option("--at-end", metavar="COMMAND", help="Run when forgotten, to stop this machine: poweroff.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("/var/lib/steno-listener"),
+    show_default=True,
+    metavar="FOLDER",
+    help="Where results wait until the engine has them.",
+)
+def listener_command(
+    app: App,
+    *,
+    host: str,
+    port: int,
+    devices: tuple[str, ...],
+    tls: Path | None,
+    forgotten_after: str,
+    at_end: str | None,
+    folder: Path,
+) -> None:
+    """Judge strangers' kernels on this machine, each program in a container of its own, until told to stop.
+
+    POST /execute takes a task, GET /tasks/ID tells what it says, POST /cancel/ID ends it, DELETE /tasks/ID says that
+    its result was read, GET /health says what is missing (503). Every request needs the token in STENO_LISTENER_TOKEN.
+    One task runs at a time.
+
+    Without a word from its engine for --forgotten-after, and once no task runs, it ends with exit code 0, after
+    --at-end: so a machine ends though nobody records. It refuses to start without a token (exit 2) and refuses tasks
+    without a container engine: nothing of a stranger runs outside a container.
+
+    \b
+    Examples:
+      STENO_LISTENER_TOKEN=$(openssl rand -hex 32) steno listener
+      steno listener --image my/rocm:6.4 --memory 32GB
+      steno listener --forgotten-after 10m30s --at-end poweroff
+    """
+    import logging
+
+    from cli.wiring.signals import Terminated, stoppable
+    from engine.errors import NotConfigured
+    from engine.listener.sandbox import ContainerLimits, Containers
+    from engine.listener.server import DeadMan, ListenerServer
+    from engine.listener.tasks import Tasks
+    from engine.settings.values import positive_duration
+    from events.clock import SECOND
+
+    log_for_daemon(json=app.json)
+    log = logging.getLogger("steno.listener")
+    token = app.settings.value("listener.token") or ""
+    if len(token) < _SHORTEST:
+        raise NotConfigured(f"a token of {_SHORTEST} characters or more is needed: {TOKEN}=$(openssl rand -hex 32)")
+    try:
+        limit = positive_duration(forgotten_after) / SECOND
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--forgotten-after") from None
+    there = devices or tuple(one for one in _DEVICES if Path(one).exists())
+    limits = ContainerLimits(
+        image=app.settings.parsed("kernel.image"),
+        memory=app.settings.parsed("container.memory_limit"),
+        cpus=app.settings.parsed("container.cpu_limit"),
+        devices=there,
+        groups=tuple(sorted({Path(one).stat().st_gid for one in there if Path(one).exists()})),
+    )
+    with contextlib.ExitStack() as stack:
+        containers = stack.enter_context(contextlib.closing(Containers(limits, name=folder.name)))
+        try:
+            tasks = stack.enter_context(contextlib.closing(Tasks(containers, folder)))
+        except OSError as error:
+            raise NotConfigured(f"{folder} cannot be used ({error.strerror}): give another --folder") from None
+        dead_man = DeadMan(limit, lambda: tasks.idle)
+        try:
+            server = ListenerServer((host, port), token, tasks, containers, dead_man, tls)
+        except OSError as error:
+            raise NotConfigured(f"cannot listen at {host}:{port} ({error.strerror or error}): give another") from None
+        status, health = server.health()
+        for said in (*health["problems"], *health["warnings"]):
+            log.warning("%s", said)
+        if status == 200:
+            containers.remove_leftovers()
+            containers.warm()
+        log.info("listening at http%s://%s:%s", "s" if tls else "", *server.server_address[:2])
+        stops = threading.Event()
+        with (
+            contextlib.suppress(Terminated),
+            stoppable(signal.SIGTERM, Terminated),
+            stoppable(signal.SIGINT, KeyboardInterrupt),
+        ):
+            if server.serve(stops):
+                log.warning("no word from the engine for %s: this machine is given back", forgotten_after)
+                if at_end is not None:
+                    subprocess.run(shlex.split(at_end), check=False)

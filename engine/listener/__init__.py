@@ -1,0 +1,1 @@
+"""The listener: strangers' kernels on a GPU machine, each program in a container of its own."""

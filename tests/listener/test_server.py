@@ -1,0 +1,269 @@
+"""The listener: a task over HTTP into real containers and back; what is lost on the way is asked again."""
+
+from __future__ import annotations
+
+import json
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from stenotest.kernels import KEY, PATIENT, submission
+
+from engine.kernel.executor import job_of
+from engine.kernel.reports import frames_of
+from engine.kernel_mark import hashed
+from engine.listener.server import LARGEST, DeadMan, ListenerServer
+from engine.listener.tasks import Tasks
+
+if TYPE_CHECKING:
+    from conftest import Make
+
+    from engine.listener.sandbox import Containers
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
+
+TOKEN = "t" * 40
+READY = 2  # containers started ahead of need
+HONEST = """
+extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
+  for (size_t i = 0; i < N; ++i) C[i] = A[i] + B[i];
+}
+"""
+ENDLESS = 'extern "C" void solution(const float*, const float*, float*, size_t) { for (volatile int i = 0;; i = i) {} }'
+LOOKS = """
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <string>
+extern "C" void solution(const float*, const float*, float*, size_t) {
+  const std::string judge = "/proc/" + std::to_string(getppid());
+  printf("memory %d network %d user %d root %d\\n", open((judge + "/mem").c_str(), O_RDONLY) >= 0,
+         socket(AF_INET, SOCK_STREAM, 0) >= 0, getuid(), open("/left", O_CREAT | O_WRONLY, 0600) >= 0);
+  exit(1);
+}
+"""
+
+
+class Machine:
+    """A listener, and its engine's side of the connection."""
+
+    def __init__(self, server: ListenerServer) -> None:
+        self.server = server
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        self.client = httpx.Client(
+            base_url=f"http://127.0.0.1:{server.server_address[1]}", headers=headers, timeout=120, trust_env=False
+        )
+
+    def execute(self, task_id: str, source: str = HONEST, **changes: Any) -> httpx.Response:
+        return self.client.post("/execute", json={"task_id": task_id, "job": job(source, **changes)})
+
+    def read(self, task_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The task once it has ended, and its frames."""
+        lines: list[str] = []
+        while True:
+            said = self.client.get(f"/tasks/{task_id}", params={"after": len(lines), "wait": 10}).json()
+            lines += said["lines"]
+            if said["state"] in {"ended", "cancelled"} and not said["lines"]:
+                break
+        found = frames_of(["\n".join(lines).encode() + b"\n"], hashed(KEY))
+        return said | {"lines": lines}, [json.loads(one) for one in found]
+
+
+def job(source: str, **changes: Any) -> dict[str, Any]:
+    wanted = submission("vector-add", solution_code=source, language="cpp", gpu_type="CPU", endpoint="checker")
+    return job_of(wanted, KEY, compiler="auto") | {"limits": PATIENT} | changes
+
+
+@contextmanager
+def listening(containers: Containers, folder: Path, *, room: int = 16, limit: float = 3600) -> Iterator[Machine]:
+    tasks = Tasks(containers, folder, room=room)
+    server = ListenerServer(("127.0.0.1", 0), TOKEN, tasks, containers, DeadMan(limit, lambda: tasks.idle))
+    stops = threading.Event()
+    thread = threading.Thread(target=server.serve, args=(stops,))
+    thread.start()
+    machine = Machine(server)
+    try:
+        yield machine
+    finally:
+        machine.client.close()
+        stops.set()
+        thread.join()
+        tasks.close()
+
+
+@pytest.fixture(scope="module")
+def containers(make: Make) -> Containers:
+    made = make(size=READY, name="server")
+    made.warm()
+    return made
+
+
+@pytest.fixture
+def machine(containers: Containers, tmp_path: Path) -> Iterator[Machine]:
+    with listening(containers, tmp_path / "results") as made:
+        yield made
+
+
+def test_a_kernel_is_judged_and_its_result_kept_until_it_was_read(machine: Machine) -> None:
+    """Asked for twice it is one task; after the word that it was read it is gone."""
+    assert machine.execute("one").status_code == 202
+    assert machine.execute("one").status_code == 202
+    assert machine.execute("one", ENDLESS).status_code == 409
+    said, frames = machine.read("one")
+    assert (said["state"], said["code"]) == ("ended", 0), said
+    assert [frame["status"] for frame in frames] == ["COMPILING", "CHECKING", *["TEST_RESULT"] * 3, "CHECKED"]
+    assert machine.execute("one").json() == {"task_id": "one", "state": "ended"}
+    assert machine.client.delete("/tasks/one").status_code == 200
+    assert machine.client.get("/tasks/one").status_code == 404
+
+
+def test_a_result_outlives_the_listener(containers: Containers, tmp_path: Path) -> None:
+    """Whose engine was away meanwhile."""
+    with listening(containers, tmp_path) as first:
+        first.execute("kept")
+        said, _ = first.read("kept")
+    with listening(containers, tmp_path) as second:
+        again, _ = second.read("kept")
+        assert again == said
+        assert second.execute("kept").json()["state"] == "ended"
+
+
+def test_a_task_is_cancelled_whatever_it_does(machine: Machine) -> None:
+    """One that runs, and one that waits; the next one runs then."""
+    machine.execute("endless", ENDLESS)
+    machine.execute("waits")
+    machine.execute("next")
+    while machine.client.get("/tasks/endless").json()["state"] == "queued":
+        time.sleep(0.01)
+    assert machine.client.delete("/tasks/endless").status_code == 409
+    assert machine.client.post("/cancel/waits").json()["state"] == "cancelled"
+    assert machine.client.post("/cancel/endless").json()["state"] == "cancelled"
+    assert machine.read("next")[0]["code"] == 0
+    assert machine.read("endless")[0]["state"] == "cancelled"
+
+
+def test_the_queue_is_bounded(containers: Containers, tmp_path: Path) -> None:
+    with listening(containers, tmp_path, room=1) as machine:
+        machine.execute("runs", ENDLESS)
+        while machine.client.get("/tasks/runs").json()["state"] == "queued":
+            time.sleep(0.01)
+        assert machine.execute("waits").status_code == 202
+        refused = machine.execute("one-too-many")
+        assert (refused.status_code, "ask again later" in refused.json()["detail"]) == (429, True)
+        machine.client.post("/cancel/waits")
+        machine.client.post("/cancel/runs")
+        machine.read("runs")
+
+
+def test_a_solution_sees_neither_judge_nor_network(machine: Machine) -> None:
+    machine.execute("looks", LOOKS)
+    _, frames = machine.read("looks")
+    assert frames[-1]["status"] == "RUNTIME_ERROR"
+    assert frames[-1]["output"].strip() == "memory 0 network 0 user 10001 root 0"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/execute", b"no JSON", 400),
+        ("POST", "/execute", b"[]", 400),
+        ("POST", "/execute", b'{"task_id": "../../etc", "job": {}}', 400),
+        ("POST", "/execute", b'{"task_id": "x", "job": {}}', 400),
+        ("GET", "/tasks/nobody", b"", 404),
+        ("GET", "/tasks/nobody?after=x", b"", 400),
+        ("POST", "/cancel/nobody", b"", 404),
+        ("GET", "/etc/passwd", b"", 404),
+    ],
+)
+def test_a_bad_request_is_one_sentence(machine: Machine, method: str, path: str, body: bytes, status: int) -> None:
+    found = machine.client.request(method, path, content=body)
+    assert (found.status_code, list(found.json())) == (status, ["detail"])
+
+
+def test_without_the_token_nothing_is_said(machine: Machine) -> None:
+    for headers in ({"Authorization": "Bearer guess"}, {"Authorization": ""}):
+        found = machine.client.get("/health", headers=headers)
+        assert (found.status_code, list(found.json())) == (401, ["detail"])
+
+
+def test_a_request_that_is_too_large_is_not_read(machine: Machine) -> None:
+    with closing(socket.create_connection(("127.0.0.1", machine.server.server_address[1]), 60)) as client:
+        head = f"POST /execute HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {LARGEST + 1}\r\n\r\n"
+        client.sendall(head.encode())
+        assert client.recv(64).startswith(b"HTTP/1.1 400 ")
+
+
+def test_health_names_what_is_missing(make: Make, tmp_path: Path) -> None:
+    """And nothing is run then: not without an engine, an image, a device."""
+    without = make(image="no-such-image:1", devices=("/dev/no-such-gpu",), name="unwell")
+    with listening(without, tmp_path) as machine:
+        found = machine.client.get("/health")
+        assert found.status_code == 503
+        assert "no-such-image" in " ".join(found.json()["problems"])
+        assert "/dev/no-such-gpu" in " ".join(found.json()["problems"])
+        refused = machine.execute("never")
+        assert (refused.status_code, "no-such-image" in refused.json()["detail"]) == (503, True)
+        assert machine.client.get("/tasks/never").status_code == 404
+
+
+def test_a_job_that_is_none_ends_as_an_error(machine: Machine) -> None:
+    """The listener goes on."""
+    machine.execute("strange", tests=[{"sizes": 3}])
+    said, frames = machine.read("strange")
+    assert (said["code"], frames[-1]["status"]) == (2, "ERROR")
+    machine.execute("after")
+    assert machine.read("after")[0]["code"] == 0
+
+
+def test_a_machine_that_nobody_asks_for_ends() -> None:
+    """By the time since the last word, once nothing runs."""
+    now, idle = [0.0], [True]
+    dead_man = DeadMan(900, lambda: idle[0], lambda: now[0])
+    now[0] = 899
+    assert not dead_man.due
+    now[0] = 900
+    assert dead_man.due
+    idle[0] = False
+    assert not dead_man.due
+    dead_man.hear()
+    idle[0] = True
+    assert (dead_man.due, dead_man.left) == (False, 900)
+
+
+def test_a_forgotten_listener_ends_by_itself(containers: Containers, tmp_path: Path) -> None:
+    tasks = Tasks(containers, tmp_path)
+    server = ListenerServer(("127.0.0.1", 0), TOKEN, tasks, containers, DeadMan(0.1, lambda: tasks.idle))
+    assert server.serve(threading.Event()) is True
+    tasks.close()
+
+
+def test_nothing_is_left_of_many_tasks(
+    machine: Machine, containers: Containers, record_property: Callable[..., None]
+) -> None:
+    """Containers, threads and results are as many as before; how long a task takes is told."""
+
+    def count() -> tuple[int, int]:
+        return len(containers.daemon.labelled("steno=listener", "steno.listener=server")), threading.active_count()
+
+    assert machine.client.get("/health").status_code == 200  # the connection is there, and its thread
+    (_, threads), took = count(), []
+    for number in range(5):
+        began = time.monotonic()
+        machine.execute(f"many-{number}")
+        assert machine.read(f"many-{number}")[0]["code"] == 0
+        took.append(time.monotonic() - began)
+        machine.client.delete(f"/tasks/many-{number}")
+    record_property("median_seconds", statistics.median(took))
+    end = time.monotonic() + 60
+    while count()[0] > READY and time.monotonic() < end:
+        time.sleep(0.1)
+    assert count()[0] <= READY
+    assert count()[1] <= threads
+    assert list((machine.server.tasks._folder).iterdir()) == []
