@@ -8,6 +8,7 @@ SECTIONS = {  # command → one-line help, by section of the page
     "Run things": {
         "up": "Record a provider, control its machines, serve the dashboard.",
         "submit": "Submit a task; with --wait, follow it to its end.",
+        "kernel": "Submit kernels, judge them again, compare their times.",
         "stop": "Stop a run.",
         "logs": "Print a run's output.",
     },

@@ -27,6 +27,7 @@ class KernelMark(msgspec.Struct, frozen=True, kw_only=True):
     benchmarks: int = 0
     key_hash: str  # SHA-256 of the key that every frame of this run carries, as hex
     seed_hash: str = ""  # SHA-256 of the seed that all inputs follow from; the last frame tells the seed
+    definition_hash: str = ""  # SHA-256 of the problem: a name alone does not tell which one was solved
 
 
 class TaskFrame(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -34,6 +35,9 @@ from events import types
 from events.clock import SECOND
 from events.store.record import Record
 
+if TYPE_CHECKING:
+    from projections.models.kernel import Status
+
 OUTCOME_TIMEOUT = 60 * SECOND  # wait for the outcome while another process holds the lease
 END_TIMEOUT = 30 * SECOND  # then wait for the end: a stop takes up to 2 s, an abort up to 30 s
 SILENCE = 3.0  # seconds without an answer after which a hint is printed
@@ -62,10 +66,11 @@ class RunSession:
         self._recorder = recorder
         self._dispatcher = Dispatcher(recorder)
 
-    def submit(self, task: Completed, run_id: str) -> SubmittedRun:
-        """Request the run, and wait until the provider or the queue has it. Raises `RefusedByPolicy` (nothing was
-        requested); `TaskInvalid`, `NameInUse`, `ProjectNotFound` (refused: the run has ended); `ProviderUnreachable`,
-        `ProviderRefused`, `ProviderError` (it stays requested; the message says what to do).
+    def submit(self, task: Completed, run_id: str, *, kernel: bytes | None = None) -> SubmittedRun:
+        """Request the run, and wait until the provider or the queue has it; `kernel` is its mark, if it is one. Raises
+        `RefusedByPolicy` (nothing was requested); `TaskInvalid`, `NameInUse`, `ProjectNotFound` (refused: the run has
+        ended); `ProviderUnreachable`, `ProviderRefused`, `ProviderError` (it stays requested; the message says what to
+        do).
         """
         journal, provider, policy = self._recorder.journal, self._provider, self._recorder.policy
         submitter = getpass.getuser()
@@ -76,7 +81,13 @@ class RunSession:
         if worst is not None and worst.amount is None and policy.budget_total is not None:
             hint(worst.lines[0])
         accepted = request_run(
-            journal, run_id=run_id, provider=provider.name, project=provider.project, task=task, submitter=submitter
+            journal,
+            run_id=run_id,
+            provider=provider.name,
+            project=provider.project,
+            task=task,
+            submitter=submitter,
+            kernel=kernel,
         )
         silence = threading.Timer(SILENCE, self._hint_at_silence)
         silence.daemon = True
@@ -133,6 +144,13 @@ class RunSession:
 
     def run(self, run_id: str) -> Run:
         return self._recorder.world.state.runs[run_id]
+
+    def kernel_story(self, run_id: str) -> "tuple[Status, ...]":
+        """The statuses so far of a kernel run."""
+        from projections.models.kernel import facts_of, story_of
+
+        run, state = self.run(run_id), self._recorder.world.state
+        return story_of(run, facts_of(self._record, run), state, self._app.clock.now())
 
     def to_the_end(self, submitted: SubmittedRun, *, timeout: int | None = None) -> RunObject:
         """As `follow`; raises `WaitEnded` on timeout and `Detached` on Ctrl-C. The run continues in both cases."""

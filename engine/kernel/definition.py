@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, get_args
 import msgspec
 
 from engine.kernel.machine.tensors import SIZES
+from engine.kernel_mark import hashed
 
 Dtype = Literal["float32", "float64", "float16", "bfloat16", "int32"]
 DTYPES: Final[tuple[str, ...]] = get_args(Dtype)
@@ -244,6 +245,13 @@ def reference_of(definition: Definition) -> str:
     if source is None:
         raise LookupError(named)
     return source
+
+
+def definition_hash(definition: Definition) -> str:
+    """SHA-256 of everything that decides what is right and what is timed, as hex."""
+    reference = Reference(python=reference_of(definition))
+    bare = msgspec.structs.replace(definition, title="", description="", reference=reference)
+    return hashed(msgspec.json.encode(bare, order="deterministic").decode())
 
 
 def _read(folder: Path) -> KernelProblem:

@@ -11,7 +11,18 @@ from typing import Final
 
 import msgspec
 
-from engine.kernel.definition import TOLERANCES, Definition, Test, Tolerance, Wrong, entries, product, reference_of
+from engine.kernel.definition import (
+    TOLERANCES,
+    Definition,
+    Test,
+    Tolerance,
+    Wrong,
+    definition_hash,
+    entries,
+    product,
+    reference_of,
+)
+from engine.kernel.machine.build import prototype
 from engine.kernel.machine.measure import GPUS
 from engine.kernel.submission import KernelSubmission
 from engine.kernel_mark import KernelMark, hashed
@@ -76,8 +87,14 @@ def order_of(submission: KernelSubmission, key: str, terms: Terms) -> Order:
         benchmarks=len(definition.benchmarks) if submission.endpoint == "benchmark" else 0,
         key_hash=hashed(key),
         seed_hash=hashed(seed_of(key)),
+        definition_hash=definition_hash(definition),
     )
     return Order(configuration=configuration, mark=mark)
+
+
+def prototype_of(definition: Definition, dtype: str) -> str:
+    """The C++ declaration of what a solution defines."""
+    return prototype(_names(definition), dtype).splitlines()[-1]
 
 
 def seed_of(key: str) -> str:
@@ -88,7 +105,7 @@ def seed_of(key: str) -> str:
 def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str, object]:
     """What the program on the machine reads: only names, numbers and text, no references."""
     definition, dtype = submission.definition, submission.dtype
-    signature, usual = definition.signature, TOLERANCES[dtype]
+    usual = TOLERANCES[dtype]
     return {
         "key": key,
         "seed": seed_of(key),
@@ -99,13 +116,20 @@ def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str
         "language": submission.language,
         "gpu": submission.gpu,
         "arch": GPUS[submission.gpu]["arch"],
-        "signature": msgspec.structs.asdict(signature)
-        | {"inputs": [one.name for one in signature.inputs], "outputs": [one.name for one in signature.outputs]},
+        "signature": _names(definition),
         "reference": reference_of(definition),
         "tolerance": msgspec.to_builtins(definition.tolerance or Tolerance(absolute=usual, relative=usual)),
         "limits": LIMITS,
         "tests": [_case(one, definition) for one in definition.tests],
         "benchmarks": [_case(one, definition) for one in definition.benchmarks],
+    }
+
+
+def _names(definition: Definition) -> dict[str, object]:
+    signature = definition.signature
+    return msgspec.structs.asdict(signature) | {
+        "inputs": [one.name for one in signature.inputs],
+        "outputs": [one.name for one in signature.outputs],
     }
 
 

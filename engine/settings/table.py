@@ -111,8 +111,14 @@ GENERAL: tuple[Known, ...] = (
         help="image of the tasks that kernels are checked and timed in; it has Python and hipcc"
     ),
     _setting(
-        "kernel.compiler", "STENO_KERNEL_COMPILER", default="auto", parse=one_of("auto", "hipcc", "g++", "clang++")
-    )(help="what compiles kernels: hipcc, g++, clang++ (both on the CPU), or auto: the first of them that is there"),
+        "kernel.compiler",
+        "STENO_KERNEL_COMPILER",
+        default="auto",
+        parse=one_of("auto", "hipcc", "clang++-19", "g++", "clang++"),
+    )(
+        help="what compiles HIP: hipcc, clang++-19 (Debian's, without ROCm), g++, clang++ (both for the CPU), or auto: "
+        "hipcc, else one for the CPU"
+    ),
     _setting("kernel.max_duration", "STENO_KERNEL_MAX_DURATION", default="10m", parse=positive_duration)(
         help="how long a kernel's task may take at most"
     ),

@@ -10,10 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
+from engine.decide.queue import may_be_made_again
 from engine.fold.run import Run
+from engine.fold.world_codec import WorldState, policy_of, source_of
 from engine.kernel_mark import KernelMark, read_mark
 from engine.states import Reason, State
 from events import types
+from events.store.record import Record
 
 BENCHMARKED: Final = "Benchmark completed successfully"
 CHECKED: Final = "All tests passed"
@@ -43,6 +46,8 @@ _WORDS: Final = {
     Reason.EXIT_NONZERO: "its task failed",
 }
 _SECRET: Final = frozenset({"key", "seq", "status"})
+_OF_THE_RUN: Final = frozenset({"RunRequested", "RunRequeued", "TaskReported", "SubmitFailed", "IntentAbandoned"})
+_OF_THE_QUEUE: Final = frozenset({"RunHeld", "RunRequeued"})
 
 
 class KernelEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +124,32 @@ def _said(fact: KernelEvent, run: Run, mark: KernelMark | None) -> Status | None
             return step(status=status, message=message, facts=said)
         case _:
             return None
+
+
+def story_of(run: Run, facts: Iterable[KernelEvent], state: WorldState, now: int) -> tuple[Status, ...]:
+    """The statuses of a kernel so far; `state` has the policy of its source."""
+    patience = policy_of(state, source_of(run)).queue_patience
+    return statuses(run, facts, may_go_on=run.terminal and may_be_made_again(run, patience, now))
+
+
+def facts_of(record: Record, run: Run, *, after: int = 0, until: int | None = None) -> tuple[KernelEvent, ...]:
+    """The events that tell a run's story, at the positions after `after` and up to `until`."""
+    found: list[KernelEvent] = []
+    for stream, kinds in ((f"run/{run.run_id}", _OF_THE_RUN), (f"queue/{source_of(run)}", _OF_THE_QUEUE)):
+        first = max(after, run.first_position - 1 if stream.startswith("queue/") else 0)
+        found += (
+            KernelEvent(position=stored.position, at=stored.observed_at, event=stored.data)
+            for stored in record.read(after=first, until=until, stream=stream, types=kinds)
+            if getattr(stored.data, "run_id", None) == run.run_id
+        )
+    return tuple(sorted(found, key=lambda fact: fact.position))
+
+
+def frames_said(run: Run, facts: Iterable[KernelEvent]) -> tuple[dict[str, Any], ...]:
+    """What the task of the current attempt said, frame by frame, without the key."""
+    reports = [fact.event for fact in facts if isinstance(fact.event, types.TaskReported)]
+    frames = (_frame(one) for one in reports if one.provider_id == run.provider_id and not one.last)
+    return tuple({name: value for name, value in frame.items() if name != "key"} for frame in frames)
 
 
 def _is_last(status: str, mark: KernelMark | None) -> bool:

@@ -18,7 +18,7 @@ from events.clock import SECOND
 from projections.models.kernel import BENCHMARKED, KernelEvent, Status, statuses
 
 START = 1_763_640_000 * SECOND
-ERRORS = {"ERROR", "COMPILE_ERROR", "WRONG_ANSWER", "RUNTIME_ERROR"}
+ERRORS = {"ERROR", "COMPILE_ERROR", "WRONG_ANSWER", "RUNTIME_ERROR", "CHEATING_SUSPECTED"}
 REASONS = {
     State.SUCCEEDED: [Reason.EXIT_ZERO],
     State.FAILED: [Reason.EXIT_NONZERO, Reason.TIMED_OUT, Reason.NO_CAPACITY, Reason.PROVIDER_ERROR],

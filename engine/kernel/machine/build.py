@@ -17,6 +17,20 @@ _LAUNCH = re.compile(r"([A-Za-z_][\w:]*)\s*((?:<[^<>;{}]*>)?)\s*<<<")
 Signature = dict[str, Any]  # the names of the function, its inputs, outputs, parameters and sizes
 _SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
 _CANDIDATES = {"hip": ("hipcc", "g++", "clang++"), "cuda": ("nvcc",), "cpp": ("g++", "clang++")}
+# Debian's clang 19 compiles HIP without ROCm's packages; the one file that ROCm 5.2 lacks for gfx942 is made of IR.
+_WITHOUT_ROCM = "--rocm-path=/usr --rocm-device-lib-path=device -D__HIP_PLATFORM_AMD__ -lamdhip64"
+_DEVICE_LIBRARY = (
+    "mkdir device && ln -s /usr/lib/*/amdgcn/bitcode/*.bc device && { [ -e device/oclc_isa_version_942.bc ] || "
+    "clang-19 --target=amdgcn-amd-amdhsa -nogpulib -x ir -c -emit-llvm isa942.ll -o device/oclc_isa_version_942.bc; }"
+)
+_ISA_942 = """\
+target datalayout = "e-p:64:64-p1:64:64-p2:32:32-p3:32:32-p4:64:64-p5:32:32-p6:32:32-p7:160:256:256:32-p8:128:128-\
+p9:192:256:256:32-i64:64-v16:16-v24:32-v32:32-v48:64-v96:128-v192:256-v256:256-v512:512-v1024:1024-v2048:2048-\
+n32:64-S32-A5-G1-ni:7:8:9"
+target triple = "amdgcn-amd-amdhsa"
+@__oclc_ISA_version = linkonce_odr hidden local_unnamed_addr addrspace(4) constant i32 9402, align 4
+"""
+_NUMBERED = re.compile(r"\d\.\d")
 _ELSEWHERE = {"hipcc": "/opt/rocm/bin/hipcc", "nvcc": "/usr/local/cuda/bin/nvcc"}
 
 
@@ -25,6 +39,7 @@ class Compiler(NamedTuple):
     words: str  # its description, for people
     flags: tuple[str, ...]
     stands_in: bool = False  # the program runs on the CPU
+    first: str = "true"  # what the shell does in the folder before it compiles
 
 
 def find_compiler(cells: Cells, job: dict[str, Any]) -> Compiler | None:
@@ -40,6 +55,9 @@ def find_compiler(cells: Cells, job: dict[str, Any]) -> Compiler | None:
             kind = Path(name).name
             if kind == "hipcc":
                 return Compiler(program, version, flags=("-O3", f"--offload-arch={job['arch']}", "-x", "hip"))
+            if kind == "clang++-19":
+                flags = f"-O3 --offload-arch={job['arch']} {_WITHOUT_ROCM} -x hip"
+                return Compiler(program, version, flags=tuple(flags.split()), first=_DEVICE_LIBRARY)
             if kind == "nvcc":
                 return Compiler(program, version, flags=("-O3", f"-arch={job['arch']}", "-x", "cu", "-I", "cuda"))
             flags = f"{'-O3' if language == 'cpp' else '-O2'} -w -U_FORTIFY_SOURCE -I stand_in -x c++"
@@ -53,7 +71,7 @@ def _version(cells: Cells, program: str) -> str | None:
     if program not in cells.compilers:
         ended, _ = cells.run([program, "--version"], {}, limit=60)
         said = ended.output.strip().splitlines() or [program]
-        named = next((line for line in said if "version" in line.lower()), said[0])
+        named = next((line for line in said if _NUMBERED.search(line)), said[0])
         cells.compilers[program] = named if ended.code == 0 else None
     return cells.compilers[program]
 
@@ -101,7 +119,8 @@ def compiled(cells: Cells, compiler: Compiler, job: dict[str, Any]) -> tuple[Pro
     files["program.hip"] = program_of(job["signature"], job["dtype"]).encode()
     files["solution.hip"] = (rewritten(source) if compiler.stands_in else source).encode()
     words = ["-std=c++17", "-include", "prototype.hpp", "solution.hip", "program.hip", "-o", "program"]
-    argv = [compiler.program, *compiler.flags, *words]
+    files["isa942.ll"] = _ISA_942.encode()
+    argv = ["sh", "-c", f'{compiler.first} && exec "$0" "$@"', compiler.program, *compiler.flags, *words]
     return cells.run(argv, files, limit=job["limits"]["compile"], takes="program", cap=LARGEST)
 
 

@@ -25,6 +25,7 @@ Json = dict[str, Any]
 RIGHT, WRONG, BROKEN = 0, 1, 2  # exit statuses: success; the solution's fault; the problem's or machine's
 _POISON = 255  # what outputs are filled with before each call: no number, or -1
 _PINGS = 15
+_LEAST = 5  # timed calls: fewer say nothing where others use the machine
 _MOST = 3  # times as many calls as asked for, where their times differ
 _LONGEST = 3600.0  # seconds of one case, its references included
 _FAIR_TIME = 0.05  # seconds for what a solution started to end
@@ -139,7 +140,7 @@ class Judge:
     def _measured(self, case: Json, what: str) -> Json:
         """Every call has inputs of its own and is checked; which of them count is not to be told by the solution."""
         began, calls, before = time.monotonic(), list[_Called](), None
-        warm_ups, repeats = case["warm_ups"], case["repeats"]
+        warm_ups, repeats = case["warm_ups"], max(case["repeats"], _LEAST)
         digests: list[str] = []
         cell = self._opened(case)
         try:
@@ -290,7 +291,11 @@ class Judge:
     def _crashed(self, cell: Cell, what: str) -> NoReturn:
         ended = cell.end()
         limit = self._job["limits"]["case"]
-        why = {0: "it ended before its work was done", None: f"it did not end within {limit:.0f} s"}.get(ended.code)
+        why = {
+            0: "it ended before its work was done",
+            3: f"the {self._gpu} reported an error (status 3)",  # see harness.hpp
+            None: f"it did not end within {limit:.0f} s",
+        }.get(ended.code)
         message = f"{what}: {why if why is not None and not ended.out_of_memory else _why(ended)}"
         self._teller.say("RUNTIME_ERROR", message=message, output=tail(ended.output.strip()), seed=self._job["seed"])
         raise _Over(WRONG)

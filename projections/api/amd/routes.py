@@ -15,15 +15,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from engine.commands.kernels import kernel_key, kernel_order
 from engine.commands.submit import AcceptedRequest
 from engine.decide.budget import Metrics, account, metrics
 from engine.kernel.definition import DTYPES, KernelProblem, Wrong, problems
-from engine.kernel.executor import Terms, order_of
 from engine.kernel.submission import ENDPOINTS, GPUS, KernelSubmission, Payload, read_submission
-from engine.providers.task import choose_name
-from events.clock import SECOND
 from events.errors import StenoError
-from events.shape.secrets import PREFIX
 from projections.api import submission
 from projections.api.amd.story import StatusObject, Story
 from projections.api.bodies import expect_json, read_answer
@@ -93,9 +90,7 @@ async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: s
     kernel = await to_thread.run_sync(_read, body)
 
     async def build(sent: submission.HttpSubmission, run_id: str) -> submission.HttpSubmission:
-        # marks this run's frames; unpredictable without the vault's key
-        name = f"kernel/{run_id}".encode()
-        secret = await writer.do(lambda journal: journal.record.vault.commitment(name).removeprefix(PREFIX))
+        secret = await writer.do(lambda journal: kernel_key(journal.record, run_id))
         return await to_thread.run_sync(_ordered, service, kernel, sent, run_id, secret)
 
     source = msgspec.json.encode(kernel)
@@ -116,19 +111,11 @@ def _read(body: bytes) -> KernelSubmission:
 def _ordered(
     service: Service, kernel: KernelSubmission, sent: submission.HttpSubmission, run_id: str, secret: str
 ) -> submission.HttpSubmission:
-    settings = service.settings
-    terms = Terms(
-        image=settings.parsed("kernel.image"),
-        compiler=settings.parsed("kernel.compiler"),
-        max_duration=settings.parsed("kernel.max_duration") // SECOND,
-    )
     try:
-        order = order_of(kernel, secret, terms)
+        name, order = kernel_order(kernel, run_id, secret, service.settings)
     except Wrong as wrong:
         raise Problem(422, wrong.detail, field=wrong.field) from None
-    stem = kernel.problem if kernel.problem[0].isalpha() else f"kernel-{kernel.problem}"
-    name, mark = choose_name(run_id, stem), msgspec.json.encode(order.mark)
-    return replace(sent, name=name, configuration=order.configuration, kernel=mark)
+    return replace(sent, name=name, configuration=order.configuration, kernel=msgspec.json.encode(order.mark))
 
 
 class Problems(msgspec.Struct, frozen=True, kw_only=True):

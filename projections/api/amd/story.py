@@ -15,10 +15,8 @@ from engine.providers.readings import READINGS
 from events.clock import SECOND, format_time
 from events.store.record import Record
 from projections.api.service import Service
-from projections.models.kernel import KernelEvent, Status, statuses
+from projections.models.kernel import KernelEvent, Status, facts_of, statuses
 
-_OF_THE_RUN = frozenset({"RunRequested", "RunRequeued", "TaskReported", "SubmitFailed", "IntentAbandoned"})
-_OF_THE_QUEUE = frozenset({"RunHeld", "RunRequeued"})
 _STARTS = {"cold": "COLD_START", "warm": "WARM_REUSE"}
 
 
@@ -91,12 +89,7 @@ class Story:
     def _read_on(self, run: Run, until: int) -> None:
         service = self._service
         with Record.open(service.store, clock=service.clock, shapes=READINGS.shape, check=False) as record:
-            for stream, types in ((f"run/{run.run_id}", _OF_THE_RUN), (f"queue/{source_of(run)}", _OF_THE_QUEUE)):
-                after = max(self._read, run.first_position - 1 if stream.startswith("queue/") else 0)
-                for stored in record.read(after=after, until=until, stream=stream, types=types):
-                    if getattr(stored.data, "run_id", None) == run.run_id:
-                        fact = KernelEvent(position=stored.position, at=stored.observed_at, event=stored.data)
-                        self._facts[stored.position] = fact
+            self._facts |= {fact.position: fact for fact in facts_of(record, run, after=self._read, until=until)}
         self._read = until
 
 
