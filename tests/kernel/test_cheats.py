@@ -72,11 +72,17 @@ extern "C" void solution(const float*, const float*, float*, size_t) {}
 """
 """Answers before anything was asked, then leaves."""
 LATER = """
+#include <atomic>
 #include <thread>
 #include <unistd.h>
 extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
-  std::thread([=] { for (size_t i = 0; i < N; ++i) C[i] = A[i] + B[i]; for (;;) pause(); }).detach();
-  usleep(200000);
+  std::atomic<bool> done{false};
+  std::thread([=, &done] {
+    for (size_t i = 0; i < N; ++i) C[i] = A[i] + B[i];
+    done = true;
+    for (;;) pause();
+  }).detach();
+  while (!done) usleep(1000);
 }
 """
 """Leaves a thread behind that could work between the calls."""
