@@ -109,10 +109,8 @@ def submit(
     try:
         kernel = read_submission(msgspec.json.encode(asked))
         if settings.provider == "local" and not unsafe_here:
-            raise RefusedByPolicy(
-                "kernels of strangers need containers, and the provider is local: use --provider dstack; "
-                "--unsafe-here runs your own code as yourself"
-            )
+            why = "kernels of strangers need containers, and the provider is local: use another (--provider); "
+            raise RefusedByPolicy(f"{why}--unsafe-here runs your own code as yourself")
         with app.writing() as record:
             name, order = kernel_order(kernel, run_id, kernel_key(record, run_id), settings)
             draft = Draft(configuration={**order.configuration, "name": name}, where="the kernel", environ={})

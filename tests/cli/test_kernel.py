@@ -173,7 +173,7 @@ def test_the_problems_are_listed_and_shown(steno: Steno) -> None:
         ("a.hip", b"x", ("--language", "basic"), 2, "--language: "),
         ("a.hip", b"x", ("--dtype", "int4"), 2, "--dtype: "),
         ("a.hip", b"x", ("--problem-def", "a.hip"), 2, "a.hip: it is not valid JSON"),
-        ("a.hip", b"x", (), 6, "use --provider dstack; --unsafe-here runs your own code as yourself"),
+        ("a.hip", b"x", (), 6, "use another (--provider); --unsafe-here runs your own code as yourself"),
     ],
 )
 def test_what_is_wrong_with_a_submission_is_one_line(

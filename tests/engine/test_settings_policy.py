@@ -175,7 +175,7 @@ def test_an_absurd_value_is_refused_in_one_line_that_says_where_it_stands(
         "[rates.H100]\nspot = 1\n",
         "[billing.x]\nminimum = '-1s'\n",
         "[billing.x]\nmaximum = 5\n",
-        "[container]\nisolation = 'true'\n",
+        "[container]\nisolation = 'false'\n",
         "[budget]\nalerts = [0.5, 2]\n",
     ],
 )

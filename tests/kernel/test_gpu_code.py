@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import struct
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from stenotest.kernels import DOING, KEY, PATIENT, SHIPPED, submission
+from stenotest.kernels import DOING, KEY, PATIENT, SHIPPED, Judgement, submission
 
 from engine.kernel.executor import job_of
-from engine.kernel.machine import build
-from engine.kernel.machine.frames import Teller
-from engine.kernel.machine.here import Here
-from engine.kernel.machine.judge import Judge
+
+if TYPE_CHECKING:
+    from engine.kernel.submission import KernelSubmission
 
 pytestmark = pytest.mark.slow
 
@@ -47,41 +49,54 @@ def code_objects(program: bytes) -> dict[str, bytes]:
     return found
 
 
-@pytest.fixture
-def here() -> Iterator[Here]:
+COMPILES = """
+import json, pathlib, sys
+from engine.kernel.machine import build, here
+cells, job = here.Here(pathlib.Path(sys.argv[1])), json.load(sys.stdin)
+compiler = build.find_compiler(cells, job)
+assert not compiler.stands_in
+ended, program = build.compiled(cells, compiler, job)
+sys.exit(ended.output) if program is None else sys.stdout.buffer.write(program)
+"""
+JUDGES = """
+import json, pathlib, sys
+from engine.kernel.machine import frames, here, judge
+job = json.load(sys.stdin)
+sys.exit(judge.Judge(job, here.Here(pathlib.Path(sys.argv[1])), frames.Teller(job["key"])).run())
+"""
+
+
+def done(script: str, wanted: KernelSubmission, compiler: str) -> subprocess.CompletedProcess[bytes]:
+    """A process of its own with that script: whoever runs programs ends all children that its process has."""
+    job = job_of(wanted, KEY, compiler=compiler) | {"limits": PATIENT}
     with tempfile.TemporaryDirectory() as folder:
-        yield Here(Path(folder))
+        argv = [sys.executable, "-c", script, folder]
+        return subprocess.run(argv, input=json.dumps(job).encode(), capture_output=True, check=False)
 
 
 @pytest.mark.usefixtures("clang")
 @pytest.mark.parametrize(("gpu", "arch"), [("MI250X", "gfx90a"), ("MI300X", "gfx942")])
 @pytest.mark.parametrize("problem", SHIPPED)
-def test_a_shipped_solution_becomes_code_of_the_gpu(here: Here, problem: str, gpu: str, arch: str) -> None:
-    job = job_of(submission(problem, gpu_type=gpu), KEY, compiler="clang++-19") | {"limits": PATIENT}
-    compiler = build.find_compiler(here, job)
-    assert compiler is not None
-    assert not compiler.stands_in
-    ended, program = build.compiled(here, compiler, job)
-    assert program is not None, ended.output
-    (elf,) = (data for target, data in code_objects(program).items() if target.endswith(f"amdgcn-amd-amdhsa--{arch}"))
+def test_a_shipped_solution_becomes_code_of_the_gpu(problem: str, gpu: str, arch: str) -> None:
+    found = done(COMPILES, submission(problem, gpu_type=gpu), "clang++-19")
+    assert found.returncode == 0, found.stderr.decode()
+    objects = code_objects(found.stdout)
+    (elf,) = (data for target, data in objects.items() if target.endswith(f"amdgcn-amd-amdhsa--{arch}"))
     machine, flags = struct.unpack_from("<H", elf, 18)[0], struct.unpack_from("<I", elf, 48)[0]
     assert (elf[:4], machine, flags & 0xFF) == (b"\x7fELF", AMDGPU, MACH[arch])
 
 
 @pytest.mark.usefixtures("clang")
-def test_without_the_gpu_its_kernel_ends_with_a_runtime_error_that_names_it(here: Here) -> None:
-    said: list[str] = []
-    job = job_of(submission("vector-add"), KEY, compiler="clang++-19") | {"limits": PATIENT}
-    assert Judge(job, here, Teller(KEY, said.append)).run() == 1
-    (last,) = (line for line in said if '"status": "RUNTIME_ERROR"' in line)
-    assert "the MI300X reported an error" in last
+def test_without_the_gpu_its_kernel_ends_with_a_runtime_error_that_names_it() -> None:
+    found = Judgement(done(JUDGES, submission("vector-add"), "clang++-19"))
+    assert (found.code, found.last["status"]) == (1, "RUNTIME_ERROR"), found.output
+    assert "the MI300X reported an error" in found.last["message"]
 
 
-def test_cuda_is_compiled_where_nvcc_is_and_named_where_it_is_not(here: Here) -> None:
-    said: list[str] = []
+def test_cuda_is_compiled_where_nvcc_is_and_named_where_it_is_not() -> None:
     wanted = submission("vector-add", solution_code=DOING % "", language="cuda", gpu_type="H100")
-    code = Judge(job_of(wanted, KEY, compiler="auto") | {"limits": PATIENT}, here, Teller(KEY, said.append)).run()
+    found = Judgement(done(JUDGES, wanted, "auto"))
     if shutil.which("nvcc") or Path("/usr/local/cuda/bin/nvcc").exists():
-        assert (code, any("the H100 reported an error" in line for line in said)) == (1, True), said
+        assert (found.code, "the H100 reported an error" in found.last["message"]) == (1, True), found.output
     else:
-        assert (code, "there is no compiler here: auto for cuda" in said[-1]) == (2, True), said
+        assert (found.code, found.last["message"]) == (2, "there is no compiler here: auto for cuda"), found.output

@@ -48,6 +48,7 @@ class Here(Cells):
         """`folder`: empty, and nobody else's."""
         super().__init__()
         keep_to_itself()
+        _others.update(set(_family(os.getpid())[1:]) - _alive)
         self._folder = folder
         folder.chmod(0o711)
 
@@ -246,11 +247,13 @@ def _tasks(pid: int) -> list[Path]:
 
 _alive: set[int] = set()
 """The programs that were started and have not ended."""
+_others: set[int] = set()
+"""Our children of before, which are no programs."""
 
 
 def _end_orphans() -> None:
     """End the processes that became ours because their parents ended, and those they leave in turn."""
-    while orphans := set(_family(os.getpid())[1:]) - {one for pid in _alive for one in _family(pid)}:
+    while orphans := set(_family(os.getpid())[1:]) - {one for pid in _alive | _others for one in _family(pid)}:
         for pid in orphans:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
