@@ -4,9 +4,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+_ROW = 1.0  # seconds in which signals are one
 
 
 class Terminated(BaseException):
@@ -16,15 +19,18 @@ class Terminated(BaseException):
 @contextmanager
 def stoppable(number: signal.Signals, error: type[BaseException]) -> Iterator[Callable[[], None]]:
     """In the block, the signal raises `error`, and the yielded function raises it again if the signal has come: Python
-    drops an exception raised in a destructor or callback, so loops call the function each round.
+    drops an exception raised in a destructor or callback, so loops call the function each round. Signals in a row raise
+    once: a second exception would cut off the clean-up after the first.
     """
-    came = False
+    came, raised = False, -_ROW
     unraisable = sys.unraisablehook
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        nonlocal came
-        came = True
-        raise error
+        nonlocal came, raised
+        came, now = True, time.monotonic()
+        if now - raised >= _ROW:
+            raised = now
+            raise error
 
     def check() -> None:
         if came:

@@ -99,7 +99,7 @@ def test_who_leaves_leaves_no_thread_behind(client: httpx.Client, empty_record: 
 
 def outputs() -> set[threading.Thread]:
     """The threads that pass output on."""
-    return {thread for thread in threading.enumerate() if thread.name == "steno-output"}
+    return {thread for thread in threading.enumerate() if thread.name == "steno-output" and thread.is_alive()}
 
 
 def test_a_run_that_has_not_reached_its_provider_has_no_output(client: httpx.Client) -> None:

@@ -33,6 +33,17 @@ def test_a_signal_whose_exception_was_swallowed_is_raised_at_the_next_check() ->
             check()
 
 
+def test_signals_in_a_row_raise_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second exception would cut off the clean-up after the first; a later signal raises again."""
+    with stoppable(signal.SIGUSR1, Stop):
+        with pytest.raises(Stop):
+            send()
+        send()
+        monkeypatch.setattr("cli.wiring.signals._ROW", 0.0)
+        with pytest.raises(Stop):
+            send()
+
+
 def test_what_python_forgets_is_not_printed_and_is_raised_at_the_next_check() -> None:
     """A signal in a destructor: nothing on stderr (pytest would fail of it), and it is not lost."""
 
