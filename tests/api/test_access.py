@@ -272,7 +272,7 @@ def test_the_file_has_hashes_only_and_is_its_owners_alone(town: Path) -> None:
     text = token(town, "admin", name="site")
     path = town.with_name("record.db.tokens")
     assert path.stat().st_mode & 0o777 == 0o600
-    assert text.rpartition("_")[2] not in path.read_text()
+    assert text.split("_", 2)[2] not in path.read_text()  # a secret may have underscores
     digest = TokenStore(store_at(town)).read().tokens[0].hash
     assert digest is not None
     with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record:
