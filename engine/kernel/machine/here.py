@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, cast
 
@@ -24,7 +24,7 @@ from .cells import Cell, CellGone, Cells, ProgramEnd
 
 KEPT = 16_384  # bytes kept of the beginning and of the end of an output
 USERS = {"run": 10002, "open": 10001}  # whose rights programs have where this is root
-FILE_KIB = 1 << 20  # the largest file a program may write
+FILE_BLOCKS = 1 << 21  # of the largest file a program may write; of 512 bytes, as POSIX has it
 _ENDING = 5.0  # seconds for a program to end that closed its channel
 _FLUSHING = 1.0  # … and for one whose channel was closed
 _LINGER = 10.0  # seconds for an output to close once its program is over
@@ -79,7 +79,7 @@ class Here(Cells):
                 os.killpg(pid, signal.SIGKILL)
 
     @contextlib.contextmanager
-    def _room(self, kind: str):  # type: ignore[no-untyped-def]
+    def _room(self, kind: str) -> Iterator[Path]:
         """An empty folder of the program's user; gone with everything in it afterwards."""
         room = Path(tempfile.mkdtemp(dir=self._folder))
         try:
@@ -194,7 +194,7 @@ def _started(
         for path in (folder, *folder.rglob("*")):
             os.chown(path, USERS[kind], USERS[kind])
     return subprocess.Popen(
-        ["/bin/sh", "-c", shell, str(FILE_KIB), *argv],
+        ["/bin/sh", "-c", shell, str(FILE_BLOCKS), *argv],
         cwd=folder,
         stdin=stdin,
         stdout=subprocess.PIPE,
