@@ -15,7 +15,6 @@ from cli.wiring.app import App, steno_command
 from cli.wiring.logging_setup import log_for_daemon
 from cli.wiring.options import setting_option
 
-TOKEN = "STENO_LISTENER_TOKEN"  # noqa: S105 - the variable's name
 _SHORTEST = 32
 _DEVICES = ("/dev/kfd", "/dev/dri")
 
@@ -81,7 +80,7 @@ def listener_command(
     log = logging.getLogger("steno.listener")
     token = app.settings.value("listener.token") or ""
     if len(token) < _SHORTEST:
-        raise NotConfigured(f"a token of {_SHORTEST} characters or more is needed: {TOKEN}=$(openssl rand -hex 32)")
+        raise NotConfigured(f"set a token of {_SHORTEST} characters: STENO_LISTENER_TOKEN=$(openssl rand -hex 32)")
     try:
         limit = positive_duration(forgotten_after) / SECOND
     except ValueError as error:
