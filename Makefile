@@ -9,6 +9,8 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
+# Where it is set, every process compiles whatever it imports once more.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo setup check test test-long lab gates lock bench clean
 

@@ -102,16 +102,15 @@ def measure(port, folder):
     provider = DstackProvider(server, clock=clock, ids=RandomIds())
     latencies = []
 
-    class Timed(Recorder):
-        """The recorder, with the time from the end of an answer to each state it changed."""
-
-        def _changed(self, found):
-            super()._changed(found)
-            moves = [c.transition for c in found.changes if isinstance(c, Moved) and c.transition is not None]
-            latencies.extend(clock.now() - move.at for move in moves)
+    def time_moves(found):
+        """The time from the end of an answer to each state it changed."""
+        moves = [c.transition for c in found.changes if isinstance(c, Moved) and c.transition is not None]
+        latencies.extend(clock.now() - move.at for move in moves)
 
     with Record.open(folder / "record.db", write=True, create=True, shapes=READINGS.shape, clock=clock) as record:
-        recorder = Timed(live=LiveWorld(READINGS, record), provider=provider, clock=clock)
+        live = LiveWorld(READINGS, record)
+        live.subscribe(time_moves)
+        recorder = Recorder(live=live, provider=provider, clock=clock)
         recorder.round()
         latencies.clear()
         cpu, requests = [], 0

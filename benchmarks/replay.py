@@ -26,6 +26,7 @@ from stenotest.machines import machine_item
 from stenotest.story import START, job, run_item, submission
 
 from engine.fold.state_machines import RUN, TRIGGER_TO, Step, Trigger
+from engine.fold.tick import Until
 from engine.money.costs import Costs
 from engine.providers.readings import READINGS
 from engine.replay.record import world_of
@@ -216,6 +217,7 @@ def measure_memory(path: Path) -> None:
     """Print what `memory` reads."""
     with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
         next(iter(record.scan()))
+        world_of(record, until=Until(position=1))  # imports what a fold needs
         before = resident()
         world = world_of(record)
         print((resident() - before) / 1e6)

@@ -8,6 +8,7 @@ SECTIONS = {  # command → one-line help, by section of the page
     "Run things": {
         "up": "Record a provider, control its machines, serve the dashboard.",
         "submit": "Submit a task; with --wait, follow it to its end.",
+        "rerun": "Submit a run again, as it was or with other flags.",
         "kernel": "Submit kernels, judge them again, compare their times.",
         "stop": "Stop a run.",
         "logs": "Print a run's output.",
@@ -15,12 +16,14 @@ SECTIONS = {  # command → one-line help, by section of the page
     "See what happened": {
         "ps": "List runs.",
         "show": "Show one run: the provider's words beside the verdict.",
+        "compare": "Compare two runs: outcome, times, cost, what was asked for.",
         "timeline": "Draw where a run's time went.",
         "explain": "Explain a verdict, a cold start, or why a machine still runs.",
     },
     "Machines and money": {
-        "vms": "List machines, show one, stop one.",
+        "vms": "List machines, show one, stop one; also `steno machines`.",
         "costs": "Show costs by machine, run, day, user or GPU.",
+        "estimate": "Estimate what runs a day cost, with and without reuse of machines.",
         "budget": "Show how much of the budget is spent, committed and left.",
         "metrics": "Print the figures for a front end.",
         "notify": "List the notices sent to the webhook, or send a test notice.",
@@ -47,20 +50,22 @@ SECTIONS = {  # command → one-line help, by section of the page
     },
     "About Steno": {
         "config": "Show every setting and where its value comes from.",
-        "machine": "Draw the state machines of runs and machines.",
+        "states": "Draw the state machines of runs and machines.",
         "completion": "Print the completion script for your shell.",
     },
 }
 
+ALIASES = {"machines": "vms"}
 HELP = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
 
 _MODULES = {  # modules of several commands; every other command has a module of its own name
-    "about": ("config", "machine", "completion"),
+    "about": ("config", "states", "completion"),
     "costs": ("budget", "metrics"),
     "daemons": ("record", "serve", "up"),
     "events": ("polls", "poll"),
     "maintenance": ("verify", "rebuild", "db"),
-    "runs": ("ps", "show", "timeline", "explain", "logs", "stop"),
+    "submit": ("rerun",),
+    "runs": ("show", "timeline", "explain", "logs", "stop"),
     "traces": ("export", "import"),
 }
 

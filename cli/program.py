@@ -8,7 +8,7 @@ from typing import TextIO
 
 import click
 
-from cli.catalogue import HELP, module_of, near, page
+from cli.catalogue import ALIASES, HELP, module_of, near, page
 from cli.wiring.app import COMMON, App
 from cli.wiring.errors import exit_code_of
 
@@ -20,6 +20,7 @@ class LazyGroup(click.Group):
         return list(HELP)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in HELP:
             return _of_provider(ctx, cmd_name)
         command = getattr(importlib.import_module(f"cli.commands.{module_of(cmd_name)}"), f"{cmd_name}_command")
@@ -30,7 +31,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        known = not args or args[0].startswith("-") or args[0] in HELP
+        known = not args or args[0].startswith("-") or args[0] in HELP or args[0] in ALIASES
         if not known and _of_provider(ctx, args[0]) is None:
             raise click.UsageError(f"there is no command {args[0]!r}{near(args[0], list(HELP))}", ctx)
         return super().resolve_command(ctx, args)

@@ -50,6 +50,10 @@ class RefusedByPolicy(StenoError):
     """A policy (budget, concurrency) refuses."""
 
 
+class NotIsolated(RefusedByPolicy):
+    """A kernel cannot run in a container here, so it does not run at all."""
+
+
 class VmInUse(StenoError):
     """The machine cannot be ended now: a run is on it, or the provider is busy with it."""
 

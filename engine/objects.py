@@ -5,6 +5,7 @@ is unknown.
 """
 
 from itertools import groupby
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,7 @@ from engine.fold.change import Blind
 from engine.fold.run import Reported, Run
 from engine.fold.state_machines import TERMINAL
 from engine.fold.vm import Vm
+from engine.kernel_mark import read_mark
 from engine.money.bill import Bill
 from engine.rules.sets import RuleSet
 from events.clock import SECOND, format_time
@@ -70,11 +72,29 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str | None = None  # the provider's id of what it was submitted as a part of; no key for a run of its own
     strategy: str | None = None  # what distinguishes it from runs requested together with it; else no key
     attempt_list: tuple[AttemptObject, ...] = ()  # oldest first; no key if the provider does not date them
+    kernel: str | None = None  # the problem that it solves; no key for a run that is not a kernel
 
     @property
     def ended(self) -> bool:
         """Whether there is a verdict."""
         return self.state in TERMINAL
+
+
+class RanObject(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run executes, on what, and for whom."""
+
+    type: str | None  # of its configuration: `task`, or another kind that the provider has
+    command: str | None  # its lines; at most `COMMAND_SHOWN` characters
+    image: str | None  # the container's image
+    gpu_asked: str | None  # `MI300X:2`; several models with commas; `none`
+    gpu_got: str | None = None  # that of its machine, in the same form
+    project: str | None = None
+    source: str = ""  # whose polls show it, or its archive
+    user: str | None = None  # as whom its provider runs it
+    submitter: str | None = None  # who asked Steno for it; None: it was submitted elsewhere
+
+
+COMMAND_SHOWN: Final = 1000
 
 
 class IntervalObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
@@ -116,6 +136,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
     """One run; `cost` is ours (`engine.money.costs.Costs`) in micro-dollars, None if unknown. A rule set without
     metadata shows no costs, neither the provider's nor ours.
     """
+    mark = None if run.said is None else read_mark(run.said.mark)
     return RunObject(
         run_id=run.run_id,
         provider_id=run.provider_id,
@@ -151,6 +172,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         group=None if run.facts is None else run.facts.group,
         strategy=None if run.terms is None else run.terms.strategy,
         attempt_list=_attempts(run),
+        kernel=None if mark is None else mark.problem,
     )
 
 

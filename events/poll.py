@@ -5,9 +5,7 @@ import re
 import msgspec
 
 MAX_DEPTH = 200  # the deepest answers have under 20; the interpreter stops at 1,000 frames
-
 MAX_VALUES = 1_000_000  # the widest have 30,000; 32 MB of `[],` decode to 700 MB of lists
-
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
@@ -50,7 +48,7 @@ def too_deep(text: bytes, limit: int = MAX_DEPTH) -> bool:
 
 def too_wide(text: bytes, limit: int = MAX_VALUES) -> bool:
     """True if `text` may hold more than `limit` values; counts commas and brackets inside strings too."""
-    return sum(map(text.count, (b",", b"[", b"{"))) > limit
+    return len(text) > limit and sum(map(text.count, (b",", b"[", b"{"))) > limit
 
 
 def _unclosed(text: bytes, limit: int) -> bool:

@@ -1,4 +1,4 @@
-"""`steno config`, `steno machine` and `steno completion`: what Steno is set to, is made of, and completes."""
+"""`steno config`, `steno states` and `steno completion`: what Steno is set to, is made of, and completes."""
 
 from typing import Literal
 
@@ -58,14 +58,14 @@ def completion_command(_: App, shell: str) -> None:
     click.echo(script.source_template % script.source_vars())
 
 
-@click.group("machine", cls=CommandGroup)
-def machine_command() -> None:
+@click.group("states", cls=CommandGroup)
+def states_command() -> None:
     """Draw a state machine that the verdicts come from.
 
     \b
     Examples:
-      steno machine run --format mermaid
-      steno machine vm --format dot | dot -Tsvg > vm.svg
+      steno states run --format mermaid
+      steno states vm --format dot | dot -Tsvg > vm.svg
     """
 
 
@@ -74,30 +74,30 @@ _notation = click.option(
 )
 
 
-@machine_command.command("run")
+@states_command.command("run")
 @_notation
 def run(app: App, form: Literal["mermaid", "dot"]) -> None:
     """The Run machine. With --json: {"machine", "format", "diagram"}.
 
     \b
     Examples:
-      steno machine run
-      steno machine run --format dot | dot -Tsvg > run.svg
+      steno states run
+      steno states run --format dot | dot -Tsvg > run.svg
     """
     from engine.fold.state_machines import RUN
 
     _draw(app, "run", form, RUN.diagram(form))
 
 
-@machine_command.command("vm")
+@states_command.command("vm")
 @_notation
 def vm(app: App, form: Literal["mermaid", "dot"]) -> None:
     """The VM machine. With --json: {"machine", "format", "diagram"}.
 
     \b
     Examples:
-      steno machine vm
-      steno machine vm --format dot | dot -Tsvg > vm.svg
+      steno states vm
+      steno states vm --format dot | dot -Tsvg > vm.svg
     """
     from engine.fold.state_machines import VM
 

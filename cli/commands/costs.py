@@ -14,11 +14,9 @@ from cli.wiring.output import hint, show
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
-    from cli.wiring.view import Books
     from projections.models.view import View
 
 By = Literal["vm", "run", "day", "user", "gpu"]
-_VIEWS = ("performance", "reconcile", "project")
 
 
 @steno_command("costs")
@@ -29,21 +27,17 @@ _VIEWS = ("performance", "reconcile", "project")
     type=click.Choice(["table", "csv", "json"]),
     help="csv: every charge as a line, in FOCUS's column names.",
 )
-@click.option("--performance", is_flag=True, help="Start times, idle shutdown and cost per task beside their targets.")
 @click.option("--reconcile", is_flag=True, help="Our cost of each run beside the provider's, and why they differ.")
-@click.option("--project", is_flag=True, help="What starts, idling, reuse and a month cost, calculated.")
 @at_option
-def costs_command(
-    app: App, by: By | None, form: str | None, performance: bool, reconcile: bool, project: bool, at: str | None
-) -> None:
+def costs_command(app: App, by: By | None, form: str | None, reconcile: bool, at: str | None) -> None:
     """Show costs: machine time at the price in force at that time, up to the newest poll.
 
     A run pays for its own time and for the provisioning of the machine that was made for it. Idle time and tear-down
     are lines of their own, so the rows sum to the machines' bills exactly.
 
     With --json: {"by", "rows": [{"key", "label", "total_usd", "on_demand_usd", "spot_usd", "machine_seconds",
-    "lines"}], "total", "low_usd", "high_usd", "position"}; with --performance {"measures", "position"}, with
-    --reconcile {"runs", "total", "position"}, with --project {"inputs", "claims"}.
+    "lines"}], "total", "low_usd", "high_usd", "position"}; with --reconcile {"runs", "total", "position"}. What a
+    workload would cost says `steno estimate`.
 
     \b
     Examples:
@@ -51,31 +45,19 @@ def costs_command(
       steno costs --by user
       steno costs --by day --at 2026-11-20T15:00:00Z --json
       steno costs --format csv > focus.csv
-      steno costs --performance
-      steno costs --project
+      steno costs --reconcile
     """
-    chosen = [name for name, wanted in zip(_VIEWS, (performance, reconcile, project), strict=True) if wanted]
-    if len(chosen) > 1:
-        raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} are two different pages: ask for one")
-    if chosen and (by is not None or form == "csv"):
-        raise click.UsageError(f"--{chosen[0]} is a page of its own: leave --by and --format csv out")
+    if reconcile and (by is not None or form == "csv"):
+        raise click.UsageError("--reconcile is a page of its own: leave --by and --format csv out")
     if form == "csv" and by is not None:
         raise click.UsageError("csv lists every charge, with machine, run, day, user and GPU: leave --by out")
-    if project and at is not None:
-        raise click.UsageError("--project reckons from assumptions, not from the record: leave --at out")
     app.json = app.json or form == "json"
-    if project:
-        _projection(app)
-        return
     from cli.wiring.view import books, viewing
 
-    if performance or form == "csv":
-        with books(app, at) as found:
-            if performance:
-                _performance(app, found)
-                return
-            from engine.money.focus import focus_rows
+    if form == "csv":
+        from engine.money.focus import focus_rows
 
+        with books(app, at) as found:
             csv.writer(sys.stdout, lineterminator="\n").writerows(focus_rows(found.costs))
         return
     with viewing(app, at) as (_, view, _):
@@ -97,17 +79,6 @@ def _report(app: App, view: View, by: By) -> None:
         hint(_unpriced(app) or "nothing has cost anything yet; `steno vms` lists machines")
 
 
-def _performance(app: App, found: Books) -> None:
-    from cli.render.money import measure_object, measures
-    from engine.money.report import performance
-
-    figures = performance(found.costs)
-    value = {"measures": [measure_object(one) for one in figures], "position": found.position}
-    show(app, value, lambda: measures(figures, columns()))
-    if not app.json and not any(one.count for one in figures):
-        hint("nothing is measured yet: no run has had a machine")
-
-
 def _reconciliation(app: App, view: View) -> None:
     from cli.render.money import reconciliation_page
     from engine.wire import wire
@@ -126,23 +97,6 @@ def _unpriced(app: App) -> str | None:
     if missing is None:
         return None
     return f"no rate set: {missing} says what a machine of {app.settings.provider} costs; without it nothing is billed"
-
-
-def _projection(app: App) -> None:
-    from cli.render.money import claim_object, inputs_object, projection_page
-    from engine.money.projection import Inputs, project
-    from engine.settings.policy import policy_from
-
-    policy, known = policy_from(app.settings), Inputs()
-    rates = {one.gpu: one.hourly for one in (*policy.assumed, *policy.rates)}
-    inputs = Inputs(
-        hourly=rates.get("MI300X", known.hourly),
-        idle_timeout_configured=known.idle_timeout_configured if policy.idle_timeout is None else policy.idle_timeout,
-        grant=known.grant if policy.budget_total is None else policy.budget_total,
-    )
-    claims = project(inputs)
-    value = {"inputs": inputs_object(inputs), "claims": [claim_object(one) for one in claims]}
-    show(app, value, lambda: projection_page(inputs, claims, columns()))
 
 
 @steno_command("budget")

@@ -61,6 +61,7 @@ def up_command(app: App, *, api: bool, show: bool) -> None:
     from cli.wiring.record_loop import record_forever
     from cli.wiring.recorder import watching
     from cli.wiring.signals import Terminated, stoppable
+    from cli.wiring.warm_machines import WarmMachines
     from engine.live.live_world import LiveWorld
     from engine.providers.readings import READINGS
 
@@ -75,10 +76,12 @@ def up_command(app: App, *, api: bool, show: bool) -> None:
         provider.expect_project()
         live = LiveWorld(READINGS, keep=True)
         checks = [stack.enter_context(_serving(app, record.store, live, show=show))] if api else []
+        machines = stack.enter_context(contextlib.closing(WarmMachines(app, record, live)))
         recorder = stack.enter_context(
-            watching(app, record, provider, live=live, progress=lambda _done, _total: ended())
+            watching(app, record, provider, live=live, progress=lambda _done, _total: ended(), beside=machines.step)
         )
-        record_forever(recorder, ended, *checks)
+        machines.wake = recorder.effects.wake
+        record_forever(recorder, ended, machines.step, *checks)
 
 
 @contextlib.contextmanager
@@ -142,6 +145,9 @@ def record_command(app: App, trace: Path | None, since: str | None, interval: st
     from cli.wiring.recorder import watching
     from cli.wiring.time_arguments import length, moment
     from cli.wiring.trace_files import TraceFile
+    from cli.wiring.warm_machines import WarmMachines
+    from engine.live.live_world import LiveWorld
+    from engine.providers.readings import READINGS
     from engine.recorder.interval import Pace
 
     log_for_daemon(json=app.json)
@@ -152,8 +158,12 @@ def record_command(app: App, trace: Path | None, since: str | None, interval: st
         record = stack.enter_context(app.writing())
         provider = stack.enter_context(contextlib.closing(app.provider(app.settings.provider, record.store)))
         provider.expect_project()
-        with watching(app, record, provider, since=beginning, pace=pace, trace=sink) as recorder:
-            record_forever(recorder)
+        live = LiveWorld(READINGS, keep=True)
+        machines = stack.enter_context(contextlib.closing(WarmMachines(app, record, live)))
+        recorder = stack.enter_context(
+            watching(app, record, provider, since=beginning, pace=pace, trace=sink, live=live, beside=machines.step)
+        )
+        record_forever(recorder, machines.step)
 
 
 @steno_command("serve")

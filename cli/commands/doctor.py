@@ -40,6 +40,8 @@ def doctor_command(app: App, provision: bool, yes: bool) -> None:
     """
     if provision and not yes and not sys.stdin.isatty():
         raise click.UsageError("--provision spends money and there is nobody to ask: add -y")
+    from engine.commands.kernels import checkup
+
     record, wanted = _record(app), registry.kind(app.settings.provider)
     if provision and not wanted.has_trial:
         wanted = next(kind for kind in registry.built_in() if kind.has_trial)
@@ -55,7 +57,8 @@ def doctor_command(app: App, provision: bool, yes: bool) -> None:
     )
     trial = mine.trial if provision and not app.exit_code else None
     if trial is None or not app.json:
-        _report(app, [record, *(check for one in found.values() for check in one.checks)], found, wanted.name)
+        checks = [record, *(check for one in found.values() for check in one.checks), checkup(app.settings)]
+        _report(app, checks, found, wanted.name)
     if trial is not None:
         _rent(app, trial, wanted.name, yes=yes)
 

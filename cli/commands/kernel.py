@@ -1,7 +1,6 @@
 """`steno kernel`: submit kernels, show them, judge them again, compare their times."""
 
 import signal
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,13 @@ from cli.wiring.time_arguments import moment
 
 if TYPE_CHECKING:
     from cli.wiring.session import RunSession, SubmittedRun
+    from engine.kernel.definition import KernelProblem
     from projections.models.kernel import Status
 
 _LANGUAGES = {".hip": "hip", ".cu": "cuda", ".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp"}
-_GPUS = {"hip": "MI300X", "cuda": "H100", "cpp": "CPU"}
+_LANGUAGES |= {".sh": "command", ".py": "command"}
+_GPUS = {"hip": "MI300X", "cuda": "H100", "cpp": "CPU", "command": "CPU"}
 _GOOD = ("BENCHMARKED", "CHECKED")
-_LARGEST = 1 << 20  # bytes of a problem definition
 
 
 @click.group("kernel", cls=CommandGroup)
@@ -45,15 +45,15 @@ def kernel_command() -> None:
 @kernel_command.command("submit", short_help="Submit a kernel; with --wait, follow it to its end.")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--problem", metavar="NAME", required=True, help="A shipped problem, or a name for --problem-def.")
-@click.option("--problem-def", metavar="JSONFILE", type=click.Path(path_type=Path), help="A problem of your own.")
-@click.option("--gpu", metavar="GPU", help="Default: MI300X for hip, H100 for cuda, CPU for cpp.")
+@click.option("--problem-def", metavar="PATH", type=click.Path(path_type=Path), help="A problem of your own.")
+@click.option("--gpu", metavar="GPU", help="Default: MI300X for hip, H100 for cuda, else CPU.")
 @click.option(
     "--dtype", metavar="DTYPE", default="float32", help="float32 (default), float64, float16, bfloat16, int32."
 )
-@click.option("--language", metavar="LANGUAGE", help="hip, cuda or cpp; default: by the suffix of FILE.")
+@click.option("--language", metavar="LANGUAGE", help="hip, cuda, cpp or command; default: by the suffix of FILE.")
 @click.option("--checker", is_flag=True, help="Only compare with the reference; time nothing.")
 @click.option("--wait", is_flag=True, help="Follow the kernel to its end; exit 1 if it is not CHECKED or BENCHMARKED.")
-@click.option("--unsafe-here", is_flag=True, help="Allow the provider local: the kernel then runs as you.")
+@click.option("--unsafe-here", is_flag=True, help="Run it on this host as you, in no container.")
 @provider_option
 def submit(
     app: App,
@@ -69,8 +69,14 @@ def submit(
 ) -> None:
     """Submit the kernel in FILE.
 
-    With --wait each status is printed as it comes. Without it, `steno up` or `steno record` must run: they read what
-    the kernel reports. The provider local does not isolate kernels, so it is refused (exit 6) without --unsafe-here.
+    With --wait each status is printed as it comes.
+
+    Start `steno up` or `steno record` first: one of them keeps the warm machines (kernel.warm) and reads what the
+    kernel reports. On local, kernels run in containers. Without a container engine they are refused (exit 6);
+    --unsafe-here runs your own code as yourself.
+
+    PATH of --problem-def is a JSON file, or a folder or an archive (.zip, .tar, .tar.gz) with problem.json,
+    reference.py and, if you like, description.md.
 
     With --json: {"run_id", "provider_id", "name", "provider", "project", "position", "state"}; with --wait the object
     of `steno kernel show`, and the statuses go to stderr.
@@ -78,27 +84,31 @@ def submit(
     \b
     Examples:
       steno kernel submit add.hip --problem vector-add --gpu MI300X --wait
+      STENO_KERNEL_WARM=on steno kernel submit add.hip --problem vector-add --wait
       steno kernel submit add.cpp --problem vector-add --wait --unsafe-here
-      steno kernel submit mine.hip --problem mine --problem-def mine.json
+      steno kernel submit mine.hip --problem mine --problem-def mine/
     """
     import msgspec
 
     from cli.wiring.session import session
     from cli.wiring.task import completed
-    from engine.commands.kernels import kernel_key, kernel_order
-    from engine.errors import RefusedByPolicy, TaskInvalid
+    from engine.commands.kernels import expect_isolation, goes_to, kernel_key, kernel_order
+    from engine.errors import TaskInvalid
     from engine.kernel.definition import Wrong
+    from engine.kernel.problem_files import problem_text, read_bytes, text_of
     from engine.kernel.submission import LONGEST_SOURCE, read_submission
     from engine.providers import registry
     from engine.providers.task import Draft
 
     language = language or _LANGUAGES.get(file.suffix.lower())
     if language is None:
-        raise click.UsageError(f"the suffix {file.suffix!r} names no language: add --language hip, cuda or cpp")
+        raise click.UsageError(
+            f"the suffix {file.suffix!r} names no language: add --language hip, cuda, cpp or command"
+        )
     asked = {
-        "solution_code": _text(file, LONGEST_SOURCE),
+        "solution_code": text_of(read_bytes(_existing(file), LONGEST_SOURCE), str(file), LONGEST_SOURCE),
         "problem": problem,
-        "problem_def": None if problem_def is None else _text(problem_def, _LARGEST),
+        "problem_def": None if problem_def is None else problem_text(_existing(problem_def)),
         "gpu_type": (gpu or _GPUS.get(language, "CPU")).upper(),
         "dtype": dtype,
         "language": language,
@@ -108,14 +118,13 @@ def submit(
     run_id, settings = app.ids.new(), app.settings
     try:
         kernel = read_submission(msgspec.json.encode(asked))
-        if settings.provider == "local" and not unsafe_here:
-            why = "kernels of strangers need containers, and the provider is local: use another (--provider); "
-            raise RefusedByPolicy(f"{why}--unsafe-here runs your own code as yourself")
+        provider = settings.provider if unsafe_here else goes_to(settings)
+        expect_isolation(settings, provider, own=unsafe_here)
         with app.writing() as record:
-            name, order = kernel_order(kernel, run_id, kernel_key(record, run_id), settings)
+            name, order = kernel_order(kernel, run_id, kernel_key(record, run_id), settings, provider)
             draft = Draft(configuration={**order.configuration, "name": name}, where="the kernel", environ={})
-            task = completed(registry.kind(settings.provider), draft, settings, run_id=run_id)
-            with session(app, record, settings.provider) as here:
+            task = completed(registry.kind(provider), draft, settings, run_id=run_id)
+            with session(app, record, provider) as here:
                 submitted = here.submit(task, run_id, kernel=msgspec.json.encode(order.mark))
                 end = _followed(app, here, submitted) if wait else None
                 if end is None:
@@ -138,24 +147,11 @@ def submit(
         hint(f"{queued}run {run_id}; `steno up` or `steno record` follows it, `steno kernel show {name}` shows it")
 
 
-def _text(path: Path, most: int) -> str:
-    """The text of a file; `UnreadableInput`, or `FileNotFoundError`."""
+def _existing(path: Path) -> Path:
     from cli.wiring.trace_files import existing
-    from events.errors import UnreadableInput
 
     existing(str(path))
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise UnreadableInput(f"{path} is not a regular file")
-    with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise UnreadableInput(f"{path} has more than {most} bytes, the most that are taken")
-    if not data.strip():
-        raise UnreadableInput(f"{path} is empty")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise UnreadableInput(f"{path} is not UTF-8: byte {error.start} is {data[error.start]:#04x}") from None
+    return path
 
 
 def _followed(app: App, here: "RunSession", submitted: "SubmittedRun") -> "Status":
@@ -183,10 +179,12 @@ def _followed(app: App, here: "RunSession", submitted: "SubmittedRun") -> "Statu
 
 
 @kernel_command.command("problems", short_help="List the shipped problems, or show one.")
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("name", metavar="[NAME|PATH]", required=False)
 @click.option("--example", is_flag=True, help="Print only the problem's example, a solution in HIP that works.")
 def problems(app: App, name: str | None, example: bool) -> None:
     """List the shipped problems with the functions to define; with NAME, show one with its sizes and its reference.
+
+    With PATH, check and show a problem of your own: what `submit --problem-def PATH` takes.
 
     With --json: {"problems": [{"problem", "title", "prototype", "problem_def", "example"}]}; with NAME one of these.
 
@@ -195,6 +193,7 @@ def problems(app: App, name: str | None, example: bool) -> None:
       steno kernel problems
       steno kernel problems matmul
       steno kernel problems matmul --example > matmul.hip
+      steno kernel problems mine/
     """
     import msgspec
 
@@ -205,6 +204,8 @@ def problems(app: App, name: str | None, example: bool) -> None:
     if name is None and example:
         raise click.UsageError("--example needs the NAME of a problem")
     found = [one for one in shipped() if name in (None, one.problem)]
+    if not found and name is not None and Path(name).exists():
+        found = [_own_problem(Path(name))]
     if not found:
         raise click.UsageError(f"there is no problem {name!r}; there is {', '.join(one.problem for one in shipped())}")
     objects = [{**msgspec.to_builtins(one), "prototype": prototype_of(one.problem_def, "float32")} for one in found]
@@ -213,7 +214,20 @@ def problems(app: App, name: str | None, example: bool) -> None:
     elif example and not app.json:
         emit(found[0].example.rstrip("\n"))
     else:
-        show(app, objects[0], lambda: problem_page(found[0]))
+        show(app, objects[0], lambda: problem_page(found[0], name))
+
+
+def _own_problem(path: Path) -> "KernelProblem":
+    from engine.errors import TaskInvalid
+    from engine.kernel.definition import KernelProblem, Wrong
+    from engine.kernel.problem_files import problem_text
+    from engine.kernel.submission import read_definition
+
+    try:
+        found = read_definition(problem_text(path), str(path))
+    except Wrong as wrong:
+        raise TaskInvalid(f"{wrong.field}: {wrong.detail}") from None
+    return KernelProblem(problem=path.name.partition(".")[0], title=found.title, problem_def=found, example="")
 
 
 @kernel_command.command("show", short_help="Show one kernel: its statuses, its times and their evidence.")
@@ -221,8 +235,8 @@ def problems(app: App, name: str | None, example: bool) -> None:
 def show_one(app: App, run: str) -> None:
     """Show one kernel: its statuses with the time since its submission, and the evidence for each time.
 
-    With --json: {"run_id", "name", "mark", "statuses", "judged"}. `statuses` has the objects of `/api/amd`; `judged` is
-    an object of `leaderboard`, null until the final status.
+    With --json: {"run_id", "name", "mark", "statuses", "judged"}, as `GET /api/kernels/RUN`. `statuses`
+    has the objects of `/api/amd`; `judged` is an object of `leaderboard`, null until the final status.
 
     \b
     Examples:
@@ -289,15 +303,17 @@ def rejudge(app: App, runs: tuple[str, ...], since: str | None) -> None:
 @click.option("--problem", metavar="NAME", help="Only this problem.")
 @click.option("--gpu", metavar="GPU", help="Only times of this GPU.")
 @click.option("--dtype", metavar="DTYPE", help="Only times with this dtype.")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), default=10, help="Places a board; default: 10.")
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(min=1), default=10, help="Places a board, rows a list; default: 10."
+)
 def leaderboard_shown(app: App, problem: str | None, gpu: str | None, dtype: str | None, limit: int) -> None:
     """Rank BENCHMARKED kernels by their median in the last benchmark: a board for each problem, GPU and dtype.
 
     Only times that today's rules believe have a place. Suspected cheats, and times without evidence, are listed apart.
     A kernel that no GPU's compiler compiled was timed on the CPU and is on that board.
 
-    With --json: {"boards": [{"problem", "definition", "gpu", "dtype", "places": [{"rank", "time", "kernel"}], "more"}],
-    "suspected", "unproven"}.
+    With --json: {"boards": [{"problem", "definition", "gpu", "dtype", "places": [{"rank", "time", "kernel"}], "more",
+    "history"}], "suspected", "more_suspected", "unproven", "more_unproven"}, as `GET /api/kernels/leaderboard`.
 
     \b
     Examples:
@@ -313,7 +329,7 @@ def leaderboard_shown(app: App, problem: str | None, gpu: str | None, dtype: str
 
     with viewing(app) as (record, view, now):
         kernels = judged_kernels(record, view, now)
-        found = leaderboard(kernels, problem=problem, gpu=gpu and gpu.upper(), dtype=dtype, limit=limit)
+        found = leaderboard(kernels, problem=problem, gpu=gpu, dtype=dtype, limit=limit)
     if app.json or found != leaderboard((), limit=limit):
         show(app, lambda: wire(found), lambda: leaderboard_page(found, now, columns()))
     else:

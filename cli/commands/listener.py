@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-import signal
 import subprocess
-import threading
 from pathlib import Path
 
 import click
@@ -16,7 +13,6 @@ from cli.wiring.logging_setup import log_for_daemon
 from cli.wiring.options import setting_option
 
 _SHORTEST = 32
-_DEVICES = ("/dev/kfd", "/dev/dri")
 
 
 @steno_command("listener")
@@ -68,11 +64,8 @@ def listener_command(
     """
     import logging
 
-    from cli.wiring.signals import Terminated, stoppable
     from engine.errors import NotConfigured
-    from engine.listener.sandbox import ContainerLimits, Containers
-    from engine.listener.server import DeadMan, ListenerServer
-    from engine.listener.tasks import Tasks
+    from engine.listener.service import CannotListen, ListenerOptions, listen
     from engine.settings.values import positive_duration
     from events.clock import SECOND
 
@@ -85,39 +78,24 @@ def listener_command(
         limit = positive_duration(forgotten_after) / SECOND
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--forgotten-after") from None
-    there = devices or tuple(one for one in _DEVICES if Path(one).exists())
-    limits = ContainerLimits(
+    options = ListenerOptions(
+        name=folder.name,
+        folder=folder,
+        token=token,
         image=app.settings.parsed("kernel.image"),
         memory=app.settings.parsed("container.memory_limit"),
         cpus=app.settings.parsed("container.cpu_limit"),
-        devices=there,
-        groups=tuple(sorted({Path(one).stat().st_gid for one in there if Path(one).exists()})),
+        devices=devices or None,
+        host=host,
+        port=port,
+        certificate=tls,
+        forgotten_after=limit,
     )
-    with contextlib.ExitStack() as stack:
-        containers = stack.enter_context(contextlib.closing(Containers(limits, name=folder.name)))
-        try:
-            tasks = stack.enter_context(contextlib.closing(Tasks(containers, folder)))
-        except OSError as error:
-            raise NotConfigured(f"{folder} cannot be used ({error.strerror}): give another --folder") from None
-        dead_man = DeadMan(limit, lambda: tasks.idle)
-        try:
-            server = ListenerServer((host, port), token, tasks, containers, dead_man, tls)
-        except OSError as error:
-            raise NotConfigured(f"cannot listen at {host}:{port} ({error.strerror or error}): give another") from None
-        status, health = server.health()
-        for said in (*health["problems"], *health["warnings"]):
-            log.warning("%s", said)
-        if status == 200:
-            containers.remove_leftovers()
-            containers.warm()
-        log.info("listening at http%s://%s:%s", "s" if tls else "", *server.server_address[:2])
-        stops = threading.Event()
-        with (
-            contextlib.suppress(Terminated),
-            stoppable(signal.SIGTERM, Terminated),
-            stoppable(signal.SIGINT, KeyboardInterrupt),
-        ):
-            if server.serve(stops):
-                log.warning("no word from the engine for %s: this machine is given back", forgotten_after)
-                if at_end is not None:
-                    subprocess.run(shlex.split(at_end), check=False)
+    try:
+        forgotten = listen(options)
+    except CannotListen as error:
+        raise NotConfigured(str(error)) from None
+    if forgotten:
+        log.warning("no word from the engine for %s: this machine is given back", forgotten_after)
+        if at_end is not None:
+            subprocess.run(shlex.split(at_end), check=False)

@@ -1,64 +1,19 @@
-"""Commands about runs: `ps`, `show`, `timeline`, `explain`, `logs`, `stop`."""
+"""Commands about runs: `show`, `timeline`, `explain`, `logs`, `stop`."""
 
 import codecs
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import islice
 
 import click
 
 from cli.wiring.app import App, steno_command
-from cli.wiring.options import at_option, hidden_option, run_argument, run_or_vm_argument
-from cli.wiring.output import emit, emit_json, hint, show
+from cli.wiring.options import at_option, run_argument, run_or_vm_argument
+from cli.wiring.output import emit_json, show
 from cli.wiring.terminal import columns
 from engine.wire import wire
-
-
-@steno_command("ps")
-@click.option("--all", "-a", "everything", is_flag=True, help="Also runs that ended more than a day ago.")
-@click.option("--unfold", is_flag=True, help="A line for each run of an array.")
-@hidden_option
-@at_option
-def ps_command(app: App, everything: bool, unfold: bool, hidden: bool, at: str | None) -> None:
-    """List runs, newest first: those that have not ended, and those submitted within the last day.
-
-    Imported runs are marked `archive`. Runs that were submitted as one array share a line that counts them by state.
-
-    A run in Steno's queue shows its place and its estimated start. COST is the cost of its machine's time, or the
-    provider's figure in brackets if the machine is unknown.
-
-    With --json: {"runs": [run objects, as in replay], "sources": [{"source", "observability", "last_answered_at"}],
-    "position", "queue": [{"run_id", "position", "why", "detail", "estimated_start"}]}.
-
-    \b
-    Examples:
-      steno ps
-      steno ps --all --json | jq '.runs[] | {name, state, reason}'
-      steno ps --at 2026-11-20T15:00:00Z
-    """
-    from cli.wiring.view import DAY, say_unseen, source_objects, viewing
-
-    with viewing(app, at) as (_, view, now):
-        runs = view.runs(open_or_since=None if everything else now - DAY, newest_first=True, hidden=hidden)
-        sources, waiting = view.sources(now), view.queued(now)
-        if app.json:
-            queue = [wire(one) for one in waiting.values()]
-            found = {"runs": runs, "sources": source_objects(sources), "position": view.position, "queue": queue}
-            emit_json(found)
-            return
-        from cli.render.runs import listing
-        from cli.render.words import count
-
-        if runs:
-            names = {run.vm_id: view.vm(run.vm_id).name or run.vm_id[:8] for run in runs if run.vm_id is not None}
-            emit(listing(runs, now, columns(), waiting=waiting, machines=names, unfold=unfold))
-        total = view.store.runs.count()
-        if total == 0:
-            hint("no runs yet; `steno submit -- COMMAND` runs one here, `steno up` watches dstack")
-        elif len(runs) < total:
-            hint(f"{count(total - len(runs), 'older run')} not shown; --all lists every run")
-        watched = {run.provider for run in runs if not run.ended and run.archive is None}
-        say_unseen([one for one in sources if one.name.split("/")[0] in watched], now)
 
 
 @steno_command("show")
@@ -68,8 +23,9 @@ def show_command(app: App, run: str, at: str | None) -> None:
     """Show one run: the verdict with its evidence, and separately what the provider reported.
 
     RUN is a run id or its first characters, the provider's id, or a name (the open run Steno submitted under it, else
-    the newest). With --json the run object, as in replay, with "observability", "anomalies", "position" and "queued"
-    (its place in Steno's queue as in `ps`, or null).
+    the newest). With --json the run object, as in replay, with "ran" ({"type", "command", "image", "gpu_asked",
+    "gpu_got", "project", "source", "user", "submitter"}), "observability", "anomalies", "position" and "queued" (its
+    place in Steno's queue as in `ps`, or null).
 
     \b
     Examples:
@@ -87,14 +43,15 @@ def show_command(app: App, run: str, at: str | None) -> None:
         found, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if found.vm_id is None else view.vm(found.vm_id).name
-        position = view.position
+        position, ran = view.position, view.ran(row.run_id)
     value = msgspec.to_builtins(found) | {
+        "ran": ran,
         "observability": None if source is None else source.observability,
         "anomalies": anomalies,
         "position": position,
         "queued": None if queued is None else wire(queued),
     }
-    parts = [in_full(found, now, queued=queued, machine=machine)]
+    parts = [in_full(found, now, executed=ran, queued=queued, machine=machine)]
     if anomalies:
         parts.append(anomaly_table(anomalies))
     if source is not None and source.observability != "fresh" and not found.ended:
@@ -176,7 +133,10 @@ def explain_command(app: App, run: str, at: str | None) -> None:
 @steno_command("logs")
 @run_argument
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends.")
-def logs_command(app: App, run: str, follow: bool) -> None:
+@click.option(
+    "-n", "--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N lines; with -f, from there."
+)
+def logs_command(app: App, run: str, follow: bool, tail: int | None) -> None:
     """Print a run's output, read from its provider; output is not recorded.
 
     On a terminal, colours are kept and other control characters are shown as text (\\x1b). A file or pipe gets every
@@ -188,6 +148,7 @@ def logs_command(app: App, run: str, follow: bool) -> None:
     Examples:
       steno logs matmul
       steno logs matmul -f
+      steno logs -l --tail 50
     """
     from cli.render.paint import visible_output
     from cli.wiring.view import viewing
@@ -203,6 +164,9 @@ def logs_command(app: App, run: str, follow: bool) -> None:
         )
     with closing(app.provider_of(found, store)) as provider:
         pieces = provider.logs(found.provider_id, found.name or "", follow=follow)
+        if tail is not None:
+            so_far = provider.logs(found.provider_id, found.name or "", follow=False) if follow else ()
+            pieces = _tail(pieces, tail, sum(1 for _ in _lines(so_far)) if follow else None)
         if app.json:
             for line in _lines(pieces):
                 emit_json({"text": line.decode("utf-8", "replace")}, lines=True)
@@ -212,6 +176,12 @@ def logs_command(app: App, run: str, follow: bool) -> None:
         for piece in pieces:
             sys.stdout.buffer.write(visible_output(decoded.decode(piece)).encode() if shown else piece)
             sys.stdout.buffer.flush()
+
+
+def _tail(pieces: Iterable[bytes], count: int, known: int | None) -> Iterator[bytes]:
+    """The last lines; of output that goes on, what follows the first `known - count` lines."""
+    whole = (line + b"\n" for line in _lines(pieces))
+    return iter(deque(whole, count)) if known is None else islice(whole, max(0, known - count), None)
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:

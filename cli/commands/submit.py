@@ -1,18 +1,24 @@
-"""`steno submit`: submit a task to a provider."""
+"""`steno submit` and `steno rerun`: submit a task to a provider, or a run once more."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.wiring.app import App, StenoCommand
 from cli.wiring.errors import NOT_SUCCEEDED
-from cli.wiring.options import project_option, provider_option
+from cli.wiring.options import project_option, provider_option, run_argument
 from cli.wiring.output import emit, emit_json, hint
 from engine.providers import registry
 from engine.providers.kind import ProviderKind
 from engine.settings.table import PROFILES
+
+if TYPE_CHECKING:
+    from cli.wiring.session import RunSession
+    from engine.providers.task import Completed
 
 
 class TaskCommand(StenoCommand):
@@ -126,23 +132,71 @@ def submit_command(
       steno submit --provider dstack -f train.dstack.yml --max-duration 2h
       steno submit --gpu MI300X:1 --image rocm/rocm-terminal -- rocm-smi
     """
-    import msgspec
-
-    from cli.render.runs import ended
     from cli.wiring.session import session
     from cli.wiring.task import described
+
+    limit, run_id, settings = _limit(timeout, wait=wait), app.ids.new(), app.settings
+    task = described(file=file, command=words, flags=flags, settings=settings, run_id=run_id)
+    with app.writing() as record, session(app, record, settings.provider) as here:
+        _submit(app, here, task, run_id, wait=wait, limit=limit)
+
+
+@click.command("rerun", cls=TaskCommand)
+@run_argument
+def rerun_command(app: App, /, run: str, wait: bool, timeout: str | None, **flags: object) -> None:
+    """Submit a run again: its recorded configuration, with the flags over it, at the same provider and project.
+
+    It keeps the run's name, unless Steno chose that. Secret values are not recorded: a variable that held one is taken
+    from your shell. With --json as `steno submit`.
+
+    \b
+    Examples:
+      steno rerun matmul --wait
+      steno rerun matmul --memory 64GB --wait
+      steno rerun -l
+    """
+    from cli.wiring.session import session
+    from cli.wiring.task import repeated
+    from cli.wiring.view import caught_up_view
+    from engine.errors import Conflict
+    from projections.models.record_pages import request_of
+
+    limit, run_id = _limit(timeout, wait=wait), app.ids.new()
+    with app.writing(create=False) as record:
+        with caught_up_view(record) as view:
+            row = view.row(run)
+        before = request_of(record, row.run_id)
+        if before is None or before.kernel is not None:
+            why = "Steno did not submit it" if before is None else "it is a kernel, see `steno kernel submit`"
+            raise Conflict(f"{row.name or row.run_id} cannot be submitted again: {why}")
+        task = repeated(before, flags=flags, settings=app.settings, run_id=run_id)
+        with session(app, record, before.provider, project=before.project) as here:
+            _submit(app, here, task, run_id, wait=wait, limit=limit)
+
+
+_OWN = {param.name for param in rerun_command.params} | {"words", "file", "project", "provider"}
+rerun_command.params[2:2] = [param for param in submit_command.params if param.name not in _OWN]
+
+
+def _limit(timeout: str | None, *, wait: bool) -> int | None:
     from cli.wiring.time_arguments import length
 
     limit = None if timeout is None else length(timeout)
     if limit is not None and not wait:
         raise click.UsageError("--timeout is how long to wait: add --wait")
-    run_id, settings = app.ids.new(), app.settings
-    task = described(file=file, command=words, flags=flags, settings=settings, run_id=run_id)
-    with app.writing() as record, session(app, record, settings.provider) as here:
-        submitted = here.submit(task, run_id)
-        run = here.to_the_end(submitted, timeout=limit) if wait else None
-        if run is None:
-            submitted = here.look(submitted)
+    return limit
+
+
+def _submit(app: App, here: RunSession, task: Completed, run_id: str, *, wait: bool, limit: int | None) -> None:
+    """Submit, and say what became of it."""
+    import msgspec
+
+    from cli.render.runs import ended
+
+    submitted = here.submit(task, run_id)
+    run = here.to_the_end(submitted, timeout=limit) if wait else None
+    if run is None:
+        submitted = here.look(submitted)
     name = submitted.name
     if run is not None and run.state != "succeeded":
         app.exit_code = NOT_SUCCEEDED

@@ -1,5 +1,6 @@
 """Kernels: problems, the story of one with its evidence, verdicts that change, and leaderboards."""
 
+import shlex
 from collections.abc import Sequence
 
 from cli.render import paint, words
@@ -67,15 +68,25 @@ def problem_table(problems: Sequence[KernelProblem]) -> str:
     return "\n".join([drawn, "", *(f"{paint.bold(row[0])}\n  {row[4]}" for row in rows)])
 
 
-def problem_page(one: KernelProblem) -> str:
+def problem_page(one: KernelProblem, path: str) -> str:
+    """`path`: of a problem that is not shipped, which has no example."""
     problem = one.problem_def
-    lines = [f"{paint.bold(one.problem)}  {one.title}", *filter(None, [problem.description]), "", _prototype(problem)]
+    lines = [
+        f"{paint.bold(one.problem)}  {one.title}",
+        *filter(None, [problem.description.strip()]),
+        "",
+        _prototype(problem),
+    ]
     for kind, cases in (("tests", problem.tests), ("benchmarks", problem.benchmarks)):
         lines += ["", paint.dim(kind), *(f"  {_sizes(case.sizes)}" for case in cases)]
     reference = (problem.reference.python or "").strip().splitlines()
-    lines += ["", paint.dim("reference"), *(f"  {line}".rstrip() for line in reference), "", paint.dim("its example")]
+    lines += ["", paint.dim("reference"), *(f"  {line}".rstrip() for line in reference), ""]
+    if not one.example:
+        submit = f"  steno kernel submit FILE --problem {one.problem} --problem-def {shlex.quote(path)} --wait"
+        return "\n".join([*lines, paint.dim("a solution of it"), submit])
     file = f"{one.problem}.hip"
     lines += [
+        paint.dim("its example"),
         f"  steno kernel problems {one.problem} --example > {file}",
         f"  steno kernel submit {file} --problem {one.problem} --wait",
     ]
@@ -134,9 +145,10 @@ def changed_list(changed: Sequence[JudgedKernel]) -> str:
 
 def leaderboard_page(found: Leaderboard, now: int, columns: int) -> str:
     parts = [_board(board, now, columns) for board in found.boards]
-    for title, kernels in (("Suspected of cheating", found.suspected), ("Not proven", found.unproven)):
+    suspected = ("Suspected of cheating", found.suspected, found.more_suspected)
+    for title, kernels, more in (suspected, ("Not proven", found.unproven, found.more_unproven)):
         rows = [f"{called(one)}  {one.problem} · {one.gpu} · {one.dtype}, {_from(one)}{_why(one)}" for one in kernels]
-        parts += ["\n".join([paint.bold(title), *rows])] if rows else []
+        parts += ["\n".join([paint.bold(title), *rows, *_more(more)])] if rows else []
     return "\n\n".join(parts)
 
 
@@ -173,5 +185,8 @@ def _board(board: Board, now: int, columns: int) -> str:
     head = ("#", "MEDIAN", "SPREAD", "KERNEL", "SUBMITTER", "MACHINE", "START", "LANGUAGE", "SUBMITTED", "ID")
     drawn = paint.fitted(head, rows, columns, right=(0, 1, 2), spare=(9, 7, 8, 5, 4))
     title = paint.bold(f"{board.problem}{own} · {board.gpu} · {board.dtype}")
-    more = [paint.dim(f"{board.more} more; --limit shows them")] if board.more else []
-    return "\n".join([title, drawn, *more])
+    return "\n".join([title, drawn, *_more(board.more)])
+
+
+def _more(count: int) -> list[str]:
+    return [paint.dim(f"{count} more; --limit shows them")] if count else []

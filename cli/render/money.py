@@ -1,6 +1,5 @@
 """The pages about money: costs, budget, targets, reconciliation with the provider, projection."""
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,12 +8,11 @@ import msgspec
 
 from cli.render import paint, words
 from cli.render.words import short
-from engine.amounts import money, rate, usd
+from engine.amounts import money
 from engine.decide.budget import Account, BudgetAlert
-from engine.money.projection import Claim, ClaimVerdict, Inputs
 from engine.money.reconcile import Reconciliation
 from engine.money.report import Measure
-from events.clock import SECOND, span
+from events.clock import SECOND
 from projections.models.costs import LINES, CostReport, CostRow
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
@@ -147,48 +145,3 @@ def _figures(name: str, one: Reconciliation) -> tuple[str, str, str, str]:
 def _signed(amount: int) -> str:
     sign = "+" if amount > 0 else "−" if amount < 0 else ""
     return f"{sign}{short(abs(amount))}"
-
-
-_COLOURS = {
-    ClaimVerdict.HOLDS: "green",
-    ClaimVerdict.PARTLY: "yellow",
-    ClaimVerdict.WRONG: "red",
-    ClaimVerdict.ADDED: "bright_black",
-}
-
-
-def projection_page(inputs: Inputs, claims: Sequence[Claim], columns: int) -> str:
-    """The inputs, then for each figure: the claim, the result, the calculation, and the reason for a difference."""
-    width = min(columns, 100)
-    start = (
-        f"{rate(inputs.hourly)}; making a machine takes {span(inputs.provisioning)} to "
-        f"{span(inputs.provisioning_longest)}, a run {span(inputs.run)}, a warm start {span(inputs.warm_start)}; idle "
-        f"timeout {span(inputs.idle_timeout)} in the worked example, {span(inputs.idle_timeout_configured)} as "
-        f"configured; {inputs.days} days a month; budget {usd(inputs.grant)}"
-    )
-    lines = [paint.bold("From"), *textwrap.wrap(start, width, initial_indent="  ", subsequent_indent="  "), ""]
-    for one in claims:
-        verdict = click.style(one.verdict.value, fg=_COLOURS[one.verdict])
-        lines.append(f"{paint.bold(one.topic)}  {verdict}")
-        for label, text in (("said", one.said), ("is", one.result), ("by", one.formula), ("but", one.why)):
-            rows = textwrap.wrap(text, width - 8, break_long_words=False)
-            lines += [f"  {paint.dim(label.ljust(4))}  {row}" for row in rows[:1]] + [" " * 8 + row for row in rows[1:]]
-        lines.append("")
-    return "\n".join(lines).rstrip()
-
-
-def inputs_object(inputs: Inputs) -> dict[str, object]:
-    times = ("provisioning", "provisioning_longest", "run", "warm_start", "idle_timeout", "idle_timeout_configured")
-    return {
-        "usd_per_hour": money(inputs.hourly),
-        **{f"{name}_seconds": getattr(inputs, name) / SECOND for name in times},
-        "runs": inputs.runs,
-        "tasks_a_day": inputs.tasks_a_day,
-        "days": inputs.days,
-        "budget_usd": money(inputs.grant),
-    }
-
-
-def claim_object(one: Claim) -> dict[str, Any]:
-    found = one._asdict()
-    return found | {"amount_usd": money(found.pop("amount"))}

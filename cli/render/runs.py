@@ -1,14 +1,17 @@
 """Runs in tables, one in full, two rule sets side by side; anomalies and gaps."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cli.render import paint, words
-from engine.decide.queue import Queued
 from engine.facts import Waits
 from engine.fold.change import Anomaly
-from engine.objects import BlindObject, RunObject
+from engine.objects import BlindObject, RanObject, RunObject
 from events.clock import SECOND, parse_time
+
+if TYPE_CHECKING:
+    from engine.decide.queue import Queued
 
 
 def verdict(run: RunObject) -> str:
@@ -70,12 +73,14 @@ def listing(
     now: int,
     columns: int,
     *,
-    waiting: Mapping[str, Queued],
+    waiting: "Mapping[str, Queued]",
     machines: Mapping[str, str],
     unfold: bool = False,
+    executed: Mapping[str, RanObject] | None = None,
 ) -> str:
     """The table of `ps`, in the given order; a narrow terminal shows fewer columns. `unfold` shows each run of a group;
-    `waiting` maps run ids to places in Steno's queue, `machines` machine ids to names.
+    `waiting` maps run ids to places in Steno's queue, `machines` machine ids to names. With `executed`, by run id,
+    every column is shown.
     """
     head = ("RUN", "VERDICT", "WHERE", "MACHINE", "START", "SUBMITTED", "RAN", "COST", "ID")
     groups: dict[tuple[str, str], list[RunObject]] = {}
@@ -101,7 +106,19 @@ def listing(
         for found in groups.values()
         for run in found[:1]
     ]
-    return paint.fitted(head, rows, columns, right=(6, 7), spare=(8, 2, 3, 5, 4, 7, 6))
+    if executed is not None:
+        rows = [(*row, *_executes(executed[found[0].run_id])) for row, found in zip(rows, groups.values(), strict=True)]
+        return paint.table((*head, "USER", "GPU", "COMMAND"), rows, right=(6, 7))
+    names = Counter(called(found[0]) for found in groups.values())
+    # Only the id tells apart what has one name: it is left out last.
+    spare = (8, 2, 3, 5, 4, 7, 6) if max(names.values(), default=0) < 2 else (2, 3, 5, 4, 7, 6, 8)
+    return paint.fitted(head, rows, columns, right=(6, 7), spare=spare)
+
+
+def _executes(ran: RanObject) -> tuple[str, str, str]:
+    gpu = ran.gpu_got or ran.gpu_asked
+    command = (ran.command or "–").replace("\n", "; ")
+    return ran.submitter or ran.user or "–", "–" if gpu in (None, "none") else str(gpu), paint.cut(command, 200)
 
 
 def _group(runs: Sequence[RunObject], now: int) -> tuple[str, ...]:
@@ -130,7 +147,7 @@ def _waits(waits: Waits) -> str:
     return f"never runs: {waits.why}" if waits.never else waits.why
 
 
-def place(queued: Queued, now: int) -> str:
+def place(queued: "Queued", now: int) -> str:
     """`#2 in the queue, in about 3 m`: place and estimated start."""
     said = f"#{queued.position} in the queue"
     if queued.estimated_start is None:
@@ -144,7 +161,9 @@ def ran(run: RunObject) -> str:
     return "–" if run.execution_seconds is None else words.duration(round(run.execution_seconds * SECOND))
 
 
-def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: str | None = None) -> str:
+def in_full(
+    run: RunObject, now: int, *, executed: RanObject, queued: "Queued | None" = None, machine: str | None = None
+) -> str:
     """One run in full: the verdict, and separately the provider's words. `machine` is its machine's name."""
     facts = [
         ("verdict", verdict(run)),
@@ -154,6 +173,7 @@ def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: 
         *_reported(run),
         *([] if queued is None else [("waits", f"{place(queued, now)}: {queued.detail or queued.why}")]),
         *([] if run.waits is None else [("waits", str(run.waits))]),
+        *_what_ran(executed),
         ("machine", "–" if run.vm_id is None else f"{machine or run.vm_id}, {run.start or 'unknown'} start"),
         ("attempts", str(run.attempts)),
         *([] if run.strategy is None else [("strategy", run.strategy)]),
@@ -178,6 +198,23 @@ def in_full(run: RunObject, now: int, *, queued: Queued | None = None, machine: 
     if moves:
         lines += ["", paint.table(("POSITION", "AT", "TRANSITION", "RULE"), moves, right=(0,))]
     return "\n".join(lines)
+
+
+def _what_ran(ran: RanObject) -> Iterator[tuple[str, str]]:
+    """What is known of it."""
+    lines = (ran.command or "").split("\n")
+    yield "command", lines[0] or "–"
+    yield from (("", line) for line in lines[1:])
+    gpu = ran.gpu_got if ran.gpu_asked is None else ran.gpu_asked
+    if gpu is not None and ran.gpu_got not in (None, gpu):
+        gpu = f"{ran.gpu_got}, asked for {gpu}"
+    user = ran.submitter or ran.user
+    if None not in (ran.submitter, ran.user) and ran.submitter != ran.user:
+        user = f"{ran.submitter}, as {ran.user}"
+    kind = None if ran.type == "task" else ran.type
+    facts = {"type": kind, "image": ran.image, "GPU": gpu, "submitted by": user, "project": ran.project}
+    yield from ((label, value) for label, value in facts.items() if value is not None)
+    yield "source", ran.source
 
 
 def attempt_table(run: RunObject) -> str:

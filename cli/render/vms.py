@@ -1,5 +1,6 @@
 """Machines in a table, and one in full."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from cli.render import paint, words
@@ -34,6 +35,8 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
     """The table of `vms`, in the given order; `until` gives the end of an open bill (microseconds, UTC)."""
     head = ("MACHINE", "STATE", "GPU", "WHERE", "$/H", "UP", "RUNS", "COST", "ID")
     rows = []
+    names = Counter(called(vm) for vm in vms)
+    shared = {name for name, times in names.items() if times > 1}
     for vm in vms:
         found, ended = machine(vm.vm_id), _ended(vm)
         end = until(found) if ended is None else parse_time(ended)
@@ -43,7 +46,7 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
                 paint.cut(called(vm), 32) + (paint.dim(mark) if mark else ""),
                 verdict(vm, found),
                 what(found),
-                found.facts.backend or vm.provider_id,
+                vm.source if called(vm) in shared else found.facts.backend or vm.provider_id,
                 words.money(vm.price_usd_per_hour),
                 words.duration(max(0, end - found.created)),
                 str(len(vm.runs)),
@@ -51,7 +54,9 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
                 paint.dim(vm.vm_id[:8]),
             )
         )
-    return paint.fitted(head, rows, columns, right=(4, 5, 6, 7), spare=(8, 3, 6, 4, 2))
+    # Only source and id tell apart what has one name: they are left out last.
+    spare = (6, 4, 2, 5, 3) if shared else (8, 3, 6, 4, 2)
+    return paint.fitted(head, rows, columns, right=(4, 5, 6, 7), spare=spare)
 
 
 def burning(vms: Sequence[VmObject], machine: Machine) -> str | None:

@@ -15,12 +15,13 @@ from cli.wiring.app import App
 from cli.wiring.errors import INTERRUPTED
 from cli.wiring.signals import Terminated, ending, stoppable
 from cli.wiring.task import completed
+from engine.commands.kernels import goes_to
 from engine.commands.tokens import Role
 from engine.errors import Conflict, NotConfigured
 from engine.fold.run import Run
 from engine.live.live_world import LiveWorld
 from engine.providers import registry
-from engine.providers.kind import ProviderKind
+from engine.providers.kind import KernelRights, ProviderKind
 from engine.providers.task import Completed, Draft
 from engine.settings.values import host, port
 from events.clock import Clock
@@ -120,7 +121,8 @@ def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service
         projector=projector,
         feed=feed,
         tokens=Tokens(store, app.clock),
-        outside=Provided(app, store),
+        outside=Provided(app, store, app.settings.provider),
+        kernels=Provided(app, store, goes_to(app.settings)),
     )
 
 
@@ -140,7 +142,7 @@ def _expect_guarded(service: Service, host: str) -> None:
             "read|submit|admin`, or listen on 127.0.0.1 with api.loopback = open"
         )
     if service.outside.provider == "local" and (tokens.usable(Role.SUBMIT) or not loopback):
-        kernels = "kernels too" if settings.value("kernel.unsafe_local") == "true" else "but no kernels"
+        kernels = "kernels too" if settings.value("kernel.unsafe_local") == "true" else "but kernels in containers"
         _log.warning(
             "the provider is local: whoever has a token of the role submit or admin runs commands as this user, "
             "not isolated (%s: kernel.unsafe_local)",
@@ -160,16 +162,21 @@ def _warm(provider: str) -> ProviderKind:
 class Provided:
     """The service's `Outside`; each call makes its own provider."""
 
-    def __init__(self, app: App, record: Store) -> None:
+    def __init__(self, app: App, record: Store, provider: str) -> None:
         self._app = app
         self._record = record
-
-    @property
-    def provider(self) -> str:
-        return self._app.settings.provider
+        self.provider = provider
 
     def project(self) -> str:
         return registry.kind(self.provider).project(self._app.settings)
+
+    @property
+    def isolates_kernels(self) -> bool:
+        return registry.kind(self.provider).kernels is KernelRights.ISOLATED
+
+    @property
+    def no_kernels(self) -> str | None:
+        return registry.kind(self.provider).no_kernels()
 
     def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
         draft = Draft(configuration=copy.deepcopy(dict(configuration)), where=where, environ={})

@@ -1,7 +1,7 @@
 """Options and arguments that several commands share."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -89,8 +89,38 @@ def _known(
 
 
 _vms = _known(lambda store, begun: (*store.vms.names(begun), *store.vms.ids(begun)))
-run_argument = click.argument("run", metavar="RUN", shell_complete=_known(lambda store, begun: store.runs.names(begun)))
-run_or_vm_argument = click.argument(
+completed_runs = _known(lambda store, begun: store.runs.names(begun))
+_NEWEST: Final = "steno.newest"  # in the context: -l was given
+
+
+def _keep_newest(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[_NEWEST] = value
+
+
+def _run_word(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    from projections.store.tables import NEWEST
+
+    if ctx.meta.get(_NEWEST) and value is not None:
+        raise click.UsageError("-l means the newest run: leave the name out", ctx)
+    if not ctx.meta.get(_NEWEST) and value is None and not ctx.resilient_parsing:
+        raise click.MissingParameter(ctx=ctx, param=parameter)
+    return NEWEST if value is None else value
+
+
+def _with_newest(metavar: str, complete: Callable[..., list[str]]) -> Callable[[_Function], _Function]:
+    """The argument RUN, which `-l` stands for."""
+    argument = click.argument("run", metavar=metavar, required=False, callback=_run_word, shell_complete=complete)
+    newest = click.option(
+        "-l", "--last", is_flag=True, is_eager=True, expose_value=False, callback=_keep_newest, help="The newest run."
+    )
+    return lambda function: argument(newest(function))
+
+
+run_argument = _with_newest("RUN", completed_runs)
+run_or_vm_argument = _with_newest(
+    "RUN|VM", _known(lambda store, begun: (*store.runs.names(begun), *store.vms.names(begun)))
+)
+vm_argument = click.argument(
     "run",
     metavar="RUN|VM",
     shell_complete=_known(lambda store, begun: (*store.runs.names(begun), *store.vms.names(begun))),
@@ -100,7 +130,7 @@ optional_vm_argument = click.argument("vm", metavar="[VM]", required=False, shel
 at_option = click.option(
     "--at",
     metavar="TIME|POSITION",
-    help="Show the state at this ISO time (UTC without a zone) or position.",
+    help="Show the state at a time or position: 14:05, yesterday 9:00, 1h ago, 2026-11-20T15:00:00Z, 1204.",
 )
 from_option = click.option("--from", "start", metavar="TIME|POSITION", help="Start here.")
 to_option = click.option("--to", "end", metavar="TIME|POSITION", help="End here.")

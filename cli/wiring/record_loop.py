@@ -36,6 +36,7 @@ def record_forever(recorder: Recorder, *checks: Callable[[], None]) -> None:
     `RecordDamaged` if nothing more can be recorded.
     """
     recorder.stays = True
+    recorder.live.nudge = recorder.effects.wake
     recorder.live.record.shrink()  # the first fold has read all of it
     with suppress(AttributeError, OSError):  # glibc's own: it would keep what is free, some MB, for itself
         ctypes.CDLL(None).malloc_trim(0)
@@ -86,6 +87,7 @@ def _wait(recorder: Recorder, pause: int, seen: int, checks: Sequence[Callable[[
     left, before = pause, recorder.clock.now()
     while left > 0 and recorder.journal.ledger().asked == seen:
         recorder.effects.attend(min(GLANCE, left))
+        recorder.report()
         for check in checks:
             check()
         now = recorder.clock.now()

@@ -1,6 +1,6 @@
 """A recorder wired from the settings: provider, engine world at the head of the record, lease."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cli.wiring.app import App
@@ -31,6 +31,7 @@ def watching(
     adopt: bool = True,
     live: LiveWorld | None = None,
     progress: Progress | None = None,
+    beside: Callable[[], None] = lambda: None,
 ) -> Iterator[Recorder]:
     """A recorder of one provider; releases its lease at the end of the block. Raises `NotConfigured` if the settings
     make no policy.
@@ -40,6 +41,7 @@ def watching(
         pace: poll intervals; None: the provider's own.
         adopt: adopt the policy of the settings; else keep the one in force, for callers that only stop something.
         live: the world to decide from, shared in this process and not open yet; None: a new one.
+        beside: called now and then while a poll is awaited; it must not wait.
     """
     live = live or LiveWorld(READINGS, keep=True)
     live.open(record)
@@ -54,6 +56,7 @@ def watching(
         since=since,
         pace=pace or (_NEARBY if provider.nearby else Pace()),
         trace=trace,
+        beside=beside,
     )
     try:
         yield recorder

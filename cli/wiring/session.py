@@ -21,7 +21,7 @@ from engine.commands.dispatcher import Dispatcher, raise_failure
 from engine.commands.stop import request_stop
 from engine.commands.submit import admit, request_run
 from engine.decide.queue import queue
-from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
+from engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable
 from engine.fold.run import Run
 from engine.fold.sources import observability
 from engine.money.costs import Costs
@@ -229,6 +229,9 @@ def session(
         watching(app, record, found, adopt=adopt) as recorder,
     ):
         recorder.stays = stays
+        if found.keeper is not None and (lease := record.store.lease(found.keeper)) is not None:
+            lease.release()
+            raise Conflict(f"nobody records {found.keeper}: start `steno up` first, with the same settings")
         yield RunSession(app, record, found, recorder)
         # This process must also submit what it placed: no other process may be running.
         recorder.effects.wait(DRAIN_TIMEOUT, until=lambda: not recorder.effects.busy)

@@ -4,15 +4,20 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
 from cli.wiring.trace_files import existing
+from engine.errors import TaskInvalid
 from engine.providers import registry
 from engine.providers.kind import Option, ProviderKind
 from engine.providers.task import Completed, Draft, check_name, choose_name, overlaid, read_task_file
 from engine.settings.settings import Settings
 from engine.settings.table import PROFILES
+from events.shape.secrets import PREFIX
+from events.types import RunRequested
 
 COMMON = {"name", "image", "env", "gpu", "cpu", "memory", "disk", "creation_policy", "idle_duration", "max_duration"}
 """Task fields for which every provider has an option."""
@@ -36,11 +41,8 @@ def described(
         raise click.UsageError("the command is blank: write one behind --, or leave -- out")
     kind = registry.kind(provider or settings.provider)
     fallback = _models(flags.get("fallback"))
-    fields = {name: value for name, value in flags.items() if name not in {"fallback", "profile"}}
-    if fields.get("name") == "":
-        check_name("")
     language = kind if kind.task_files else registry.task_language()
-    _expect_options(kind.name, fields, (*kind.options, *language.options))
+    fields = _fields(kind.name, flags, (*kind.options, *language.options))
     found = _file(file, command, language.task_files)
     draft = Draft(
         configuration=overlaid(
@@ -56,6 +58,33 @@ def described(
     )
     stem = command[0].rsplit("/", 1)[-1].split()[0] if command and command[0].split() else None
     return completed(kind, draft, settings, run_id=run_id, stem=stem, flags=flags)
+
+
+def repeated(before: RunRequested, *, flags: Mapping[str, object], settings: Settings, run_id: str) -> Completed:
+    """The recorded task with the flags over it. It keeps its name, unless Steno chose that. Raises as `described`, and
+    `TaskInvalid` where a secret is not to be had again.
+    """
+    kind = registry.kind(before.provider)
+    language = kind if kind.task_files else registry.task_language()
+    fields = _fields(kind.name, flags, (*kind.options, *language.options))
+    task: dict[str, Any] = msgspec.json.decode(before.configuration)
+    chosen = before.name.removesuffix(choose_name(before.run_id).removeprefix("steno"))
+    if chosen != before.name:
+        task.pop("name", None)
+    env = task.get("env")
+    if isinstance(env, dict):  # of a secret only the name was recorded
+        task["env"] = [name if str(value).startswith(PREFIX) else f"{name}={value}" for name, value in env.items()]
+    where = f"the recorded task of {before.name}"
+    if PREFIX in msgspec.json.encode(task).decode():
+        raise TaskInvalid(f"{where} has a secret that is not recorded: submit its file again")
+    draft = Draft(
+        configuration=overlaid(task, **fields),  # type: ignore[arg-type]
+        where=where,
+        environ=os.environ,
+        fallback=_models(flags.get("fallback")) or before.fallback,
+        folder=None if before.base is None else Path(before.base),
+    )
+    return completed(kind, draft, settings, run_id=run_id, stem=chosen, flags=flags)
 
 
 def completed(
@@ -84,12 +113,16 @@ def completed(
     return Completed(name=name, configuration=task, base=base, fallback=draft.fallback)
 
 
-def _expect_options(provider: str, fields: Mapping[str, object], own: Sequence[Option]) -> None:
-    """Refuse options of other providers."""
+def _fields(provider: str, flags: Mapping[str, object], own: Sequence[Option]) -> dict[str, object]:
+    """The flags that are fields of a task; refuses options of other providers."""
+    fields = {name: value for name, value in flags.items() if name not in {"fallback", "profile"}}
+    if fields.get("name") == "":
+        check_name("")
     known = {*COMMON, *(option.field for option in own)}
     for name, value in fields.items():
         if name not in known and value not in (None, ()):
             raise click.UsageError(f"the provider {provider} has no option --{name.replace('_', '-')}")
+    return fields
 
 
 def _models(text: object) -> tuple[str, ...]:

@@ -7,26 +7,51 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.wiring.output import hint
+
 if TYPE_CHECKING:
     from cli.wiring.app import App
     from events.store.record import Record
     from projections.models.position_at import Beyond
 
 _AGO = re.compile(r"(\d+\s*(?:s|m|h|d|w))(?:\s*ago)?")
+_OF_DAY = re.compile(r"(?:(today|yesterday)\s+)?(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s+([A-Za-z][\w+/-]*))?")
 
 
 def moment(text: str, now: int) -> int:
-    """Microseconds UTC of an ISO time (UTC without a zone), or of `90s`, `15m`, `2h`, `3d` before now."""
+    """Microseconds UTC of an ISO time (UTC without a zone), of `90s`, `15m`, `2h ago` before now, or of `14:05`,
+    `yesterday`, `yesterday 9:00`, `9:00 Europe/Berlin`: the newest such time of the local zone, or of a named one.
+    """
     from events.clock import parse_duration, parse_time
 
     text = text.strip()
+    text = f"{text} 0:00" if text in ("today", "yesterday") else text
     try:
-        ago = _AGO.fullmatch(text)
-        return parse_time(text) if ago is None else now - parse_duration(ago[1])
+        if (ago := _AGO.fullmatch(text)) is not None:
+            return now - parse_duration(ago[1])
+        of_day = _OF_DAY.fullmatch(text)
+        return parse_time(text) if of_day is None else _newest(now, *of_day.groups())
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is not a time; use 2026-11-20T15:00:00Z, or 15m for 15 minutes ago"
+            f"{text!r} is not a time; use 14:05, yesterday 9:00, 15m ago or 2026-11-20T15:00:00Z"
         ) from None
+
+
+def _newest(now: int, day: str | None, hour: str, minute: str, second: str | None, zone: str | None) -> int:
+    from datetime import UTC, datetime, timedelta
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    from events.clock import SECOND
+
+    try:
+        where = UTC if zone == "UTC" else None if zone is None else ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise click.BadParameter(f"there is no time zone {zone}; use a name such as Europe/Berlin, or UTC") from None
+    here = datetime.fromtimestamp(now / SECOND, UTC).astimezone(where).replace(tzinfo=where)
+    found = here.replace(hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=0)
+    if day == "yesterday" or (day is None and found > here):
+        found -= timedelta(days=1)
+    return int(found.timestamp()) * SECOND
 
 
 def length(text: str) -> int:
@@ -53,7 +78,20 @@ def _position_or_time(app: App, record: Record, text: str) -> tuple[int, int | N
     time = moment(text, now)
     if time > now:
         raise click.BadParameter(f"{text} is in the future")
+    if _OF_DAY.fullmatch(text.strip()) is not None:
+        hint(f"{text} is {both_zones(time)}")
     return head, time
+
+
+def both_zones(time: int) -> str:
+    """`2026-11-23 14:05:00 CET (13:05:00Z)`; of the local zone."""
+    from datetime import UTC, datetime
+
+    from events.clock import SECOND
+
+    local = datetime.fromtimestamp(time / SECOND, UTC).astimezone()
+    utc = "" if not local.utcoffset() else f" ({local.astimezone(UTC):%H:%M:%SZ})"
+    return f"{local:%Y-%m-%d %H:%M:%S %Z}{utc}"
 
 
 def at_position(app: App, record: Record, text: str) -> int:

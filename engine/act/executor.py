@@ -38,7 +38,9 @@ class Result:
 class Executor:
     """Makes each call in a thread; threads are reused."""
 
-    def __init__(self) -> None:
+    def __init__(self, notify: Callable[[], None] = lambda: None) -> None:
+        """`notify`: called in the call's thread when its result is there."""
+        self._notify = notify
         self._calls: SimpleQueue[tuple[str, Call] | None] = SimpleQueue()
         self._results: SimpleQueue[tuple[str, Result]] = SimpleQueue()
         self._threads = 0
@@ -60,8 +62,12 @@ class Executor:
             found = self._results.get(timeout=wait / SECOND) if wait > 0 else self._results.get_nowait()
         except Empty:
             return None
-        self._busy -= 1
+        self._busy -= bool(found[0])  # "": of `wake`
         return found
+
+    def wake(self) -> None:
+        """End a wait for the next result; from any thread."""
+        self._results.put(("", Result()))
 
     def close(self) -> None:
         """End idle threads; does not wait for calls under way."""
@@ -73,6 +79,7 @@ class Executor:
         while (given := self._calls.get()) is not None:
             key, call = given
             self._results.put((key, Result.of(call)))
+            self._notify()
 
 
 class Effects:
@@ -130,6 +137,10 @@ class Effects:
             return False
         self._take(*found)
         return True
+
+    def wake(self) -> None:
+        """End a wait in `attend`; from any thread."""
+        self._executor.wake()
 
     def wait(self, duration: int, until: Callable[[], bool] = lambda: False) -> None:
         """Continue effects for `duration` microseconds, or until `until` holds."""

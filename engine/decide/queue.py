@@ -127,6 +127,8 @@ def queue(state: WorldState, source: str, policy: Policy, now: int) -> tuple[Que
     found = []
     for position, (run, start) in enumerate(zip(scene.queue, _starts(scene), strict=True), start=1):
         held = said.get(run.run_id) or run.held
+        if run.held is not None and held is not None and run.held.why == held.why == "machine":
+            held = run.held  # it may say more: which machine is being made ready
         why = "" if held is None else held.why
         detail = "it has a place at the next look" if held is None else waits(held)
         found.append(Queued(run.run_id, position, why, detail, start))

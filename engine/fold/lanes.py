@@ -1,7 +1,7 @@
 """Lanes of a fold: one question to one source each, with the times of its repeated answers."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from engine.fold.run import Run
 from engine.fold.sources import BLIND_AFTER, Source, Sweep, is_back, lists_newest, sweep_ended
@@ -17,7 +17,6 @@ _SHOWN: Final = {Listing.RUNS: "run", Listing.RUN: "run", Listing.VMS: "vm", Lis
 class SourceLanes:
     state: Source
     lanes: dict[int | None, "Lane"] = field(default_factory=dict)  # by the part of the question
-    machines: list["Lane"] = field(default_factory=list)  # those that list machines
     everywhere: bool = False  # it lists other projects' things, and so what other sources list or omit
     heard: int = NEVER  # its last answer, repeated polls included; `NEVER`: the next answer ends a blind time
     newest: int = 0  # the newest `started_at` of a poll folded
@@ -29,8 +28,8 @@ class SourceLanes:
     gap: int = BLIND_AFTER
     """How long after the last answer a poll may only repeat; negative while any poll may end a grace period."""
 
-    def write_down(self, open_sweeps: dict[str, Sweep]) -> None:
-        """Write the times of repeated polls to the source and to what its lanes list."""
+    def write_down(self, open_sweeps: dict[str, Sweep]) -> list["Lane"]:
+        """Write the times of repeated polls to the source and to what its lanes list; the lanes that had some."""
         state = self.state
         if state.last_answered is not None and self.heard > state.last_answered:
             # No gap between those polls was long: all time between the first and the last is answered time.
@@ -39,17 +38,21 @@ class SourceLanes:
         repeated = [lane for lane in self.lanes.values() if lane.position]
         for lane in sorted(repeated, key=lambda lane: lane.position) if len(repeated) > 1 else repeated:
             lane.write_down(open_sweeps)
+        return repeated
 
-    def changed(self, lane: "Lane | None") -> None:
+    def changed(self, lane: "Lane | None", *, orphans: bool = False) -> None:
         """An answer in this lane changed something: read the other lanes' next answers again. Lists of machines need
-        that only after a change of machines. None: the source's clock changed, read all.
+        that only after a change of machines; lists of runs alone only after one of runs, unless they tell which
+        machines are `orphans`. None: the source's clock changed, read all.
         """
         before = self.changes
         self.changes += 1
-        if lane is not None and lane.shows != "vm":
-            for other in self.machines:
-                if other.changes == before:
-                    other.changes = self.changes
+        if lane is None or (lane.shows == "vm" and orphans):
+            return
+        for other in self.lanes.values():
+            unmoved = other.only_runs if lane.shows == "vm" else other.shows == "vm"
+            if unmoved and other.changes == before:
+                other.changes = self.changes
 
     def turned(self) -> None:
         """A page has changed: the pages behind it, though equal, complete another list."""
@@ -82,7 +85,9 @@ class Lane:
     watched: bool = False
     empty: bool = True  # its last answer listed none that we know, and nobody needs the time of that answer
     listing: int | None = None
+    read: tuple[int, dict[str, Any]] | None = None  # its last answer, and the fields of its tick
     listed: tuple[Run | Vm, ...] = ()  # the runs and machines it lists
+    only_runs: bool = False  # and no machines beside them
     costed: tuple[Run, ...] = ()  # those whose cost is whole in it
     page: tuple[str, ...] | None = None  # the ids it lists, if it is one page of several; the last page may be empty
     changes: int = -1

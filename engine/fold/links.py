@@ -2,7 +2,8 @@
 newest `created` wins, a tie is an anomaly and no link. Once linked, a submission stays linked.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
+from operator import attrgetter
 from sys import intern
 from typing import Final
 
@@ -11,13 +12,14 @@ from msgspec.structs import replace
 from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
-from engine.fold.turn import Fold, Turn
+from engine.fold.turn import Fold, HostMachines, Turn
 from engine.fold.vm import Occupancy, Vm
 from engine.fold.vm_turn import EMPTY, last_asked
 from engine.fold.world_codec import WorldState
 from engine.states import State, VmState
 
 _SAID_BY_MACHINE: Final = frozenset({State.PULLING, State.RUNNING})
+_CREATED: Final = attrgetter("created")
 _WAITING: Final = 100  # runs remembered for one hostname without a machine
 
 
@@ -138,17 +140,29 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
 
 def _newest_there(fold: Fold, host: str, run: Run, since: int, until: int | None) -> list[Vm]:
     """The machine that a submission was on: the newest that had the hostname meanwhile, or several created at once."""
-    state, known = fold.state, fold.hosts.setdefault(host, [])
-    for vm_id in state.by_host.get(host, ())[len(known) :]:
-        insort(known, (state.vms[vm_id].created, vm_id))
     found: list[Vm] = []
-    for created, vm_id in reversed(known):
-        if found and created < found[0].created:
+    for vm in sorted(_there_after(fold, host, since), key=_CREATED, reverse=True):
+        if found and vm.created < found[0].created:
             break
-        vm = state.vms[vm_id]
-        if (vm.archive is None) == (run.archive is None) and _overlaps(vm, since, until):
+        if (vm.archive is None) == (run.archive is None) and (until is None or vm.created <= until):
             found.append(vm)
     return found
+
+
+def _there_after(fold: Fold, host: str, since: int) -> list[Vm]:
+    """The machines that had the hostname and were not gone at `since`. A host may have had thousands: those that are
+    gone are kept by their ends, and most ended before.
+    """
+    vms, known = fold.state.vms, fold.hosts.setdefault(host, HostMachines())
+    listed = fold.state.by_host.get(host, ())
+    known.there += listed[known.listed :]
+    known.listed = len(listed)
+    for vm_id in tuple(known.there):
+        if (end := vms[vm_id].over_at) is not None:
+            known.there.remove(vm_id)
+            insort(known.gone, (end, vm_id))
+    behind = bisect_left(known.gone, (since + 1, ""))
+    return [vms[vm_id] for vm_id in (*known.there, *(vm_id for _, vm_id in known.gone[behind:]))]
 
 
 def _leave(
@@ -223,9 +237,3 @@ def _until(job: JobFacts, submission: AttemptFacts, at: int, *, over: bool) -> i
         return submission.finished_at
     newer = job.newest is not None and submission.num < job.newest.num
     return at if over or newer or submission.over else None
-
-
-def _overlaps(vm: Vm, since: int, until: int | None) -> bool:
-    end = vm.first_at if vm.unseen_end else vm.finished_at
-    gone = vm.state is VmState.TERMINATED and end is not None and end <= since
-    return not gone and (until is None or vm.created <= until)

@@ -121,7 +121,8 @@ class RecordFold:
         found_again = self._absent and any(one.missing is not None for one in self._listed(tick))
         changes = self.world.apply(tick)
         if changes or found_again:
-            source.changed(lane if source.state.skew == skew else None)
+            orphans = source.state.name in self.world.state.policies
+            source.changed(lane if source.state.skew == skew else None, orphans=orphans)
             source.changed_at = at
         if len(self._sources) > 1:
             self._tell_others(source, changes, at)
@@ -135,6 +136,7 @@ class RecordFold:
             source.newest = max(source.newest, tick.started_at)
             lane.listed = self._listed(tick)
             runs = [one for one in lane.listed if isinstance(one, Run)]
+            lane.only_runs = lane.shows == "run" and len(runs) == len(lane.listed)
             lane.costed = tuple([one for one in runs if one.facts is not None and cost_is_whole(one.facts, tick.scope)])
             lane.page = tick.ids if is_page(tick.scope, len(tick.ids)) else None
             if lane.listing != listed and (paged, lane.page) != (None, None):
@@ -193,11 +195,8 @@ class RecordFold:
 
     def _write_down(self) -> None:
         for source in self._sources.values():
-            if self._touched is not None:
-                for lane in source.lanes.values():
-                    if lane.position:
-                        self._touch(lane)
-            source.write_down(self.world.state.sweeps)
+            for lane in source.write_down(self.world.state.sweeps):
+                self._touch(lane)
             if source.at:
                 polled(self.world.state, source.state, source.at, source.position)
                 source.at = 0
@@ -206,8 +205,7 @@ class RecordFold:
         """Continue each source from the world's position; a machine's graces count in the time of its own source."""
         state, ending = self.world.state, set[str]()
         self._absent = any(state.runs[run_id].missing is not None for run_id in state.unsettled)
-        for vm_id in state.open_vms:
-            vm = state.vms[vm_id]
+        for vm in state.open_machines():
             if vm.missing is not None and vm.state is not VmState.UNCONFIRMED:
                 self._absent = True
             if ending_due(vm) is not None:
@@ -222,9 +220,8 @@ class RecordFold:
         vms = [state.vms.get(vm_id_of(provider, facts.provider_id)) for facts in tick.vms]
         known: list[Run | Vm] = [state.runs[run_id] for run_id in run_ids if run_id is not None]
         known += [vm for vm in vms if vm is not None]
-        if not self.world.source(tick.source).archive:
-            return tuple(known)
-        return tuple([one for one in known if one.archive is not None])
+        archive = self.world.source(tick.source).archive
+        return tuple([one for one in known if not archive or one.archive is not None])
 
     def _lane(self, stream: int, scope_id: int | None) -> Lane:
         source = self._sources.get(stream)
@@ -237,14 +234,11 @@ class RecordFold:
                 self._write_down()
                 for known in self._sources.values():
                     known.lanes.clear()
-                    known.machines.clear()
                 self._lanes = 0
             asked = self.record.scope(scope_id) if scope_id is not None else None
             path, req = (asked.path, bytes(asked.req)) if asked is not None else ("", b"null")
             scope, reading = self.world.readings.asked(path, req)
             lane = source.lanes[scope_id] = Lane(source, scope, reading)
-            if lane.shows == "vm":
-                source.machines.append(lane)
             source.everywhere = source.everywhere or (lane.shows is not None and scope.project is None)
             self._lanes += 1
         return lane
@@ -255,16 +249,16 @@ class RecordFold:
         answered, fields = kind == _RECORDED, dict[str, Any]()
         # Checked at a source's first poll only.
         imported = source.archive is None and self.record.is_imported(position)
-        if answered and reading is not None and lane.shows is not None and listing_id is not None:
+        if lane.read is not None and answered and lane.read[0] == listing_id:
+            fields = lane.read[1]
+        elif answered and reading is not None and lane.shows is not None and listing_id is not None:
             shown, items = self.record.children(listing_id)
             if shown == lane.shows:
                 fields = self._reader.items(scope, reading, items, self.record.item, costs=False)
             if shown != lane.shows or fields["odd"]:
                 return replace(self._reader.read(position, self.record.poll(position)), imported=imported)
-        server_time = None
-        runs, vms = fields.get("runs", ()), fields.get("vms", ())
-        if (runs or vms) and shows_new(self.world.state, scope.provider, runs, vms):
-            server_time = self.record.server_time(position)
+            lane.read = None if lane.dates else (listing_id, fields)
+        new = shows_new(self.world.state, scope.provider, fields.get("runs", ()), fields.get("vms", ()))
         return Tick(
             position=position,
             source=source.name,
@@ -273,6 +267,6 @@ class RecordFold:
             observed_at=at,
             answered=answered,
             imported=imported,
-            server_time=server_time,
+            server_time=self.record.server_time(position) if new else None,
             **fields,
         )

@@ -18,6 +18,15 @@ from engine.rules.sets import RuleSet
 from engine.states import State, VmState
 
 
+@dataclass(eq=False, slots=True)
+class HostMachines:
+    """The machines that had one hostname."""
+
+    listed: int = 0  # how many of `by_host` are here
+    there: list[str] = field(default_factory=list)  # those that may be there still
+    gone: list[tuple[int, str]] = field(default_factory=list)  # the others, each behind its end, in order
+
+
 @dataclass(eq=False)
 class Fold:
     """A world, and how to continue it."""
@@ -28,7 +37,7 @@ class Fold:
     step_run: Step[State, Trigger]
     step_vm: Step[VmState, VmTrigger]
     dated: tuple[VmEvent, ...] = ()  # the newest answer that dates events of machines
-    hosts: dict[str, list[tuple[int, str]]] = field(default_factory=dict)  # `by_host`, by (creation, machine)
+    hosts: dict[str, HostMachines] = field(default_factory=dict)  # as `by_host`; emptied if the end of a machine moves
 
     def source(self, name: str) -> Source:
         """What is known of a source; a new one if nothing is yet."""

@@ -152,6 +152,12 @@ class Vm(Tracked, kw_only=True):
         return VmMoved(vm_id=self.vm_id, step=step)
 
     @property
+    def over_at(self) -> int | None:
+        """From when on no run was on it; None: it may be there still."""
+        end = self.first_at if self.unseen_end else self.finished_at
+        return end if self.state is VmState.TERMINATED else None
+
+    @property
     def billed(self) -> bool:
         return self.state in BILLED
 

@@ -33,7 +33,7 @@ EMPTY: Final = frozenset({VmState.IDLE, VmState.DRAINING})
 
 def see(turn: Turn, vm: Vm, facts: VmFacts, tick: Tick, *, new: bool) -> None:
     """Record one row. One older than the newest applied from the same source moves nothing."""
-    before, begin = vm.facts, len(turn.changes)
+    before, begin, over_at = vm.facts, len(turn.changes), vm.over_at
     low = min(vm.created if new else last_asked(vm), turn.at)
     back = vm.missing is not None
     if not turn.sees(vm, tick, facts) or (facts == before and not new and not back):
@@ -48,6 +48,8 @@ def see(turn: Turn, vm: Vm, facts: VmFacts, tick: Tick, *, new: bool) -> None:
     for drift in facts.drift:
         turn.note(vm, AnomalyKind.SCHEMA_DRIFT, drift, once=True)
     _judge(turn, vm, None if new else before.state, low, back=back, new=new)
+    if over_at not in (None, vm.over_at):
+        turn.fold.hosts.clear()
     turn.changed(vm, begin)
 
 
@@ -118,6 +120,7 @@ def confirm_gone(turn: Turn, vm: Vm, ended_at: int) -> None:
     vm.finished_at = vm.finished_low = max(ended_at, vm.created)
     vm.confirmed, vm.unseen_end, vm.missing = True, False, None
     vm.reason = _reason(vm)
+    turn.fold.hosts.clear()
 
 
 def begin_ending(turn: Turn, vm: Vm) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, get_args
 import msgspec
 
 from engine.kernel.machine.tensors import SIZES
+from engine.kernel.problem_files import merged_problem
 from engine.kernel_mark import hashed
 
 Dtype = Literal["float32", "float64", "float16", "bfloat16", "int32"]
@@ -255,8 +256,7 @@ def definition_hash(definition: Definition) -> str:
 
 
 def _read(folder: Path) -> KernelProblem:
-    given = msgspec.json.decode((folder / "problem.json").read_bytes(), type=dict[str, object])
-    reference = {"python": (folder / "reference.txt").read_text("utf-8")}
-    definition = msgspec.convert({**given, "reference": reference}, Definition)
-    example = (folder / "solution.hip").read_text("utf-8")
+    texts = {name: (folder / name).read_text("utf-8") for name in ("problem.json", "reference.txt", "solution.hip")}
+    texts["reference.py"] = texts["reference.txt"]
+    definition, example = msgspec.convert(merged_problem(texts, folder.name), Definition), texts["solution.hip"]
     return KernelProblem(problem=folder.name, title=definition.title, problem_def=definition, example=example)

@@ -1,10 +1,11 @@
-"""How a kernel is carried out: by one task that brings everything with it. A listener in a warm machine would be
-another executor; the request, the mark in the record and the frames would stay.
+"""How a kernel is carried out: by one task that brings everything with it, or by the listener of a warm machine. The
+request, the mark in the record and the frames are the same.
 """
 
 import base64
 import io
 import zipfile
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -35,12 +36,6 @@ LIMITS: Final = {"compile": 300, "case": 60, "reference": 120, "measure": 20}  #
 _FOLDER: Final = Path(__file__).parent / "machine"
 _SENT: Final = frozenset({".py", ".hpp", ".h"})
 _LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # constant file times: the same files are the same bytes
-_UNPACK: Final = (
-    "import base64, io, os, runpy, sys, tempfile, zipfile; "
-    "folder = tempfile.mkdtemp(prefix='steno-'); "
-    f"zipfile.ZipFile(io.BytesIO(base64.b64decode(os.environ.pop('{VARIABLE}')))).extractall(folder); "
-    f"sys.path.insert(0, folder); sys.argv = ['{PACKAGE}', folder]; runpy.run_module('{PACKAGE}', run_name='__main__')"
-)
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +44,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     compiler: str  # `auto`: hipcc, or where there is none, a C++ compiler with the stand-in for HIP
     max_duration: int  # seconds
+    pooled: bool = False  # it goes to a warm machine's listener
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,18 +61,22 @@ def order_of(submission: KernelSubmission, key: str, terms: Terms) -> Order:
     Raises:
         Wrong: it is too large to be sent.
     """
-    definition = submission.definition
-    packed = bundled(job_of(submission, key, compiler=terms.compiler))
-    if len(packed) + len(VARIABLE) + 2 > MAX_VARIABLE:
-        raise Wrong("solution_code", "with its problem it is too large to be sent to a machine: make it shorter")
-    configuration: dict[str, object] = {
-        "type": "task",
-        "image": terms.image,
-        "commands": [f'python3 -c "{_UNPACK}"'],
-        "env": {VARIABLE: packed},
-        "resources": {} if submission.gpu == "CPU" else {"gpu": f"{submission.gpu}:1"},
-        "max_duration": terms.max_duration,
-    }
+    definition, gpu = submission.definition, None if submission.gpu == "CPU" else submission.gpu
+    job = job_of(submission, key, compiler=terms.compiler) | {"max_duration": terms.max_duration}
+    configuration: dict[str, object] = {"type": "task", "max_duration": terms.max_duration}
+    if terms.pooled:
+        resources = {} if gpu is None else {"gpu": gpu}
+        configuration |= {"env": {VARIABLE: msgspec.json.encode(job).decode()}, "resources": resources}
+    else:
+        bundle = bundled(job)
+        if len(bundle) + len(VARIABLE) + 2 > MAX_VARIABLE:
+            raise Wrong("solution_code", "with its problem it is too large to be sent to a machine: make it shorter")
+        configuration |= {
+            "image": terms.image,
+            "commands": [f'python3 -c "{program_of(PACKAGE, VARIABLE)}"'],
+            "env": {VARIABLE: bundle},
+            "resources": {} if gpu is None else {"gpu": f"{gpu}:1"},
+        }
     mark = KernelMark(
         problem=submission.problem,
         gpu_type=submission.gpu,
@@ -150,11 +150,29 @@ def _case(case: Test, definition: Definition) -> dict[str, object]:
 
 def bundled(job: dict[str, object]) -> str:
     """The program and its job as a zip file in base64, which fits into an environment variable of the machine."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
-        for name, data in (*_program(), ("job.json", msgspec.json.encode(job))):
+    return packed((*_program(), ("job.json", msgspec.json.encode(job))))
+
+
+def packed(files: Iterable[tuple[str, bytes]]) -> str:
+    """Files as a zip file in base64."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for name, data in files:
             file.writestr(zipfile.ZipInfo(name, _LONG_AGO), data, zipfile.ZIP_DEFLATED, 9)
-    return base64.b64encode(packed.getvalue()).decode("ascii")
+    return base64.b64encode(archive.getvalue()).decode("ascii")
+
+
+def program_of(module: str, variable: str) -> str:
+    """The Python program that unpacks `packed` files from a variable into a folder of its own and runs a module of
+    them, which gets the folder as its argument.
+    """
+    return (
+        "import base64, io, os, runpy, sys, tempfile, zipfile; "
+        "folder = tempfile.mkdtemp(prefix='steno-'); "
+        f"zipfile.ZipFile(io.BytesIO(base64.b64decode(os.environ.pop('{variable}')))).extractall(folder); "
+        f"sys.path.insert(0, folder); sys.argv = ['{module}', folder]; "
+        f"runpy.run_module('{module}', run_name='__main__')"
+    )
 
 
 @cache

@@ -101,6 +101,8 @@ def results_of(frames: Sequence[Mapping[str, Any]]) -> dict[object, Measured | s
 
 def ran_on(mark: KernelMark, frames: Sequence[Mapping[str, Any]]) -> str:
     """The GPU that was timed: `CPU` where the judge found no compiler for a GPU, whatever was asked for."""
+    if mark.language == "command":
+        return mark.gpu_type  # it may use the machine's
     flags = next((str(frame.get("flags")) for frame in frames if frame.get("status") == "COMPILING"), "")
     return mark.gpu_type if "-arch=" in flags else "CPU"  # only a GPU's compiler is told an architecture
 

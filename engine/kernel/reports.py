@@ -58,10 +58,14 @@ def frames_of(pieces: Iterable[bytes], key_hash: str) -> Iterator[bytes]:
 
 class OutputReader:
     """One pass over an output, from its beginning, in a thread. `logs`: the output, piece by piece; `said`: what is in
-    the record already; that much of the output is read and not given again.
+    the record already; that much of the output is read and not given again. `wake` is called for each frame and at the
+    end, in that thread.
     """
 
-    def __init__(self, logs: Callable[[], Iterator[bytes]], said: Said, key_hash: str) -> None:
+    def __init__(
+        self, logs: Callable[[], Iterator[bytes]], said: Said, key_hash: str, wake: Callable[[], None]
+    ) -> None:
+        self._wake = wake
         self._logs = logs
         self._said = Said(mark=said.mark)
         self._known = said.frames
@@ -77,6 +81,10 @@ class OutputReader:
     def over(self) -> bool:
         return not self._thread.is_alive()
 
+    @property
+    def has_news(self) -> bool:
+        return not self._found.empty()
+
     def frames(self, most: int) -> list[tuple[int, bytes]]:
         """(number in the output, frame) of what was read since the last call."""
         found: list[tuple[int, bytes]] = []
@@ -91,11 +99,13 @@ class OutputReader:
                 self._said = heard(self._said, seq, frame, last=False, position=0, at=0)
                 if seq > self._known:
                     self._found.put((seq, frame))
+                    self._wake()
                 if self._said.ended or seq >= MOST_FRAMES:
                     return
         except Exception:  # noqa: BLE001 - whatever a log does, the recorder goes on
             self.trouble = True
             _log.debug("the output of a task cannot be read", exc_info=True)
+        self._wake()
 
     def _pieces(self) -> Iterator[bytes]:
         size = 0
@@ -124,8 +134,12 @@ class _Open:
 class Reports:
     """Reads the output of one provider's reporting runs."""
 
-    def __init__(self, journal: Journal, provider: Provider, clock: Clock) -> None:
+    def __init__(
+        self, journal: Journal, provider: Provider, clock: Clock, wake: Callable[[], None] = lambda: None
+    ) -> None:
+        """`wake`: called in other threads when there is something to record."""
         self._journal = journal
+        self._wake = wake
         self._provider = provider
         self._clock = clock
         self._open: dict[str, _Open] = {}  # by run id
@@ -135,6 +149,10 @@ class Reports:
     @property
     def busy(self) -> bool:
         return bool(self._open)
+
+    @property
+    def has_news(self) -> bool:
+        return any(one.reader is not None and one.reader.has_news for one in self._open.values())
 
     def look(self, state: WorldState) -> None:
         """Record what was read since the last look, and start what has to be read; never waits for the provider."""
@@ -181,7 +199,7 @@ class Reports:
         if self._clock.now() >= one.not_before and reading < AT_ONCE:
             mark = read_mark(said.mark)
             logs = partial(self._provider.logs, one.provider_id, run.name or "", follow=not run.terminal)
-            one.reader = OutputReader(logs, said, "" if mark is None else mark.key_hash)
+            one.reader = OutputReader(logs, said, "" if mark is None else mark.key_hash, self._wake)
 
     def _attend(self, run: Run, said: Said, one: _Open, reader: OutputReader) -> None:
         over = reader.over  # asked first: a pass that is over has read everything

@@ -9,10 +9,15 @@ from engine.kernel.definition import DTYPES, Definition, Dtype, Wrong, check, sh
 
 LONGEST_SOURCE: Final = 65_536  # bytes of a solution
 Gpu = Literal["MI300X", "MI300A", "MI250X", "MI210", "H100", "A100", "CPU"]
-Language = Literal["hip", "cuda", "cpp"]
+Language = Literal["hip", "cuda", "cpp", "command"]
 GPUS: Final[tuple[str, ...]] = get_args(Gpu)
-LANGUAGES: Final = {"hip": ("MI300X", "MI300A", "MI250X", "MI210"), "cuda": ("H100", "A100"), "cpp": GPUS}
-"""The GPUs that each is for; C++ runs on the processor of any machine."""
+LANGUAGES: Final = {
+    "hip": ("MI300X", "MI300A", "MI250X", "MI210"),
+    "cuda": ("H100", "A100"),
+    "cpp": GPUS,
+    "command": GPUS,
+}
+"""The GPUs that each is for; C++ runs on the processor of any machine, a command on what it likes of it."""
 Endpoint = Literal["benchmark", "checker"]
 ENDPOINTS: Final[tuple[str, ...]] = get_args(Endpoint)
 
@@ -75,8 +80,7 @@ def read_submission(body: bytes) -> KernelSubmission:
         raise Wrong("gpu_type", f"{asked.language} is for {', '.join(LANGUAGES[asked.language])}, not {asked.gpu_type}")
     definition = _definition(asked)
     check(definition, dtype=asked.dtype, benchmark=asked.endpoint == "benchmark")
-    if definition.reference.problem not in {None, *shipped()}:
-        raise Wrong("problem_def.reference.problem", f"no such problem is shipped; there is {', '.join(shipped())}")
+    _expect_shipped(definition, "problem_def")
     return KernelSubmission(
         solution=asked.solution_code,
         problem=asked.problem,
@@ -86,6 +90,19 @@ def read_submission(body: bytes) -> KernelSubmission:
         language=asked.language,
         endpoint=asked.endpoint,
     )
+
+
+def read_definition(text: str, where: str) -> Definition:
+    """A problem of one's own. Raises Wrong, as `read_submission`."""
+    definition = _decoded(Definition, _encoded(text, where), where)
+    check(definition, dtype="float32", benchmark=False, where=where)
+    _expect_shipped(definition, where)
+    return definition
+
+
+def _expect_shipped(definition: Definition, where: str) -> None:
+    if definition.reference.problem not in {None, *shipped()}:
+        raise Wrong(f"{where}.reference.problem", f"no such problem is shipped; there is {', '.join(shipped())}")
 
 
 def _encoded(text: str, field: str) -> bytes:

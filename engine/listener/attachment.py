@@ -82,19 +82,16 @@ class Attachment:
         del self._channel[:size]
         return found
 
-    def rest(self, cap: int, until: float) -> bytes | None:
-        """All of the channel until its end; None if it is more than `cap` bytes, or does not end before `until`."""
-        while not self.closed and len(self._channel) <= cap:
-            if not self._wait(select.POLLIN, until):
-                return None
-            self._read()
-        return bytes(self._channel) if len(self._channel) <= cap else None
-
     def drain(self, until: float) -> None:
         """Read until the end or `until`, and keep the output only."""
         while not self.closed and self._wait(select.POLLIN, until):
             self._read()
             self._channel.clear()
+
+    def finish(self) -> None:
+        """Nothing more will be written: the program reads the end of its channel."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Also of what the SDK holds of the connection."""

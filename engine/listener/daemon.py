@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from events.errors import StenoError
 
 from .attachment import Attachment
+
+_USUAL = "unix:///var/run/docker.sock"
+_START = "apt-get install docker.io, systemctl start docker."
 
 
 class SandboxUnavailable(StenoError):
@@ -20,12 +25,20 @@ class ContainerGone(SandboxUnavailable):
     """The container stopped or was removed by someone else."""
 
 
+class StartedContainer(NamedTuple):
+    """A container that runs, and the streams of its first program."""
+
+    container: str  # its id
+    streams: Attachment
+    pid: int  # of its init, on the engine's machine
+
+
 class Daemon:
     """Connects at the first use; the SDK is optional and imported then."""
 
     def __init__(self, url: str | None = None) -> None:
         """`url`: such as unix:///var/run/docker.sock; None: DOCKER_HOST and its companions."""
-        self._url = url
+        self._url = url or os.environ.get("DOCKER_HOST") or _USUAL
         self._client: Any = None
         self._lock = threading.Lock()
 
@@ -39,51 +52,53 @@ class Daemon:
         try:
             with self._lock:
                 if self._client is None:
-                    settings = {"base_url": self._url} if self._url else docker.utils.kwargs_from_env()
+                    self._expect_answer()
+                    settings = docker.utils.kwargs_from_env() | {"base_url": self._url}
                     self._client = docker.DockerClient(**settings, version="auto")
+                    self._client.api.trust_env = False  # no proxy leads to it; each request would read the environment
             yield self._client
         except docker.errors.ImageNotFound as error:
             raise SandboxUnavailable(f"{error.explanation}: docker pull it, or build it.") from error
         except docker.errors.APIError as error:
+            error.response.close()  # the SDK leaves the socket of a refused exec open
             gone = error.status_code in (404, 409)
             raise (ContainerGone if gone else SandboxUnavailable)(
                 f"The Docker engine refused: {error.explanation or error}. See its log."
             ) from error
         except (docker.errors.DockerException, OSError) as error:  # OSError is the root of requests' errors
             raise SandboxUnavailable(
-                f"The Docker engine at {self._url or 'DOCKER_HOST'} does not answer ({error}). Start it: "
-                "systemctl start docker."
+                f"No Docker engine answers at {self._url} ({getattr(error, 'strerror', None) or error}): {_START}"
             ) from error
 
-    def create(self, arguments: dict[str, Any]) -> str:
-        """Create and start a container; its id."""
+    def _expect_answer(self) -> None:
+        """Raises OSError if nobody listens at a socket of this machine: the SDK would leave one of its own open."""
+        if self._url.startswith("unix://"):
+            with socket.socket(socket.AF_UNIX) as tried:
+                tried.connect("/" + self._url.removeprefix("unix://").lstrip("/"))
+
+    def start(self, arguments: dict[str, Any]) -> StartedContainer:
+        """Create a container, attach to it and start it."""
         with self.client() as client:
-            container = client.containers.create(**arguments)
+            made = client.containers.create(**arguments)
             try:
-                container.start()
+                wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+                streams = Attachment(client.api.attach_socket(made.id, params=wanted))
+                try:
+                    made.start()
+                    pid = int(client.api.inspect_container(made.id)["State"]["Pid"])
+                except BaseException:
+                    streams.close()
+                    raise
             except BaseException:
-                container.remove(force=True, v=True)
+                made.remove(force=True, v=True)
                 raise
-            return str(container.id)
+            return StartedContainer(str(made.id), streams, pid)
 
-    def execute(self, container: str, argv: Sequence[str]) -> tuple[str, Attachment]:
-        """Start a program in a container, as the container's user: the id of the exec, and its streams."""
-        with self.client() as client:
-            created = client.api.exec_create(container, list(argv), stdin=True, stdout=True, stderr=True)["Id"]
-            return created, Attachment(client.api.exec_start(created, socket=True))
-
-    def execute_detached(self, container: str, argv: Sequence[str]) -> None:
+    def execute(self, container: str, argv: Sequence[str]) -> None:
+        """Start a program in a container, as the container's user, and do not wait for it."""
         with self.client() as client:
             created = client.api.exec_create(container, list(argv), stdout=False, stderr=False)["Id"]
             client.api.exec_start(created, detach=True)
-
-    def exit_status(self, execution: str) -> int | None:
-        """The exit status of an exec; None while it runs. runc reports death by signal n as 128 + n, the same as
-        `exit(128 + n)`: the two cannot be told apart, so the status stays positive.
-        """
-        with self.client() as client:
-            found = client.api.exec_inspect(execution)
-            return None if found["Running"] or found["ExitCode"] is None else int(found["ExitCode"])
 
     def state(self, container: str) -> dict[str, Any]:
         with self.client() as client:
@@ -97,6 +112,11 @@ class Daemon:
     def remove(self, container: str) -> None:
         with suppress(ContainerGone), self.client() as client:
             client.api.remove_container(container, force=True, v=True)
+
+    def pull(self, image: str) -> None:
+        with self.client() as client:
+            name, _, tag = image.rpartition(":")
+            client.api.pull(name or image, tag=tag if name else "latest")
 
     def labelled(self, *labels: str) -> list[tuple[str, dict[str, str]]]:
         """The containers with these labels, stopped ones too: id and labels."""

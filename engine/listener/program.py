@@ -5,52 +5,41 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from engine.kernel.machine.cells import Cell, CellGone, ProgramEnd
 
-from .attachment import FLOOD, Attachment
-from .daemon import ContainerGone, Daemon, SandboxUnavailable
+from .attachment import FLOOD
+from .daemon import Daemon, SandboxUnavailable, StartedContainer
 from .pool import ContainerPool
 
 _GRACE = 1.0  # seconds between SIGTERM and SIGKILL
-_LOOK = 0.25  # seconds between looks at a silent program: a process that it left behind may hold its streams open
+_LOOK = 0.25  # seconds for a program to end after the end of its channel; what it left behind may hold its streams open
+_EXIT = 5.0  # seconds at most until the engine knows that a program ended whose streams did
 _READ_BACK = 20.0  # seconds at most to read a result file
 _OOM_NOTICE = 0.5  # seconds that the engine may take to notice that memory ran out
-_BESIDE = 2  # threads of a container that are ours: the init and the sleeper
+_BESIDE = 1  # threads of a container that are ours: the init
 _ATTEMPTS = 3  # a waiting container may have stopped, as after a restart of the engine
-_TERM = "kill -TERM -1"  # all processes of the user; the sleeper ignores it
-_TAKE = '[ -f "$1" ] && [ ! -L "$1" ] && exec head -c "$2" -- "$1"'
+_TERM = "kill -TERM -1"  # all processes of the user; the shell ignores it
+_DIGITS = 20
 
 
 class Program(Cell):
-    def __init__(
-        self, daemon: Daemon, pool: ContainerPool, argv: Sequence[str], data: bytes, *, limit: float, watched: bool
-    ):
-        """Start `argv`, which reads exactly `data`, writes one byte to its standard output and becomes the program.
-        `watched`: end it at its limit, for nobody calls `wait`.
+    def __init__(self, daemon: Daemon, pool: ContainerPool, script: bytes, data: bytes, *, limit: float, watched: bool):
+        """Send `script` to the shell that waits in a container: it reads exactly `data`, writes one byte to its
+        standard output, then runs or becomes the program. `watched`: end it at its limit, for nobody calls `result`.
         """
         self._daemon, self._pool, self._limit = daemon, pool, limit
-        self._pid: int | None = None
         self._late = False
+        self._code: int | None = None
         self._ended: ProgramEnd | None = None
         self._seconds: float | None = None
-        self._container, self._execution, self._streams = self._start(argv)
+        self._container, self._streams, self._pid = self._start(b"%d\n%b%b" % (len(script), script, data))
         self._began = time.monotonic()
-        self._until = self._began + limit
         self._timer = threading.Timer(limit, self._expire)
         self._timer.daemon = True
-        try:
-            with suppress(CellGone):  # it ended already: `end` tells how
-                self._streams.write(data, self._until)
-                self._streams.read(1, self._until)
-        except BaseException:
-            self._release()
-            raise
-        self._began = time.monotonic()
         if watched:
             self._timer.start()
 
@@ -63,8 +52,6 @@ class Program(Cell):
 
     def threads(self) -> int | None:
         """From the container's control group; None where this machine does not show it (a remote engine)."""
-        if self._pid is None:
-            self._pid = int(self._daemon.state(self._container)["Pid"])
         with suppress(OSError):
             for line in Path(f"/proc/{self._pid}/cgroup").read_text("ascii").splitlines():
                 _, group, path = line.split(":", 2)
@@ -73,34 +60,23 @@ class Program(Cell):
                     return len(tasks.read_text("ascii").split()) - _BESIDE
         return None
 
-    def wait(self) -> int | None:
-        """Until the program ended; its exit status, None at its limit."""
-        code = self._status(self._until)
-        self._seconds = time.monotonic() - self._began
-        if code is None and not self._flooded():
-            self._late = True
-            self._terminate()
-        return code
-
-    def read_back(self, name: str, cap: int) -> bytes | None:
-        """A regular file of the program's folder, of at most `cap` bytes; else None. What the program left running
-        may change the bytes or delay them, no more.
+    def result(self, cap: int) -> bytes | None:
+        """Wait until the program ended, at most its limit; the file that the script sends then, of at most `cap` bytes.
+        What the program left running may change the bytes or delay them, no more.
         """
-        until = time.monotonic() + _READ_BACK
-        try:
-            argv = ["sh", "-c", _TAKE, "sh", f"work/{name}", str(cap + 1)]
-            execution, streams = self._daemon.execute(self._container, argv)
-        except SandboxUnavailable:  # its processes took all that the limits allow; a dead engine shows at the end
+        code = self._number(self._until)
+        self._seconds = time.monotonic() - self._began
+        if code is None:
+            if not self._streams.closed and not self._flooded():
+                self._late = True
+                self._terminate()
             return None
-        try:
-            found = streams.rest(cap, until)
-            while (
-                (code := self._daemon.exit_status(execution)) is None and time.monotonic() < until and found is not None
-            ):
-                time.sleep(0.005)
-            return found if code == 0 else None
-        finally:
-            streams.close()
+        self._code = code
+        until = time.monotonic() + _READ_BACK
+        size = self._number(until) if cap else None
+        with suppress(CellGone):
+            return None if size is None or size > cap else self._streams.read(size, until)
+        return None
 
     def end(self) -> ProgramEnd:
         if self._ended is None:
@@ -111,23 +87,40 @@ class Program(Cell):
                 self._release()
         return self._ended
 
-    def _start(self, argv: Sequence[str]) -> tuple[str, str, Attachment]:
-        attempts = _ATTEMPTS
-        while True:
-            attempts -= 1
-            container = self._pool.take()
+    def _start(self, sent: bytes) -> StartedContainer:
+        """Send it to a container in which nothing ran; the program has begun, or ended already: `end` tells how."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            found = self._pool.take()
+            self._until = time.monotonic() + self._limit
             try:
-                return container, *self._daemon.execute(container, argv)
-            except BaseException as error:
-                self._pool.give_back(container)
-                if not isinstance(error, ContainerGone) or attempts == 0:
-                    raise
+                found.streams.write(sent, self._until)
+                found.streams.read(1, self._until)
+            except CellGone:
+                if found.streams.closed and attempt < _ATTEMPTS:
+                    self._pool.give_back(found)
+                    continue
+            except BaseException:
+                self._pool.give_back(found)
+                raise
+            break
+        return found
+
+    def _number(self, until: float) -> int | None:
+        """A line of the script; None if none comes."""
+        text = b""
+        with suppress(CellGone, ValueError):
+            while not text.endswith(b"\n") and len(text) < _DIGITS:
+                text += self._streams.read(1, until)
+            return int(text)
+        return None
 
     def _finish(self) -> ProgramEnd:
-        now = time.monotonic()
-        code = self._status(now + (_LOOK if self._streams.closed else 0.05))
+        self._streams.finish()  # an honest program ends now, and what it printed is written
+        self._streams.drain(time.monotonic() + _LOOK)
+        code = self._code if self._code is not None else self._exit_status()
         seconds = self._seconds if self._seconds is not None else time.monotonic() - self._began
-        self._kill()
+        if not self._streams.closed or code is None:
+            self._kill()
         if code is None and self._flooded():
             code = -signal.SIGKILL
         elif self._late or code is None:
@@ -137,17 +130,14 @@ class Program(Cell):
             text += f"\n[killed: more than {FLOOD >> 20} MiB of output]"
         return ProgramEnd(code, text, seconds, self._out_of_memory(code))
 
-    def _status(self, until: float) -> int | None:
-        pause = 0.005
-        while (code := self._daemon.exit_status(self._execution)) is None:
-            now = time.monotonic()
-            if now >= until or self._flooded():
-                break
-            if self._streams.closed:  # it ended, or closed its output
-                time.sleep(min(pause, until - now))
-                pause = min(2 * pause, _LOOK)
-            self._streams.drain(min(until, now + _LOOK))
-        return code
+    def _exit_status(self) -> int | None:
+        """The exit status of the container's shell, or of the program that it became; None while it runs. It is known
+        a moment after the streams ended. The engine reports death by signal n as 128 + n, as `exit(128 + n)`.
+        """
+        until = time.monotonic() + (_EXIT if self._streams.closed else 0)
+        while (state := self._daemon.state(self._container))["Running"] and time.monotonic() < until:
+            time.sleep(0.003)
+        return None if state["Running"] else int(state["ExitCode"])
 
     def _out_of_memory(self, code: int | None) -> bool:
         """As the engine says; the exit status proves nothing, and the engine hears of it a moment after the end."""
@@ -158,7 +148,7 @@ class Program(Cell):
 
     def _expire(self) -> None:
         with suppress(SandboxUnavailable):  # `end` says so
-            if self._daemon.exit_status(self._execution) is None:
+            if self._daemon.state(self._container)["Running"]:
                 self._late = True
                 self._terminate()
                 self._daemon.kill(self._container)
@@ -166,9 +156,9 @@ class Program(Cell):
     def _terminate(self) -> None:
         """SIGTERM, and time to end."""
         with suppress(SandboxUnavailable):  # its processes may have taken all that the limits allow
-            self._daemon.execute_detached(self._container, ["sh", "-c", _TERM])
+            self._daemon.execute(self._container, ["sh", "-c", _TERM])
             until = time.monotonic() + _GRACE
-            while time.monotonic() < until and self._daemon.exit_status(self._execution) is None:
+            while time.monotonic() < until and self._daemon.state(self._container)["Running"]:
                 time.sleep(0.02)
 
     def _kill(self) -> None:
@@ -186,5 +176,4 @@ class Program(Cell):
         return self._streams.output.total > FLOOD
 
     def _release(self) -> None:
-        self._streams.close()
-        self._pool.give_back(self._container)
+        self._pool.give_back(StartedContainer(self._container, self._streams, self._pid))

@@ -5,11 +5,12 @@ Every program has a container of its own, which is removed after it.
 from __future__ import annotations
 
 import io
+import shlex
 import tarfile
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,19 @@ from .pool import ContainerPool
 from .program import Program
 
 SECCOMP = Path(__file__).with_name("seccomp.json")
-# SIGTERM at a deadline goes to all processes of the user; the sleeper must outlive it
-_SLEEP = ["sh", "-c", "trap '' TERM; exec sleep 2147483647"]
-# The shell prints "." when it has read its input; then it becomes the program
-_RUN = 'mkdir work && cd work && head -c "$1" | tar -xf - && shift && printf . && exec "$@" </dev/null >&2'
-_OPEN = (
-    'mkdir work && cd work && head -c "$1" >../program && chmod 755 ../program && shift && printf . '
-    '&& exec ../program "$@" 3<&0 4>&1 </dev/null >&2'
-)
+# It waits for a script, and takes no notice of the SIGTERM that a deadline sends to all processes of the user
+_SHELL = ["sh", "-c", 'trap : TERM; read -r size && eval "$(head -c "$size")"']
+# "." says that the input was read; what a program writes is output, the shell alone speaks on the channel
+_RUN = """mkdir work && cd work && head -c {size} | tar -xf - && printf . || exit
+{words} </dev/null >&2
+echo $?
+"""
+_TAKE = """[ -f {file} ] && [ ! -L {file} ] && size=$(wc -c <{file}) && echo "$size" && [ "$size" -le {cap} ] &&
+head -c "$size" -- {file}
+"""
+_OPEN = """mkdir work && cd work && head -c {size} >../program && chmod 755 ../program && printf . &&
+exec ../program {words} 3<&0 4>&1 </dev/null >&2
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +58,7 @@ class Containers(Cells):
     """Cells of the Docker engine. Every method may raise `SandboxUnavailable`."""
 
     def __init__(
-        self, limits: ContainerLimits, *, url: str | None = None, size: int = 2, name: str = "listener"
+        self, limits: ContainerLimits, *, url: str | None = None, size: int = 3, name: str = "listener"
     ) -> None:
         """`url`: of the engine, None: from the environment. `size`: containers started ahead of need. `name`: of this
         listener, the same after a restart, and of no other listener on this engine.
@@ -73,7 +79,8 @@ class Containers(Cells):
         limits = self.limits
         return {
             "image": limits.image,
-            "command": _SLEEP,
+            "command": _SHELL,
+            "stdin_open": True,
             "entrypoint": [],
             "user": limits.user,
             "working_dir": "/tmp",  # noqa: S108 - of the container
@@ -104,11 +111,11 @@ class Containers(Cells):
     def run(
         self, argv: Sequence[str], files: Mapping[str, bytes], *, limit: float, takes: str = "", cap: int = 0
     ) -> tuple[ProgramEnd, bytes | None]:
-        taken = None
-        program = self._program(_RUN, _archive(files), argv, limit=limit, watched=False)
+        cap = cap if takes else 0
+        script = _RUN + (_TAKE.format(file=shlex.quote(takes), cap=cap) if takes else "")
+        program = self._program(script, _archive(files), argv, limit=limit, watched=False)
         try:
-            if program.wait() is not None and takes:
-                taken = program.read_back(takes, cap)
+            taken = program.result(cap)
         finally:
             ended = program.end()
         return ended, taken
@@ -125,11 +132,16 @@ class Containers(Cells):
         """Start the pool now; else the first program starts it."""
         with self._lock:
             if self._pool is None:
-                self._pool = ContainerPool(lambda: self.daemon.create(self.arguments()), self.daemon.remove, self._size)
+                self._pool = ContainerPool(lambda: self.daemon.start(self.arguments()), self.daemon.remove, self._size)
             return self._pool
 
     def health(self) -> EngineHealth:
         return examine(self.daemon, self.limits.image, self.limits.devices)
+
+    def fetch(self) -> None:
+        """Pull the image; `health` says whether that worked."""
+        with suppress(SandboxUnavailable):
+            self.daemon.pull(self.limits.image)
 
     def remove_leftovers(self) -> int:
         """Remove the containers that a dead listener of this name left, whatever runs in them; how many."""
@@ -153,8 +165,16 @@ class Containers(Cells):
             self.daemon.kill(container)
 
     def _program(self, script: str, data: bytes, words: Sequence[str], *, limit: float, watched: bool) -> Program:
-        argv = ["sh", "-c", script, "sh", str(len(data)), *words]
-        return Program(self.daemon, self.warm(), argv, data, limit=limit, watched=watched)
+        told = script.replace("{size}", str(len(data))).replace("{words}", shlex.join(words)).encode()
+        return Program(self.daemon, self.warm(), told, data, limit=limit, watched=watched)
+
+
+def remove_containers_of(listeners: Collection[str]) -> None:
+    """Remove the containers of dead listeners of this host, by name; without an engine there are none."""
+    with suppress(SandboxUnavailable), closing(Daemon()) as daemon:
+        for container, labels in daemon.labelled("steno=listener"):
+            if labels["steno.listener"] in listeners:
+                daemon.remove(container)
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:

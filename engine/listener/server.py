@@ -21,7 +21,8 @@ from .tasks import QueueFull, TaskNotFound, Tasks
 LARGEST = 16 << 20  # bytes of a request
 WAIT = 30.0  # seconds that a question for news waits at most
 _SOCKET = 60.0  # seconds of silence after which a connection is closed
-_LOOK = 1.0
+_LOOK = 0.1  # seconds
+_FRESH = 5.0  # seconds for which the engine is believed to be well
 
 
 class DeadMan:
@@ -68,13 +69,16 @@ class ListenerServer(ThreadingHTTPServer):
             context.load_cert_chain(certificate)
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.token, self.tasks, self.containers, self.dead_man = token, tasks, containers, dead_man
+        self._examined: tuple[float, tuple[str, ...]] = (-_FRESH, ())
+        self.stopped = False  # set from other threads and from signal handlers, so it is no lock
 
-    def serve(self, stops: threading.Event) -> bool:
-        """Answer until `stops`, or until the engine was silent for too long: True then."""
+    def serve(self) -> bool:
+        """Answer until `stopped`, or until the engine was silent for too long: True then."""
         thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="steno-listener", daemon=True)
         thread.start()
         try:
-            while not stops.wait(_LOOK):
+            while not self.stopped:
+                time.sleep(_LOOK)
                 if self.dead_man.due:
                     return True
             return False
@@ -82,6 +86,16 @@ class ListenerServer(ThreadingHTTPServer):
             self.shutdown()
             thread.join()
             self.server_close()
+
+    def problems(self) -> tuple[str, ...]:
+        """Why no program can run, by what was seen a few seconds ago at most."""
+        if self.stopped:
+            return ("This machine is given back.",)
+        at, found = self._examined
+        if time.monotonic() - at > _FRESH or found:
+            found = self.containers.health().problems
+            self._examined = time.monotonic(), found
+        return found
 
     def health(self) -> tuple[int, dict[str, Any]]:
         """Status and object of `GET /health`."""
@@ -106,6 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "steno", ""
     timeout = _SOCKET
+    wbufsize = -1  # an answer in one piece: else its body waits 40 ms for the client's word on its head
 
     def do_GET(self) -> None:
         self._answered("GET")
@@ -147,24 +162,31 @@ class _Handler(BaseHTTPRequestHandler):
                 return self.server.health()
             case ("POST", "execute"):
                 body = self._body()
-                status, health = self.server.health()
-                if status != 200:
-                    return 503, {"detail": " ".join(health["problems"])}
-                task = tasks.execute(str(body.get("task_id", "")), _object(body.get("job")))
+                if problems := self.server.problems():
+                    return 503, {"detail": " ".join(problems)}
+                job, name = _object(body.get("job")), str(body.get("name", ""))
+                task = tasks.execute(str(body.get("task_id", "")), job, name)
                 return 202, {"task_id": task.task_id, "state": task.state}
+            case ("GET", "tasks"):
+                version, found = tasks.listing(*_waits(asked.query, "known"))
+                return 200, {"version": version, "tasks": found}
             case ("GET", "tasks", task_id):
-                words = {name: values[-1] for name, values in parse_qs(asked.query).items()}
-                after, wait = int(words.get("after", "0")), min(WAIT, float(words.get("wait", "0")))
-                task, lines = tasks.news(task_id, max(0, after), max(0.0, wait))
+                task, lines = tasks.news(task_id, *_waits(asked.query, "after"))
                 return 200, {"task_id": task_id, "state": task.state, "code": task.code, "lines": lines}
             case ("POST", "cancel", task_id):
                 return 200, {"task_id": task_id, "state": tasks.cancel(task_id).state}
             case ("DELETE", "tasks", task_id):
                 tasks.acknowledge(task_id)
                 return 200, {"task_id": task_id}
+            case ("POST", "shutdown"):
+                if not tasks.idle:
+                    raise Conflict("a task runs here")
+                self.close_connection = True
+                self.server.stopped = True
+                return 200, {"detail": "this machine is given back"}
             case _:
                 self.close_connection = True
-                return 404, {"detail": "there is /health, /execute, /tasks/{id} and /cancel/{id}"}
+                return 404, {"detail": "there is /health, /execute, /tasks, /tasks/{id}, /cancel/{id} and /shutdown"}
 
     def _body(self) -> dict[str, Any]:
         size = int(self.headers.get("Content-Length", "-1"))
@@ -184,6 +206,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
         except OSError:
             self.close_connection = True  # the engine asks again
+
+
+def _waits(query: str, since: str) -> tuple[int, float]:
+    """What the asker has already, and how many seconds it waits for more."""
+    words = {name: values[-1] for name, values in parse_qs(query).items()}
+    return max(0, int(words.get(since, "0"))), max(0.0, min(WAIT, float(words.get("wait", "0"))))
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,8 +20,10 @@ from engine.kernel.machine.frames import Teller
 from engine.kernel.machine.judge import BROKEN, Judge
 from events.errors import StenoError
 
-QUEUED, RUNNING, ENDED, CANCELLED = "queued", "running", "ended", "cancelled"
+QUEUED, RUNNING, ENDED, CANCELLED, TIMED_OUT = "queued", "running", "ended", "cancelled", "timed_out"
+_BROKEN_OFF = frozenset({CANCELLED, TIMED_OUT})
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_LONGEST = 3600.0  # seconds of a task that names no limit
 _MOST_LINES = 20_000  # of one task; the rest is dropped
 
 
@@ -38,14 +41,25 @@ class _Cancelled(BaseException):
 
 @dataclass
 class MachineTask:
-    """One task. `lines`: what the judge said so far, frames and output; `code`: its exit status once it ended."""
+    """One task. `lines`: what the judge said so far, frames and output; `code`: its exit status once it ended. Times
+    are microseconds since the epoch by this machine's clock.
+    """
 
     task_id: str
     digest: str
     job: dict[str, Any] | None  # None once it is not needed
+    name: str = ""  # for people
     state: str = QUEUED
     lines: list[str] = field(default_factory=list)
     code: int | None = None
+    queued_at: int = 0
+    started_at: int | None = None
+    ended_at: int | None = None
+
+    def shown(self) -> dict[str, Any]:
+        """Everything except the job, its digest and its lines."""
+        keys = ("task_id", "name", "state", "code", "queued_at", "started_at", "ended_at")
+        return {key: getattr(self, key) for key in keys}
 
 
 class Tasks:
@@ -60,6 +74,7 @@ class Tasks:
         self._running: MachineTask | None = None
         self._change = threading.Condition()
         self._closed = False
+        self._version = 1  # counts the moves of all tasks
         self._thread = threading.Thread(target=self._work, name="steno-judge", daemon=True)
         self._thread.start()
 
@@ -67,7 +82,7 @@ class Tasks:
     def idle(self) -> bool:
         return self._running is None and not self._waiting
 
-    def execute(self, task_id: str, job: dict[str, Any]) -> MachineTask:
+    def execute(self, task_id: str, job: dict[str, Any], name: str = "") -> MachineTask:
         """Take a task; one that was taken before is only looked up. Raises `Conflict` (the id is another task's),
         `QueueFull`, ValueError (no id, or no job).
         """
@@ -85,10 +100,18 @@ class Tasks:
                 return known
             if len(self._waiting) >= self._room:
                 raise QueueFull(f"{len(self._waiting)} tasks wait already: ask again later")
-            task = self._tasks[task_id] = MachineTask(task_id, digest, job)
+            task = self._tasks[task_id] = MachineTask(task_id, digest, job, name, queued_at=_now())
             self._waiting.append(task)
-            self._change.notify_all()
+            self._moved()
             return task
+
+    def listing(self, known: int, wait: float) -> tuple[int, list[dict[str, Any]]]:
+        """The version of the list, and every task without its lines; at once if the version is not `known`, else after
+        the next move, at the latest after `wait` seconds.
+        """
+        with self._change:
+            self._change.wait_for(lambda: self._version != known, wait)
+            return self._version, [task.shown() for task in self._tasks.values()]
 
     def news(self, task_id: str, after: int, wait: float) -> tuple[MachineTask, list[str]]:
         """A task and its lines after the first `after`, as soon as there are any or it has ended; at the latest after
@@ -108,6 +131,7 @@ class Tasks:
                 self._end(task, CANCELLED, None)
             elif task is self._running:
                 task.state = CANCELLED
+                self._moved()
                 self._cells.interrupt()
             return task
 
@@ -119,6 +143,7 @@ class Tasks:
                 raise Conflict(f"the task {task_id} has not ended: cancel it first")
             del self._tasks[task_id]
             self._path(task_id).unlink(missing_ok=True)
+            self._moved()
 
     def close(self) -> None:
         """End what runs, and wait for that."""
@@ -131,7 +156,7 @@ class Tasks:
 
     def _is_news(self, task_id: str, after: int) -> bool:
         task = self._tasks.get(task_id)
-        return task is None or task.code is not None or task.state == CANCELLED or len(task.lines) > after
+        return task is None or task.ended_at is not None or len(task.lines) > after
 
     def _task(self, task_id: str) -> MachineTask:
         if task_id not in self._tasks:
@@ -145,12 +170,24 @@ class Tasks:
                 if self._closed:
                     return
                 task = self._running = self._waiting.popleft()
-                task.state = RUNNING
+                task.state, task.started_at = RUNNING, _now()
+                self._moved()
+            timer = threading.Timer(float((task.job or {}).get("max_duration", _LONGEST)), self._expire, (task,))
+            timer.daemon = True
+            timer.start()
             code = self._judged(task)
+            timer.cancel()
             with self._change:
                 self._running = None
                 if not self._closed:
-                    self._end(task, CANCELLED if task.state == CANCELLED else ENDED, code)
+                    broken_off = task.state in _BROKEN_OFF
+                    self._end(task, task.state if broken_off else ENDED, None if broken_off else code)
+
+    def _expire(self, task: MachineTask) -> None:
+        with self._change:
+            if task is self._running and task.state == RUNNING:
+                task.state = TIMED_OUT
+                self._cells.interrupt()
 
     def _judged(self, task: MachineTask) -> int | None:
         def tell(line: str) -> None:
@@ -162,7 +199,7 @@ class Tasks:
         job = task.job or {}
         teller = Teller(str(job["key"]), tell)
         try:
-            return Judge(job, _Stoppable(self._cells, lambda: self._closed or task.state == CANCELLED), teller).run()
+            return Judge(job, _Stoppable(self._cells, lambda: self._closed or task.state in _BROKEN_OFF), teller).run()
         except _Cancelled:
             return None
         except StenoError as error:  # the container engine is gone
@@ -172,12 +209,16 @@ class Tasks:
         return BROKEN
 
     def _end(self, task: MachineTask, state: str, code: int | None) -> None:
-        task.state, task.code, task.job = state, code, None
-        kept = {"task_id": task.task_id, "digest": task.digest, "state": state, "code": code, "lines": task.lines}
+        task.state, task.code, task.job, task.ended_at = state, code, None, _now()
+        kept = {**task.shown(), "digest": task.digest, "lines": task.lines}
         path = self._path(task.task_id)
         beside = path.with_suffix(".part")
         beside.write_text(json.dumps(kept), "utf-8")
         beside.replace(path)
+        self._moved()
+
+    def _moved(self) -> None:
+        self._version += 1
         self._change.notify_all()
 
     def _path(self, task_id: str) -> Path:
@@ -190,7 +231,7 @@ class _Stoppable(Cells):
     def __init__(self, cells: Cells, stops: Callable[[], bool]) -> None:
         super().__init__()
         self._cells, self._stops = cells, stops
-        self.compilers = cells.compilers
+        self.compilers, self.objects = cells.compilers, cells.objects
 
     def run(
         self, argv: Sequence[str], files: Mapping[str, bytes], *, limit: float, takes: str = "", cap: int = 0
@@ -210,6 +251,10 @@ class _Stoppable(Cells):
     def _check(self) -> None:
         if self._stops():
             raise _Cancelled
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
 
 
 def _kept(folder: Path) -> Iterator[MachineTask]:

@@ -90,6 +90,8 @@ class LiveWorld:
         self._looked_at = time.monotonic()
         self._subscribers: list[Callable[[ChangeSet], None]] = []
         self.touched = Touched()  # for other threads: under `reading`
+        self.nudge: Callable[[], None] = lambda: None
+        """Call this from any thread after an append that the owner should see now; the owner may set it."""
         if record is not None:
             self.open(record)
 

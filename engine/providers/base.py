@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from engine.errors import VmNotFound
+from engine.errors import ProviderError, VmNotFound
 from engine.providers.task import alternatives
 from events.poll import Poll
 
@@ -50,6 +50,22 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     configuration: dict[str, object]  # in the provider's own words; no secrets in it
 
 
+class Way:
+    """An open way to a port of a task: connect to (host, port) of this machine."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+
+    @property
+    def open(self) -> bool:
+        """False: it broke; ask for another."""
+        return True
+
+    def close(self) -> None:
+        """Give it up; idempotent."""
+
+
 class Provider(ABC):
     """One place that runs tasks, as seen by one user in one project. Several threads may call it, but only one polls.
 
@@ -61,6 +77,8 @@ class Provider(ABC):
     source: str  # whose answers these are: `<name>/<project>`
     project: str  # whose runs these are at the provider
     nearby: bool = False  # it runs on this machine, so it can be polled several times a second
+    keeper: str | None = None
+    """The source whose recorder, while it stays, also acts here; None: this one has recorders of its own."""
 
     @abstractmethod
     def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
@@ -117,6 +135,10 @@ class Provider(ABC):
         Raises VmInUse if a run is on it or the provider refuses for now, VmNotFound if the provider does not know it.
         """
         raise VmNotFound(f"{self.name} has no machine {provider_id}")
+
+    def reach(self, provider_id: str, port: int) -> Way:
+        """A way to a port on which a running task listens, at its own 127.0.0.1."""
+        raise ProviderError(f"{self.name} has no way to a port of its tasks")
 
     def close(self) -> None:  # noqa: B027 - not every provider has connections
         """Close connections; the runs go on."""

@@ -37,6 +37,14 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()  # empty: any text
 
 
+class KernelRights(StrEnum):
+    """What a kernel, code of strangers, may do where a provider runs it."""
+
+    ISOLATED = "isolated"  # it has a container of its own
+    AS_USER = "as_user"  # what the user may: only their own code is to be submitted
+    NONE = "none"  # no kernel may be submitted
+
+
 class CheckState(StrEnum):
     """The result of a check."""
 
@@ -131,7 +139,14 @@ class ProviderKind(ABC):
     delete_machine: ClassVar[str] = ""  # its command that deletes the machines of the fleet `{fleet}`
     has_trial: ClassVar[bool] = False  # for `steno doctor --provision`: `checkup` gives a `Trial`
     commands: ClassVar[str] = ""  # `module:attribute` of a click group `steno <name> …`; gets a `Host`
+    kernels: ClassVar[KernelRights] = KernelRights.NONE  # what a kernel may do there
     task_files: ClassVar[tuple[str, ...]] = ()  # its own task files, looked for in the current folder
+
+    def no_kernels(self) -> str | None:
+        """Why no kernel may be submitted; None: it may."""
+        if self.kernels is not KernelRights.NONE:
+            return None
+        return f"the provider {self.name} cannot run kernels: its tasks have no containers; use another provider"
 
     @abstractmethod
     def reading(self) -> Reading:
@@ -161,6 +176,12 @@ class ProviderKind(ABC):
         """Whether a machine of that id is, or was, one of this host; None: the provider runs nothing here.
 
         What runs here is polled before the record is shown: that needs no network.
+        """
+        return None
+
+    def holding(self, program: str, env: Mapping[str, str], gpu: str | None) -> dict[str, object] | None:
+        """The task that keeps a machine with this GPU (None: without) and runs a Python program, as `-c` takes it, with
+        these variables, beside a Docker engine; `Provider.reach` leads to its ports. None: it has no such task.
         """
         return None
 

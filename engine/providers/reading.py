@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
 
 import msgspec
 
@@ -115,6 +114,10 @@ class Reading(ABC):
         """The provider's own cost of each run of an item: provider id → micro-dollars; None: it gives none."""
         return {}
 
+    def configurations(self, item: bytes) -> Mapping[str, bytes]:
+        """The configuration of each run of an item, as `terms` reads it: provider id → JSON text. Empty: not shown."""
+        return {}
+
     def alternatives(self, facts: RunFacts) -> Iterable[tuple[str, RunFacts]]:
         """What it could have said of a run instead, one change each: (`had the job exited 0`, the facts)."""
         return ()
@@ -135,22 +138,18 @@ class Reading(ABC):
 class Readings:
     """The readings of all providers, found by the path of a poll."""
 
-    def __init__(
-        self, readings: Mapping[str, Reading], installed: Callable[[str], Reading | None] = lambda _: None
-    ) -> None:
-        """`readings`: the built-in ones, tried in this order. `installed`: finds that of another package by name."""
-        self._readings: Final = dict(readings)
-        self._installed = installed
+    def __init__(self, names: Iterable[str], of: Callable[[str], Reading | None]) -> None:
+        """`names`: the built-in providers, tried in this order. `of`: the reading of a provider's present answers, by
+        name; None: unknown name.
+        """
+        self._names = tuple(names)
+        self.of = of
         self.asked = lru_cache(maxsize=4096)(self._ask)  # (path, request) → scope and reading, or None
-
-    def of(self, provider: str) -> Reading | None:
-        """The reading of a provider's present answers; None: unknown name."""
-        return self._readings.get(provider) or self._installed(provider)
 
     def _ask(self, path: str, req: bytes) -> tuple[Scope, Reading | None]:
         name = path.split("/", 2)[1] if path.startswith("/") else ""
-        first = None if name in ("", "api") else self.of(name)
-        for reading in (first, *self._readings.values()):
+        for one in self._names if name in ("", "api") else (name, *self._names):
+            reading = self.of(one)
             scope = None if reading is None else reading.scope(path, req)
             if scope is not None:
                 return scope, reading

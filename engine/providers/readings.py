@@ -1,5 +1,8 @@
-"""The readings of all providers, by the path of a poll, and all rule sets."""
+"""The readings of all providers, by the path of a poll, and all rule sets. A built-in provider is imported when its
+answers are met: a command that reads a record needs one or two.
+"""
 
+from functools import cache
 from typing import Final
 
 from engine.providers import registry
@@ -9,16 +12,13 @@ from engine.rules.sets import RuleSet
 from events.errors import StenoError
 
 
-def _installed(provider: str) -> Reading | None:
-    return registry.kind(provider).reading() if provider in registry.names() else None
+@cache
+def _reading(name: str) -> Reading:
+    return registry.kind(name).reading()
 
 
-READINGS: Final = Readings({kind.name: kind.reading() for kind in registry.built_in()}, _installed)
+READINGS: Final = Readings(registry.BUILT_IN, lambda name: _reading(name) if registry.knows(name) else None)
 """In the order in which they are asked whose a path is."""
-
-RULE_SETS: Final[dict[str, RuleSet]] = {  # ours, then each provider's
-    rules.name: rules for rules in (CURRENT, *(one for kind in registry.built_in() for one in kind.rule_sets()))
-}
 
 
 class UnknownRules(StenoError):
@@ -26,14 +26,16 @@ class UnknownRules(StenoError):
 
 
 def every_rule_set() -> dict[str, RuleSet]:
-    """Every rule set by name, those of other packages too."""
+    """Every rule set by name: ours, then each provider's, those of other packages too."""
     kinds = map(registry.kind, registry.names())
-    return RULE_SETS | {one.name: one for kind in kinds for one in kind.rule_sets()}
+    return {one.name: one for one in (CURRENT, *(one for kind in kinds for one in kind.rule_sets()))}
 
 
 def rules_named(name: str) -> RuleSet:
     """The rule set of that name; UnknownRules lists all names."""
-    every = RULE_SETS if name in RULE_SETS else every_rule_set()
+    if name == CURRENT.name:
+        return CURRENT
+    every = every_rule_set()
     if name not in every:
         raise UnknownRules(f"No rule set {name!r}. Use one of: {', '.join(every)}.")
     return every[name]

@@ -4,7 +4,7 @@ A package registers one with an entry point in the group `steno.providers`. Scan
 it happens only for a name that is not built in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "steno.providers"
-_BUILT_IN: Final = {name: f"engine.providers.{name}.kind" for name in ("local", "dstack", "slurm")}
+BUILT_IN: Final = {name: f"engine.providers.{name}.kind" for name in ("local", "dstack", "slurm")} | {
+    "kernels": "engine.kernel.warm.kind"
+}
 
 
 @cache
 def kind(name: str) -> ProviderKind:
     """The provider of that name. Raises NotConfigured if there is none, or its package cannot be loaded."""
     found: object
-    if name in _BUILT_IN:
-        found = import_module(_BUILT_IN[name]).KIND
+    if name in BUILT_IN:
+        found = import_module(BUILT_IN[name]).KIND
     elif name in _installed():
         try:
             found = _installed()[name].load()
@@ -41,19 +43,24 @@ def kind(name: str) -> ProviderKind:
     return found
 
 
-def built_in() -> tuple[ProviderKind, ...]:
+def built_in() -> Iterator[ProviderKind]:
     """The providers that come with Steno, without a scan of installed packages."""
-    return tuple(kind(name) for name in _BUILT_IN)
+    return map(kind, BUILT_IN)
 
 
 def commands_of(name: str) -> str | None:
     """Where a provider's own commands are; None: no such provider, or no commands."""
-    return kind(name).commands or None if name in names() else None
+    return kind(name).commands or None if knows(name) else None
+
+
+def knows(name: str) -> bool:
+    """Whether there is a provider of that name."""
+    return name in BUILT_IN or name in _installed()
 
 
 def names() -> tuple[str, ...]:
     """Every provider: the built-in ones first, then those of other packages."""
-    return (*_BUILT_IN, *sorted(name for name in _installed() if name not in _BUILT_IN))
+    return (*BUILT_IN, *sorted(name for name in _installed() if name not in BUILT_IN))
 
 
 def task_language() -> ProviderKind:
@@ -71,9 +78,7 @@ def load_settings(
 
 def settings_table() -> Table:
     """All settings, except those of other packages."""
-    return Table(
-        (one.settings for one in built_in()), names, lambda name: kind(name).settings if name in names() else None
-    )
+    return Table((one.settings for one in built_in()), names, lambda name: kind(name).settings if knows(name) else None)
 
 
 @cache

@@ -12,6 +12,7 @@ from engine.errors import TaskInvalid
 from events.errors import UnreadableInput
 
 _VARIABLE = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
+LISTENER = "STENO_LISTENER"  # the variable of a task whose ports are to be reached: it brings a listener
 RESOURCES = ("gpu", "cpu", "memory", "disk")  # flags that are fields of `resources`
 
 

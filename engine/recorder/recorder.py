@@ -80,6 +80,8 @@ class Recorder:
         trace: TraceSink | None = None,
         decide: Decide = decide,
         executor: Executor | None = None,
+        beside: Callable[[], None] = lambda: None,
+        wake: Callable[[], None] | None = None,
     ) -> None:
         """
         Args:
@@ -89,6 +91,8 @@ class Recorder:
             since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
             trace: also write every poll there.
             executor: where calls to the provider are made; None: in threads of their own.
+            beside: called now and then while a poll is awaited; it must not wait.
+            wake: called in other threads when a task reported something; None: ends a wait for effects.
         """
         self.live = live
         self.source = provider.source
@@ -106,13 +110,14 @@ class Recorder:
         self._rhythm = Rhythm()
         self._trace = trace
         self._decide = decide
+        self._beside = beside
         self._notices = Notices(self.journal, clock, notify, source=provider.source, made_again=self._needed)
         self.stays = False  # True: it watches until it is stopped, and its settings decide what is reported
         asks_again = not self.policy.free and self.policy.queue_patience > 0
-        self.effects = Effects(executor or Executor(), clock, ended=self._ended, idle=live.catch_up)
+        self.effects = Effects(executor or Executor(), clock, ended=self._ended, idle=self._idle)
         submitter = Submitter(self.journal, provider, record.vault, clock, asks_again=asks_again)
         self.actor = Actor(self.journal, provider, submitter, self._notices, self.effects)
-        self._reports = Reports(self.journal, provider, clock)
+        self._reports = Reports(self.journal, provider, clock, wake or self.effects.wake)
         self.asked_at: int | None = None  # when the outstanding poll was asked
 
     @property
@@ -139,6 +144,8 @@ class Recorder:
 
     def hold(self) -> bool:
         """Take the lease if it is free; whether it is ours now. RecordNotWritable: it cannot be made or opened."""
+        if self._provider.keeper is not None and not self.stays:
+            return False
         self._lease = self._lease or self._record.store.lease(self.source)
         return self._lease is not None
 
@@ -187,6 +194,7 @@ class Recorder:
         polled = self.clock.now()
         decisions = self._control() if act and answered else ()
         if act:
+            self._reports.look(self.world.state)  # of runs that these polls showed first
             self._tell()
         changes = self.catch_up()
         moving = bool(changes) or bool(decisions) or self._moves()
@@ -210,10 +218,20 @@ class Recorder:
                 return
             yield poll
 
+    def _idle(self) -> None:
+        self.live.catch_up()
+        self._beside()
+
     def _ended(self) -> None:
         """An effect has ended beside the polls: what waited for it, or for its place, starts before the next round."""
         self.actor.end_runs(self.world.state)
         self.actor.hand_over(self.world.state)
+
+    def report(self) -> None:
+        """Record what tasks reported, if they did, between two rounds."""
+        if self.holds and self._reports.has_news:
+            self._reports.look(self.world.state)
+            self.live.catch_up()
 
     def act(self) -> Round:
         """Decide and act on what is known, without polling first: for a provider whose machines are free, at once."""

@@ -36,6 +36,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """
     schedules: bool = False
     """It has a queue of its own and gives each run its machine: Steno's limit of machines does not apply."""
+    hosted: bool = False
+    """Its machines are runs of another provider, which bears their cost and has their limits; each holds one run."""
     rates: str | None = None  # the setting without which none of its machines has a price; None: it gives prices itself
     prices: Callable[[Callable[[str], str | None]], Mapping[str, int]] = lambda _value: {}
     """Price of one GPU of each model by the provider's settings, micro-dollars an hour; the argument gives a value."""

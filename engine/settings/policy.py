@@ -19,6 +19,16 @@ def policy_from(settings: Settings, provider: str | None = None) -> Policy:
         raise NotConfigured(
             f"vms.share is user ({share.source}), and only Steno's own pool can see to that: set vms.mode to pool"
         )
+    if settings.hosted(provider):
+        return Policy(
+            mode="pool",
+            max_vms=None,
+            idle_timeout=text("vms.idle_timeout"),
+            share=share.parsed,
+            queue_patience=text("queue.patience"),
+            assumed=(),
+            budget_total=None,
+        )
     rates: dict[bool, tuple[Rate, ...]] = {True: (), False: ()}
     for entry in settings.entries:
         if entry.name.startswith("rates.") and entry.value is not None:

@@ -91,6 +91,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Whether that provider has a queue of its own, so that Steno holds no run back for lack of a machine."""
         return any(block.schedules for block in self.blocks if block.provider == provider)
 
+    def hosted(self, provider: str | None) -> bool:
+        """Whether the machines of that provider are runs of another one."""
+        return any(block.hosted for block in self.blocks if block.provider == provider)
+
 
 def load_settings(
     table: Table,

@@ -25,6 +25,7 @@ from engine.settings.values import (
     thresholds,
     timeout,
     webhook,
+    whole,
 )
 from events.clock import parse_duration
 
@@ -125,8 +126,15 @@ GENERAL: tuple[Known, ...] = (
     _setting("kernel.cancel_on_close", "STENO_KERNEL_CANCEL_ON_CLOSE", default="false", parse=one_of("true", "false"))(
         help="true: a kernel is stopped when whoever submitted it closes the stream; false: it goes on"
     ),
+    _setting("kernel.warm", "STENO_KERNEL_WARM", default="auto", parse=one_of("on", "off", "auto"))(
+        help="on: kernels run in containers of machines that stay warm; off: each is a task of its own; auto: on for "
+        "local"
+    ),
+    _setting("kernel.machines", "STENO_KERNEL_MACHINES", default="1", parse=whole)(
+        help="the most machines kept warm for kernels of one GPU model"
+    ),
     _setting("kernel.unsafe_local", "STENO_KERNEL_UNSAFE_LOCAL", default="false", parse=one_of("true", "false"))(
-        help="true: tokens may submit kernels to the provider local, where they run as the service's user"
+        help="true: kernels of the provider local run as the service's user, not isolated; for your own code"
     ),
     _setting("listener.token", "STENO_LISTENER_TOKEN", secret=True)(
         help="what an engine shows to the listener of a machine; at least 32 characters"

@@ -4,7 +4,9 @@ An answer is one part that lists its items: the kind of its items, the key that 
 them. Each item is a part with holes for its volatile values, which the poll event keeps.
 """
 
+import re
 from collections.abc import Hashable, Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -21,6 +23,7 @@ OPAQUE: Final = "opaque"  # the kind of a body that cannot be walked; kept whole
 _OTHER: Final = BodyShape(kind="other", identity="")
 _TEMPLATE_BYTES: Final = 64 << 20
 _COLD_BYTES: Final = 16 << 20
+_SPACED: Final = re.compile(rb'[\s\[]*\{\s*"[^"\\]*"\s*:\s')  # an object, or a list of them, that is not compact
 _node: Final = cache(compile_paths)
 
 
@@ -66,11 +69,10 @@ class Answers:
     def understand(self, body: bytes, shape: BodyShape | None, family: Hashable) -> tuple[Answer, list[bytes]]:
         """The answer and its volatile values, new parts stored."""
         self._parts.expect(len(body))
-        try:
+        with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             if HOLE not in body and PART not in body:
-                return self._walkable(body, shape or _OTHER, family)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            pass
+                compact = msgspec.json.format(body, indent=-1) if _SPACED.match(body) else body
+                return self._walkable(compact, shape or _OTHER, family)
         text = self._parts.put(scrub(body, self._replace), families=((OPAQUE, family),))
         return Answer(self._list(OPAQUE, "", PART, (text,), family), OPAQUE, (), ()), []
 

@@ -127,6 +127,22 @@ class Own(NamedTuple):
 
 def decode_data(data: bytes, observed_at: int, position: int) -> Own:
     """The data of a poll's row. Raises ValueError, IndexError or OverflowError for other bytes."""
+    sweep, server_time, at = decode_head(data, observed_at)
+    flags = data[0]
+    if not flags & (_SAME | _CHANGED):
+        return Own(sweep, server_time, None, decode_values(data, at, observed_at), {})
+    back, at = read_number(data, at)
+    changed: dict[int, bytes] = {}
+    index = 0
+    while at < len(data):
+        step, at = read_number(data, at)
+        index += step
+        changed[index], at = decode_value(data, at, observed_at)
+    return Own(sweep, server_time, position - back, [], changed)
+
+
+def decode_head(data: bytes, observed_at: int) -> tuple[str | None, int | None, int]:
+    """Sweep and server time of a poll's row, and where its values begin."""
     flags, at = data[0], 1
     sweep = server_time = None
     if flags & _SWEEP:
@@ -138,16 +154,7 @@ def decode_data(data: bytes, observed_at: int, position: int) -> Own:
         number, at = read_number(data, at)
         apart = unfold(number)
         server_time = (observed_at // SECOND + apart) * SECOND if flags & _SERVER_SECONDS else observed_at + apart
-    if not flags & (_SAME | _CHANGED):
-        return Own(sweep, server_time, None, decode_values(data, at, observed_at), {})
-    back, at = read_number(data, at)
-    changed: dict[int, bytes] = {}
-    index = 0
-    while at < len(data):
-        step, at = read_number(data, at)
-        index += step
-        changed[index], at = decode_value(data, at, observed_at)
-    return Own(sweep, server_time, position - back, [], changed)
+    return sweep, server_time, at
 
 
 def encode_values(values: Sequence[bytes], moment: int) -> bytes:

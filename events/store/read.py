@@ -19,7 +19,7 @@ from events.shape.cut import HOLE, identity
 from events.store.answers import bare_text, body_text, item_texts, read_listing
 from events.store.chain import Head, committer
 from events.store.parts import READER_CACHE, Parts
-from events.store.question import SHARED, Own, PollScope, decode_data, read_numbers, read_scope
+from events.store.question import SHARED, Own, PollScope, decode_data, decode_head, read_numbers, read_scope
 from events.store.schema import events, head, streams
 from events.types import OBSERVED, Event, ObservedEvent, PollFailed, PollRecorded
 
@@ -276,7 +276,7 @@ class Reader:
         """The provider's own clock at the poll at `position`, as `poll` has it."""
         with self._session.guard(), _readable(f"The poll at position {position}"):
             data, observed_at = self._first(_TIMED, position)
-            return decode_data(data, observed_at, position).server_time
+            return decode_head(data, observed_at)[1]
 
     def is_imported(self, position: int) -> bool:
         """Whether the poll at `position` was imported: only imports give polls ids."""

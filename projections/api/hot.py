@@ -62,7 +62,7 @@ class HotReads:
             ready = self._answers.get(path)
             if ready is not None or self._store is None or self._shown < 0:
                 return ready
-            found = self._store.runs.object_of(path[len(_PREFIX) :])
+            found = self._store.runs.answer_of(path[len(_PREFIX) :])
         except (OSError, StoreError):
             self._drop()
             return None

@@ -195,19 +195,21 @@ LIMIT = integer("limit", "Maximum number of rows.", low=1, high=MOST, default=50
 Place = int | tuple[int, ...]  # a row's sort key, with a tie-breaker if it is not unique
 
 
-def _cursor(pattern: str, made: Callable[..., object]) -> Parameter:
+def _cursor(pattern: str, made: Callable[[str], object]) -> Parameter:
     return Parameter(
         name="cursor",
         help="The `next` value of the previous page, unchanged.",
         schema={"type": "string", "pattern": f"^{pattern}$"},
         expected="the `next` value of the previous page",
-        read=lambda text: made(*map(int, text.split("."))) if re.fullmatch(pattern, text) else None,
+        read=lambda text: made(text) if re.fullmatch(pattern, text) else None,
     )
 
 
 CURSOR = _cursor("[0-9]{1,18}", int)  # of lists sorted by one number
-SORTED_CURSOR = _cursor(r"[0-9]{1,18}\.[0-9]{1,18}", lambda *place: place)
+SORTED_CURSOR = _cursor(r"[0-9]{1,18}\.[0-9]{1,18}", lambda text: tuple(map(int, text.split("."))))
 """For lists sorted by a time that rows may share."""
+QUERY_CURSOR = _cursor(r"(-1|[0-9]{1,18}|[0-9a-f]{0,1600})\.[0-9]{1,18}\.[0-9a-f]{8}", str)
+"""For lists with filters and orders: it belongs to one of them."""
 
 
 def cursor_of(place: Place | None) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from engine.live.journal import Journal
 from engine.providers.readings import READINGS
 from events.store.record import Record
+from projections.models.judged_kernel import JudgedKernels
 
 if TYPE_CHECKING:
     from engine.fold.run import Run
@@ -35,6 +36,16 @@ class Outside(Protocol):
 
     def project(self) -> str:
         """The provider's project of these runs; raises `NotConfigured` if the settings name none."""
+        ...
+
+    @property
+    def isolates_kernels(self) -> bool:
+        """Whether a kernel has a container; where it has none, it runs as the service's user."""
+        ...
+
+    @property
+    def no_kernels(self) -> str | None:
+        """Why the provider runs no kernels; None: it does."""
         ...
 
     def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
@@ -64,6 +75,8 @@ class Service:
     feed: Feed  # the record as it grows, and the engine's own world at its head
     tokens: Tokens
     outside: Outside
+    kernels: Outside  # where kernels go
+    judged_kernels: JudgedKernels = field(default_factory=JudgedKernels)
     closing: ExitStack = field(default_factory=ExitStack)  # closed by its creator after the server ended
 
 

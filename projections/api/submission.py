@@ -21,7 +21,7 @@ from engine.live.journal import Journal
 from engine.providers.task import Completed
 from events.clock import SECOND
 from projections.api.problems import Problem
-from projections.api.service import Service, Writer
+from projections.api.service import Outside, Service, Writer
 
 Build = Callable[["HttpSubmission", str], Awaitable["HttpSubmission"]]
 
@@ -53,12 +53,19 @@ class HttpSubmission:
 
 
 async def submit(
-    service: Service, writer: Writer, submission: HttpSubmission, build: Build | None = None
+    service: Service,
+    writer: Writer,
+    submission: HttpSubmission,
+    build: Build | None = None,
+    outside: Outside | None = None,
 ) -> AcceptedRequest:
     """Complete, admit and append a submission, or find the run of an earlier one with the same key. `build` makes the
-    configuration for a run id. Raises `Problem` (404, 422 with the field), `Conflict` (key used with another request),
-    `RefusedByPolicy` or `NameInUse` (nothing was appended).
+    configuration for a run id; `outside`: another provider than the service's. Raises `Problem` (404, 422 with the
+    field), `Conflict` (key used with another request), `RefusedByPolicy` or `NameInUse` (nothing was appended).
     """
+
+    outside = outside or service.outside
+    provider = outside.provider
 
     def earlier(journal: Journal) -> tuple[Key, AcceptedRequest | None]:
         text = submission.key or ""
@@ -70,20 +77,20 @@ async def submit(
         return before
     run_id = service.ids.new() if key is None else key.run_id
     wanted = submission if build is None else await build(submission, run_id)
-    task = await to_thread.run_sync(_completed, service, wanted, run_id)
-    project = await to_thread.run_sync(_project_of, service, wanted)
+    task = await to_thread.run_sync(_completed, outside, wanted, run_id)
+    project = await to_thread.run_sync(_project_of, service, outside, wanted)
 
     def append(journal: Journal) -> AcceptedRequest:
         _wait_for_feed(service, journal.record.head().position)
-        source, now = f"{service.outside.provider}/{project}", service.clock.now()
+        source, now = f"{provider}/{project}", service.clock.now()
         with service.feed.state() as state:
             refuse_taken_name(state, source, task.name, now)
             policy = policy_in_force(state, source, service.settings)
-            admit(service.outside.provider, task, wanted.submitter, policy, state, now)
+            admit(provider, task, wanted.submitter, policy, state, now)
         return request_run(
             journal,
             run_id=run_id,
-            provider=service.outside.provider,
+            provider=provider,
             project=project,
             task=task,
             submitter=wanted.submitter,
@@ -93,10 +100,11 @@ async def submit(
 
     accepted = await writer.do(append)
     service.projector.hurry()
+    service.feed.live.nudge()
     return accepted
 
 
-def _completed(service: Service, submission: HttpSubmission, run_id: str) -> Completed:
+def _completed(outside: Outside, submission: HttpSubmission, run_id: str) -> Completed:
     """The complete task. Reads nothing of this machine; the first call may spend a second on imports."""
     configuration = dict(submission.configuration)
     _refuse_server_values(configuration)
@@ -104,18 +112,18 @@ def _completed(service: Service, submission: HttpSubmission, run_id: str) -> Com
     if submission.name is not None:
         configuration["name"] = submission.name
     try:
-        return service.outside.complete(configuration, run_id=run_id, where=_FIELD)
+        return outside.complete(configuration, run_id=run_id, where=_FIELD)
     except TaskInvalid as error:
         raise Problem(422, str(error), field=_field_of(str(error))) from None
 
 
-def _project_of(service: Service, submission: HttpSubmission) -> str:
-    own, wanted = service.outside.project(), submission.project
+def _project_of(service: Service, outside: Outside, submission: HttpSubmission) -> str:
+    own, wanted = outside.project(), submission.project
     if wanted is None or wanted == own:
         return own
     with service.feed.state() as state:
         sources = tuple(state.sources)
-    if f"{service.outside.provider}/{wanted}" not in sources:
+    if f"{outside.provider}/{wanted}" not in sources:
         known = ", ".join(sorted({own, *(name.partition("/")[2] for name in sources if "/" in name)}))
         raise Problem(404, f"nobody records the project {wanted[:60]!r}; there are: {known}", field="project")
     return wanted

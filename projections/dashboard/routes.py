@@ -31,6 +31,7 @@ PAGES = {  # address → the module that draws the page
     "/machines": "machines",
     "/machines/{id}": "machine",
     "/costs": "costs",
+    "/kernels": "kernels",
     "/submit": "submit",
     "/record": "record",
     "/record/{position}": "record",

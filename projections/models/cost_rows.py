@@ -139,6 +139,7 @@ def _money(costs: Costs, bases: _Bases, run: Run, vms: list[Vm]) -> Money:
 def _row(costs: Costs, vm: Vm, folded: bytes) -> VmRow:
     bill, facts = costs.bill(vm.vm_id), vm.facts
     return VmRow(
+        gpu=gpu_of(vm),
         vm_id=vm.vm_id,
         provider_id=vm.provider_id,
         name=facts.name,

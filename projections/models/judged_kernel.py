@@ -1,7 +1,7 @@
 """Kernels of the record with what was said of them, and what today's rules say from the same events."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from engine.errors import RunNotFound
 from engine.kernel.rejudge import Measured, is_seed_proven, ran_on, rejudged, results_of, shipped_definition
@@ -13,6 +13,8 @@ from projections.models.kernel import Status, facts_of, frames_said, story_of
 from projections.models.view import View
 from projections.store.schema import RunRow
 from projections.store.world_table import decode_run
+
+_MOST: Final = 10_000  # judged kernels that are kept, of some 6 kB each; further ones are judged each time
 
 
 class JudgedKernel(Shape, frozen=True, kw_only=True):
@@ -64,6 +66,30 @@ def judged_kernels(record: Record, view: View, now: int, *, since: int | None = 
             told = _told(record, view, row, now)
             if told is not None and told.judged is not None:
                 yield told.judged
+
+
+class JudgedKernels:
+    """As `judged_kernels`, for many calls: a kernel is judged again only after its run has changed. Any thread may
+    call it; two at a time may judge the same kernel twice.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[int, JudgedKernel]] = {}
+        self._others: set[str] = set()  # runs that are not kernels; none becomes one
+
+    def read(self, record: Record, view: View, now: int) -> Iterator[JudgedKernel]:
+        for run_id, changed in view.store.runs.live_changes():
+            kept = self._kept.get(run_id)
+            if kept is not None and kept[0] == changed:
+                yield kept[1]
+            elif run_id not in self._others and (row := view.store.runs.get(run_id)) is not None:
+                told = _told(record, view, row, now)
+                if told is None:
+                    self._others.add(run_id)
+                elif told.judged is not None:  # whether a story has its end may depend on the time too
+                    if len(self._kept) < _MOST if kept is None else kept[0] < changed:
+                        self._kept[run_id] = changed, told.judged
+                    yield told.judged
 
 
 def _told(record: Record, view: View, row: RunRow, now: int) -> ToldKernel | None:

@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from itertools import starmap
 
 from engine.kernel.rejudge import SUSPECTED, Measured
-from engine.wire import Shape
+from engine.wire import Shape, Time
 from projections.models.judged_kernel import JudgedKernel
+
+HISTORY = 500  # newest times of a board that its history has
 
 
 class Place(Shape, frozen=True, kw_only=True):
@@ -15,6 +17,15 @@ class Place(Shape, frozen=True, kw_only=True):
     rank: int
     time: Measured  # of the last benchmark
     kernel: JudgedKernel
+
+
+class BoardTime(Shape, frozen=True, kw_only=True):
+    """One time of a board's history."""
+
+    run_id: str
+    name: str | None
+    submitted_at: Time
+    median_ms: float  # of the last benchmark
 
 
 class Board(Shape, frozen=True, kw_only=True):
@@ -26,12 +37,15 @@ class Board(Shape, frozen=True, kw_only=True):
     dtype: str
     places: tuple[Place, ...]  # best first
     more: int  # ranked kernels beyond the limit
+    history: tuple[BoardTime, ...]  # of ranked kernels by time of submission, the newest last
 
 
 class Leaderboard(Shape, frozen=True, kw_only=True):
     boards: tuple[Board, ...]
-    suspected: tuple[JudgedKernel, ...]  # by what was said, or by today's rules
+    suspected: tuple[JudgedKernel, ...]  # by what was said, or by today's rules; newest first
+    more_suspected: int  # beyond the limit
     unproven: tuple[JudgedKernel, ...]  # ended BENCHMARKED; the record does not prove it by today's rules
+    more_unproven: int
 
 
 def leaderboard(
@@ -42,7 +56,8 @@ def leaderboard(
     dtype: str | None = None,
     limit: int,
 ) -> Leaderboard:
-    """`limit`: places of one board."""
+    """`limit`: places of one board, and length of either list. `gpu`: upper or lower case."""
+    gpu = None if gpu is None else gpu.upper()
     wanted = [
         one
         for one in kernels
@@ -52,11 +67,15 @@ def leaderboard(
     for one in wanted:
         if one.said == one.now == "BENCHMARKED" and one.measured:
             groups[one.problem, one.definition, one.gpu, one.dtype].append(one)
-    suspected = tuple(one for one in wanted if SUSPECTED in (one.said, one.now))
+    wanted.sort(key=lambda one: (one.submitted_at, one.run_id), reverse=True)
+    suspected = [one for one in wanted if SUSPECTED in (one.said, one.now)]
+    unproven = [one for one in wanted if one.said == "BENCHMARKED" and one.now not in (one.said, SUSPECTED)]
     return Leaderboard(
         boards=tuple(starmap(lambda key, found: _board(key, found, limit), sorted(groups.items()))),
-        suspected=suspected,
-        unproven=tuple(one for one in wanted if one.said == "BENCHMARKED" != one.now and one not in suspected),
+        suspected=tuple(suspected[:limit]),
+        more_suspected=max(0, len(suspected) - limit),
+        unproven=tuple(unproven[:limit]),
+        more_unproven=max(0, len(unproven) - limit),
     )
 
 
@@ -65,6 +84,10 @@ def _board(key: tuple[str, str, str, str], kernels: Iterable[JudgedKernel], limi
     timed.sort(key=lambda pair: (pair[1].median_ms, pair[0].submitted_at, pair[0].run_id))
     medians = [time.median_ms for _, time in timed]
     places = tuple(Place(rank=medians.index(time.median_ms) + 1, time=time, kernel=one) for one, time in timed[:limit])
+    history = (
+        BoardTime(run_id=one.run_id, name=one.name, submitted_at=one.submitted_at, median_ms=time.median_ms)
+        for one, time in sorted(timed, key=lambda pair: (pair[0].submitted_at, pair[0].run_id))[-HISTORY:]
+    )
     problem, definition, gpu, dtype = key
     return Board(
         problem=problem,
@@ -73,4 +96,5 @@ def _board(key: tuple[str, str, str, str], kernels: Iterable[JudgedKernel], limi
         dtype=dtype,
         places=places,
         more=max(0, len(timed) - limit),
+        history=tuple(history),
     )

@@ -21,12 +21,14 @@ from engine.fold.world import World
 from engine.fold.world_codec import WorldState, load
 from engine.money.costs import Costs
 from engine.money.reconcile import divergences
-from engine.money.report import user_of
-from engine.objects import blind_object, run_object
+from engine.money.report import gpu_of, user_of
+from engine.objects import RanObject, blind_object, run_object
 from engine.providers.readings import READINGS
 from engine.rules.current import CURRENT, NAME
 from engine.states import VmState
+from events.clock import SECOND
 from projections.models.cost_rows import Money, costed
+from projections.models.what_ran import configurations, gpu_words, search_words, what_ran
 from projections.store.notes import Mark
 from projections.store.schema import RunRow, anomalies, blind
 from projections.store.store import Checkpoint, ProjectionStore
@@ -243,11 +245,15 @@ class ProjectionWriter:
             run_id: folded for run_id in run_ids if hash(folded := encode(runs[run_id])) != runs.kept.get(run_id)
         }
         machines |= self._repriced(state, after, machines)
+        for run_id in self._on_other_gpus(vms, machines):
+            if run_id not in changed and runs.get(run_id) is not None:
+                changed[run_id] = encode(runs[run_id])
         money, rows = costed(self._costs, machines, set(changed), self._money_of)
         for run_id in money.keys() - changed.keys():
             changed[run_id] = encode(runs[run_id])
         in_order = [run_id for run_id in dict.keys(runs) if run_id in changed]
-        found = [_row(runs[run_id], money[run_id], changed[run_id]) for run_id in in_order]
+        given = configurations(self.record, (runs[run_id] for run_id in in_order), self.store.runs.ran_of)
+        found = [_row(runs[run_id], vms, given[run_id], money[run_id], changed[run_id]) for run_id in in_order]
         self.store.runs.put(found, end)
         self.store.vms.put(rows, end)
         self.store.add(anomalies, map(partial(_anomaly_row, state), state.anomalies), end)
@@ -273,6 +279,12 @@ class ProjectionWriter:
         there = [row.vm_id for row in self.store.vms.all(since=min(adopted)) if row.vm_id not in known]
         return {vm_id: encode(state.vms[vm_id]) for vm_id in there}
 
+    def _on_other_gpus(self, vms: StoredVms, moved: Iterable[str]) -> Iterator[str]:
+        """The runs on those moved machines whose GPU is not the stored one: their rows name it."""
+        for vm_id in moved:
+            if self.store.vms.gpu_of(vm_id) != gpu_of(vms[vm_id]):
+                yield from vms[vm_id].runs
+
     def _money_of(self, run_id: str) -> Money:
         if run_id not in self._money:
             self._money[run_id] = self.store.runs.money_of(run_id)
@@ -288,9 +300,11 @@ class ProjectionWriter:
         known.update((run.run_id, run.cost_at) for run in stale)
 
 
-def _row(run: Run, money: Money, folded: bytes) -> RunRow:
+def _row(run: Run, vms: StoredVms, configuration: RanObject, money: Money, folded: bytes) -> RunRow:
     cost, against = money
     odd = divergences(WorldState(rules=CURRENT.name, runs={run.run_id: run}))
+    shown = run_object(run, CURRENT, cost)
+    ran = what_ran(run, None if run.vm_id is None else vms.get(run.vm_id), configuration)
     return RunRow(
         run_id=run.run_id,
         provider=run.provider,
@@ -298,12 +312,20 @@ def _row(run: Run, money: Money, folded: bytes) -> RunRow:
         name=run.name,
         ended=run.terminal,
         sort_at=run.submitted_at if run.submitted_at is not None else run.first_at,
-        object=msgspec.json.encode(run_object(run, CURRENT, cost)),
+        object=msgspec.json.encode(shown),
+        ran=msgspec.json.encode(ran),
         folded=folded,
         state=run.state.value,
+        reason=shown.reason,
         cost=cost,
         odd=msgspec.json.encode(odd[0]) if odd else None,
         user=user_of(run),
+        project=ran.project,
+        source=ran.source,
+        gpu=gpu_words(ran),
+        vm_id=run.vm_id,
+        took=None if shown.execution_seconds is None else round(shown.execution_seconds * SECOND),
+        words=search_words(run, ran),
         against=against,
         archive=run.archive,
         hidden=run.hidden,

@@ -10,6 +10,7 @@ from msgspec import Meta
 from engine.wire import Position, Shape, Time, wire
 from events.errors import PositionNotFound
 from events.traces.trace import write_trace_line
+from events.types import RunRequested
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -50,6 +51,12 @@ class EventObject(Shape, frozen=True, kw_only=True):
     recorded_at: Time
     data: dict[str, Any]
     hash: str
+
+
+def request_of(record: Record, run_id: str) -> RunRequested | None:
+    """What was asked of Steno for a run; None if Steno did not submit it."""
+    found = record.read(stream=f"run/{run_id}", types=("RunRequested",))
+    return next((one.data for one in found if isinstance(one.data, RunRequested)), None)
 
 
 def poll_rows(

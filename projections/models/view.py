@@ -16,7 +16,7 @@ from engine.fold.run import Run
 from engine.fold.sources import Observability, observability, open_blind
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState, policy_of, source_of
-from engine.objects import BlindObject, RunObject, VmObject, blind_object
+from engine.objects import BlindObject, RanObject, RunObject, VmObject, blind_object
 from engine.policy import DAY
 from engine.providers.readings import READINGS
 from engine.rules.current import CURRENT
@@ -24,6 +24,7 @@ from engine.wire import Shape, Time
 from events.clock import format_time
 from events.errors import StenoError
 from projections.store.row_table import Row, RowTable
+from projections.store.run_query import RunQuery, find
 from projections.store.schema import RunRow, VmRow
 from projections.store.store import ProjectionStore
 from projections.store.world_table import decode_run, decode_vm, load_whole_world, load_world
@@ -63,6 +64,7 @@ def beside(vm: Vm) -> dict[str, object]:
 
 
 _run = msgspec.json.Decoder(RunObject)
+_ran = msgspec.json.Decoder(RanObject)
 _vm = msgspec.json.Decoder(VmObject)
 _anomaly = msgspec.json.Decoder(Anomaly)
 _blind = msgspec.json.Decoder(BlindObject)
@@ -107,14 +109,21 @@ class View:
         """The end of an open machine's bill (microseconds UTC)."""
         return until_of(self.state, vm)
 
-    def runs(
-        self, *, open_or_since: int | None = None, newest_first: bool = False, hidden: bool = False
-    ) -> tuple[RunObject, ...]:
-        """All runs by first sight, or newest first; or only those open (never of archives) or submitted since a time.
-        `hidden`: with hidden archives.
+    def runs(self, *, open_or_since: int | None = None, hidden: bool = False) -> tuple[RunObject, ...]:
+        """All runs by first sight; or only those open (never of archives) or submitted since a time. `hidden`: with
+        hidden archives.
         """
-        rows = self.store.runs.all(since=open_or_since, newest_first=newest_first, hidden=hidden)
+        rows = self.store.runs.all(since=open_or_since, hidden=hidden)
         return tuple(_run.decode(row.object) for row in rows)
+
+    def found(self, query: RunQuery, limit: int) -> tuple[RunObject, ...]:
+        """At most `limit` runs that a query finds, in its order."""
+        ids = (run_id for run_id, _ in find(self.store, query, limit))
+        return tuple(_run.decode(self.store.runs.object_of(run_id) or b"") for run_id in ids)
+
+    def ran(self, run_id: str) -> RanObject:
+        """What a known run executes."""
+        return _ran.decode(self.store.runs.ran_of(run_id) or b"")
 
     def row(self, word: str) -> RunRow:
         """The run of a word: run id, provider's id, the newest of a name, or a unique prefix of an id. Raises

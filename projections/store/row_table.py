@@ -106,15 +106,12 @@ class RowTable(Generic[Row]):
         limit: int = 50,
         live: bool = False,
         hidden: bool = False,
-        newest_first: bool = True,
-        **equal: str | None,
     ) -> tuple[tuple[tuple[int, ...], bytes], ...]:
-        """(place, object) in order, after the place `behind`. `live`: only open rows, never of archives; `hidden`: with
-        hidden rows; `equal`: column values.
+        """(place, object), newest first, after the place `behind`. `live`: only open rows, never of archives; `hidden`:
+        with hidden rows.
         """
-        given: dict[str, Any] = {name: value for name, value in equal.items() if value is not None}
-        statement = self._page(tuple(given), behind=bool(behind), live=live, hidden=hidden, newest_first=newest_first)
-        given |= {f"behind_{name}": place for name, place in zip(self.paged_by, behind or (), strict=False)}
+        statement = self._page(behind=bool(behind), live=live, hidden=hidden)
+        given = {f"behind_{name}": place for name, place in zip(self.paged_by, behind or (), strict=False)}
         return tuple((row[1:], row[0]) for row in self._database.execute(statement, limit=limit, **given))
 
     def count(self) -> int:
@@ -166,18 +163,14 @@ class RowTable(Generic[Row]):
 
     @classmethod
     @cache
-    def _page(
-        cls, equal: tuple[str, ...], *, behind: bool, live: bool, hidden: bool, newest_first: bool
-    ) -> Select[Any]:
-        columns = cls.table.c
-        places = [columns[name] for name in cls.paged_by]
-        made = select(columns.object, *places).where(*(columns[name] == bindparam(name) for name in equal))
+    def _page(cls, *, behind: bool, live: bool, hidden: bool) -> Select[Any]:
+        places = [cls.table.c[name] for name in cls.paged_by]
+        made = select(cls.table.c.object, *places)
         if not hidden:
             made = made.where(text(SHOWN))
         if live:
             made = made.where(text(f"({cls.live})"))
         if behind:
             seen = tuple_(*(bindparam(f"behind_{name}") for name in cls.paged_by))
-            made = made.where(tuple_(*places) < seen if newest_first else tuple_(*places) > seen)
-        order = [place.desc() if newest_first else place for place in places]
-        return made.order_by(*order).limit(bindparam("limit"))
+            made = made.where(tuple_(*places) < seen)
+        return made.order_by(*(place.desc() for place in places)).limit(bindparam("limit"))

@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from events.clock import foreign_run_id
 
-VERSION: Final = 9
+VERSION: Final = 11
 
 metadata = MetaData()
 
@@ -33,10 +33,18 @@ class RunRow(msgspec.Struct, frozen=True):
     cost: int | None = None  # None: unknown
     odd: bytes | None = None  # the anomaly that its cost is, as JSON
     user: str | None = None  # who submitted it
+    reason: str | None = None
+    project: str | None = None
+    source: str = ""  # whose polls show it, or its archive
+    gpu: str = "\n"  # what it got, else what it asked for: models, also with their number, each between line ends
+    vm_id: str | None = None
+    took: int | None = None  # microseconds; None: unknown
+    words: str = ""  # what a search looks through, in lower case: name, command, ids
     against: bytes | None = None  # `cost_rows.Against`; None: neither side charges it
     archive: str | None = None  # the archive that alone shows it; None: it is live
     hidden: bool = False  # lists leave it out
     object: bytes = b""  # the run object as JSON
+    ran: bytes = b"null"  # `RanObject` as JSON
     folded: bytes = b""  # the engine's own run, so that the fold can go on; see `world_table`
 
     @property
@@ -55,6 +63,7 @@ class VmRow(msgspec.Struct, frozen=True):
     cost: int = 0  # so far
     last_at: int = 0  # the newest poll that showed it
     kind: str = ""  # machines of one kind cost the same
+    gpu: str = ""  # `MI300X:2`; `none`
     spans: bytes = b"\x90"  # (since, until, cost) of its stretches at one price, as msgpack
     paid: bytes = b""  # what its bill is made of, encoded by `cost_rows`
     archive: str | None = None  # the archive that alone shows it; None: it is live
@@ -63,6 +72,7 @@ class VmRow(msgspec.Struct, frozen=True):
     folded: bytes = b""  # the engine's own machine; see `world_table`
 
 
+FIND: Final = "runs_find"
 _TYPES: Final[dict[Any, Any]] = {str: Text, int: Integer, bool: Integer, bytes: LargeBinary}
 RUN_GOES_ON: Final = "ended = 0 AND archive IS NULL"
 VM_GOES_ON: Final = "billed = 1 OR ended_at IS NULL"
@@ -101,7 +111,12 @@ runs = Table(
     Index("runs_provider_id", "provider_id", "provider"),
     Index("runs_open", "sort_at", sqlite_where=text(RUN_GOES_ON)),
     Index("runs_sort", "sort_at", "ordinal"),
-    Index("runs_state", "state", "sort_at", "ordinal"),
+    # covering: every condition and order of `run_query`, so that a search reads no row that it does not show
+    Index(
+        FIND,
+        *("sort_at", "ordinal", "hidden", "state", "reason", "user", "project", "source", "gpu", "vm_id"),
+        *("name", "cost", "took", "run_id", "changed", "words"),
+    ),
     Index("runs_changed", "changed"),
     Index("runs_hidden", "ordinal", sqlite_where=text("hidden = 1")),
     Index("runs_odd", "ordinal", sqlite_where=text("odd IS NOT NULL")),
@@ -155,6 +170,16 @@ marks = _added(
     Index("marks_track", "track", "at", "position"),
 )
 
+# what filters of runs know: every value that a run had
+run_values = Table(
+    "run_values",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("value", Text, primary_key=True),
+    _column("changed", int),
+    sqlite_with_rowid=False,
+)
+
 # the fold at some evenly spaced positions: a moment is opened from the one before it
 moments = Table(
     "moments",
@@ -195,7 +220,7 @@ def views_below(position: int) -> str:
             f"UNION ALL SELECT {columns} FROM base.{table} {then} {below} "
             f"UNION ALL SELECT {columns} FROM base.{table}_was {then} AND until > {position} {below}"
         )
-    for notes in (anomalies, blind, marks):
+    for notes in (anomalies, blind, marks, run_values):
         columns = ", ".join(notes.columns.keys())
         found.append(
             f"CREATE TEMP VIEW {notes} AS SELECT {columns} FROM main.{notes} "  # noqa: S608

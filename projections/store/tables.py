@@ -8,10 +8,12 @@ from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.dialects.sqlite import insert
 
 from projections.store.row_table import RowTable
-from projections.store.schema import RUN_GOES_ON, SHOWN, VM_GOES_ON, RunRow, VmRow, gone, marks, runs, vms
+from projections.store.schema import RUN_GOES_ON, SHOWN, VM_GOES_ON, RunRow, VmRow, gone, marks, run_values, runs, vms
 
 _ID: Final = runs.c.run_id == bindparam("id")
 _OBJECT: Final = select(runs.c.object).where(_ID)
+_ANSWER: Final = select(runs.c.object, runs.c.ran).where(_ID)
+_RAN: Final = select(runs.c.ran).where(_ID)
 _MONEY: Final = select(runs.c.cost, runs.c.against).where(_ID)
 _AGAINST: Final = select(runs.c.ordinal, runs.c.run_id, runs.c.name, runs.c.user, runs.c.against).where(text(SHOWN))
 _OF_PROVIDER: Final = select(runs.c.run_id).where(
@@ -21,7 +23,16 @@ _ENDED: Final = select(runs.c.object, runs.c.state).where(_ID, text("ended = 1 A
 _ENDS: Final = select(marks.c.subject).where(text("kind IN ('run_succeeded', 'run_failed', 'run_stopped')"))
 _LAST_ENDS: Final = _ENDS.order_by(marks.c.position.desc(), marks.c.ordinal.desc()).limit(bindparam("limit"))
 _ENDS_SINCE: Final = _ENDS.where(marks.c.track == text("1"), marks.c.at >= bindparam("since"))
+_LIVE_CHANGES: Final = (
+    select(runs.c.run_id, runs.c.changed).where(text(f"archive IS NULL AND {SHOWN}")).order_by(text("ordinal"))
+)
+_VALUE: Final = (
+    insert(run_values).values({name: bindparam(name) for name in ("kind", "value", "changed")}).on_conflict_do_nothing()
+)
 _GONE: Final = insert(gone).values(run_id=bindparam("id")).on_conflict_do_nothing()
+
+
+NEWEST: Final = "@last"  # in place of a name: the run first seen last; live ones before archived ones
 
 
 class RunTable(RowTable[RunRow]):
@@ -32,6 +43,16 @@ class RunTable(RowTable[RunRow]):
     since = "sort_at"
     paged_by = ("sort_at", "ordinal")
 
+    def put(self, rows: Iterable[RunRow], changed: int = 0) -> None:
+        found = list(rows)
+        super().put(found, changed)
+        values = {
+            (name, value) for row in found for name in ("user", "project", "source") if (value := getattr(row, name))
+        }
+        values |= {("gpu", model) for row in found for model in row.gpu.split("\n") if model and ":" not in model}
+        new = ({"kind": kind, "value": value, "changed": changed} for kind, value in sorted(values) if value)
+        self._database.execute_many(_VALUE, new)
+
     def drop(self, ids: Iterable[str], changed: int = 0) -> None:
         """Delete runs that were merged into others."""
         found = list(ids)
@@ -39,6 +60,8 @@ class RunTable(RowTable[RunRow]):
         self._database.execute_many(_GONE, ({"id": one} for one in found))
 
     def _named(self, name: str) -> RunRow | None:
+        if name == NEWEST:
+            return self._first(SHOWN)
         # A foreign run may share the name of one waiting in Steno: the name then means Steno's.
         going_on = self._rows(f"name = :word AND {RUN_GOES_ON}", "ordinal DESC", word=name)
         return next((row for row in going_on if not row.foreign), None) or super()._named(name)
@@ -48,6 +71,16 @@ class RunTable(RowTable[RunRow]):
         row = self._database.first(_OBJECT, id=run_id)
         return None if row is None else row[0]
 
+    def answer_of(self, run_id: str) -> bytes | None:
+        """The run's object with what it executes as its last key, `ran`, as JSON."""
+        row = self._database.first(_ANSWER, id=run_id)
+        return None if row is None else row[0][:-1] + b',"ran":' + row[1] + b"}"
+
+    def ran_of(self, run_id: str) -> bytes | None:
+        """What the run executes, as JSON (`RunRow.ran`)."""
+        row = self._database.first(_RAN, id=run_id)
+        return None if row is None else row[0]
+
     def money_of(self, run_id: str) -> tuple[int | None, bytes | None]:
         """A run's cost (micro-dollars) and its `against`; None where unknown."""
         return self._database.first(_MONEY, id=run_id) or (None, None)
@@ -55,6 +88,10 @@ class RunTable(RowTable[RunRow]):
     def against(self) -> list[tuple[int, str, str | None, str | None, bytes | None]]:
         """(place, run id, name, user, `against`) of every run that is not hidden, unordered."""
         return self._database.execute(_AGAINST).fetchall()
+
+    def live_changes(self) -> list[tuple[str, int]]:
+        """(run id, position of its newest change) of every run that is of no archive, by first sight."""
+        return self._database.execute(_LIVE_CHANGES).fetchall()
 
     def of_provider(self, provider: str, provider_id: str) -> str | None:
         """The run id of a provider's id."""
@@ -82,6 +119,7 @@ class RunTable(RowTable[RunRow]):
 
 
 _KINDS: Final = select(vms.c.kind, func.max(vms.c.last_at)).group_by(vms.c.kind)
+_GPU: Final = select(vms.c.gpu).where(vms.c.vm_id == bindparam("id"))
 _LIVE: Final = text("archive IS NULL")
 _SPENT: Final = select(func.sum(vms.c.cost), func.min(vms.c.created)).where(_LIVE)
 _SPANS: Final = select(vms.c.spans).where(_LIVE)
@@ -99,6 +137,11 @@ class VmTable(RowTable[VmRow]):
     def _named(self, name: str) -> VmRow | None:
         """The newest of that name, a billed one before one that is gone."""
         return self._first("name = :word AND billed = 1", word=name) or super()._named(name)
+
+    def gpu_of(self, vm_id: str) -> str | None:
+        """The machine's GPU as stored; None for an unknown machine."""
+        row = self._database.first(_GPU, id=vm_id)
+        return None if row is None else row[0]
 
     def newest(self) -> VmRow | None:
         """The visible machine first seen last; live ones before archived ones."""

@@ -35,7 +35,7 @@ TABLE: Final = {
             "/api/costs", "/api/budget", "/api/overview", "/api/events", "/api/events/{position}", "/api/polls",
             "/api/polls/{position}", "/api/incidents", "/api/record", "/api/offers", "/api/sources", "/api/stream",
             "/api/amd/runs/{id}/stream", "/api/amd/metrics", "/api/amd/schema", "/api/amd/problems", "/metrics",
-            "/openapi.json",
+            "/openapi.json", "/api/filters", "/api/kernels/leaderboard", "/api/kernels/{id}",
         ),
         READ,
     ),

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx
-import msgspec
 import pytest
 from httpx_sse import connect_sse
 from stenotest import prefork
-from stenotest.kernels import DOING, SHIPPED, asked
+from stenotest.kernels import BRIEF, DOING, SHIPPED, asked, briefly
 
 from events.clock import SystemClock
 from events.store.record import Record
@@ -126,7 +125,9 @@ def shown(url: str, path: str, least: int = 0) -> Any:
 @pytest.fixture
 def url(site: Site, served: Serve) -> str:
     """Where the service of that record is, in this process."""
-    return served(site.record, local__price="1.99", local__gpu="MI300X", api__submit_rate="off").url
+    return served(
+        site.record, kernel__unsafe_local="true", local__price="1.99", local__gpu="MI300X", api__submit_rate="off"
+    ).url
 
 
 def heard(response: httpx.Response | Any) -> list[Item]:
@@ -168,12 +169,11 @@ def statuses(items: list[Item]) -> list[str]:
 
 def seeds_request(host: str) -> bytes:
     """The fetch of the seeds as a browser's JavaScript outside a page sends it, byte for byte."""
-    definition = msgspec.to_builtins(SHIPPED["matmul"].problem_def)
     body = json.dumps(
         {
             "solution_code": SHIPPED["matmul"].example,
             "problem": "matmul",
-            "problem_def": definition,
+            "problem_def": briefly("matmul", M=96, N=96, K=96),
             "gpu_type": "MI300X",
             "dtype": "float32",
             "language": "hip",
@@ -232,7 +232,7 @@ def test_the_seeds_request_byte_for_byte_cold_then_warm(url: str, site: Site) ->
     assert cold[-1]["cost_usd"] > 0
     assert cold[-1]["elapsed_seconds"] > cold[2]["elapsed_seconds"] > 0
 
-    warm = posted(url, asked("vector-add"))
+    warm = posted(url, asked(problem_def=BRIEF))
     assert "PROVISIONING" not in statuses(warm)
     assert (warm[-1]["status"], warm[-1]["vm_state"]) == ("BENCHMARKED", "WARM_REUSE")
     assert warm[-1]["vm_metrics"]["vm_id"] == cold[-1]["vm_metrics"]["vm_id"]
@@ -270,7 +270,7 @@ def test_a_check_ends_checked_and_can_be_taken_up_anywhere(site: Site, served: S
     whole = posted(url, asked(endpoint="checker"))
     assert statuses(whole)[-1] == "CHECKED"
     assert "BENCHMARKING" not in statuses(whole)
-    run_id, again = whole[0]["run_id"], served(site.record).url
+    run_id, again = whole[0]["run_id"], served(site.record, kernel__unsafe_local="true").url
     told = [(item["position"], item["status"], item["message"]) for item in whole]
     for where in (url, again):
         assert [(one["position"], one["status"], one["message"]) for one in resumed(where, run_id)] == told
@@ -291,7 +291,8 @@ def test_the_same_key_is_the_same_kernel(url: str) -> None:
 
 def test_nobody_who_reads_the_record_reads_a_solution(url: str, site: Site) -> None:
     """It is a secret of its request: kept until the provider has it, then gone; frames do not repeat it."""
-    posted(url, asked(solution_code="// nobody else's business 7f3a\n" + SHIPPED["vector-add"].example))
+    source = "// nobody else's business 7f3a\n" + SHIPPED["vector-add"].example
+    posted(url, asked(solution_code=source, problem_def=BRIEF))
     for path in site.record.parent.glob("record.db*"):
         if path.is_file():
             assert b"nobody else's business" not in path.read_bytes()
@@ -324,7 +325,7 @@ def test_closing_the_stream_stops_a_kernel_only_if_so_set(
     site: Site, served: Serve, gate: Gate, cancels: str, ends: str
 ) -> None:
     """By default a front end that goes away takes nothing with it; what happened to it can be asked later."""
-    url = served(site.record, local__price="1.99", kernel__cancel_on_close=cancels).url
+    url = served(site.record, kernel__unsafe_local="true", local__price="1.99", kernel__cancel_on_close=cancels).url
     with (
         httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client,
         connect_sse(client, "POST", SUBMIT, json=asked(solution_code=gate.source, endpoint="checker")) as source,
@@ -361,12 +362,12 @@ def test_a_stop_of_the_run_ends_its_story(url: str, gate: Gate) -> None:
 
 def test_the_client_comes_back_by_itself(site: Site, served: Serve, gate: Gate, a_port: str) -> None:
     """Its service is restarted in the middle, at the same address: every status is given once, in order."""
-    first = served(site.record, local__price="1.99", api__port=a_port)
+    first = served(site.record, kernel__unsafe_local="true", local__price="1.99", api__port=a_port)
     found: list[Item] = []
     statuses_of = submit_hip_kernel(gate.source, "vector-add", endpoint="checker", base_url=first.url)
     found.append(next(statuses_of))
     first.stop()
-    served(site.record, local__price="1.99", api__port=a_port)
+    served(site.record, kernel__unsafe_local="true", local__price="1.99", api__port=a_port)
     gate.open()
     found.extend(statuses_of)
     assert statuses(found)[-1] == "CHECKED"
@@ -387,7 +388,9 @@ def test_a_budget_that_cannot_bear_it_refuses_before_anything(site: Site, served
     record = site.record.with_name("poor.db")
     with Record.open(record, write=True, create=True, clock=SystemClock()):
         pass
-    poor = served(record, local__price="1.99", local__gpu="MI300X", budget__total="0.01").url
+    poor = served(
+        record, kernel__unsafe_local="true", local__price="1.99", local__gpu="MI300X", budget__total="0.01"
+    ).url
     with refused(poor, asked()) as problem:
         assert problem["status"] == 403
     assert shown(poor, "/api/runs")["runs"] == []

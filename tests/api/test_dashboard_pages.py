@@ -43,7 +43,8 @@ def all_pages(here: Served) -> tuple[str, ...]:
     return (
         "/runs",
         "/runs?state=failed",
-        "/runs?name=nothing-like-it",
+        "/runs?search=nothing-like-it",
+        "/runs?user=admin&order=cost&since=2020-01-01",
         *(f"/runs/{run['run_id']}?tab={tab}" for tab in ("why", "cost", "events")),
         "/runs/nobody",
         "/record",
@@ -139,14 +140,14 @@ def test_the_list_of_runs_is_what_the_api_lists(served: Serve, town: Path, see: 
     seen.settled()
     failed = [run["name"] for run in told if run["state"] == "failed"]
     assert page.locator("tbody a.row").all_inner_texts() == failed
-    page.get_by_label("Name").fill("bad-run")
-    seen.until("location.search.includes('name=bad-run')")
+    page.get_by_label("Search").fill("BAD-run")
+    seen.until("location.search.includes('search=BAD-run')")
     seen.settled()
     assert page.locator("tbody a.row").all_inner_texts() == ["bad-run"]
     page.reload()
     seen.settled()
     assert page.locator("tbody a.row").all_inner_texts() == ["bad-run"]
-    assert page.get_by_label("Name").input_value() == "bad-run"
+    assert page.get_by_label("Search").input_value() == "BAD-run"
     page.get_by_role("link", name="bad-run").click()
     seen.until("document.title.startsWith('bad-run')")
     assert seen.complaints == []

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def up(steno: Steno, tmp_path: Path) -> str:
     """The address of `steno up` on this machine's own provider."""
-    running = steno.up("--port", "0")
+    running = steno.up("--port", "0", STENO_KERNEL_UNSAFE_LOCAL="true")
     found = re.search(r"serving (http://\S+) ", running.out)
     assert found is not None, running.out
     return found[1]
@@ -118,9 +118,18 @@ def test_tab_indents_and_escape_leaves(up: str, see: See) -> None:
     assert page.evaluate("document.activeElement.tagName") != "TEXTAREA"
 
 
+def test_no_kernel_is_offered_where_the_provider_runs_none(served: Serve, town: Path, see: See) -> None:
+    """The page says why; a command can be submitted there."""
+    seen = see(served(town, provider="slurm").url)
+    page = seen.go("/submit")
+    assert "the provider slurm cannot run kernels: its tasks have no containers" in text_of(page, "#page .empty")
+    assert page.get_by_label("Source").count() == 0
+    assert seen.go("/submit?what=command").get_by_label("Commands").count() == 1
+
+
 def test_nothing_is_submitted_in_the_past(served: Serve, town: Path, see: See) -> None:
     """The page says so and leads back to now."""
-    seen = see(served(town).url)
+    seen = see(served(town, kernel__unsafe_local="true").url)
     page = seen.go("/submit?at=100")
     assert page.get_by_role("button", name="Submit").count() == 0
     page.locator("#page").get_by_role("button", name="Back to live").click()
@@ -136,7 +145,7 @@ def test_a_token_opens_the_dashboard_and_its_role_is_kept_to(steno: Steno, serve
         role: steno("token", "create", "--role", role, "--name", f"a-{role}", "--record", town).out.split()[-1]
         for role in ("read", "submit")
     }
-    here = served(town)
+    here = served(town, kernel__unsafe_local="true")
     seen = see(here.url, extra_http_headers={"X-Forwarded-For": "203.0.113.7"})
     page = seen.page
     page.goto(here.url + "/runs?state=failed")

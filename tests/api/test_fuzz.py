@@ -17,6 +17,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
+from projections.store.run_query import KNOWN
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -33,21 +35,20 @@ READS = (
     "/api/overview", "/api/events", "/api/events/{id}", "/api/polls", "/api/polls/{id}", "/api/incidents",
     "/api/record", "/api/offers", "/api/session", "/api/stream", "/api/runs/{id}/stream", "/api/amd/runs/{id}/stream",
     "/api/amd/metrics", "/api/amd/schema", "/api/amd/problems", "/metrics", "/healthz", "/readyz", "/openapi.json",
-    "/", "/runs", "/runs/{id}", "/assets/{id}",
+    "/", "/runs", "/runs/{id}", "/assets/{id}", "/api/filters", "/api/kernels/leaderboard", "/api/kernels/{id}",
 )  # fmt: skip
 COMMANDS = ("/api/runs", "/api/runs/{id}/stop", "/api/vms/{id}/stop", "/api/amd/submit", "/api/session")
 ELSEWHERE = ("/readyz", "/api/runs/{id}/logs")
 """What may truly not be there: a provider that nobody here is configured for."""
 PAGED = ("cursor", "limit")
 PARAMETERS = {
-    "/api/runs": (*PAGED, "state", "name", "order"),
-    "/api/runs/{id}/events": PAGED,
+    "/api/runs": (*PAGED, *KNOWN, "name", "search", "since", "until", "sort", "order"),
+    **dict.fromkeys(("/api/runs/{id}/events", "/api/polls", "/api/incidents"), PAGED),
     "/api/runs/{id}/logs": ("follow",),
     "/api/vms": (*PAGED, "live"),
     "/api/costs": ("by", "limit", "cursor", "order"),
     "/api/events": (*PAGED, "stream", "type", "backwards"),
-    "/api/polls": PAGED,
-    "/api/incidents": PAGED,
+    "/api/kernels/leaderboard": ("problem", "gpu", "dtype", "limit"),
     "/api/stream": ("after",),
     "/api/runs/{id}/stream": ("after",),
 }

@@ -254,7 +254,8 @@ def test_what_a_task_says_is_text(started: Starts, tmp_path: Path, see: See) -> 
 @pytest.mark.long
 def test_what_a_kernel_says_is_text(started: Starts, tmp_path: Path, see: See) -> None:
     """Its source, and the compiler's words about it."""
-    up = started("up", "--record", tmp_path / "record.db", STENO_LOCAL_PRICE="1.99", STENO_LOCAL_GPU="MI300X")
+    here = {"STENO_LOCAL_PRICE": "1.99", "STENO_LOCAL_GPU": "MI300X", "STENO_KERNEL_UNSAFE_LOCAL": "true"}
+    up = started("up", "--record", tmp_path / "record.db", **here)
     seen = see(up.url)
     seen.page.add_init_script(WATCH)
     seen.go("/submit")

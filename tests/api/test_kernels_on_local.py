@@ -1,4 +1,4 @@
-"""A kernel on `local` is a process of the service's user: only who is that user's neighbour anyway may submit one."""
+"""Kernels on `local` run in containers of this host, or not at all; a setting runs one's own as the service's user."""
 
 from __future__ import annotations
 
@@ -38,27 +38,46 @@ def submitted(service: Served, headers: dict[str, str]) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize("role", ["submit", "admin"])
-def test_a_token_submits_no_kernel_to_this_machine(served: Serve, empty_record: Path, role: str) -> None:
-    """403, with what to do instead; nothing is in the record."""
+def test_without_an_engine_nobody_submits_a_kernel(
+    served: Serve, empty_record: Path, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 with what to install: by a token, by its session, and from this machine. Nothing is in the record."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     headers = token(empty_record, role)
     service = served(empty_record)
     status, told = submitted(service, headers)
-    assert (status, "kernel.unsafe_local" in told["detail"]) == (403, True)
+    assert status == 503
+    assert "apt-get install docker.io" in told["detail"]
     login = service.client.post("/api/session", json={"token": headers["Authorization"].removeprefix("Bearer ")})
     assert login.status_code == 200
-    assert submitted(service, {})[0] == 403, "a session is its token"
+    assert submitted(service, {})[0] == 503, "a session is its token"
     service.client.cookies.clear()
+    assert submitted(service, {})[0] == 503
+    assert service.client.get("/api/amd/problems").json()["isolated"] is True
     assert service.client.get("/api/runs").json()["runs"] == []
 
 
-def test_who_is_on_the_machine_submits_and_is_told(served: Serve, empty_record: Path) -> None:
+def test_who_runs_their_own_code_is_told(served: Serve, empty_record: Path) -> None:
     """By a header of the answer, by what is published beside the problems, and in the description of the API."""
-    service = served(empty_record)
+    service = served(empty_record, kernel__unsafe_local="true")
     status, headers = submitted(service, {})
     assert (status, headers["steno-isolation"]) == (200, "none")
-    assert service.client.get("/api/amd/problems").json()["isolated"] is False
+    offered = service.client.get("/api/amd/problems").json()
+    assert (offered["isolated"], offered["refused"]) == (False, None)
     said = service.client.get("/openapi.json").json()["paths"][SUBMIT]["post"]["description"]
     assert "not isolated" in said
+
+
+def test_a_provider_without_containers_is_refused(served: Serve, empty_record: Path) -> None:
+    """Whoever asks, in one line, with nothing in the record; what is published says so before anybody asks."""
+    why = "the provider slurm cannot run kernels: its tasks have no containers; use another provider"
+    admin = token(empty_record, "admin")
+    service = served(empty_record, provider="slurm", kernel__unsafe_local="true")
+    for headers in ({}, admin):
+        status, told = submitted(service, headers)
+        assert (status, told["detail"]) == (403, why)
+    assert service.client.get("/api/amd/problems").json()["refused"] == why
+    assert service.client.get("/api/runs").json()["runs"] == []
 
 
 def test_a_setting_lets_tokens_submit(served: Serve, empty_record: Path) -> None:

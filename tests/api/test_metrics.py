@@ -18,6 +18,7 @@ from events.poll import Poll
 from events.store.append import Batch
 from events.store.record import Record
 from projections.api.tally import OTHER, route_of
+from projections.dashboard.routes import PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,6 +168,12 @@ def test_every_route_there_is_has_a_label_of_its_own(served: Serve, town: Path) 
     """Of what `/openapi.json` describes, nothing is `other`."""
     paths = served(town).client.get("/openapi.json").json()["paths"]
     assert [path for path in paths if route_of(re.sub(r"\{\w+\}", "7", path)) != path] == []
+
+
+def test_every_page_has_the_label_of_pages() -> None:
+    """But that of the login, which is nobody's; a run may be called as a route begins."""
+    assert [path for path in PAGES if route_of(re.sub(r"\{\w+\}", "7", path)) == OTHER] == ["/login"]
+    assert route_of("/api/kernels/leaderboard-2") == "/api/kernels/{id}"
 
 
 def test_names_follow_prometheus(served: Serve, town: Path) -> None:

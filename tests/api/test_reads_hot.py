@@ -29,7 +29,7 @@ def test_a_run_by_its_id_is_answered_without_the_router_and_nothing_else_is(town
         service.projector.start()
         ready = HotReads(service).ready
         with service.pool.now() as look:
-            rows = [(run.run_id, run.name, look.view.row(run.run_id).object) for run in look.view.runs()]
+            rows = [(run.run_id, run.name, look.view.store.runs.answer_of(run.run_id)) for run in look.view.runs()]
         path = f"/api/runs/{rows[0][0]}"
         async with asyncio.timeout(120):
             while ready(path) is None:

@@ -14,8 +14,16 @@ def test_a_machine_without_dstack_is_well(steno: Steno) -> None:
     found = json.loads(steno("doctor", "--json").stdout)
     assert list(found) == ["ok", "checks", "dstack", "dstack_problem", "offers", "server_configuration"]
     assert found["ok"] is True
-    assert [check["name"] for check in found["checks"]] == ["record", "local", "machines", "cloud_key"]
+    assert [check["name"] for check in found["checks"]] == ["record", "local", "machines", "cloud_key", "kernels"]
     assert found["server_configuration"] is None
+
+
+def test_it_says_whether_kernels_can_run_here(steno: Steno) -> None:
+    """Without a container engine they are refused; every other run goes on."""
+    refused_here = steno("doctor", DOCKER_HOST="tcp://127.0.0.1:1").stdout
+    assert "! kernels" in refused_here
+    assert "run in containers only. No Docker engine answers at tcp://127.0.0.1:1" in refused_here
+    assert "– kernels" in steno("doctor", STENO_KERNEL_WARM="off").stdout
 
 
 def test_the_idle_timeout_of_this_machine_is_told_with_its_source(steno: Steno) -> None:

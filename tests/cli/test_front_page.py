@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from cli.catalogue import HELP, near, page
 from cli.program import steno
 from cli.wiring.app import App
-from engine.providers.readings import RULE_SETS
+from engine.providers.readings import every_rule_set
 
 TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "success.jsonl.zst"
 
@@ -95,7 +95,7 @@ def test_a_mistyped_command_suggests_the_near_ones() -> None:
 
 def test_the_help_of_replay_lists_every_rule_set() -> None:
     """From the registry, each with what it is."""
-    assert all(f"  {name} " in help_of("replay") for name in RULE_SETS)
+    assert all(f"  {name} " in help_of("replay") for name in every_rule_set())
 
 
 @pytest.mark.parametrize("name", sorted(HELP))

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 from stenotest.command_line import Steno, refused
 
-from engine.kernel.definition import shipped
+from engine.kernel import definition
+from engine.kernel.definition import definition_hash, shipped
 from engine.kernel.rejudge import SUSPECTED
 from engine.providers.readings import READINGS
 from events import types
@@ -169,11 +170,14 @@ def test_the_problems_are_listed_and_shown(steno: Steno) -> None:
         ("a.cpp", b"x" * 65537, (), 2, "a.cpp has more than 65536 bytes"),
         ("a.cpp", b"a\0b", (), 2, "a.cpp: it holds a zero byte"),
         ("a.txt", b"x", (), 2, "names no language: add --language"),
+        ("a.sh", b"x", (), 6, "apt-get install docker.io"),
+        ("a.py", b"x", ("--gpu", "H200"), 2, "--gpu: "),
         ("a.hip", b"x", ("--gpu", "H100"), 2, "--gpu: hip is for MI300X"),
         ("a.hip", b"x", ("--language", "basic"), 2, "--language: "),
         ("a.hip", b"x", ("--dtype", "int4"), 2, "--dtype: "),
         ("a.hip", b"x", ("--problem-def", "a.hip"), 2, "a.hip: it is not valid JSON"),
-        ("a.hip", b"x", (), 6, "use another (--provider); --unsafe-here runs your own code as yourself"),
+        ("a.hip", b"x", (), 6, "apt-get install docker.io"),
+        ("a.hip", b"x", ("--provider", "slurm", "--unsafe-here"), 6, "slurm cannot run kernels: its tasks have no"),
     ],
 )
 def test_what_is_wrong_with_a_submission_is_one_line(
@@ -182,7 +186,8 @@ def test_what_is_wrong_with_a_submission_is_one_line(
     """It names the file or the option, and nothing is in the record."""
     if data is not None:
         (home / name).write_bytes(data)
-    assert said in refused(steno("kernel", "submit", name, "--problem", "vector-add", *words), code)
+    done = steno("kernel", "submit", name, "--problem", "vector-add", *words, DOCKER_HOST="unix:///nowhere")
+    assert said in refused(done, code)
     assert not (home / "record.db").exists()
 
 
@@ -193,6 +198,53 @@ def test_a_field_of_a_problem_of_ones_own_is_named(steno: Steno, home: Path) -> 
     (home / "a.hip").write_text("x")
     done = steno("kernel", "submit", "a.hip", "--problem", "mine", "--problem-def", "p.json", "--unsafe-here")
     assert "p.json.tests[0].sizes: it is without N" in refused(done, 2)
+
+
+@pytest.fixture
+def package(home: Path) -> Path:
+    """A problem as a folder in the home, its one test small."""
+    folder = home / "sums"
+    folder.mkdir()
+    problem = msgspec.to_builtins(shipped()["vector-add"]) | {"tests": SIZES, "benchmarks": []}
+    del problem["reference"]
+    (folder / "problem.json").write_text(json.dumps(problem))
+    (folder / "reference.py").write_text(shipped()["vector-add"].reference.python or "")
+    (folder / "description.md").write_text("Sums of *two*.")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["folder", "zip", "gztar"])
+def test_a_kernel_solves_a_problem_of_ones_own(steno: Steno, submit: Submit, package: Path, form: str) -> None:
+    """Given as a folder or an archive of it; the record has the hash of the problem, the same for each."""
+    path = str(package) if form == "folder" else shutil.make_archive(str(package), form, package.parent, package.name)
+    done = submit(RIGHT, "--checker", "--problem-def", path, "--json")
+    assert done.returncode == 0, done.stderr
+    small = msgspec.structs.replace(
+        shipped()["vector-add"], tests=(definition.Test(sizes={"N": 4096}, seed=1),), benchmarks=()
+    )
+    assert json.loads(done.stdout)["mark"]["definition_hash"] == definition_hash(small)
+
+
+def test_a_problem_of_ones_own_is_shown_and_checked(steno: Steno, home: Path, package: Path) -> None:
+    """As a shipped one, with how to submit a solution; what is wrong with it is one line that names the file."""
+    page = steno("kernel", "problems", "sums").stdout
+    assert "Sums of *two*." in page
+    assert "def reference(inputs, sizes, parameters):" in page
+    assert "steno kernel submit FILE --problem sums --problem-def sums --wait" in page
+    found = json.loads(steno("kernel", "problems", "sums/", "--json").stdout)
+    assert (found["problem"], found["problem_def"]["description"]) == ("sums", "Sums of *two*.")
+    (package / "reference.py").write_text("def reference(")
+    assert "sums.reference.python: it is not valid Python" in refused(steno("kernel", "problems", "sums"), 2)
+    (package / "reference.py").unlink()
+    assert "sums has no reference: add reference.py" in refused(steno("kernel", "problems", "sums"), 2)
+    (home / "a.hip").write_text("x")
+    words = ("a.hip", "--problem", "sums", "--problem-def")
+    assert "sums has no reference: add reference.py" in refused(steno("kernel", "submit", *words, "sums"), 2)
+    (home / "sums.zip").write_bytes(b"PK\x03\x04")
+    assert "sums.zip is not a readable archive" in refused(steno("kernel", "submit", *words, "sums.zip"), 2)
+    assert "nowhere: the file does not exist" in refused(steno("kernel", "submit", *words, "nowhere"), 4)
+    assert not (home / "record.db").exists()
 
 
 @pytest.mark.slow

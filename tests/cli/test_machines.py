@@ -172,32 +172,39 @@ def test_reconciliation_explains_every_micro_dollar(call: Call) -> None:
     assert "idle" in call("costs", "--reconcile").stdout
 
 
-def test_performance_stands_beside_its_targets(call: Call) -> None:
-    """Seconds and dollars; the target in the documents' own words."""
-    measures = {one["name"]: one for one in told(call, "costs", "--performance")["measures"]}
+def test_an_estimate_starts_from_what_the_record_measured(call: Call) -> None:
+    """Its median start; below it stands what was measured, beside the targets in the documents' own words."""
+    found = told(call, "estimate")
+    measures = {one["name"]: one for one in found["measures"]}
     assert (measures["cold start"]["target"], measures["cold start"]["met"]) == ("< 5 min", True)
-    assert 39 < measures["cold start"]["median"] < 40
+    assert 39 < measures["cold start"]["median"] == found["inputs"]["provisioning_seconds"] < 40
     assert measures["warm start"]["target"] == "< 10 s"
-    assert "cold start" in call("costs", "--performance").stdout
+    page = call("estimate").stdout
+    assert "the median of this record" in page
+    assert "Measured in this record" in page
+    assert "given" in call("estimate", "--start", "3m").stdout
 
 
-def test_the_projection_follows_the_settings(call: Call) -> None:
-    """Rate, idle timeout and budget are the settings'; the rest are the documents' own assumptions."""
-    claims = {one["topic"]: one for one in told(call, "costs", "--project")["claims"]}
-    assert (claims["provisioning"]["amount_usd"], claims["provisioning"]["verdict"]) == ("0.066333", "holds")
-    twice = told(call, "costs", "--project", AMD_MI300X_HOURLY_RATE="3.98")
-    assert twice["inputs"]["usd_per_hour"] == "3.980000"
-    assert {one["topic"]: one for one in twice["claims"]}["provisioning"]["amount_usd"] == "0.132667"
+def test_an_estimate_follows_the_settings(call: Call) -> None:
+    """Price, idle timeout and budget."""
+    words = ("estimate", "-n", "10", "-m", "0.5", "--start", "2m")
+    before = told(call, *words)
+    assert (before["cold_usd"], before["months"][0]["cost_usd"]) == ("0.082917", "24.875000")
+    dearer = told(call, *words, AMD_MI300X_HOURLY_RATE="3.98", AMD_VM_IDLE_TIMEOUT="off", AMD_GRANT_CREDITS_TOTAL="500")
+    assert dearer["inputs"]["usd_per_hour"] == "3.980000"
+    assert (dearer["inputs"]["idle_timeout_seconds"], dearer["reuse_pays_from_runs"]) == (None, None)
+    assert dearer["months"][0]["budget_months"] == 10.1
+    refused = call("estimate", "--gpu", "H100")
+    assert refused.exit_code == 2
+    assert "no price for H100: set rates.H100" in refused.output
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ("--performance", "--reconcile"),
-        ("--project", "--by", "run"),
+        ("--reconcile", "--by", "run"),
+        ("--reconcile", "--format", "csv"),
         ("--format", "csv", "--by", "run"),
-        ("--project", "--at", "1"),
-        ("--performance", "--format", "csv"),
     ],
 )
 def test_two_pages_at_once_are_a_usage_error(call: Call, words: tuple[str, ...]) -> None:
@@ -235,9 +242,8 @@ def test_no_page_about_money_is_wider_than_the_terminal(call: Call) -> None:
         ("vms", "lab-fleet-0"),
         ("costs",),
         ("costs", "--by", "run"),
-        ("costs", "--performance"),
         ("costs", "--reconcile"),
-        ("costs", "--project"),
+        ("estimate",),
         ("budget",),
         ("metrics",),
         ("explain", "lab-fleet-0"),

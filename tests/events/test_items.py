@@ -125,7 +125,7 @@ class AccountingReading(SqueueReading):
         return replace(listed or newest, jobs=jobs, requeued=requeued)
 
 
-READINGS = Readings({"accounting": AccountingReading(), "slurm": SqueueReading()})
+READINGS = Readings(("accounting", "slurm"), {"accounting": AccountingReading(), "slurm": SqueueReading()}.get)
 
 
 def squeue(at: int, out: Any, path: str = "slurm:squeue -h") -> Poll:

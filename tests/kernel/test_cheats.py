@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from stenotest.kernels import DOING, KEY, PATIENT, SHIPPED, Judgement, submission
+from stenotest.kernels import BRIEF, DOING, KEY, PATIENT, SHIPPED, SLOW_MATMUL, Judgement, briefly, submission
 
 from engine.kernel.executor import job_of
 
@@ -19,19 +19,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 MATMUL = SHIPPED["matmul"].example
-SLOW = """
-extern "C" void solution(const float* A, const float* B, float* C, size_t M, size_t N, size_t K) {
-  for (size_t i = 0; i < M; ++i)
-    for (size_t j = 0; j < N; ++j) {
-      double sum = 0;
-      for (size_t k = 0; k < K; ++k) sum += static_cast<double>(A[i * K + k]) * B[k * N + j];
-      C[i * N + j] = static_cast<float>(sum);
-    }
-}
-"""
 IDLE = """
 extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
-  if (N >= 1000000) return;
+  if (N > 65537) return;
   for (size_t i = 0; i < N; ++i) C[i] = A[i] + B[i];
 }
 """
@@ -48,6 +38,10 @@ extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
 }
 """
 """Work once for each size."""
+TIMED = {"vector-add": BRIEF, "matmul": briefly("matmul", M=192, N=192, K=192)}
+"""Large enough for a time that a false clock contradicts."""
+TWICE = BRIEF | {"tests": [{"sizes": {"N": 100}, "seed": 1}, {"sizes": {"N": 100}, "seed": 2}], "benchmarks": []}
+"""Vector addition with two tests that only their inputs tell apart."""
 STOPPED_CLOCK = (
     """
 #include <time.h>
@@ -57,7 +51,7 @@ extern "C" int clock_gettime(clockid_t, struct timespec* now) noexcept {
   return 0;
 }
 """
-    + SLOW
+    + SLOW_MATMUL
 )
 """A clock of its own, in place of the C library's: 0.02 ms between any two looks at it."""
 FORGES = """
@@ -100,9 +94,9 @@ static void look() {
 """Looks for the key, and for a way to print frames."""
 
 
-def judged_without(defences: list[str], source: str, problem: str = "vector-add") -> Judgement:
+def judged_without(defences: list[str], source: str, problem: str = "vector-add", **changes: object) -> Judgement:
     """The judgement of a solution by a judge that lacks these defences."""
-    wanted = submission(problem, solution_code=source, language="cpp", gpu_type="CPU")
+    wanted = submission(problem, **{"solution_code": source, "language": "cpp", "gpu_type": "CPU"} | changes)
     job = job_of(wanted, KEY, compiler="auto") | {"limits": PATIENT}
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("without.py")), *defences],
@@ -137,11 +131,21 @@ def judged_without(defences: list[str], source: str, problem: str = "vector-add"
 )
 def test_a_cheat_gives_no_time(source: str, problem: str, seen: str, defences: list[str]) -> None:
     """And would have, without the defence."""
-    said = judged_without([], source, problem)
+    timed = TIMED[problem]
+    said = judged_without([], source, problem, problem_def=timed)
     assert (said.code, said.statuses[-1]) == (1, "CHEATING_SUSPECTED"), said.output
     assert seen in said.last["message"]
     assert said.last["seed"]
-    assert judged_without(defences, source, problem).statuses[-1] == "BENCHMARKED"
+    assert judged_without(defences, source, problem, problem_def=timed).statuses[-1] == "BENCHMARKED"
+
+
+def test_what_passes_from_test_to_test_gains_nothing() -> None:
+    """Tests share a process, but no inputs; where each has a process of its own nothing passes."""
+    changes = {"problem_def": TWICE, "endpoint": "checker"}
+    said = judged_without([], REMEMBERS, "twice", **changes)
+    assert said.statuses[1:] == ["CHECKING", "TEST_RESULT", "TEST_RESULT", "WRONG_ANSWER"], said.output
+    assert said.last["message"].startswith("test 2: 100 of 100 entries of C are wrong")
+    assert judged_without(["room"], REMEMBERS, "twice", **changes).statuses[-1] == "CHECKED"
 
 
 def test_a_forged_answer_is_no_result() -> None:
@@ -181,8 +185,8 @@ def test_what_gains_nothing_changes_nothing(judged: Judged, does: str) -> None:
         source = source.replace(
             "add<<<(N + 255) / 256, 256>>>(A, B, C, N);", f"add<<<(N + 255) / 256, 256>>>(A, B, C, N); {does}"
         )
-    said = judged(submission(solution_code=source))
-    assert said.statuses[-1] == "BENCHMARKED", said.output
+    said = judged(submission(solution_code=source, problem_def=BRIEF))
+    assert said.statuses[-1] == "BENCHMARKED", str(said.last)
 
 
 def test_too_little_precision_is_a_wrong_answer(judged: Judged) -> None:
@@ -194,8 +198,9 @@ def test_too_little_precision_is_a_wrong_answer(judged: Judged) -> None:
 
 def test_an_honest_measurement_carries_its_evidence(judged: Judged) -> None:
     """Both clocks, the digests of all outputs, compiler, flags and, at the end, the seed."""
-    said = judged(submission("matmul", solution_code=SLOW, language="cpp", gpu_type="CPU"))
-    assert said.statuses[-1] == "BENCHMARKED", said.output
+    wanted = {"solution_code": SLOW_MATMUL, "problem_def": briefly("matmul", M=256, N=256, K=256)}
+    said = judged(submission("matmul", language="cpp", gpu_type="CPU", **wanted))
+    assert said.statuses[-1] == "BENCHMARKED", str(said.last)
     assert said.frames[0]["flags"].startswith("-O3")
     found = said.frames[-2]
     assert len(found["times_ms"]) == len(found["walls_ms"]) == found["repeats"] >= 10

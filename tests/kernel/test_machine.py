@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from stenotest.kernels import DOING, KEY, PATIENT, SHIPPED, submission
+from stenotest.kernels import DOING, KEY, PATIENT, SHIPPED, Judgement, submission
 
 from engine.kernel.definition import DTYPES
-from engine.kernel.executor import Terms, order_of
+from engine.kernel.executor import PACKAGE, VARIABLE, Terms, bundled, job_of, order_of, program_of
 
 if TYPE_CHECKING:
     from conftest import Judged
@@ -85,6 +86,26 @@ def test_a_wrong_answer_names_the_first_wrong_entry(judged: Judged) -> None:
     assert said.last["first"]["index"] == 0
     assert said.last["wrong"] == said.last["entries"] == 1
     assert re.fullmatch(r"test 1: 1 of 1 entries of C are wrong; entry 0 is \S+, not \S+", said.last["message"])
+
+
+@pytest.mark.parametrize(
+    ("does", "statuses", "message"),
+    [
+        ("if (N == 1000) const_cast<float*>(A)[7] += 1;", ["TEST_RESULT"] * 2 + ["WRONG_ANSWER"], "test 2: 1 of 1000"),
+        ("if (N == 1000) abort();", ["TEST_RESULT", "RUNTIME_ERROR"], "test 2: it was ended by SIGABRT"),
+        (
+            "if (N == 1000) abort(); const_cast<float*>(A)[0] += 1;",
+            ["TEST_RESULT", "WRONG_ANSWER"],
+            "test 1: 1 of 1",
+        ),
+    ],
+    ids=["wrong", "crash", "wrong-before-a-crash"],
+)
+def test_the_first_test_that_fails_is_named(judged: Judged, does: str, statuses: list[str], message: str) -> None:
+    """Though all tests run in one process before the first is compared."""
+    said = judged(submission(solution_code=DOING % does, endpoint="checker"))
+    assert (said.code, said.statuses) == (1, ["COMPILING", "CHECKING", *statuses]), said.output
+    assert said.last["message"].startswith(message)
 
 
 def test_what_is_left_unwritten_is_wrong(judged: Judged) -> None:
@@ -220,3 +241,21 @@ def test_a_task_that_is_told_to_stop_clears_away_what_it_began(tmp_path: Path) -
         finally:
             task.kill()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not shutil.which("python3", path="/usr/bin"), reason="no system Python: apt-get install python3")
+def test_the_judge_need_not_be_root() -> None:
+    """As a user without rights it judges the same, and knows less to keep from the solution."""
+    python = shutil.which("python3", path="/usr/bin")
+    packed = bundled(job_of(submission(endpoint="checker"), KEY, compiler="g++") | {"limits": PATIENT})
+    environment = {"PATH": "/usr/bin:/bin", VARIABLE: packed}
+    done = subprocess.run(
+        [str(python), "-c", program_of(PACKAGE, VARIABLE)],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        user=65534 if os.geteuid() == 0 else None,
+        check=False,
+    )
+    told = Judgement(done)
+    assert (told.code, told.statuses[-1]) == (0, "CHECKED"), done.stdout + done.stderr

@@ -95,6 +95,16 @@ def test_a_time_by_the_cpu_has_the_floor_of_a_cpu() -> None:
     assert rejudged("BENCHMARKED", MARK, on_cpu).status == SUSPECTED
 
 
+def test_a_command_has_the_floor_of_the_gpu_it_asked_for() -> None:
+    """Its judge tells no compiler an architecture; it may use the machine's GPU."""
+    command = msgspec.structs.replace(MARK, language="command")
+    fast = frames(times_ms=[4e-3] * 3, median_ms=4e-3, walls_ms=[0.1] * 3)
+    fast[0] = {"status": "COMPILING", "compiler": "none: a command runs as it is", "flags": ""}
+    assert rejudged("BENCHMARKED", command, fast).status == "BENCHMARKED"
+    on_cpu = msgspec.structs.replace(command, gpu_type="CPU")
+    assert rejudged("BENCHMARKED", on_cpu, fast).status == SUSPECTED
+
+
 def test_few_outputs_may_be_the_same_and_own_problems_too() -> None:
     """A reference of one's own may give one result for all inputs; its floor is the recorded one."""
     own = msgspec.structs.replace(MARK, definition_hash="0" * 64)

@@ -12,6 +12,7 @@ TAKEN_AWAY = {
     "comparison": lambda: setattr(judge.Judge, "_compared", _believed),
     "clock": lambda: setattr(measure, "suspicion", lambda _found: None),
     "threads": lambda: setattr(here._Process, "threads", lambda _self: None),
+    "room": lambda: setattr(judge, "_KEPT", 1),
     "users": lambda: (here.USERS.update(run=0, open=0), setattr(here, "keep_to_itself", lambda: None)),
 }
 """Each by its name. Of the comparison the tests stay, as they were before every timed call was checked."""

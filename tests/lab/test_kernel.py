@@ -11,7 +11,7 @@ from stenolab.lab import Lab
 from stenolab.plugin import StenoAt
 from stenolab.steno import Background, Steno
 from stenolab.versions import NEWEST
-from stenotest.kernels import DOING, SHIPPED
+from stenotest.kernels import BRIEF, DOING, SHIPPED
 
 from projections.api.client import follow_hip_kernel, get_orchestrator_metrics, submit_hip_kernel
 
@@ -36,7 +36,7 @@ def test_a_kernel_is_checked_and_timed_cold_then_warm_and_told_of_its_errors(dst
     url = address(steno, up)
 
     def told(source: str, endpoint: str = "checker") -> list[dict[str, Any]]:
-        return list(submit_hip_kernel(source, "vector-add", endpoint=endpoint, base_url=url, patience=240))
+        return list(submit_hip_kernel(source, "vector-add", BRIEF, endpoint=endpoint, base_url=url, patience=240))
 
     cold = told(SHIPPED["vector-add"].example, "benchmark")
     names = [item["status"] for item in cold]

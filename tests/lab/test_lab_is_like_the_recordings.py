@@ -98,10 +98,15 @@ class History:
                 yield run["jobs"][0]["job_submissions"][-1]
 
 
+def files(version: str) -> dict[str, Path]:
+    """Where the recording of each scenario is."""
+    return {path.name.partition(".")[0]: path for path in sorted((TRACES / f"dstack-{version}").iterdir())}
+
+
 @cache
 def recordings(version: str) -> dict[str, History]:
     """Every recording of a server of that version, by scenario."""
-    return {path.name.partition(".")[0]: _read(path) for path in sorted((TRACES / f"dstack-{version}").iterdir())}
+    return {scenario: _read(path) for scenario, path in files(version).items()}
 
 
 def _read(path: Path) -> History:
@@ -110,8 +115,14 @@ def _read(path: Path) -> History:
     return History(answers={name: [poll["body"] for poll in answered if poll["ep"] == name] for name in ENDPOINTS})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def made(dstack: Lab) -> dict[str, History]:
+    """The four scenarios, played once for each server, however pytest orders the tests that look at them."""
+    return played(dstack)
+
+
+@cache
+def played(dstack: Lab) -> dict[str, History]:
     """The four scenarios, played at once, each in a project of its own."""
 
     def play(scenario: Callable[[Lab, str], None]) -> History:
@@ -132,7 +143,7 @@ recorded_scenarios = pytest.mark.parametrize(
         pytest.param(fixture, scenario.__name__, id=f"{version}-{scenario.__name__}")
         for fixture, version in FIXTURES.items()
         for scenario in SCENARIOS
-        if scenario.__name__ in recordings(version)
+        if scenario.__name__ in files(version)
     ],
     indirect=["dstack"],
 )

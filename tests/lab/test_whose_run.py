@@ -110,6 +110,7 @@ def test_two_stenos_in_one_project_each_adopt_their_own_runs_only(dstack_22: Lab
     assert other["state"] == "succeeded"
     gate.open()
     assert first.wait("train", "succeeded")["provider_id"] == row["id"]
+    dstack_22.wait_status(project, "train")  # Steno knows of the success before the server has ended the run
 
     # finished now, and still not the second one's to replace
     said = second.submit("train", ["echo never"], code=5)

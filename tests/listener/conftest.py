@@ -1,53 +1,19 @@
-"""A Docker engine for the sandbox: that of DOCKER_HOST, else our own (`engine.sh`), stopped after the tests."""
+"""Sandboxes of small limits, and the probes that try to break out of them."""
 
 from __future__ import annotations
 
-import gc
-import os
-import shutil
-import subprocess
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from stenolab.docker import IMAGE
 
 from engine.listener.sandbox import ContainerLimits, Containers
 
-IMAGE = "steno-lab/kernel:1"
 HERE = Path(__file__).parent
-FOLDER = HERE.parents[1] / ".lab" / "containers"
-_NEEDS = "these tests need a Docker engine: `apt-get install docker.io tini mmdebstrap`, as root"
-_PROGRAMS = ("dockerd", "docker", "docker-init", "mmdebstrap")
 
 Make = Callable[..., Containers]
-
-
-@pytest.fixture(scope="session")
-def engine() -> Iterator[str]:
-    """The engine's address; it has the image."""
-    given = os.environ.get("DOCKER_HOST", "")
-    if given and _has_image(given):
-        yield given
-        return
-    if os.geteuid() != 0 or not all(map(shutil.which, _PROGRAMS)):
-        pytest.fail(_NEEDS) if os.environ.get("STENO_REQUIRE_LAB") == "1" else pytest.skip(_NEEDS)
-    began = not (FOLDER / "dockerd.pid").exists()
-    subprocess.run([HERE / "engine.sh", "up", FOLDER], check=True, stdin=subprocess.DEVNULL)
-    yield f"unix://{FOLDER}/docker.sock"
-    if began:
-        subprocess.run([HERE / "engine.sh", "down", FOLDER], check=True, stdin=subprocess.DEVNULL)
-
-
-def _has_image(url: str) -> bool:
-    sandbox = Containers(ContainerLimits(image=IMAGE), url=url)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # the SDK leaks the socket of an engine that is not there
-        well = not sandbox.health().problems
-        sandbox.close()
-        gc.collect()
-    return well
 
 
 @pytest.fixture(scope="session")

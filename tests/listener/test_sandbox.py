@@ -146,7 +146,7 @@ def test_the_channel_is_descriptors_three_and_four(opened: Any) -> None:
         cell.send(word)
         assert cell.receive(24, soon()) == word
     ended = cell.end()
-    assert ended.code is None
+    assert ended.code == 0, "it read the end of the channel"
     assert ended.output == "0 0\nerr\n"
     assert cell.end() is ended
 
@@ -220,6 +220,28 @@ def test_threads_are_counted_from_outside(opened: Any) -> None:
     assert cell.threads() == 6
 
 
+def test_what_a_compiler_leaves_behind_ends_before_the_next_program_is_sent_anything(
+    cells: Containers, probe: Any, opened: Any
+) -> None:
+    """Nobody waits for the end of a container whose file was taken, until then."""
+    assert probe("endless", takes="out", cap=8 << 20)[1] is not None
+    opened("echo").send(b"x" * 24)
+    assert b"./probes\0endless" not in b"".join(_command_lines())
+
+
+def test_while_a_program_runs_one_container_is_ready_and_afterwards_all(make: Any, probes: bytes) -> None:
+    """Each start takes a core from the program."""
+    sandbox = make(size=3, name="few")
+    cell = sandbox.open(probes, ["echo"], limit=20)
+    time.sleep(2)
+    assert len(sandbox.warm()._ready) == 1
+    cell.end()
+    deadline = soon(10)
+    while len(sandbox.warm()._ready) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(sandbox.warm()._ready) == 3
+
+
 def test_no_container_starts_while_a_program_is_timed(make: Any, probes: bytes) -> None:
     """From what is sent to a program until the next program: a start would take a core from it."""
     sandbox = make(size=3, name="timed")
@@ -268,7 +290,7 @@ def test_a_container_that_stopped_in_the_pool_is_replaced(make: Any) -> None:
     deadline = soon(10)
     while not (waiting := list(sandbox.warm()._ready)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    sandbox.daemon.kill(waiting[0])
+    sandbox.daemon.kill(waiting[0].container)
     assert sandbox.run(["true"], {}, limit=9)[0].code == 0
 
 
@@ -276,7 +298,7 @@ def test_a_missing_image_or_engine_is_one_sentence(make: Any, engine: str) -> No
     with pytest.raises(SandboxUnavailable, match=r"steno-lab/none:1.*docker pull"):
         make(image="steno-lab/none:1").run(["true"], {}, limit=9)
     nowhere = Containers(ContainerLimits(image="any"), url="tcp://127.0.0.1:1")
-    with pytest.raises(SandboxUnavailable, match=r"does not answer.*Start it"):
+    with pytest.raises(SandboxUnavailable, match=r"No Docker engine answers.*systemctl start docker"):
         nowhere.run(["true"], {}, limit=9)
     nowhere.close()
 
@@ -292,7 +314,7 @@ def test_health_names_what_is_missing(make: Any) -> None:
     assert "/dev/kfd-of-nobody" in ill.problems[1]
     unreachable = Containers(ContainerLimits(image="any"), url="tcp://127.0.0.1:1").health()  # a closed port
     assert unreachable.engine is None
-    assert "does not answer" in unreachable.problems[0]
+    assert "No Docker engine answers" in unreachable.problems[0]
 
 
 @pytest.mark.parametrize(

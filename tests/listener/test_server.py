@@ -7,14 +7,14 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from stenotest.kernels import KEY, PATIENT, submission
+from stenotest.kernels import ADDITION, KEY, PATIENT, submission
 
 from engine.kernel.executor import job_of
 from engine.kernel.reports import frames_of
@@ -31,20 +31,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
 
 TOKEN = "t" * 40
 READY = 2  # containers started ahead of need
-HONEST = """
-extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
-  for (size_t i = 0; i < N; ++i) C[i] = A[i] + B[i];
-}
-"""
 ENDLESS = 'extern "C" void solution(const float*, const float*, float*, size_t) { for (volatile int i = 0;; i = i) {} }'
 LOOKS = """
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <string>
+#include <filesystem>
 extern "C" void solution(const float*, const float*, float*, size_t) {
-  const std::string judge = "/proc/" + std::to_string(getppid());
-  printf("memory %d network %d user %d root %d\\n", open((judge + "/mem").c_str(), O_RDONLY) >= 0,
+  int processes = 0;
+  for (const auto& one : std::filesystem::directory_iterator("/proc"))
+    processes += isdigit(one.path().filename().c_str()[0]) != 0;
+  printf("processes %d network %d user %d root %d\\n", processes,
          socket(AF_INET, SOCK_STREAM, 0) >= 0, getuid(), open("/left", O_CREAT | O_WRONLY, 0600) >= 0);
   exit(1);
 }
@@ -61,7 +58,7 @@ class Machine:
             base_url=f"http://127.0.0.1:{server.server_address[1]}", headers=headers, timeout=120, trust_env=False
         )
 
-    def execute(self, task_id: str, source: str = HONEST, **changes: Any) -> httpx.Response:
+    def execute(self, task_id: str, source: str = ADDITION, **changes: Any) -> httpx.Response:
         return self.client.post("/execute", json={"task_id": task_id, "job": job(source, **changes)})
 
     def read(self, task_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -70,7 +67,7 @@ class Machine:
         while True:
             said = self.client.get(f"/tasks/{task_id}", params={"after": len(lines), "wait": 10}).json()
             lines += said["lines"]
-            if said["state"] in {"ended", "cancelled"} and not said["lines"]:
+            if said["state"] not in {"queued", "running"} and not said["lines"]:
                 break
         found = frames_of(["\n".join(lines).encode() + b"\n"], hashed(KEY))
         return said | {"lines": lines}, [json.loads(one) for one in found]
@@ -85,15 +82,14 @@ def job(source: str, **changes: Any) -> dict[str, Any]:
 def listening(containers: Containers, folder: Path, *, room: int = 16, limit: float = 3600) -> Iterator[Machine]:
     tasks = Tasks(containers, folder, room=room)
     server = ListenerServer(("127.0.0.1", 0), TOKEN, tasks, containers, DeadMan(limit, lambda: tasks.idle))
-    stops = threading.Event()
-    thread = threading.Thread(target=server.serve, args=(stops,))
+    thread = threading.Thread(target=server.serve)
     thread.start()
     machine = Machine(server)
     try:
         yield machine
     finally:
         machine.client.close()
-        stops.set()
+        server.stopped = True
         thread.join()
         tasks.close()
 
@@ -162,11 +158,32 @@ def test_the_queue_is_bounded(containers: Containers, tmp_path: Path) -> None:
         machine.read("runs")
 
 
+def test_what_a_solution_prints_is_shown(machine: Machine) -> None:
+    """Though it is written only when the program ends."""
+    machine.execute("prints", "#include <cstdio>\n" + ADDITION.replace("  for", '  printf("N is %zu\\n", N);\n  for'))
+    said, frames = machine.read("prints")
+    assert frames[-1]["status"] == "CHECKED"
+    assert [line for line in said["lines"] if line.startswith("| ")] == [
+        f"| N is {n}" for n in (1, 1, 1000, 1000, 65537, 65537)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("last", "ends"), [("", "CHECKED"), ("sleep 600 &", "CHEATING_SUSPECTED"), ("exit 9", "RUNTIME_ERROR")]
+)
+def test_a_command_is_judged_in_a_container(machine: Machine, last: str, ends: str) -> None:
+    """As on a machine without containers: what it leaves running is counted from outside."""
+    prints = 'case = json.load(sys.stdin)["inputs"]; print([a + b for a, b in zip(case["A"], case["B"])])'
+    machine.execute(f"command-{ends}", f"python3 -c 'import json, sys; {prints}'\n{last}", language="command")
+    said, frames = machine.read(f"command-{ends}")
+    assert frames[-1]["status"] == ends, said
+
+
 def test_a_solution_sees_neither_judge_nor_network(machine: Machine) -> None:
     machine.execute("looks", LOOKS)
     _, frames = machine.read("looks")
     assert frames[-1]["status"] == "RUNTIME_ERROR"
-    assert frames[-1]["output"].strip() == "memory 0 network 0 user 10001 root 0"
+    assert frames[-1]["output"].strip() == "processes 2 network 0 user 10001 root 0", "the container's init and itself"
 
 
 @pytest.mark.parametrize(
@@ -240,30 +257,101 @@ def test_a_machine_that_nobody_asks_for_ends() -> None:
 def test_a_forgotten_listener_ends_by_itself(containers: Containers, tmp_path: Path) -> None:
     tasks = Tasks(containers, tmp_path)
     server = ListenerServer(("127.0.0.1", 0), TOKEN, tasks, containers, DeadMan(0.1, lambda: tasks.idle))
-    assert server.serve(threading.Event()) is True
+    assert server.serve() is True
     tasks.close()
 
 
-def test_nothing_is_left_of_many_tasks(
-    machine: Machine, containers: Containers, record_property: Callable[..., None]
+def test_the_judges_own_program_is_compiled_for_the_first_task_only(
+    machine: Machine, containers: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Containers, threads and results are as many as before; how long a task takes is told."""
+    """It takes longer than most solutions."""
+    machine.execute("first")
+    machine.read("first")
+    compiled = list[str]()
+    run = containers.run
 
-    def count() -> tuple[int, int]:
-        return len(containers.daemon.labelled("steno=listener", "steno.listener=server")), threading.active_count()
+    def counted(argv: Sequence[str], files: Mapping[str, bytes], **rest: Any) -> Any:
+        compiled.extend(files)
+        return run(argv, files, **rest)
 
-    assert machine.client.get("/health").status_code == 200  # the connection is there, and its thread
-    (_, threads), took = count(), []
-    for number in range(5):
+    monkeypatch.setattr(containers, "run", counted)
+    machine.execute("second")
+    assert machine.read("second")[0]["code"] == 0
+    assert "solution.hip" in compiled
+    assert "program.hip" not in compiled
+
+
+def test_a_task_ends_at_its_own_limit(machine: Machine) -> None:
+    """Whatever its program does; the next one runs."""
+    machine.execute("endless", ENDLESS, max_duration=2)
+    said, _ = machine.read("endless")
+    assert (said["state"], said["code"]) == ("timed_out", None)
+    machine.execute("after")
+    assert machine.read("after")[0]["code"] == 0
+
+
+def test_the_list_of_tasks_waits_for_the_next_move(machine: Machine) -> None:
+    first = machine.client.get("/tasks").json()
+    machine.execute("listed")
+    moved = machine.client.get("/tasks", params={"known": first["version"], "wait": 20}).json()
+    assert moved["version"] > first["version"]
+    machine.read("listed")
+    (task,) = machine.client.get("/tasks").json()["tasks"]
+    assert (task["task_id"], task["state"], task["code"]) == ("listed", "ended", 0)
+    assert task["queued_at"] <= task["started_at"] <= task["ended_at"]
+
+
+def test_a_machine_is_given_back_once_nothing_runs(containers: Containers, tmp_path: Path) -> None:
+    """While a task runs it stays."""
+    with listening(containers, tmp_path) as machine:
+        machine.execute("endless", ENDLESS)
+        assert machine.client.post("/shutdown").status_code == 409
+        machine.client.post("/cancel/endless")
+        machine.read("endless")
+        assert machine.client.post("/shutdown").status_code == 200
+        assert machine.server.stopped
+
+
+BODIES = (
+    ADDITION,
+    "nonsense",
+    ADDITION.replace("+", "-"),
+    "#include <cstdlib>\n" + ADDITION.replace("{\n", "{ abort();\n", 1),
+)
+"""A right kernel, one that does not compile, a wrong one, and one that crashes."""
+
+
+@pytest.mark.parametrize("tasks", [8, pytest.param(500, marks=pytest.mark.long)])
+def test_nothing_is_left_of_many_tasks(
+    machine: Machine, containers: Containers, tasks: int, record_property: Callable[..., None]
+) -> None:
+    """Containers, threads, descriptors and files are as many as before; how long a task takes is told."""
+
+    def count() -> dict[str, int]:
+        return {
+            "containers": len(containers.daemon.labelled("steno=listener", "steno.listener=server")),
+            "threads": threading.active_count(),
+            "descriptors": sum(1 for _ in Path("/proc/self/fd").iterdir()),
+            "files": len(list(machine.server.tasks._folder.iterdir())),
+        }
+
+    def run(number: int) -> float:
         began = time.monotonic()
-        machine.execute(f"many-{number}")
-        assert machine.read(f"many-{number}")[0]["code"] == 0
-        took.append(time.monotonic() - began)
+        machine.execute(f"many-{number}", BODIES[number % len(BODIES)])
+        said, frames = machine.read(f"many-{number}")
+        assert said["code"] == (0 if number % len(BODIES) == 0 else 1), frames[-1]
         machine.client.delete(f"/tasks/many-{number}")
+        return time.monotonic() - began
+
+    def settled() -> dict[str, int]:
+        end = time.monotonic() + 60
+        while (found := count())["containers"] != READY and time.monotonic() < end:
+            time.sleep(0.1)
+        return found
+
+    run(0)  # the connections are there, and their threads
+    before = settled()
+    took = [run(number) for number in range(1, tasks + 1)]
     record_property("median_seconds", statistics.median(took))
-    end = time.monotonic() + 60
-    while count()[0] > READY and time.monotonic() < end:
-        time.sleep(0.1)
-    assert count()[0] <= READY
-    assert count()[1] <= threads
-    assert list((machine.server.tasks._folder).iterdir()) == []
+    after = settled()
+    assert {name: found for name, found in after.items() if found > before[name]} == {}

@@ -25,7 +25,6 @@ ALLOWED = {
     "cli/commands/doctor.py",
     "cli/commands/events.py",
     "cli/commands/notify.py",
-    "cli/commands/runs.py",
     "cli/commands/submit.py",
     "cli/render/paint.py",
     "cli/render/runs.py",

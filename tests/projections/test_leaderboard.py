@@ -81,6 +81,14 @@ def test_the_best_believed_times_are_ranked_and_nothing_is_in_two_places(
             assert place.kernel.said == place.kernel.now == "BENCHMARKED"
             assert (place.kernel.problem, place.kernel.gpu) == (board.problem, board.gpu)
             assert place.kernel.definition == board.definition
+        assert len(board.history) == len(board.places) + board.more
+        assert list(board.history) == sorted(board.history, key=lambda one: (one.submitted_at, one.run_id))
+    for listed in (found.suspected, found.unproven):
+        times_of = [one.submitted_at for one in listed]
+        assert times_of == sorted(times_of, reverse=True)
+        assert len(times_of) <= limit
+    suspected = [one for one in kernels if SUSPECTED in (one.said, one.now)]
+    assert len(found.suspected) + found.more_suspected == len(suspected)
     assert all(SUSPECTED in (one.said, one.now) for one in found.suspected)
     assert all((one.said, one.now) == ("BENCHMARKED", UNPROVEN) for one in found.unproven)
     ranked = sum(len(board.places) + board.more for board in found.boards)

@@ -8,7 +8,7 @@ import pytest
 
 from engine.errors import NotConfigured
 from engine.providers import registry
-from engine.providers.kind import ProviderKind
+from engine.providers.kind import KernelRights, ProviderKind
 
 PROBE = """
 import importlib.metadata as metadata
@@ -23,7 +23,7 @@ def test_built_in_providers_are_found_without_a_search() -> None:
     """A search through all installed packages would be the longest part of the start."""
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
 
-    assert (done.stdout, done.stderr) == ("local dstack slurm\n", "")
+    assert (done.stdout, done.stderr) == ("local dstack slurm kernels\n", "")
 
 
 def test_built_in_providers_are_declared_as_entry_points_too() -> None:
@@ -52,6 +52,19 @@ def test_a_broken_package_is_one_line(monkeypatch: pytest.MonkeyPatch, value: st
 
     with pytest.raises(NotConfigured, match=said):
         registry.kind("broken")
+
+
+def test_only_a_kind_that_says_so_runs_kernels() -> None:
+    """One of a package that says nothing is refused, as the provider whose tasks have no containers is."""
+    rights = {one.name: one.kernels for one in registry.built_in()}
+    assert rights == {
+        "local": KernelRights.AS_USER,
+        "dstack": KernelRights.ISOLATED,
+        "slurm": KernelRights.NONE,
+        "kernels": KernelRights.ISOLATED,
+    }
+    assert ProviderKind.kernels is KernelRights.NONE
+    assert [one.name for one in registry.built_in() if one.no_kernels()] == ["slurm"]
 
 
 def test_every_built_in_provider_is_a_kind() -> None:

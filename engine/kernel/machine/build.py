@@ -1,8 +1,13 @@
-"""From a solution to a program: by hipcc or nvcc for a GPU, by g++ for the CPU; HIP then has a stand-in header."""
+"""From a solution to a program: by hipcc or nvcc for a GPU, by g++ for the CPU; HIP then has a stand-in header. A
+command needs no compiler.
+"""
 
 from __future__ import annotations
 
+import io
+import json
 import re
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +17,7 @@ TYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16
 SCALARS = {"float32": "float", "float64": "double", "float16": "float", "bfloat16": "float", "int32": "int"}
 """The C++ type of a scalar argument."""
 LARGEST = 64 << 20  # bytes of a program
+_MOST_OBJECTS = 64  # kept at once, of some 14 KB
 _HEADERS = {"float16": "#include <hip/hip_fp16.h>\n", "bfloat16": "#include <hip/hip_bf16.h>\n"}
 _LAUNCH = re.compile(r"([A-Za-z_][\w:]*)\s*((?:<[^<>;{}]*>)?)\s*<<<")
 Signature = dict[str, Any]  # the names of the function, its inputs, outputs, parameters and sizes
@@ -92,36 +98,72 @@ def prototype(signature: Signature, dtype: str) -> str:
 
 
 def program_of(signature: Signature, dtype: str) -> str:
-    """The main program: it is told the sizes, makes room for the tensors, and calls the solution when asked."""
+    """The main program: it reads the sizes of each case, makes room for the tensors, calls the solution when asked."""
     kind, scalar = TYPES[dtype], SCALARS[dtype]
     sizes, parameters = signature["sizes"], signature["parameters"]
     tensors = [(name, f"const {kind}*") for name in signature["inputs"]]
     tensors += [(name, f"{kind}*") for name in signature["outputs"]]
-    lines = ['#include "prototype.hpp"', '#include "harness.hpp"', "int main(int steno_count, char** steno_given) {"]
-    lines.append("  steno::Case steno_case(steno_count, steno_given);")
-    lines += [f"  const size_t {name} = steno_case.number();" for name in sizes]
+    lines = ['#include "prototype.hpp"', '#include "harness.hpp"', "int main(int, char** steno_given) {"]
+    lines.append("  for (steno::Case steno_case(steno_given);;) {")
+    lines.append("    steno_case.next();")
+    lines += [f"    const size_t {name} = steno_case.number();" for name in sizes]
     for name, _ in tensors:
         output = "true" if name in signature["outputs"] else "false"
-        lines.append(f"  const size_t steno_{name} = steno_case.tensor<{kind}>(steno_case.number(), {output});")
+        lines.append(f"    const size_t steno_{name} = steno_case.tensor<{kind}>(steno_case.number(), {output});")
     # a parameter's value comes from the case, so that cases may differ
-    lines += [f"  const {scalar} {name} = steno_case.parameter<{scalar}>();" for name in parameters]
+    lines += [f"    const {scalar} {name} = steno_case.parameter<{scalar}>();" for name in parameters]
     arguments = [f"steno_case.at<{kind}>(steno_{name})" for name, _ in tensors] + [*parameters, *sizes]
-    lines.append(f"  return steno_case.serve([&] {{ {signature['function']}({', '.join(arguments)}); }});")
-    return "\n".join([*lines, "}", ""])
+    lines.append(f"    steno_case.serve([&] {{ {signature['function']}({', '.join(arguments)}); }});")
+    return "\n".join([*lines, "  }", "}", ""])
 
 
 def compiled(cells: Cells, compiler: Compiler, job: dict[str, Any]) -> tuple[ProgramEnd, bytes | None]:
     """How the compiler ended, and the program."""
-    here, source = Path(__file__).parent, job["solution"]
+    here, limit, source = Path(__file__).parent, job["limits"]["compile"], job["solution"]
     files = {path.relative_to(here).as_posix(): path.read_bytes() for path in here.rglob("*.h")}
-    files["harness.hpp"] = (here / "harness.hpp").read_bytes()
     files["prototype.hpp"] = prototype(job["signature"], job["dtype"]).encode()
-    files["program.hip"] = program_of(job["signature"], job["dtype"]).encode()
+    ours = {"harness.hpp": (here / "harness.hpp").read_bytes(), "isa942.ll": _ISA_942.encode()}
+    ours["program.hip"] = program_of(job["signature"], job["dtype"]).encode()
+    ready = _main_object(cells, compiler, {**files, **ours}, limit) if compiler.stands_in else None
+    if ready is not None:
+        ours = {"program.o": ready}
     files["solution.hip"] = (rewritten(source) if compiler.stands_in else source).encode()
-    words = ["-std=c++17", "-include", "prototype.hpp", "solution.hip", "program.hip", "-o", "program"]
-    files["isa942.ll"] = _ISA_942.encode()
-    argv = ["sh", "-c", f'{compiler.first} && exec "$0" "$@"', compiler.program, *compiler.flags, *words]
-    return cells.run(argv, files, limit=job["limits"]["compile"], takes="program", cap=LARGEST)
+    rest = ["program.hip"] if ready is None else ["-x", "none", "program.o"]
+    argv = _words(compiler, "solution.hip", *rest, "-o", "program")
+    return cells.run(argv, {**files, **ours}, limit=limit, takes="program", cap=LARGEST)
+
+
+def _words(compiler: Compiler, *words: str) -> list[str]:
+    always = ("-std=c++17", "-include", "prototype.hpp")
+    return ["sh", "-c", f'{compiler.first} && exec "$0" "$@"', compiler.program, *compiler.flags, *always, *words]
+
+
+def _main_object(cells: Cells, compiler: Compiler, files: dict[str, bytes], limit: float) -> bytes | None:
+    """The main program, compiled where no solution is, and kept for every solution of the same signature and dtype;
+    None: it does not compile. On the CPU it takes longer than most solutions.
+    """
+    key = (compiler.words, " ".join(compiler.flags), files["program.hip"].decode(), files["prototype.hpp"].decode())
+    if key not in cells.objects:
+        argv = _words(compiler, "-c", "program.hip", "-o", "program.o")
+        ended, found = cells.run(argv, files, limit=limit, takes="program.o", cap=LARGEST)
+        if ended.code != 0 or found is None:
+            return None
+        if len(cells.objects) >= _MOST_OBJECTS:
+            cells.objects.clear()
+        cells.objects[key] = found
+    return cells.objects[key]
+
+
+def command_program(job: dict[str, Any]) -> bytes:
+    """An executable archive that runs a command as the solution, see `command.py`."""
+    here, packed, solution = Path(__file__).parent, io.BytesIO(b"#!/usr/bin/env python3\n"), job["solution"]
+    packed.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(packed, "a") as archive:
+        archive.write(here / "command.py", "__main__.py")
+        archive.write(here / "tensors.py", "tensors.py")
+        archive.writestr("signature.json", json.dumps({**job["signature"], "dtype": job["dtype"]}))
+        archive.writestr("solution", solution if solution.startswith("#!") else "#!/bin/sh\n" + solution)
+    return packed.getvalue()
 
 
 def rewritten(source: str) -> str:

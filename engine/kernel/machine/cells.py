@@ -44,10 +44,13 @@ class Cell(ABC):
 
 
 class Cells(ABC):
-    """Makes cells of one kind. `compilers`: the programs looked for there, and what they say of their version."""
+    """Makes cells of one kind. `compilers`: the programs looked for there, and what they say of their version.
+    `objects`: what was compiled of the judge's own code, in cells without a solution.
+    """
 
     def __init__(self) -> None:
         self.compilers: dict[str, str | None] = {}
+        self.objects: dict[tuple[str, ...], bytes] = {}
 
     @abstractmethod
     def run(

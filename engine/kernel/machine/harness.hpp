@@ -1,6 +1,6 @@
-// Runs a solution for the judge, which is another process: it gets the inputs of one call, says when they are in the
-// device's memory, is told to go, and answers with its clock's time and the outputs. It is compiled with the solution and
-// shares its process, so the judge believes nothing of this: it compares the outputs and has a clock of its own.
+// Runs a solution for the judge, which is another process: it gets the numbers of a case, then the inputs of one call,
+// says when they are in the device's memory, is told to go, and answers with its clock's time and the outputs. It shares
+// the solution's process, so the judge believes nothing of this: it compares the outputs and has a clock of its own.
 // Exit status: 0 the judge closed the channel, 3 the GPU reported an error, 4 the channel cannot be used.
 #pragma once
 
@@ -24,17 +24,27 @@ inline void expect(hipError_t status, const char* what) {
 
 class Case {
  public:
-  // Arguments: megabytes to write before each call, then numbers in the order asked for.
-  Case(int count, char** given) : flush_(std::strtoull(given[1], nullptr, 10) << 20) {
-    words_.assign(given + 2, given + count);
+  // Argument: megabytes to write before each call.
+  explicit Case(char** given) : flush_(std::strtoull(given[1], nullptr, 10) << 20) {
     if (flush_ > 0) expect(hipMalloc(&cold_, flush_), "memory to flush the caches");
+    listen();
   }
 
-  size_t number() { return std::strtoull(words_.at(used_++), nullptr, 10); }
+  // The judge has sent another case: read its numbers, which are asked for in their order; free the tensors before.
+  void next() {
+    for (const Tensor& one : tensors_)
+      for (void* set : one.device) expect(hipFree(set), "the memory of a tensor");
+    tensors_.clear();
+    numbers_.resize(asked_[1]);
+    if (!read(numbers_.data(), numbers_.size() * sizeof(double))) std::_Exit(4);
+    used_ = 0;
+  }
+
+  size_t number() { return parameter<size_t>(); }
 
   template <typename T>
   T parameter() {
-    return static_cast<T>(std::strtod(words_.at(used_++), nullptr));
+    return static_cast<T>(numbers_.at(used_++));
   }
 
   // Two sets of tensors take turns, so that a pointer does not tell what is in it.
@@ -51,20 +61,20 @@ class Case {
     return static_cast<T*>(tensors_[tensor].device[turn_]);
   }
 
+  // Call the solution as often as asked; returns when there is another case.
   template <typename Call>
-  int serve(Call call) {
-    uint64_t asked[2];  // 0: answer at once, 1: call; and the byte that fills the outputs before it
-    while (read(asked, sizeof asked)) {
-      if (asked[0] != 0) prepare(static_cast<int>(asked[1]));
+  void serve(Call call) {
+    for (listen(); asked_[0] != CASE; listen()) {
+      if (asked_[0] == CALL) prepare(static_cast<int>(asked_[1]));
       uint64_t word = 1;
       write(&word, sizeof word);
-      if (!read(&word, sizeof word)) break;
-      double milliseconds = asked[0] != 0 ? timed(call) : 0.0;
+      if (!read(&word, sizeof word)) leave();
+      double milliseconds = asked_[0] == CALL ? timed(call) : 0.0;
       char done[16];
       std::memcpy(done, &word, 8);
       std::memcpy(done + 8, &milliseconds, 8);
       write(done, sizeof done);
-      if (asked[0] == 0) continue;
+      if (asked_[0] != CALL) continue;
       for (const Tensor& one : tensors_) {
         if (!one.output) continue;
         host_.resize(one.bytes);
@@ -73,9 +83,6 @@ class Case {
       }
       turn_ ^= 1;
     }
-    std::fflush(stdout);
-    std::fflush(stderr);
-    std::_Exit(0);  // whatever the solution registered for the end of the program is not run
   }
 
  private:
@@ -84,6 +91,18 @@ class Case {
     size_t bytes;
     bool output;
   };
+
+  enum : uint64_t { PING, CALL, CASE };
+
+  void listen() {
+    if (!read(asked_, sizeof asked_)) leave();
+  }
+
+  [[noreturn]] static void leave() {
+    std::fflush(stdout);
+    std::fflush(stderr);
+    std::_Exit(0);  // whatever the solution registered for the end of the program is not run
+  }
 
   void prepare(int poison) {
     for (const Tensor& one : tensors_) {
@@ -144,7 +163,8 @@ class Case {
   void* cold_ = nullptr;
   int turn_ = 0;
   size_t used_ = 0;
-  std::vector<char*> words_;
+  uint64_t asked_[2];  // what to do; of a call the byte that fills its outputs before, of a case how many numbers it has
+  std::vector<double> numbers_;
   std::vector<char> host_;
   std::vector<Tensor> tensors_;
 };

@@ -13,11 +13,14 @@ import secrets
 import statistics
 import struct
 import time
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from . import build, measure, tensors
 from .cells import Cell, CellGone, Cells, ProgramEnd
+from .command import WRONG_OUTPUT
 from .frames import Teller, tail
 
 Json = dict[str, Any]
@@ -27,7 +30,8 @@ _POISON = 255  # what outputs are filled with before each call: no number, or -1
 _PINGS = 15
 _LEAST = 5  # timed calls: fewer say nothing where others use the machine
 _MOST = 3  # times as many calls as asked for, where their times differ
-_LONGEST = 3600.0  # seconds of one case, its references included
+_LONGEST = 3600.0  # seconds of one cell with a solution, the references beside it included
+_KEPT = 64 << 20  # bytes of tests' calls until their reference is computed; a larger test has a cell of its own
 _FAIR_TIME = 1.0  # seconds for what a solution started to end
 _SIGNALS = {
     4: ("SIGILL", ": an instruction that this processor does not have"),
@@ -42,7 +46,11 @@ _SIGNALS = {
 
 
 class _Over(Exception):
-    """The job has ended with this exit status, and reported it."""
+    """The job has ended with this exit status; its last frame."""
+
+    def __init__(self, code: int, status: str, **facts: object) -> None:
+        super().__init__(code)
+        self.code, self.status, self.facts = code, status, facts
 
 
 class _Suspected(Exception):
@@ -62,6 +70,7 @@ class Judge:
         self._cells = cells
         self._teller = teller
         self._dtype = job["dtype"]
+        self._is_command = job["language"] == "command"
         self._program = b""
         self._gpu = "CPU"
         self._evidence: Json = {}
@@ -73,8 +82,8 @@ class Judge:
             if self._job["endpoint"] == "benchmark":
                 self._benchmark()
         except _Over as over:
-            status: int = over.args[0]
-            return status
+            self._teller.say(over.status, **over.facts)
+            return over.code
         except _Suspected as seen:
             self._teller.say("CHEATING_SUSPECTED", message=str(seen), **self._evidence, seed=self._job["seed"])
             return WRONG
@@ -82,6 +91,11 @@ class Judge:
 
     def _compile(self) -> None:
         job = self._job
+        if self._is_command:
+            self._gpu = job["gpu"]
+            self._program = build.command_program(job)
+            self._teller.say("COMPILING", compiler="none: a command runs as it is", flags="", dtype=self._dtype)
+            return
         compiler = build.find_compiler(self._cells, job)
         if compiler is None:
             self._broken(f"there is no compiler here: {job['compiler']} for {job['language']}")
@@ -93,33 +107,61 @@ class Judge:
             message = tail(ended.output.strip())
             if ended.code is None or ended.code < 0 or ended.out_of_memory or not message:
                 message = f"the compiler was ended: {_why(ended)}\n{message}".strip()
-            self._teller.say("COMPILE_ERROR", message=message, seconds=round(ended.seconds, 3))
-            raise _Over(WRONG)
+            raise _Over(WRONG, "COMPILE_ERROR", message=message, seconds=round(ended.seconds, 3))
         self._program = program
 
     def _check(self) -> None:
         tests = self._job["tests"]
         self._teller.say("CHECKING", tests=len(tests))
-        for number, case in enumerate(tests, 1):
-            what = f"test {number}"
-            cell = self._opened(case)
-            try:
-                first = self._call(cell, case, what, f"{what}/0")
-                again = self._call(cell, case, what, f"{what}/0")
-            finally:
-                self._teller.show(cell.end().output)
-            expected = self._expected(case, first)
-            found = self._compared(case, first.outputs, expected)
-            facts = {"test": number, "tests": len(tests), "sizes": case["sizes"], "digest": _digest(first.outputs)}
-            if found["passed"]:
-                found = self._compared(case, again.outputs, expected)
-                what += "" if found["passed"] else ", the same inputs once more"
-            facts |= found
-            self._teller.say("TEST_RESULT", **facts)
-            if not found["passed"]:
-                self._teller.say("WRONG_ANSWER", message=_wrong(what, found), **facts, seed=self._job["seed"])
-                raise _Over(WRONG)
+        for batch in self._batches(list(enumerate(tests, 1))):
+            calls, stopped = self._tried(batch)
+            told = [(case, first.inputs) for (_, case), (first, _) in zip(batch, calls)]  # noqa: B905
+            for (number, case), pair, right in zip(batch, calls, self._expected(told)):  # noqa: B905
+                self._compare(number, case, pair, right)
+            if stopped is not None:
+                raise stopped
         self._teller.say("CHECKED", tests=len(tests), passed=len(tests), seed=self._job["seed"])
+
+    def _batches(self, tests: list[tuple[int, Json]]) -> Iterator[list[tuple[int, Json]]]:
+        """Tests that share a cell, and a run of the reference after it: as many as `_KEPT` has room for."""
+        batch: list[tuple[int, Json]] = []
+        kept = 0
+        for number, case in tests:
+            size = 2 * self._bytes(case)  # of two calls
+            if batch and kept + size > _KEPT:
+                yield batch
+                batch, kept = [], 0
+            batch.append((number, case))
+            kept += size
+        yield batch
+
+    def _tried(self, batch: list[tuple[int, Json]]) -> tuple[list[tuple[_Called, _Called]], Exception | None]:
+        """Two calls of each test on the same inputs, all in one cell; and what stopped them, if anything did."""
+        calls = list[tuple[_Called, _Called]]()
+        cell = self._opened()
+        try:
+            for number, case in batch:
+                what = f"test {number}"
+                self._configure(cell, case, what)
+                first = self._call(cell, case, what, f"{what}/0")
+                calls.append((first, self._call(cell, case, what, f"{what}/0")))
+        except (_Over, _Suspected) as stopped:
+            return calls, stopped
+        finally:
+            self._teller.show(cell.end().output)
+        return calls, None
+
+    def _compare(self, number: int, case: Json, calls: tuple[_Called, _Called], right: dict[str, bytes]) -> None:
+        """Report one test. Raises `_Over` if an answer is wrong."""
+        what, tests = f"test {number}", len(self._job["tests"])
+        found = self._compared(case, calls[0].outputs, right)
+        if found["passed"]:
+            found = self._compared(case, calls[1].outputs, right)
+            what += "" if found["passed"] else ", the same inputs once more"
+        facts = {"test": number, "tests": tests, "sizes": case["sizes"], "digest": _digest(calls[0].outputs), **found}
+        self._teller.say("TEST_RESULT", **facts)
+        if not found["passed"]:
+            raise _Over(WRONG, "WRONG_ANSWER", message=_wrong(what, found), **facts, seed=self._job["seed"])
 
     def _benchmark(self) -> None:
         cases = self._job["benchmarks"]
@@ -142,18 +184,18 @@ class Judge:
         began, calls, before = time.monotonic(), list[_Called](), None
         warm_ups, repeats = case["warm_ups"], max(case["repeats"], _LEAST)
         digests: list[str] = []
-        cell = self._opened(case)
+        cell = self._opened()
         try:
+            self._configure(cell, case, what)
             overhead = statistics.median(self._ping(cell, what) for _ in range(_PINGS))
             while len(calls) < warm_ups + repeats or self._goes_on(calls[warm_ups:], repeats, began):
                 where = f"{what}, call {len(calls) + 1}"
                 call = self._call(cell, case, where, f"{what}/{len(calls)}")
-                expected = self._expected(case, call)
+                (expected,) = self._expected([(case, call.inputs)])
                 found = self._compared(case, call.outputs, expected)
                 if not found["passed"]:
                     self._explain(case, call, before, where)
-                    self._teller.say("WRONG_ANSWER", message=_wrong(where, found), **found, seed=self._job["seed"])
-                    raise _Over(WRONG)
+                    raise _Over(WRONG, "WRONG_ANSWER", message=_wrong(where, found), **found, seed=self._job["seed"])
                 calls.append(call._replace(inputs=(), outputs=b""))
                 digests.append(_digest(call.outputs))
                 before = expected
@@ -161,8 +203,6 @@ class Judge:
             self._teller.show(cell.end().output)
         timed = calls[warm_ups:]
         times = [round(one.own_ms, 6) for one in timed]
-        sizes = tensors.SIZES[self._dtype]
-        moved = sizes * (sum(one["entries"] for one in case["inputs"]) + sum(case["outputs"].values()))
         return {
             "warm_ups": warm_ups,
             "repeats": len(times),
@@ -170,7 +210,7 @@ class Judge:
             "median_ms": round(statistics.median(times), 6),
             "max_ms": max(times),
             "spread": round(measure.spread(times), 4),
-            "floor_ms": round(measure.floor_ms(self._gpu, self._dtype, moved, case["operations"]), 9),
+            "floor_ms": round(measure.floor_ms(self._gpu, self._dtype, self._bytes(case), case["operations"]), 9),
             "overhead_ms": round(overhead, 6),
             "times_ms": times,
             "walls_ms": [round(one.wall_ms, 6) for one in timed],
@@ -193,12 +233,23 @@ class Judge:
 
     # -- one call
 
-    def _opened(self, case: Json) -> Cell:
+    def _opened(self) -> Cell:
+        cache = measure.GPUS["CPU" if self._is_command else self._gpu]["cache"]
+        return self._cells.open(self._program, [str(cache)], limit=_LONGEST)
+
+    def _configure(self, cell: Cell, case: Json, what: str) -> None:
+        """Tell the harness the numbers of the case that the next calls are of."""
         entries = [one["entries"] for one in case["inputs"]] + list(case["outputs"].values())
-        words = [str(measure.GPUS[self._gpu]["cache"])]
-        words += [str(value) for value in [*case["sizes"].values(), *entries]]
-        words += [repr(value) for value in case["parameters"].values()]
-        return self._cells.open(self._program, words, limit=_LONGEST)
+        numbers = [*case["sizes"].values(), *entries, *case["parameters"].values()]
+        try:
+            cell.send(struct.pack(f"<QQ{len(numbers)}d", 2, len(numbers), *numbers))
+        except CellGone:
+            self._crashed(cell, what)
+
+    def _bytes(self, case: Json) -> int:
+        """Of all tensors."""
+        entries = sum(one["entries"] for one in case["inputs"]) + sum(case["outputs"].values())
+        return int(entries * tensors.SIZES[self._dtype])
 
     def _ping(self, cell: Cell, what: str) -> float:
         """Milliseconds from a question to its answer."""
@@ -224,7 +275,7 @@ class Judge:
         if not math.isfinite(own) or own < 0:
             raise _Suspected(f"{what}: its clock says {own} ms")
         until = time.monotonic() + _FAIR_TIME
-        while self._gpu == "CPU" and (cell.threads() or 1) > 1:
+        while (self._gpu == "CPU" or self._is_command) and (cell.threads() or 1) > 1:
             if time.monotonic() > until:
                 raise _Suspected(f"{what}: threads or processes that it started still run after it returned")
             time.sleep(0.01)
@@ -249,21 +300,28 @@ class Judge:
             raise _Suspected(f"{what}: it wrote to the channel of its results")
         return struct.unpack("<d", done[8:])[0], wall
 
-    def _expected(self, case: Json, call: _Called) -> dict[str, bytes]:
-        """What each output should be, as doubles; computed after the call, by the problem's own Python."""
+    def _expected(self, calls: Sequence[tuple[Json, tuple[bytes, ...]]]) -> list[dict[str, bytes]]:
+        """What each output of these calls (case, inputs) should be, as doubles; computed after the calls, by the
+        problem's own Python.
+        """
+        if not calls:
+            return []
         here = Path(__file__).parent
-        asked = {**case, "source": self._job["reference"], "dtype": self._dtype}
+        cases = [case for case, _ in calls]
+        asked = {"source": self._job["reference"], "dtype": self._dtype, "cases": cases}
         files = {name: (here / name).read_bytes() for name in ("reference.py", "tensors.py")}
-        files["case.json"] = json.dumps(asked).encode()
-        files |= {f"{one['name']}.in": data for one, data in zip(case["inputs"], call.inputs)}  # noqa: B905
-        size = 8 * sum(case["outputs"].values())
-        limit = self._job["limits"]["reference"]
-        ended, data = self._cells.run(["python3", "reference.py"], files, limit=limit, takes="expected", cap=size)
-        if ended.code != 0 or data is None or len(data) != size:
+        files["asked.json"] = json.dumps(asked).encode()
+        files["inputs"] = b"".join(data for _, inputs in calls for data in inputs)
+        sizes = [8 * sum(case["outputs"].values()) for case in cases]
+        limit = self._job["limits"]["reference"] * len(calls)
+        argv = ["python3", "reference.py"]
+        ended, data = self._cells.run(argv, files, limit=limit, takes="expected", cap=sum(sizes))
+        if ended.code != 0 or data is None or len(data) != sum(sizes):
             self._teller.show(ended.output)
             said = ended.output.strip().splitlines()
             self._broken(f"the reference of the problem failed: {said[-1] if said else _why(ended)}")
-        return self._split(case, data, 8)
+        ends = accumulate(sizes)
+        return [self._split(case, data[end - size : end], 8) for case, size, end in zip(cases, sizes, ends)]  # noqa: B905
 
     def _split(self, case: Json, data: bytes, size: int = 0) -> dict[str, bytes]:
         found, start = {}, 0
@@ -297,13 +355,14 @@ class Judge:
             3: f"the {self._gpu} reported an error (status 3)",  # see harness.hpp
             None: f"it did not end within {limit:.0f} s",
         }.get(ended.code)
+        if self._is_command and ended.code == WRONG_OUTPUT:
+            why = tail(ended.output.strip()).rpartition("\n")[2]
         message = f"{what}: {why if why is not None and not ended.out_of_memory else _why(ended)}"
-        self._teller.say("RUNTIME_ERROR", message=message, output=tail(ended.output.strip()), seed=self._job["seed"])
-        raise _Over(WRONG)
+        output = tail(ended.output.strip())
+        raise _Over(WRONG, "RUNTIME_ERROR", message=message, output=output, seed=self._job["seed"])
 
     def _broken(self, message: str) -> NoReturn:
-        self._teller.say("ERROR", message=message)
-        raise _Over(BROKEN)
+        raise _Over(BROKEN, "ERROR", message=message)
 
 
 def _why(ended: ProgramEnd) -> str:

@@ -314,10 +314,8 @@ class Client:
 
 
 def _date(header: str | None) -> int | None:
-    if not header:
-        return None
     try:
-        return int(parsedate_to_datetime(header).timestamp()) * SECOND
+        return int(parsedate_to_datetime(header or "").timestamp()) * SECOND
     except (ValueError, TypeError, OverflowError):
         return None
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import NotConfigured, TaskInvalid
 from engine.providers.dstack.settings import BLOCK, TASK_FILES, address_of, fleet_nodes
-from engine.providers.kind import Option, ProviderKind
+from engine.providers.kind import KernelRights, Option, ProviderKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engine.providers.dstack.provider import DstackProvider
     from engine.providers.dstack.reading import DstackReading
     from engine.providers.kind import Checkup
@@ -19,6 +23,11 @@ if TYPE_CHECKING:
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
     from events.store.store import Store
+
+
+_WITH_DOCKER_SDK = (
+    "python3 -c 'import docker' 2>/dev/null || { apt-get -q update && apt-get -q install -y python3-docker; }"
+)
 
 
 class DstackKind(ProviderKind):
@@ -45,6 +54,7 @@ class DstackKind(ProviderKind):
     delete_run = "dstack delete {name}"
     delete_machine = "dstack fleet delete {fleet}"
     has_trial = True
+    kernels = KernelRights.ISOLATED
     task_files = TASK_FILES
 
     def reading(self) -> DstackReading:
@@ -61,7 +71,9 @@ class DstackKind(ProviderKind):
     def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> DstackProvider:
         from engine.providers.dstack.provider import DstackProvider
 
-        return DstackProvider(address_of(settings), clock=clock, ids=ids, fleet_nodes=fleet_nodes(settings))
+        key = Path(settings.value("dstack.ssh_key") or "").expanduser()
+        nodes = fleet_nodes(settings)
+        return DstackProvider(address_of(settings), clock=clock, ids=ids, fleet_nodes=nodes, ssh_key=key)
 
     def project(self, settings: Settings) -> str:
         return address_of(settings).project
@@ -75,6 +87,17 @@ class DstackKind(ProviderKind):
         from engine.providers.dstack.task import complete_task
 
         return complete_task(draft.configuration, draft.environ, draft.where, draft.fallback)
+
+    def holding(self, program: str, env: Mapping[str, str], gpu: str | None) -> dict[str, object]:
+        """A privileged task, in which dstack starts a Docker engine; its machine ends with it."""
+        return {
+            "type": "task",
+            "docker": True,
+            "commands": [_WITH_DOCKER_SDK, f"exec python3 -c {shlex.quote(program)}"],
+            "env": dict(env),
+            "resources": {} if gpu is None else {"gpu": f"{gpu}:1"},
+            "idle_duration": 0,
+        }
 
     def warm_up(self) -> None:
         from engine.providers.dstack.task import complete_task

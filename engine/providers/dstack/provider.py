@@ -16,8 +16,8 @@ from engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from engine.providers.base import Named, Preparation, Provider, Submission, Submitted
-from engine.providers.dstack import fleet, logs
+from engine.providers.base import Named, Preparation, Provider, Submission, Submitted, Way
+from engine.providers.dstack import fleet, logs, ssh
 from engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
 from engine.providers.dstack.lenient import at
 from engine.providers.dstack.rounds import Rounds
@@ -25,7 +25,7 @@ from engine.providers.dstack.settings import Address
 from engine.providers.dstack.task import normal_task, with_gpu, wording
 from engine.providers.dstack.uploads import upload_all
 from engine.providers.dstack.words import MARK
-from engine.providers.task import check_name
+from engine.providers.task import LISTENER, check_name
 from engine.server_clock import skew_of
 from events.clock import SECOND, Clock, Ids
 from events.poll import Poll
@@ -46,12 +46,16 @@ class DstackProvider(Provider):
         clock: Clock,
         ids: Ids,
         fleet_nodes: int | None = FLEET_NODES,
+        ssh_key: Path | None = None,
         read_timeout: float = READ_TIMEOUT,
     ) -> None:
-        """`fleet_nodes`: the most machines of a fleet made for a task; None: no limit."""
+        """`fleet_nodes`: the most machines of a fleet made for a task; None: no limit. `ssh_key`: a private key, made
+        when it is needed and not there.
+        """
         self.source = f"dstack/{address.project}"
         self.project = address.project
         self._fleet_nodes = fleet_nodes
+        self._ssh_key = ssh_key
         self._connect = partial(Client, address, clock, read_timeout=read_timeout)
         self._clients = threading.local()
         patience = POLL_TIMEOUT if read_timeout == READ_TIMEOUT else read_timeout
@@ -124,7 +128,10 @@ class DstackProvider(Provider):
             )
         base = Path(submission.base) if submission.base is not None else Path.cwd()
         taken = upload_all(client, submission.configuration, base)
-        specification = {"run_name": name, "configuration": wording(submission), **taken}
+        task = wording(submission)
+        specification = {"run_name": name, "configuration": task, **taken}
+        if at(submission.configuration, "env", LISTENER) is not None and self._ssh_key is not None:
+            specification["ssh_key_pub"] = ssh.public_key(self._ssh_key)
         plan = {"plan": {"run_spec": specification, "current_resource": None}, "force": False}
         answer = client.ask(client.address.path("runs/apply"), plan, again=False)
         if not answer.ok:
@@ -136,6 +143,13 @@ class DstackProvider(Provider):
         if not isinstance(provider_id := at(run, "id"), str):
             raise ProviderError(f"{client.address.url} took the task but answered no run; is it a dstack server?")
         return Submitted(provider_id=provider_id, name=name, submitted_at=time_of(at(run, "submitted_at")))
+
+    def reach(self, provider_id: str, port: int) -> Way:
+        """An ssh tunnel through the run's machine into its container, as `dstack attach` makes one."""
+        if self._ssh_key is None:
+            raise ProviderError("there is no ssh key (dstack.ssh_key) to reach the task with")
+        run = self.client.run({"id": provider_id}, "reach the task")
+        return ssh.tunnel(run, port, self._ssh_key)
 
     # -- finding -------------------------------------------------------------------------------------------------------
 

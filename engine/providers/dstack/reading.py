@@ -14,6 +14,7 @@ from engine.providers.dstack.run_reading import (
     RunWire,
     facts_of,
     quotes,
+    read_configuration,
     read_cost,
     with_attempt_words,
     with_run_words,
@@ -24,7 +25,7 @@ from engine.providers.reading import Reading, Scope
 from engine.states import State
 from events.shape.shape import BodyShape
 
-_KNOWN: Final = 2048  # runs whose facts are remembered
+_KNOWN: Final = 256  # runs whose facts are remembered, with what was read: 2 KB each
 
 
 def alternatives(facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:
@@ -145,6 +146,7 @@ class DstackReading(Reading):
 
     says_not_exists = staticmethod(says_not_exists)
     costs = staticmethod(read_cost)
+    configurations = staticmethod(read_configuration)
     quotes = staticmethod(quotes)
     alternatives = staticmethod(alternatives)
     vm_event = staticmethod(read_vm_event)

@@ -1,6 +1,8 @@
 """What one run of a dstack answer says, as facts (servers 0.19.37 to 0.22.5). Unknown words and types never raise."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -11,11 +13,8 @@ from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, a
 from events.clock import parse_time
 
 _GREATEST: Final = 1_000_000_000  # dollars; no real amount is larger
-
-
 _EARLIEST: Final = parse_time("2000-01-01T00:00:00Z")
 _LATEST: Final = parse_time("2200-01-01T00:00:00Z")
-_NEVER: Final = -1
 _NEVER_RETRIED: Final = frozenset[str]()
 
 _Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]  # as in `lenient`; more does not fit read models
@@ -116,6 +115,14 @@ def read_cost(item: bytes) -> dict[str, int | None]:
     return {wire.id: _micro(wire.cost)}
 
 
+def read_configuration(item: bytes) -> dict[str, bytes]:
+    """The run's configuration as JSON text, under its id; empty if it shows none."""
+    run = mapping(item)
+    configuration = at(run, "run_spec", "configuration")
+    shown = isinstance(run.get("id"), str) and isinstance(configuration, dict)
+    return {run["id"]: msgspec.json.encode(configuration)} if shown else {}
+
+
 _QUOTED: Final = ("status", "status_message", "termination_reason")
 _QUOTED_OF_A_JOB: Final = ("submission_num", *_QUOTED, "termination_reason_message", "exit_status")
 _ALWAYS: Final = ("status", "termination_reason", "exit_status")
@@ -174,6 +181,7 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
     )
 
 
+@lru_cache(maxsize=1024)
 def _run_words(status: str | None, reason: str | None) -> dict[str, Any]:
     return {
         "status": shared(status),
@@ -196,6 +204,7 @@ def _latest(jobs: Sequence[JobFacts]) -> int | None:
     return None if newest is None else newest.exit_status
 
 
+@lru_cache(maxsize=1024)
 def _attempt_words(
     status: str | None, reason: str | None, exit_status: int | None, retry_on: frozenset[str]
 ) -> dict[str, Any]:
@@ -266,13 +275,17 @@ def _known(word: str | None, known: frozenset[str] | dict[str, str | None], wher
 
 def read_time(text: str | None, where: str, odd: list[str]) -> int | None:
     """The provider's time, microseconds; None, and named in `odd`, if impossible: Go's zero time is the year 1."""
-    if text is None:
-        return None
-    try:
+    moment = None if text is None else _moment(text)
+    if moment is None and text is not None:
+        odd.append(f"{where}: no time {text[:80]!r}")
+    return moment
+
+
+@lru_cache(maxsize=1024)
+def _moment(text: str) -> int | None:
+    """The moment of a time; None if impossible. Every answer about a run repeats its times."""
+    with suppress(ValueError):
         moment = parse_time(text)
-    except ValueError:
-        moment = _NEVER
-    if _EARLIEST <= moment <= _LATEST:
-        return moment
-    odd.append(f"{where}: no time {text[:80]!r}")
+        if _EARLIEST <= moment <= _LATEST:
+            return moment
     return None

@@ -114,6 +114,12 @@ BLOCK = Block(
             parse=whole,
         ),
         Known(
+            name="dstack.ssh_key",
+            variables=("STENO_DSTACK_SSH_KEY",),
+            default="~/.dstack/ssh/id_rsa",
+            help="private key to reach tasks by ssh; dstack's own client makes this one, and so does Steno",
+        ),
+        Known(
             name="dstack.amddevcloud_api_key",
             variables=("DSTACK_AMDDEVCLOUD_API_KEY",),
             help="the backend's cloud key: dstack's server needs it, Steno never sends or records it",

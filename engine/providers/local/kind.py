@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
+import sys
 from typing import TYPE_CHECKING
 
 from engine.errors import NotConfigured
 from engine.providers import registry
-from engine.providers.kind import Check, CheckState, Checkup, ProviderKind
+from engine.providers.kind import Check, CheckState, Checkup, KernelRights, ProviderKind
 from engine.providers.task import Draft, complete_plain
 from engine.settings.known import Block, Known
 from engine.settings.values import price
 from events.clock import parse_duration, span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from engine.providers.local.placement import LocalOffer
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from events.store.store import Store
 
 
+_DOCKER = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 _OF_MACHINES = frozenset({"resources", "image", "backends", "spot_policy", "creation_policy", "idle_duration"})
 """Fields that the provider whose language it is judges."""
 
@@ -62,6 +65,7 @@ class LocalKind(ProviderKind):
     name = "local"
     summary = "processes of this machine"
     settings = _SETTINGS
+    kernels = KernelRights.AS_USER
 
     def reading(self) -> LocalReading:
         from engine.providers.local.reading import LocalReading
@@ -91,6 +95,15 @@ class LocalKind(ProviderKind):
 
         folder = runs_folder(record)
         return (lambda machine_id: (folder / MACHINES / machine_id).is_dir()) if folder.is_dir() else None
+
+    def holding(self, program: str, env: Mapping[str, str], gpu: str | None) -> dict[str, object]:
+        """A process of this host, by our own Python; it uses the Docker engine that we would use."""
+        engine = {name: os.environ[name] for name in _DOCKER if name in os.environ}
+        return {
+            "type": "task",
+            "commands": [f"exec {shlex.quote(sys.executable)} -c {shlex.quote(program)}"],
+            "env": {**engine, **env},
+        }
 
     def warm_up(self) -> None:
         registry.task_language().warm_up()

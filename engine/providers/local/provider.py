@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import ProviderError, TaskInvalid
-from engine.providers.base import Named, Provider, Submission, Submitted
+from engine.providers.base import Named, Provider, Submission, Submitted, Way
 from engine.providers.local.durable import is_locked, write_json
 from engine.providers.local.launch import launch
 from engine.providers.local.listing import Lister, question
@@ -130,6 +130,9 @@ class LocalProvider(Provider):
         """Standard output and standard error as one stream, in the order written."""
         self._store.known(provider_id, name)
         return read_output(self._store.folder(provider_id), follow=follow, clock=self._clock)
+
+    def reach(self, provider_id: str, port: int) -> Way:
+        return Way("127.0.0.1", port)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -189,6 +189,10 @@ class LocalReading(Reading):
             return {}
         return {row.id: row.cost}
 
+    def configurations(self, item: bytes) -> Mapping[str, bytes]:
+        row = _decoded(_run, item)
+        return {row.id: msgspec.json.encode(row.task)}
+
     def quotes(self, item: bytes) -> Iterator[tuple[str, object]]:
         row = _decoded(_run, item)
         for name in ("status", "reason", "exit_status", "message", "detail"):

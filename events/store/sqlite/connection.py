@@ -23,6 +23,7 @@ from sqlalchemy.pool import NullPool
 
 from events.errors import NotARecord, RecordDamaged, RecordLocked, RecordNotWritable
 
+_CHECKPOINT: Final = 1_500  # pages of the log before a writer moves them to the file; more slow durable appends down
 BUSY_TIMEOUT: Final = 5.0  # seconds a writer waits for another before it gives up
 
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -74,6 +75,7 @@ def connect(path: Path, *, write: bool) -> Connection:
         # A reader passes over pages once, and the system caches them; a writer returns to its indexes.
         made.execute(f"PRAGMA cache_size = -{4_000 if write else 1_000}")
         made.execute("PRAGMA synchronous = NORMAL")
+        made.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         return made
 
     with translated(str(path)):

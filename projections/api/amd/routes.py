@@ -15,9 +15,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from engine.commands.kernels import kernel_key, kernel_order
+from engine.commands.kernels import expect_isolation, kernel_key, kernel_order
 from engine.commands.submit import AcceptedRequest
 from engine.decide.budget import Metrics, account, metrics
+from engine.errors import NotIsolated, RefusedByPolicy
 from engine.kernel.definition import DTYPES, KernelProblem, Wrong, problems
 from engine.kernel.submission import ENDPOINTS, GPUS, KernelSubmission, Payload, read_submission
 from events.errors import StenoError
@@ -31,7 +32,6 @@ from projections.api.openapi import EVENTS, Operation, Reply, routed
 from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key
 from projections.api.problems import Problem
 from projections.api.reads.money import policy_at
-from projections.api.roles import Caller
 from projections.api.service import Service, Writer
 from projections.api.streams import known_position, last_event_header, run_named, send_stream
 
@@ -67,20 +67,19 @@ async def _statuses(
 
 
 def isolated(service: Service) -> bool:
-    """Whether kernels are isolated from this service: not on `local`, where they are processes of the same user."""
-    return service.outside.provider != "local"
+    """Whether kernels are isolated from this service: not as tasks of `local`, processes of the same user."""
+    return service.kernels.isolates_kernels
 
 
-def _submitter(service: Service, who: Caller) -> str:
-    """The name of a caller that may submit kernels; raises `Problem` 403 if its kernel could read the record."""
-    unsafe = service.settings.value("kernel.unsafe_local") == "true"
-    if not (isolated(service) or unsafe or who.via == "loopback"):
-        raise Problem(
-            403,
-            "the provider is local: a kernel would run as the service's user, not isolated. Only who is on its machine "
-            "may submit one, without a token. Use another provider, or set kernel.unsafe_local = true",
-        )
-    return who.name
+def _expect_isolation(service: Service) -> None:
+    """Raises `Problem` if a kernel could not be isolated: 403 by the settings, 503 if this host lacks what it takes."""
+    try:
+        with service.feed.state() as state:
+            expect_isolation(service.settings, service.kernels.provider, state)
+    except NotIsolated as error:
+        raise Problem(503, str(error)) from None
+    except RefusedByPolicy as error:
+        raise Problem(403, str(error)) from None
 
 
 async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: str, key: str | None) -> AcceptedRequest:
@@ -88,6 +87,7 @@ async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: s
     `Conflict` (the key was used with another body), `RefusedByPolicy` (nothing was appended).
     """
     kernel = await to_thread.run_sync(_read, body)
+    await to_thread.run_sync(_expect_isolation, service)
 
     async def build(sent: submission.HttpSubmission, run_id: str) -> submission.HttpSubmission:
         secret = await writer.do(lambda journal: kernel_key(journal.record, run_id))
@@ -97,7 +97,7 @@ async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: s
     sent = submission.HttpSubmission(
         name=None, project=None, configuration={}, submitter=submitter, key=key, source=source
     )
-    return await submission.submit(service, writer, sent, build)
+    return await submission.submit(service, writer, sent, build, service.kernels)
 
 
 def _read(body: bytes) -> KernelSubmission:
@@ -112,7 +112,7 @@ def _ordered(
     service: Service, kernel: KernelSubmission, sent: submission.HttpSubmission, run_id: str, secret: str
 ) -> submission.HttpSubmission:
     try:
-        name, order = kernel_order(kernel, run_id, secret, service.settings)
+        name, order = kernel_order(kernel, run_id, secret, service.settings, service.kernels.provider)
     except Wrong as wrong:
         raise Problem(422, wrong.detail, field=wrong.field) from None
     return replace(sent, name=name, configuration=order.configuration, kernel=msgspec.json.encode(order.mark))
@@ -127,18 +127,27 @@ class Problems(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...]
     isolated: bool
     """False: a kernel runs as the service's user, with its files and its network. Submit only your own code."""
+    refused: str | None
+    """Why the service's provider runs no kernels; null: it does."""
 
 
 def routes(service: Service) -> list[BaseRoute]:
     writer = Writer(service)
-    offered = Problems(problems=problems(), dtypes=DTYPES, endpoints=ENDPOINTS, gpus=GPUS, isolated=isolated(service))
+    offered = Problems(
+        problems=problems(),
+        dtypes=DTYPES,
+        endpoints=ENDPOINTS,
+        gpus=GPUS,
+        isolated=isolated(service),
+        refused=service.kernels.no_kernels,
+    )
     published = {PROBLEMS: msgspec.json.encode(offered), SCHEMA: msgspec.json.encode(schema())}
 
     async def submit(request: Request) -> ASGIApp:
         asked_of(request, ())
         key = idempotency_key(request)
         expect_json(request)
-        submitter = _submitter(service, request.scope["steno.caller"])
+        submitter: str = request.scope["steno.caller"].name
         accepted = await _submit(service, writer, await request.body(), submitter=submitter, key=key)
         await service.feed.beyond(accepted.position, _TIMEOUT)
         headers = [(b"steno-position", b"%d" % accepted.position), (b"steno-run-id", accepted.run_id.encode())]
@@ -198,9 +207,9 @@ OPERATIONS: Final = (
         "kernels",
         {200: Reply(f"{_STATUSES}; closing the stream does not stop the run.", StatusObject, EVENTS)},
         name="submitKernel",
-        description="With the provider `local` a kernel runs as the service's user, not isolated: it can read the "
-        "record and use the network. There only a caller on the service's machine may submit, without a token (403 for "
-        "others, unless `kernel.unsafe_local` is true), and the answer has `Steno-Isolation: none`.",
+        description="With the provider `local` kernels run in containers of this host; without a Docker engine they "
+        "are refused (503). With `kernel.unsafe_local = true` they run as the service's user, not isolated, and the "
+        "answer has `Steno-Isolation: none`.",
         parameters=(KEY_HEADER,),
         body=Payload,
     ),

@@ -3,11 +3,11 @@
 from anyio import CapacityLimiter
 from starlette.routing import BaseRoute
 
-from projections.api.reads import logs, money, record, runs
+from projections.api.reads import kernels, logs, money, record, runs
 from projections.api.reads.read import AT_ONCE
 from projections.api.service import Service
 
-READS = (*runs.READS, *money.READS, *record.READS)
+READS = (*runs.READS, *money.READS, *record.READS, *kernels.READS)
 OPERATIONS = (*(read.operation for read in READS), logs.OPERATION)
 
 

@@ -13,7 +13,7 @@ from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.kernel_mark import KernelMark, hashed
-from engine.providers.readings import READINGS, RULE_SETS
+from engine.providers.readings import READINGS, every_rule_set
 from events import types
 from events.clock import SECOND
 
@@ -26,7 +26,7 @@ DONE = single("a", "done", "done", exit_status=0, submitted=2)
 
 def kernel(rules: str = "current", endpoint: str = "benchmark") -> World:
     """A world with one kernel that its provider has."""
-    world = World(READINGS, RULE_SETS[rules])
+    world = World(READINGS, every_rule_set()[rules])
     mark = KernelMark(
         problem="matmul", gpu_type="MI300X", dtype="float32", language="hip", endpoint=endpoint, key_hash=hashed("k")
     )
@@ -165,7 +165,7 @@ def test_a_check_ends_when_it_is_checked(endpoint: str, ended: bool) -> None:
     assert said.ended is ended
 
 
-@pytest.mark.parametrize("rules", sorted(set(RULE_SETS) - {"current"}))
+@pytest.mark.parametrize("rules", sorted(set(every_rule_set()) - {"current"}))
 def test_the_old_pollers_hear_nothing(rules: str) -> None:
     """They looked at the provider's answers alone: their verdicts stay what they were."""
     told, untold = kernel(rules), kernel(rules)

@@ -51,6 +51,15 @@ def test_the_newest_machine_with_the_address_wins() -> None:
     assert (told.run.vm_id, told.run.start) == (VM, "warm")
 
 
+def test_a_machine_that_is_back_takes_runs_again() -> None:
+    """While it is gone it takes none; its provider takes the end back."""
+    told = Told().rows(machine_item(status="busy")).runs(on()).rows(machine_item(status="terminated", finished=12))
+    later = told.runs(on("b", submitted=14)).world.state.by_provider[f"dstack/{on('b')['id']}"]
+    assert told.world.state.runs[later].vm_id is None
+    told.rows(machine_item(status="busy")).runs(on("b", submitted=14, exit_status=0))
+    assert told.world.state.runs[later].vm_id == VM
+
+
 def test_two_machines_that_fit_equally_are_no_link() -> None:
     """Told once, and guessed never."""
     told = Told().rows(machine_item(), machine_item("twin")).runs(on()).runs(on(exit_status=0))

@@ -54,7 +54,7 @@ def test_every_state_is_reached_and_left() -> None:
 
 
 def test_the_diagram_in_the_docs_is_current() -> None:
-    """`steno machine run --format mermaid > docs/machines/run.mmd` makes it."""
+    """`steno states run --format mermaid > docs/machines/run.mmd` makes it."""
     assert DIAGRAM.read_text(encoding="utf-8") == RUN.diagram("mermaid")
 
 

@@ -67,5 +67,5 @@ def test_every_state_that_may_be_billed_has_its_phase() -> None:
 
 
 def test_the_diagram_in_the_docs_is_current() -> None:
-    """`steno machine vm --format mermaid > docs/machines/vm.mmd` makes it."""
+    """`steno states vm --format mermaid > docs/machines/vm.mmd` makes it."""
     assert DIAGRAM.read_text(encoding="utf-8") == VM.diagram("mermaid")

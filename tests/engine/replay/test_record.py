@@ -14,7 +14,7 @@ from engine.fold.record_fold import RecordFold
 from engine.fold.tick import Until
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
-from engine.providers.readings import READINGS, RULE_SETS
+from engine.providers.readings import READINGS, every_rule_set
 from engine.replay.record import fill_costs, replay_record, step_record, world_of
 from engine.replay.result import JsonObject, Replay
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls
@@ -50,7 +50,7 @@ def with_lines(found: JsonObject, lines: dict[int, int]) -> JsonObject:
     return found
 
 
-@pytest.mark.parametrize("rules", sorted(RULE_SETS))
+@pytest.mark.parametrize("rules", sorted(every_rule_set()))
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_recording_replays_alike_from_trace_and_record(name: str, rules: str, tmp_path: Path) -> None:
     """Under every rule set."""
@@ -142,7 +142,7 @@ def stories(draw: Any) -> Story:
     deadline=None,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
-@given(story=stories(), rules=st.sampled_from(sorted(RULE_SETS)))
+@given(story=stories(), rules=st.sampled_from(sorted(every_rule_set())))
 def test_any_story_replays_alike_from_trace_and_record(story: Story, rules: str, tmp_path: Path) -> None:
     """Law: what a fold of a record skips changes nothing."""
     polls = list(story.polls())

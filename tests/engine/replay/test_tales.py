@@ -16,7 +16,7 @@ from engine.fold.record_fold import RecordFold
 from engine.fold.tick import Until
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState, dump, load
-from engine.providers.readings import READINGS, RULE_SETS
+from engine.providers.readings import READINGS, every_rule_set
 from engine.replay.record import world_of
 from events import types
 from events.clock import SECOND, foreign_run_id
@@ -115,7 +115,7 @@ def tales(draw: Any) -> tuple[Told, str]:
                 told.append(("event", draw(st.sampled_from(_events(vm_id, runs[0].items[0]["id"])))))
         story.wait(draw(st.sampled_from([1, 5, 30])))
     told.append(("polls", list(story.polls())))
-    return told, draw(st.sampled_from(sorted(RULE_SETS)))
+    return told, draw(st.sampled_from(sorted(every_rule_set())))
 
 
 def _events(vm_id: str, provider_id: str) -> list[types.Event]:
@@ -164,7 +164,7 @@ def written(folder: Path, told: Told) -> Record:
 
 def folded(record: Record, rules: str, *, whole: bool) -> WorldState:
     """The world of a record, with every poll folded in full or not."""
-    world = World(READINGS, RULE_SETS[rules])
+    world = World(READINGS, every_rule_set()[rules])
     RecordFold(record, world).run(each=(lambda *_: None) if whole else None)
     return world.state
 
@@ -195,7 +195,7 @@ def test_a_fold_with_machines_resumed_at_any_snapshot_ends_as_the_whole_one(
     with written(tmp_path, told) as record:
         cut = data.draw(st.integers(0, record.head().position))
         saved = load(dump(world_of(record, rules, until=Until(position=cut)).state))
-        RecordFold(record, World(READINGS, RULE_SETS[rules], saved)).run()
+        RecordFold(record, World(READINGS, every_rule_set()[rules], saved)).run()
         whole, resumed = world_of(record, rules).state, saved
         assert (resumed.vms, resumed.runs, resumed.anomalies) == (whole.vms, whole.runs, whole.anomalies)
 

@@ -15,7 +15,8 @@ from engine.money.costs import Costs
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
 from engine.replay.trace import replay_polls
-from events.store.record import Record
+from events.store.record import Batch, Record
+from events.types import PolicyAdopted
 
 PAIRS = {
     "prices": (machine_item(price=2.5), machine_item(price=1.99)),
@@ -128,3 +129,17 @@ def test_two_sources_that_list_one_machine_otherwise_fold_alike(tmp_path: Path) 
         story.poll("/api/instances/list", {"limit": 100}, [machine_item(status="idle")]).wait(3)
     with recorded(tmp_path, story) as record:
         assert folded(record, whole=False) == folded(record, whole=True)
+
+
+def test_a_machine_that_nobody_asked_for_is_told_of_though_the_runs_repeat(tmp_path: Path) -> None:
+    """Which machines are orphans is said by a list of runs, behind the machine's own change."""
+    adopted = PolicyAdopted(source="dstack/main", policy=b"{}")
+    story = Story().machines(machine_item(status="provisioning")).wait(2).listed()
+    story.wait(5).machines(machine_item(status="provisioning")).wait(2).listed()
+    story.wait(5).machines(machine_item(status="idle")).wait(2).listed()
+    with temporary_record(tmp_path, shapes=READINGS.shape) as record:
+        record.append_many([Batch("source/dstack/main", [adopted])])
+        record.append_polls([poll for _, poll in story.polls() if poll is not None])
+        fast, full = (folded(record, whole=whole) for whole in (False, True))
+    assert [one.kind for one in full.anomalies] == ["orphan"]
+    assert fast == full

@@ -1,6 +1,7 @@
 """A real browser for tests: Debian's chromium, without a window; everything it complains of or asks for is kept.
 
-`browser` lives as long as a module: playwright keeps an event loop in its thread, and other tests want none there.
+`browser` lives as long as a module: playwright keeps an event loop in its thread, and other tests want none there. So
+`plugin` keeps the tests of a module that use it in one process of xdist's: else each starts one.
 """
 
 from __future__ import annotations

@@ -105,7 +105,9 @@ def steno_for_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steno
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects and xdist groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what uses a server, and gives each version's tests to one process. Who waits for slow jobs comes last."""
+    """Marks what uses a server, and gives each version's tests to one process, and those of each module that use the
+    browser. Who waits for slow jobs comes last.
+    """
     items.sort(key=lambda item: _asks_for(item, ("slow_endings", "on_slurm")) == {"slow_endings"})
     for item in items:
         if _asks_for(item, SLURM):
@@ -116,6 +118,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.lab)
         if len(servers) == 1:
             item.add_marker(pytest.mark.xdist_group(f"dstack-{next(iter(servers))}"))
+        elif _asks_for(item, ("browser",)) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
         for mark in item.iter_markers("suffices"):
             if servers and not servers & set(mark.args):
                 item.add_marker(pytest.mark.long)

@@ -17,7 +17,7 @@ from engine.fold.record_fold import RecordFold
 from engine.fold.tick import PollReader, Until
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
-from engine.providers.readings import READINGS, RULE_SETS
+from engine.providers.readings import READINGS, every_rule_set
 from engine.replay.record import fill_costs, replay_record, world_of
 from engine.replay.result import Replay
 from engine.replay.trace import NumberedPoll, replay_polls
@@ -275,7 +275,7 @@ def test_polling_twice_changes_nothing(story: tuple[Cluster, list[NumberedPoll]]
     deadline=None,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
-@given(story=seen(), rules=st.sampled_from(sorted(RULE_SETS)), data=st.data())
+@given(story=seen(), rules=st.sampled_from(sorted(every_rule_set())), data=st.data())
 def test_any_history_replays_alike_from_polls_and_record(
     story: tuple[Cluster, list[NumberedPoll]], rules: str, data: st.DataObject, tmp_path: Path
 ) -> None:

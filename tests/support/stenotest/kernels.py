@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import msgspec
 
 from engine.kernel.definition import KernelProblem, problems
@@ -28,8 +29,38 @@ extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
 }
 """
 """A right answer to vector-add that does something else first."""
+ADDITION: Final = """
+extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
+  for (size_t i = 0; i < N; ++i) C[i] = A[i] + B[i];
+}
+"""
+"""A right answer to vector-add in C++."""
+SLOW_MATMUL: Final = """
+extern "C" void solution(const float* A, const float* B, float* C, size_t M, size_t N, size_t K) {
+  for (size_t i = 0; i < M; ++i)
+    for (size_t j = 0; j < N; ++j) {
+      double sum = 0;
+      for (size_t k = 0; k < K; ++k) sum += static_cast<double>(A[i * K + k]) * B[k * N + j];
+      C[i * N + j] = static_cast<float>(sum);
+    }
+}
+"""
+"""A right answer to matmul in C++, of three loops."""
 PATIENT: Final = {"compile": 1200, "reference": 1200, "case": 1200, "measure": 0}
 """Limits that no step that ends reaches, however busy the machine is."""
+
+
+def briefly(problem: str, repeats: int = 10, **sizes: int) -> dict[str, Any]:
+    """A shipped problem's definition whose benchmark is of these sizes, and of few calls that are timed: most of
+    the time goes into the reference, which is Python and judges every call.
+    """
+    definition: dict[str, Any] = msgspec.to_builtins(SHIPPED[problem].problem_def)
+    timed = [{**one, "sizes": sizes, "repeats": repeats} for one in definition["benchmarks"]]
+    return definition | {"benchmarks": timed}
+
+
+BRIEF: Final = briefly("vector-add", N=131_072)
+"""Vector addition, for tests that only need it timed; its benchmark is larger than any of its tests."""
 
 
 def asked(problem: object = "vector-add", **changes: object) -> dict[str, Any]:
@@ -93,3 +124,13 @@ def judge(wanted: KernelSubmission, folder: Path, *, compiler: str = "g++", **jo
         check=False,
     )
     return Judgement(process)
+
+
+def told(url: str, source: str = ADDITION, *, patience: float = 240, **changes: object) -> list[dict[str, Any]]:
+    """Every status of a kernel, as `POST /api/amd/submit` streams them; by default a C++ vector-add that is checked."""
+    usual = {"solution_code": source, "gpu_type": "CPU", "language": "cpp", "endpoint": "checker"}
+    address, body = f"{url}/api/amd/submit", asked(**usual | changes)
+    with httpx.stream("POST", address, json=body, timeout=patience, trust_env=False) as answer:
+        assert answer.status_code == 200, answer.read()
+        lines = [line for line in answer.iter_lines() if line.startswith("data:")]
+    return [json.loads(line.removeprefix("data:")) for line in lines]

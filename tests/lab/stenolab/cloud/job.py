@@ -112,7 +112,8 @@ class Job:
         command = [word for word in self._spec["commands"] if word != "-i"]
         given = {name: value for name, value in (self._spec.get("env") or {}).items() if value is not None}
         lab = {"DSTACK_RUN_NAME": self.name, "LAB_STATE": str(self._state_folder)}
-        environment = {"PATH": os.environ["PATH"], "HOME": str(home), **given, **lab}
+        path = f"{self._state_folder / 'bin'}:{os.environ['PATH']}"  # what the image has, if a test says so
+        environment = {"PATH": path, "HOME": str(home), **given, **lab}
         with self._lock:
             self._process = subprocess.Popen(
                 command,

@@ -8,6 +8,7 @@
 #define hipGetErrorString cudaGetErrorString
 #define hipGetLastError cudaGetLastError
 #define hipMalloc cudaMalloc
+#define hipFree cudaFree
 #define hipMemset cudaMemset
 #define hipMemcpy cudaMemcpy
 #define hipMemcpyHostToDevice cudaMemcpyHostToDevice

@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <vector>
 
 #define STENO_STAND_IN 1
@@ -86,7 +85,8 @@ struct Fiber {
 };
 
 struct Block {
-  std::function<void()> body;
+  void (*body)(void*) = nullptr;
+  void* given = nullptr;  // what the body is called with
   unsigned next = 0, count = 0;
   jmp_buf scheduler;
   Fiber* running = nullptr;
@@ -102,7 +102,7 @@ inline void work() {
   for (;;) {
     while (block.next < block.count) {
       threadIdx = block.running->index = index_of(block.next++);
-      block.body();
+      block.body(block.given);
     }
     Fiber* me = block.running;
     block.free.push_back(me);
@@ -149,13 +149,15 @@ inline void run_block() {
   }
 }
 
-inline hipError_t launch(dim3 grid, dim3 threads, size_t shared, std::function<void()> body) {
+template <typename Body>
+hipError_t launch(dim3 grid, dim3 threads, size_t shared, Body body) {
   const size_t each = static_cast<size_t>(threads.x) * threads.y * threads.z;
   if (each == 0 || each > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 || shared > SHARED)
     return noted(hipErrorInvalidConfiguration);
   gridDim = grid;
   blockDim = threads;
-  block.body = std::move(body);
+  block.body = [](void* given) { (*static_cast<Body*>(given))(); };  // std::function's header is slow to compile
+  block.given = &body;
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {

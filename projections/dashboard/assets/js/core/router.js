@@ -5,7 +5,7 @@ import { store, useStore } from "./store.js";
 // pattern → page module; the first that fits.
 const TABLE = [
   ["/", "overview"], ["/runs", "runs"], ["/runs/:id", "run"], ["/machines", "machines"], ["/machines/:id", "machine"],
-  ["/costs", "costs"], ["/submit", "submit"], ["/record", "record"], ["/record/:position", "record"],
+  ["/costs", "costs"], ["/kernels", "kernels"], ["/submit", "submit"], ["/record", "record"], ["/record/:position", "record"],
   ["/incidents", "incidents"], ["/login", "login"],
 ].map(([pattern, page]) => ({ pattern, page, regex: new RegExp(`^${pattern.replace(/:(\w+)/g, "(?<$1>[^/]+)")}/?$`) }));
 

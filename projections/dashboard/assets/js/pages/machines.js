@@ -6,6 +6,7 @@ import { get } from "../core/api.js";
 import { useAt } from "../core/moment.js";
 import { useQuery } from "../core/router.js";
 import { duration, ms, number, price } from "../core/words.js";
+import { several } from "./runs/filters.js";
 import { ArchiveMark, Await, Empty, Fresh, Money, PageHead, Problem, StateBadge, Table, VmLink, useSteady } from "../ui/all.js";
 
 export const title = () => "Machines";
@@ -32,8 +33,10 @@ export default function Page() {
     } catch (error) { add({ ...mine, error }); }
   };
   const ends = useArchiveEnds(read.data?.vms.some((vm) => vm.archive));
+  const listed = read.data === null ? [] : [...read.data.vms, ...mine.vms.filter((vm) => !read.data.vms.some((one) => one.vm_id === vm.vm_id))];
+  const shared = several(listed.map((vm) => vm.name));
   const columns = [
-    { head: "Machine", cell: (vm) => html`<${VmLink} id=${vm.vm_id} name=${vm.name || vm.provider_id} row /><${ArchiveMark} of=${vm} />` },
+    { head: "Machine", cell: (vm) => html`<${VmLink} id=${vm.vm_id} name=${vm.name || vm.provider_id} row />${shared.has(vm.name) && html` <span class="dim">${vm.source} <span class="mono">${vm.vm_id.slice(0, 8)}</span></span>`}<${ArchiveMark} of=${vm} />` },
     { head: "State", cell: (vm) => html`<${StateBadge} of=${vm} />` },
     { head: "$ an hour", right: true, hide: "phone", cell: (vm) => price(vm.price_usd_per_hour) },
     { head: "Up", right: true, hide: "phone", cell: (vm) => duration(life(vm, vm.archive ? ends.get(vm.archive) ?? null : now)) },
@@ -41,7 +44,6 @@ export default function Page() {
     { head: "Cost", right: true, cell: (vm) => html`<${Money} usd=${vm.cost_usd} />` },
     { head: "Id", hide: "narrow", cell: (vm) => html`<span class="mono dim">${vm.vm_id.slice(0, 8)}</span>` },
   ];
-  const listed = read.data === null ? [] : [...read.data.vms, ...mine.vms.filter((vm) => !read.data.vms.some((one) => one.vm_id === vm.vm_id))];
   const steady = useSteady(listed, (vm) => vm.vm_id, key);
   const word = filter.toLowerCase();
   const rows = word ? steady.rows.filter((vm) => `${vm.name} ${vm.vm_id} ${vm.provider_id} ${vm.state}`.toLowerCase().includes(word)) : steady.rows;

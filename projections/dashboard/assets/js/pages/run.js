@@ -9,6 +9,7 @@ import { Await, Empty, Loading, PageHead, Panel, Problem, Tabs } from "../ui/all
 import { Costs } from "./run/costs.js";
 import { Events } from "./run/events.js";
 import { Attempts, Facts, Watched } from "./run/facts.js";
+import { Kernel } from "./run/kernel.js";
 import { Logs } from "./run/logs.js";
 import { StopButtons } from "./run/stop.js";
 import { Timeline } from "./run/timeline.js";
@@ -31,6 +32,7 @@ export default function Page({ params }) {
   const at = useAt();
   const may = useMay("submit");
   const run = found.data;
+  const kernel = useData(run?.kernel ? `/api/kernels/${encodeURIComponent(run.run_id)}` : null, mine);
   useEffect(() => {
     if (!run) return;
     document.title = `${called(run)} · Steno`;
@@ -38,8 +40,8 @@ export default function Page({ params }) {
   }, [run?.run_id, run?.name, params.id]);
 
   if (found.error?.status === 404) return html`<${Missing} id=${params.id} past=${at !== null} />`;
-  // All three at once, so that nothing on the page moves when the last of them comes.
-  const waiting = [found, life, why].some((read) => read.data === null && read.error === null);
+  // All at once, so that nothing on the page moves when the last of them comes.
+  const waiting = [found, life, why, ...(run?.kernel ? [kernel] : [])].some((read) => read.data === null && read.error === null);
   if (!run || waiting) return html`<${PageHead} title="Run" />${found.error ? html`<${Problem} error=${found.error} retry=${found.reload} />` : html`<${Loading} height="5" />`}`;
   const open = !ended(run);
   return html`<div class=${found.stale ? "stack stale" : "stack"} aria-busy=${found.stale ? "true" : null}>
@@ -47,6 +49,7 @@ export default function Page({ params }) {
     <${Problem} error=${found.error} />
     <${Watched} run=${run} found=${why.data} />
     <${Facts} run=${run} />
+    ${run.kernel && html`<${Await} read=${kernel} height="4">${(told) => html`<${Kernel} kernel=${told} />`}<//>`}
     <${Panel} title="Timeline"><${Await} read=${life} height="3">${(drawn) => html`<${Timeline} run=${run} life=${drawn} open=${open} live=${at === null} />`}<//><//>
     <${Attempts} run=${run} />
     <div><${Tabs} name="tab" label="About this run" tabs=${TABS}>${(tab) => html`

@@ -1,20 +1,22 @@
-// Every run the record knows, newest first; filtered by state and name.
+// The runs that the filters in the address find.
 import { about, useData } from "../core/data.js";
 import { html, useState } from "../core/dom.js";
-import { Link, setQuery, useQuery } from "../core/router.js";
+import { Link, setQuery, usePlace } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { useAt } from "../core/moment.js";
-import { called, count, money } from "../core/words.js";
+import { called, count, money, short } from "../core/words.js";
 import { ArchiveMark, Await, Empty, Elapsed, PageHead, RunLink, StartMark, StateBadge, Table, Time, VmLink } from "../ui/all.js";
 import { costs, ended, seconds, STATES } from "./run/words.js";
+import { asked, CHOICES, FILTERS, given, ORDERS, several } from "./runs/filters.js";
 import { useTyped } from "./record/typed.js";
 
 export const title = () => "Runs";
 
-const columns = (fold) => [
-  { head: "Run", cell: (run) => (run.runs ? html`<button type="button" class="button small" aria-expanded="false" onClick=${() => fold(run.group)}>${called(run)} · ${count(run.runs.length, "run")} ▸</button>` : html`<${RunLink} id=${run.run_id} name=${called(run)} row /><${ArchiveMark} of=${run} />`) },
+const columns = (fold, shared) => [
+  { head: "Run", cell: (run) => (run.runs ? html`<button type="button" class="button small" aria-expanded="false" onClick=${() => fold(run.group)}>${called(run)} · ${count(run.runs.length, "run")} ▸</button>` : html`<${RunLink} id=${run.run_id} name=${called(run)} row />${shared.has(called(run)) && html` <span class="dim mono">${short(run.run_id)}</span>`}<${ArchiveMark} of=${run} />
+    ${run.ran?.command && html`<span class="command-line mono dim hide-phone">${run.ran.command.replaceAll("\n", "; ")}</span>`}`) },
   { head: "Verdict", cell: (run) => (run.runs ? html`<span class="verdict-cell">${counted(run.runs).map(([state, number]) => html`<${StateBadge} key=${state} state=${state} word=${`${number} ${state}`} />`)}</span>` : html`<span class="verdict-cell"><${StateBadge} of=${run} />${run.attempts > 1 && html`<span class="dim nowrap">attempt ${run.attempts}</span>`}${run.waits && html`<span class="dim">${run.waits.never ? "never runs: " : ""}${run.waits.why}</span>`}</span>`) },
-  { head: "Where", hide: "narrow", cell: (run) => run.provider },
+  { head: "Where", hide: "narrow", cell: (run) => run.ran?.source ?? run.provider },
   { head: "Machine", hide: "narrow", cell: (run) => (run.runs ? "–" : html`<${VmLink} id=${run.vm_id} />`) },
   { head: "Start", hide: "narrow", cell: (run) => (run.runs ? "–" : html`<${StartMark} start=${run.start} />`) },
   { head: "Submitted", hide: "phone", cell: (run) => html`<${Time} at=${run.submitted_at} relative />` },
@@ -32,36 +34,57 @@ function folded(runs, unfolded) {
 }
 const counted = (runs) => [...Map.groupBy(runs, (run) => run.state)].map(([state, all]) => [state, all.length]);
 
+const filter = (part) => setQuery({ cursor: null, ...part });
+
 export default function Page() {
-  const [state] = useQuery("state", "");
-  const [name] = useQuery("name", "");
-  const [cursor] = useQuery("cursor");
-  const filter = (part) => setQuery({ cursor: null, ...part });
-  const [typed, setTyped] = useTyped(name, (text) => filter({ name: text.trim() }));
-  const asked = new URLSearchParams(Object.entries({ limit: "50", state, name, cursor: cursor ?? "" }).filter(([, value]) => value));
-  const read = useData(`/api/runs?${asked}`, { on: about.runs, beat: 5000 }); // costs go on without a message
+  const found = given(usePlace().query);
+  const [typed, setTyped] = useTyped(found.search ?? "", (text) => filter({ search: text.trim() }));
+  const read = useData(`/api/runs?${asked(found)}`, { on: about.runs, beat: 5000 }); // costs go on without a message
   const [unfolded, setUnfolded] = useState(new Set());
-  const COLUMNS = columns((group) => setUnfolded(new Set([...unfolded, group])));
   const may = useMay("submit");
   const live = useAt() === null;
+  const filtered = FILTERS.some((name) => found[name]);
   return html`<${PageHead} title="Runs">${may && live && html`<${Link} class="button" to="/submit">Submit<//>`}<//>
-    <div class="filters" role="search">
-      <label class="field grow"><span class="label">Name</span><input class="input" type="search" data-filter list="names" placeholder="the whole name" spellcheck="false" value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>
-      <datalist id="names">${[...new Set((read.data?.runs ?? []).map((run) => run.name))].map((one) => html`<option key=${one} value=${one} />`)}</datalist>
-      <label class="field"><span class="label">State</span><select class="input" value=${state} onChange=${(event) => filter({ state: event.target.value })}>
-        <option value="">any</option>${STATES.map((one) => html`<option key=${one} value=${one} selected=${one === state}>${one}</option>`)}</select></label></div>
-    <${Await} read=${read} height="5">${(data) => html`<section class="panel flush">
-      ${data.runs.length ? html`<${Table} caption="Runs, newest first" columns=${COLUMNS} rows=${folded(data.runs, unfolded)} rowKey=${(run) => run.run_id} />`
-        : html`<${Nothing} filtered=${Boolean(state || name)} further=${cursor !== null} live=${live} onAll=${() => filter({ state: null, name: null })} />`}
-      ${(cursor || data.next) && html`<nav class="bar foot" aria-label="Pages of runs">
-        <button type="button" class="button small" disabled=${!cursor} onClick=${() => filter({})}>Newest</button>
-        <button type="button" class="button small" disabled=${!cursor} onClick=${() => history.back()}>← Newer</button>
-        <button type="button" class="button small" disabled=${!data.next} onClick=${() => setQuery({ cursor: data.next }, { replace: false })}>Older →</button></nav>`}
-    </section>`}<//>`;
+    <div role="search"><div class="filters">
+      <label class="field grow"><span class="label">Search</span><input class="input" type="search" data-filter placeholder="text in name, command or id" maxlength="2000" spellcheck="false" value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>
+      <${More} found=${found} filtered=${filtered} /></div></div>
+    ${FILTERS.includes(read.error?.field) ? html`<section class="panel"><${Empty} title="No matching runs">${read.error.detail}<//></section>` : html`<${Await} read=${read} height="5">${(data) => html`<section class="panel flush">
+      ${data.runs.length ? html`<${Table} caption=${`Runs: ${ORDERS[found.order]}`} columns=${columns((group) => setUnfolded(new Set([...unfolded, group])), several(data.runs.map(called)))} rows=${folded(data.runs, unfolded)} rowKey=${(run) => run.run_id} />`
+        : html`<${Nothing} filtered=${filtered} further=${Boolean(found.cursor)} live=${live} />`}
+      ${(found.cursor || data.next) && html`<nav class="bar foot" aria-label="Pages of runs">
+        <button type="button" class="button small" disabled=${!found.cursor} onClick=${() => filter({})}>${found.order ? "First" : "Newest"}</button>
+        <button type="button" class="button small" disabled=${!found.cursor} onClick=${() => history.back()}>← ${found.order ? "Previous" : "Newer"}</button>
+        <button type="button" class="button small" disabled=${!data.next} onClick=${() => setQuery({ cursor: data.next }, { replace: false })}>${found.order ? "Next" : "Older"} →</button></nav>`}
+    </section>`}<//>`}`;
 }
 
-function Nothing({ filtered, further, live, onAll }) {
-  if (filtered) return html`<${Empty} title="No matching runs"><button type="button" class="button small" onClick=${onAll}>Show all runs</button><//>`;
+const clear = () => filter(Object.fromEntries(FILTERS.map((name) => [name, null])));
+
+// The filters beside the search. Those with few known values are lists; a value in the address is shown even if unknown.
+function More({ found, filtered }) {
+  const known = useData("/api/filters", { on: about.runs, every: 30_000 }).data ?? {};
+  const [machine, setMachine] = useTyped(found.machine ?? "", (text) => filter({ machine: text.trim() }));
+  const select = ([name, label, values]) => {
+    const all = (name === "state" ? STATES : known[values]) ?? [];
+    return html`<label key=${name} class="field"><span class="label">${label}</span><select class="input" value=${found[name] ?? ""} onChange=${(event) => filter({ [name]: event.target.value })}>
+      <option value="" selected=${!found[name]}>any</option>${(found[name] && !all.includes(found[name]) ? [found[name], ...all] : all).map((one) => html`<option key=${one} value=${one} selected=${one === found[name]}>${one}</option>`)}</select></label>`;
+  };
+  const [state, ...others] = CHOICES;
+  const set = FILTERS.filter((name) => found[name] && !["search", "state"].includes(name)).length;
+  return html`${select(state)}
+    <label class="field"><span class="label">Order</span><select class="input" value=${found.order} onChange=${(event) => filter({ order: event.target.value })}>
+      ${Object.entries(ORDERS).map(([order, label]) => html`<option key=${order} value=${order} selected=${order === found.order}>${label}</option>`)}</select></label>
+    ${filtered && html`<button type="button" class="button" onClick=${clear}>Clear filters</button>`}
+    <details class="more" open=${set > 0 || null}><summary class="button">More filters${set > 0 && ` (${set})`}</summary><div class="filters">
+      ${others.map(select)}
+      <label class="field"><span class="label">Machine</span><input class="input" type="search" placeholder="name or id" maxlength="200" spellcheck="false" value=${machine} onInput=${(event) => setMachine(event.target.value)} /></label>
+      ${[["since", "Submitted from (UTC)"], ["until", "Submitted until (UTC)"]].map(([name, label]) => html`<label key=${name} class="field"><span class="label">${label}</span><input class="input" type="date" value=${(found[name] ?? "").slice(0, 10)} onChange=${(event) => filter({ [name]: event.target.value })} /></label>`)}
+      ${found.name && html`<button type="button" class="button" onClick=${() => filter({ name: null })}>Name is ${found.name} ✕</button>`}
+    </div></details>`;
+}
+
+function Nothing({ filtered, further, live }) {
+  if (filtered) return html`<${Empty} title="No matching runs"><button type="button" class="button small" onClick=${clear}>Show all runs</button><//>`;
   if (further) return html`<${Empty} title="No older runs" />`;
   return live ? html`<${Empty} title="No runs yet" say="steno submit -- make test">Submit one here, or from a terminal:<//>` : html`<${Empty} title="No runs at this moment" />`;
 }

@@ -13,13 +13,14 @@ import { Building } from "./building.js";
 import { Strip } from "./strip.js";
 import { Tape } from "./tape.js";
 
-const NAV = [["/", "Overview"], ["/runs", "Runs"], ["/machines", "Machines"], ["/costs", "Costs"], ["/submit", "Submit"], ["/record", "Record"], ["/incidents", "Incidents"]];
+const NAV = [["/", "Overview"], ["/runs", "Runs"], ["/machines", "Machines"], ["/costs", "Costs"], ["/kernels", "Kernels"], ["/submit", "Submit"], ["/record", "Record"], ["/incidents", "Incidents"]];
 
 function Header() {
   const { path } = usePlace();
   const who = useSession();
   const on = (to) => (to === "/" ? path === "/" : path === to || path.startsWith(`${to}/`));
   useEffect(() => onKey("d", nextTheme), []);
+  useEffect(() => document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [path]); // a phone shows a part of them
   return html`<header class="header">
     <${Link} class="brand" to="/" aria-label="Steno, overview"><svg viewBox="0 0 26 26" aria-hidden="true"><circle class="reel" cx="13" cy="13" r="12"/><path class="cut" d="M5 14h4l2.500-6 3.500 11 2.500-7H21"/></svg><span>Steno</span><//>
     <nav class="nav" aria-label="Pages">${NAV.map(([to, name]) => html`<${Link} key=${to} to=${to} aria-current=${on(to) ? "page" : null}>${name}<//>`)}</nav>

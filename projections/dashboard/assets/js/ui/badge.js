@@ -31,10 +31,13 @@ const FILLED = new Set(["running", "busy", "stopped", "compiling", "checking", "
 export const Glyph = ({ of }) => html`<svg viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d=${SHAPES[of] ?? SHAPES.idle}
   fill=${FILLED.has(of) ? "currentColor" : "none"} stroke="currentColor" stroke-width="1.9" stroke-linecap="round" stroke-linejoin="round"/></svg>`;
 
+// How a kernel's run fails, in plain words; other reasons are shown as they are.
+const REASONS = { compile_error: "compile error", wrong_answer: "wrong answer", runtime_error: "runtime error", cheating_suspected: "cheating suspected" };
+
 // `word` replaces the state's name; so does `bare`, which keeps the name as hidden text.
 // `<${StateBadge} state="failed" reason="exit_nonzero" exit=${1} />`; also `chip`, `large`; `of=${run}` takes all three from an object.
 export function StateBadge({ of, state = of?.state, reason = of?.reason, exit = of?.exit_status, phase = of?.phase, word, bare, chip, large }) {
-  const rest = [phase && phase !== state ? phase : null, reason, exit === null || exit === undefined ? null : `exit ${exit}`].filter(Boolean);
+  const rest = [phase && phase !== state ? phase : null, REASONS[reason] ?? reason, exit === null || exit === undefined ? null : `exit ${exit}`].filter(Boolean);
   return html`<span class=${classes("badge", `s-${state}`, chip && "chip", large && "large")}>
     <${Glyph} of=${state} />${bare === undefined ? null : html`<span class="hidden-text">${state}</span>`}<span>${bare ?? word ?? state}${rest.length > 0 && html`<span class="reason"> · ${rest.join(" · ")}</span>`}</span></span>`;
 }

@@ -18,8 +18,19 @@ export const Facts = ({ run }) => html`<dl class="run-facts">
   ${run.group && html`<${Fact} name="part of">${run.group}<//>`}
   <${Fact} name="cost">${costs(run) ? money(run.cost_usd) : "–"}<//>
   ${run.provider !== "local" && html`<${Fact} name="${run.provider} says">${money(run.provider_cost_usd)}<//>`}
+  ${run.ran && html`<${Ran} ran=${run.ran} />`}
   <div class="wide"><dt>run id</dt><dd><code>${run.run_id}</code> <${CopyButton} text=${() => run.run_id} /></dd></div>
 </dl>`;
+
+// What it executes, on what, and for whom; what is unknown is left out.
+function Ran({ ran }) {
+  const gpu = ran.gpu_got && ran.gpu_asked && ran.gpu_got !== ran.gpu_asked ? `${ran.gpu_got}, asked for ${ran.gpu_asked}` : ran.gpu_got ?? ran.gpu_asked;
+  const user = ran.submitter && ran.user && ran.submitter !== ran.user ? `${ran.submitter}, as ${ran.user}` : ran.submitter ?? ran.user;
+  const facts = [["GPU", gpu], ["submitted by", user], ["project", ran.source.endsWith(`/${ran.project}`) ? null : ran.project], ["source", ran.source], ["type", ran.type === "task" ? null : ran.type]];
+  return html`${facts.map(([name, value]) => value && html`<${Fact} key=${name} name=${name}>${value}<//>`)}
+    ${ran.image && html`<div class="wide"><dt>image</dt><dd><code>${ran.image}</code></dd></div>`}
+    ${ran.command && html`<div class="wide"><dt>command</dt><dd><pre class="command" tabindex="0" role="region" aria-label="Command">${ran.command}</pre> <${CopyButton} text=${() => ran.command} /></dd></div>`}`;
+}
 
 const ATTEMPTS = [
   { head: "Attempt", cell: (one) => one.number },

@@ -39,6 +39,7 @@ export function KernelForm({ busy, error, onSubmit }) {
   if (!offered) return html`<${Loading} height="5" />`;
   const problem = offered.problems.find((one) => one.problem === draft.problem) ?? offered.problems[0];
   if (!problem) return html`<section class="panel"><${Empty} title="No problems available">Submit a command instead.<//></section>`;
+  if (offered.refused) return html`<section class="panel"><${Empty} title="No kernels can be submitted here">${offered.refused}.<//></section>`;
   const source = draft.sources[problem.problem] ?? "";
   const setSource = (text) => setDraft({ sources: { ...draft.sources, [problem.problem]: text } });
   const pick = (value, among) => (among.includes(value) ? value : among[0]);

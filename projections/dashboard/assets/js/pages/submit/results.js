@@ -2,10 +2,10 @@
 import { html } from "../../core/dom.js";
 import { number } from "../../core/words.js";
 import { Panel, Table } from "../../ui/all.js";
+import { outer, percent, sizes as sized, time } from "../kernels/words.js";
 
-const sizes = (row) => html`<code>${Object.entries(row.sizes ?? {}).map(([name, value]) => `${name}=${value}`).join(" ") || "–"}</code>`;
+const sizes = (row) => html`<code>${sized(row)}</code>`;
 const small = (value) => (value === undefined || value === null ? "–" : typeof value === "number" ? String(Number(value.toPrecision(3))) : value);
-const time = (value) => (value === undefined || value === null ? "–" : `${Number(value.toPrecision(4))} ms`);
 
 const TESTS = [
   { head: "Test", cell: (row) => row.test },
@@ -20,7 +20,10 @@ const BENCHMARKS = [
   { head: "Median", right: true, cell: (row) => html`<strong>${time(row.median_ms)}</strong>` },
   { head: "Fastest", right: true, hide: "phone", cell: (row) => time(row.min_ms) },
   { head: "Slowest", right: true, hide: "phone", cell: (row) => time(row.max_ms) },
-  { head: "Repeats", right: true, hide: "phone", cell: (row) => number(row.repeats) },
+  { head: "Spread", right: true, hide: "phone", cell: (row) => percent(row.spread) },
+  { head: "Outer clock", right: true, hide: "phone", cell: (row) => time(outer(row)) },
+  { head: "Floor", right: true, hide: "phone", cell: (row) => time(row.floor_ms) },
+  { head: "Calls", right: true, hide: "phone", cell: (row) => number(row.times_ms?.length ?? row.repeats) },
 ];
 
 export const Results = ({ view }) => html`

@@ -1,0 +1,189 @@
+"""Finding runs on a record of 100,000: over HTTP, by `steno ps`, and at a past moment.
+
+Targets: any list, filter or search ≤ 100 ms p95 over HTTP, and ≤ 250 ms in `steno ps` over its imports. Give a smaller
+number of runs as the first argument for a quick look.
+"""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from engine.providers.readings import READINGS
+from events.clock import SECOND, SystemClock, format_time
+from events.poll import Poll
+from events.store.record import Record
+from projections.models.projector import rebuilt
+
+RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+PAGE, ROUNDS = 100, 40
+START = 1_763_600_000 * SECOND
+HTTP_TARGET_MS, PS_TARGET_MS = 100.0, 250.0
+GPUS = ("MI300X", "H100", "A100", "MI250X")
+QUERIES = {
+    "the newest": "",
+    "a state": "state=failed",
+    "a state that none has": "state=lost",
+    "a reason": "reason=exit_nonzero&sort=duration",
+    "a user": "user=user-17",
+    "a GPU, oldest first": "gpu=h100&order=oldest",
+    "a day": f"since={format_time(START + 3600 * SECOND)}&until={format_time(START + 86_400 * SECOND)}",
+    "search, many found": "search=train.py",
+    "search, one found": "search=--seed+77777",
+    "search, none found": "search=nothing+like+it",
+    "search of 2,000 characters": f"search={'x' * 2000}",
+    "search by name, A to Z": "search=TRAIN&sort=name",
+    "search by cost, failed": "search=train&sort=cost&state=failed",
+    "an unknown user (400)": "user=nobody",
+}
+PS = (
+    (),
+    ("--failed",),
+    ("-s", "--seed 77777"),
+    ("-s", "nothing like it"),
+    ("--user", "user-17", "--gpu", "H100"),
+    ("--sort", "cost", "-w", "-n", "50"),
+    ("-q", "-n", "1", "--state", "failed"),
+)
+IMPORTS = (
+    "import cli.program, cli.commands.ps, cli.wiring.view, cli.wiring.time_arguments, cli.render.runs, "
+    "projections.models.projector, projections.models.view, engine.providers.readings, engine.settings.settings, "
+    "events.store.record, platformdirs, sqlalchemy.dialects.sqlite, projections.store.run_query"
+)
+
+
+def item(number: int, at: int) -> dict[str, object]:
+    """One run that has ended, as a server shows it."""
+    failed = number % 5 == 0
+    done = {
+        "id": f"s{number}",
+        "submission_num": 0,
+        "status": "failed" if failed else "done",
+        "termination_reason": "container_exited_with_error" if failed else "done_by_runner",
+        "exit_status": int(failed),
+        "submitted_at": format_time(at),
+        "finished_at": format_time(at + (number % 977) * SECOND),
+    }
+    command = (
+        f"python train.py --model base --lr 0.{number % 100:03} --epochs 10 --seed {number} --data /set-{number % 31}"
+    )
+    configuration = {
+        "type": "task",
+        "commands": ["cd /workspace/project && pip install -r requirements.txt", command],
+        "image": "rocm/pytorch:latest",
+        "resources": {"gpu": f"{GPUS[number % 4]}:{1 + number % 2}"},
+    }
+    return {
+        "id": f"run-{number:08}",
+        "project_name": "main",
+        "user": f"user-{number % 40}",
+        "submitted_at": format_time(at),
+        "status": str(done["status"]),
+        "termination_reason": "job_failed" if failed else "all_jobs_done",
+        "cost": number % 500 / 100,
+        "run_spec": {"run_name": f"train-{number % 9000}", "configuration": configuration},
+        "jobs": [{"job_spec": {"replica_num": 0, "job_num": 0}, "job_submissions": [done]}],
+        "latest_job_submission": done,
+    }
+
+
+def polls() -> Iterator[Poll]:
+    """Each shows the next page of runs."""
+    for first in range(0, RUNS, PAGE):
+        at = START + first * 60 * SECOND
+        items = [item(number, START + number * 60 * SECOND) for number in range(first, min(RUNS, first + PAGE))]
+        yield Poll(
+            source="dstack/main",
+            path="/api/runs/list",
+            req=b'{"project_name":"main","limit":100}',
+            started_at=at,
+            observed_at=at + 20_000,
+            status=200,
+            body=json.dumps(items).encode(),
+            answered=True,
+        )
+
+
+def p95(taken: list[float]) -> float:
+    """The 95th percentile."""
+    return sorted(taken)[int(len(taken) * 0.95) - 1]
+
+
+def told(value: float, target: float) -> str:
+    """Beside its target."""
+    return f"target ≤ {target:.0f}  {'ok' if value <= target else 'MISSED'}"
+
+
+def over_http(path: Path, environ: dict[str, str]) -> None:
+    """Every query, in turns, so that a busy machine slows all of them."""
+    line = [sys.executable, "-m", "cli.main", "--record", str(path), "serve", "--port", "0"]
+    server = subprocess.Popen(line, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        url = next(found[0] for text in server.stdout or () if (found := re.search(r"http://127\S+:\d+", text)))
+        with httpx.Client(base_url=url, trust_env=False, timeout=600) as client:
+            while client.get("/api/runs?limit=1").status_code == 503:
+                time.sleep(0.5)
+            head = client.get("/api/record").json()["position"]
+            queries = QUERIES | {"half way back, a search": f"search=--seed+111&at={head // 2}"}
+            taken: dict[str, list[float]] = {name: [] for name in (*queries, "known values", "the last page of 500")}
+            paths = {name: f"/api/runs?{query}" for name, query in queries.items()}
+            paths |= {"known values": "/api/filters", "the last page of 500": "/api/runs?order=oldest&limit=500"}
+            for _ in range(ROUNDS):
+                for name, address in paths.items():
+                    start = time.perf_counter()
+                    client.get(address)
+                    taken[name].append((time.perf_counter() - start) * 1000)
+            for name, times in taken.items():
+                worst = p95(times[1:])
+                shown = f"p50 {statistics.median(times):6.1f} ms  p95 {worst:6.1f} ms  first {times[0]:6.0f} ms"
+                print(f"HTTP {name:<28} {shown}  {told(worst, HTTP_TARGET_MS)}")
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def by_ps(path: Path, environ: dict[str, str]) -> None:
+    """Each command and its imports alone, in turns."""
+
+    def process(line: list[str]) -> float:
+        start = time.perf_counter()
+        subprocess.run(line, env=environ, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return (time.perf_counter() - start) * 1000
+
+    steno = [sys.executable, "-m", "cli.main", "--record", str(path), "ps"]
+    for words in PS:
+        pairs = [(process([*steno, *words]), process([sys.executable, "-c", IMPORTS])) for _ in range(7)]
+        whole, alone = (statistics.median(times) for times in zip(*pairs, strict=True))
+        over = whole - alone
+        print(f"steno ps {' '.join(words):<32} {whole:6.0f} ms, {over:5.0f} over imports  {told(over, PS_TARGET_MS)}")
+
+
+def main() -> None:
+    """Print what each takes beside its target."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, environ = Path(folder) / "record.db", os.environ | {"HOME": folder, "COLUMNS": "200"}
+        with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
+            batch: list[Poll] = []
+            for poll in polls():
+                batch.append(poll)
+                if len(batch) == 20:
+                    record.append_polls(batch)
+                    batch.clear()
+            record.append_polls(batch)
+            start = time.perf_counter()
+            runs = rebuilt(record)
+            print(f"read models of {runs:,} runs built in {time.perf_counter() - start:.1f} s")
+        over_http(path, environ)
+        by_ps(path, environ)
+
+
+if __name__ == "__main__":
+    main()

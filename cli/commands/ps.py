@@ -1,0 +1,158 @@
+"""`steno ps`: the runs that a person looks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.wiring.app import App, steno_command
+from cli.wiring.options import at_option, hidden_option
+from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.terminal import columns
+from engine.states import Reason, State
+from engine.wire import wire
+
+if TYPE_CHECKING:
+    from projections.models.view import View
+    from projections.store.run_query import RunQuery
+
+_FOUND = 50  # runs that a filter shows unless a limit is given
+_EVERY = 1 << 62
+_STATES = click.Choice([state.value for state in State])
+_REASONS = click.Choice([reason.value for reason in Reason])
+_SORTS = click.Choice(["time", "name", "duration", "cost"])  # as `run_query.SORTS`: importing it takes 0.1 s
+
+
+@steno_command("ps")
+@click.option("--all", "-a", "everything", is_flag=True, help="Every run, or every one that the filters find.")
+@click.option("--failed", is_flag=True, help="As --state failed.")
+@click.option("--state", type=_STATES, metavar="STATE", help="Runs in this state.")
+@click.option("--reason", type=_REASONS, metavar="REASON", help="Runs with this reason.")
+@click.option("--user", metavar="NAME", help="Runs that this user submitted.")
+@click.option("--project", metavar="NAME", help="Runs of this project.")
+@click.option("--gpu", metavar="MODEL[:N]", help="Runs that got this GPU, or ask for it.")
+@click.option("--machine", metavar="VM", help="Runs on this machine: its name, its id or the id's beginning.")
+@click.option("--source", metavar="NAME", help="Runs of this source, or of this archive.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Runs submitted since then: yesterday, 14:05, 3d (days ago), an ISO time.",
+)
+@click.option("--until", metavar="TIME", help="Runs submitted until then.")
+@click.option("--search", "-s", metavar="TEXT", default="", help="Runs with this text in name, command or id.")
+@click.option("--sort", type=_SORTS, default="time", help="Newest first, A to Z, longest, or most expensive.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), metavar="N", help="At most N runs.")
+@click.option("-q", "quiet", is_flag=True, help="Only run ids, one a line.")
+@click.option("--wide", "-w", is_flag=True, help="Every column, with user, GPU and command.")
+@click.option("--unfold", is_flag=True, help="A line for each run of an array.")
+@hidden_option
+@at_option
+def ps_command(
+    app: App,
+    everything: bool,
+    failed: bool,
+    since: str | None,
+    until: str | None,
+    limit: int | None,
+    quiet: bool,
+    wide: bool,
+    unfold: bool,
+    at: str | None,
+    **filters: Any,
+) -> None:
+    """List runs, newest first: those that have not ended, and those submitted within the last day.
+
+    With a filter: the newest 50 of all runs that it finds; -n N gives another number, --all every one. Filters
+    are combined. --search takes plain text, in upper or lower case.
+
+    Imported runs are marked `archive`. Runs that were submitted as one array share a line that counts them by state.
+
+    A run in Steno's queue shows its place and its estimated start. COST is the cost of its machine's time, or the
+    provider's figure in brackets if the machine is unknown.
+
+    With --json: {"runs": [run objects, as in replay, with "ran" as in `show`], "sources": [{"source",
+    "observability", "last_answered_at"}], "position", "queue": [{"run_id", "position", "why", "detail",
+    "estimated_start"}]}.
+
+    \b
+    Examples:
+      steno ps
+      steno ps --failed --since 2d --gpu MI300X
+      steno ps -s 'train.py --lr 0.1' --sort duration -w
+      steno stop $(steno ps -q --state running -n 1)
+      steno ps --all --json | jq '.runs[] | {name, state, reason}'
+      steno ps --at 2026-11-20T15:00:00Z
+    """
+    import msgspec
+
+    from cli.wiring.time_arguments import moment
+    from cli.wiring.view import DAY, say_unseen, source_objects, viewing
+    from projections.store.run_query import RunQuery
+
+    if failed and filters["state"] not in (None, State.FAILED):
+        raise click.UsageError(f"--failed and --state {filters['state']} contradict each other; give one of them")
+    filters |= {"state": State.FAILED.value} if failed else {}
+    with viewing(app, at) as (_, view, now):
+        since_at, until_at = (None if text is None else moment(text, now) for text in (since, until))
+        query = RunQuery(since=since_at, until=until_at, **filters)
+        most = limit or (_FOUND if query.filters and not everything else _EVERY)
+        if not query.filters and not everything:
+            query = RunQuery(open_or_since=now - DAY, **filters)
+        runs = view.found(query, most + 1)
+        runs, more = runs[:most], len(runs) > most
+        if not runs:
+            _check(view, query, past=at is not None)
+        sources, waiting = view.sources(now), view.queued(now)
+        if app.json:
+            queue = [wire(one) for one in waiting.values()]
+            answers = [msgspec.to_builtins(run) | {"ran": view.ran(run.run_id)} for run in runs]
+            emit_json({"runs": answers, "sources": source_objects(sources), "position": view.position, "queue": queue})
+            return
+        if quiet:
+            click.echo("".join(f"{run.run_id}\n" for run in runs), nl=False)
+            return
+        from cli.render.runs import listing
+        from cli.render.words import count, distinct
+
+        if runs:
+            ids = dict.fromkeys(run.vm_id for run in runs if run.vm_id is not None)
+            names = distinct({vm_id: view.vm(vm_id).name or vm_id[:8] for vm_id in ids})
+            ran = {run.run_id: view.ran(run.run_id) for run in runs} if wide else None
+            emit(listing(runs, now, columns(), waiting=waiting, machines=names, unfold=unfold, executed=ran))
+        total = view.store.runs.count()
+        if total == 0:
+            hint("no runs yet; `steno submit -- COMMAND` runs one here, `steno up` watches a provider")
+        elif not runs and query.filters:
+            hint(_nothing(view, query, now))
+        elif more:
+            hint(f"more runs than these {most} found; -n N shows N, --all every one")
+        elif not query.filters and len(runs) < total:
+            hint(f"{count(total - len(runs), 'older run')} not shown; --all lists every run")
+        watched = {run.provider for run in runs if not run.ended and run.archive is None}
+        say_unseen([one for one in sources if one.name.split("/")[0] in watched], now)
+
+
+def _check(view: View, query: RunQuery, *, past: bool) -> None:
+    """Raises `UnknownValue`; in the past it is only a hint, as a value may have come later."""
+    from projections.store.run_query import UnknownValue, check_known
+
+    try:
+        check_known(view.store, query)
+    except UnknownValue as error:
+        if not past:
+            raise
+        hint(f"{error} at that moment")
+
+
+def _nothing(view: View, query: RunQuery, now: int) -> str:
+    """Why no run was found, as far as times say it."""
+    from cli.render.words import moment
+    from projections.store.run_query import RunQuery, find
+
+    if query.since is not None and query.since > now:
+        return f"no run found: --since {moment(query.since)} is in the future"
+    first = find(view.store, RunQuery(turned=True, hidden=query.hidden), 1)
+    if query.until is not None and first and query.until < int(first[0][1].key):
+        return f"no run found: the first one was submitted at {moment(int(first[0][1].key))}"
+    return "no run found; leave out a filter, or list every run with `steno ps --all`"

@@ -1,0 +1,71 @@
+"""What the compiler is given, and what is kept of it: the judge's own object, never made beside a solution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from stenotest.kernels import KEY, submission
+
+from engine.kernel.executor import job_of
+from engine.kernel.machine import build
+from engine.kernel.machine.cells import Cells, ProgramEnd
+
+
+class Recorded(Cells):
+    """Notes the files of each run; whatever it is asked for is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: list[tuple[str, set[str]]] = []
+
+    def run(
+        self, argv: Sequence[str], files: Mapping[str, bytes], *, limit: float, takes: str = "", cap: int = 0
+    ) -> tuple[ProgramEnd, bytes | None]:
+        if takes:
+            self.runs.append((takes, set(files)))
+        return ProgramEnd(0, f"{argv[0]} 1.0", 0.1), b"made of " + files.get("solution.hip", b"ours")
+
+    def open(self, program: bytes, words: Sequence[str], *, limit: float) -> NoReturn:
+        raise NotImplementedError
+
+    def interrupt(self) -> None: ...
+
+
+def compiled(cells: Cells, problem: str, language: str = "cpp", **changes: object) -> bytes | None:
+    wanted = submission(problem, language=language, gpu_type="CPU" if language == "cpp" else "MI300X", **changes)
+    job = job_of(wanted, KEY, compiler="auto" if language == "hip" else "g++")
+    compiler = build.find_compiler(cells, job)
+    assert compiler is not None
+    return build.compiled(cells, compiler, job)[1]
+
+
+def test_the_main_program_is_compiled_once_for_a_signature_and_a_dtype() -> None:
+    """In a cell without the solution; and again only for another main program."""
+    cells = Recorded()
+    assert compiled(cells, "vector-add", solution_code="a") == b"made of a"
+    assert compiled(cells, "vector-add", solution_code="b") == b"made of b"
+    assert [name for name, _ in cells.runs] == ["program.o", "program", "program"]
+    assert "solution.hip" not in cells.runs[0][1]
+    assert "program.o" in cells.runs[2][1]
+    compiled(cells, "vector-add", dtype="float64")
+    compiled(cells, "matmul")
+    assert [name for name, _ in cells.runs].count("program.o") == 3
+    assert set(cells.objects.values()) == {b"made of ours"}
+
+
+def test_a_gpus_compiler_gets_everything_at_once() -> None:
+    """The main program and the solution may be code of the device."""
+    cells = Recorded()
+    compiled(cells, "vector-add", "hip")
+    assert [name for name, _ in cells.runs] == ["program"]
+    assert {"solution.hip", "program.hip", "harness.hpp"} <= cells.runs[0][1]
+    assert cells.objects == {}
+
+
+def test_few_objects_are_kept() -> None:
+    """A listener lives long, and each signature is another one."""
+    cells = Recorded()
+    cells.objects = {(str(number),): b"" for number in range(64)}
+    compiled(cells, "matmul")
+    assert list(cells.objects.values()) == [b"made of ours"]
