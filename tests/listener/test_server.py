@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from stenolab.waiting import wait
 from stenotest.kernels import ADDITION, KEY, PATIENT, submission
 
 from engine.kernel.executor import job_of
@@ -344,10 +345,10 @@ def test_nothing_is_left_of_many_tasks(
         return time.monotonic() - began
 
     def settled() -> dict[str, int]:
-        end = time.monotonic() + 60
-        while (found := count())["containers"] != READY and time.monotonic() < end:
-            time.sleep(0.1)
-        return found
+        """When the pool is full and rests: each of its containers has a connection, which comes after the container."""
+        pool = containers.warm()
+        wait(lambda: len(pool._ready) == READY and not pool._busy, seconds=60, what="a full pool")
+        return count()
 
     run(0)  # the connections are there, and their threads
     before = settled()

@@ -19,27 +19,28 @@ export const pending = store(0);
 
 class Entry {
   constructor(path) {
-    Object.assign(this, { path, data: null, error: null, position: null, at: undefined, loading: false });
+    Object.assign(this, { path, data: null, error: null, position: null, at: undefined, loading: false, least: 0, outdated: false });
     Object.assign(this, { listeners: new Set(), control: null, timer: null, last: 0, took: 0, every: EVERY });
   }
 
   tell() { for (const listener of [...this.listeners]) listener(); }
 
-  // Reads for the moment shown; cancels reads for another moment.
-  async load({ min_position } = {}) {
+  // Reads for the moment shown, now: at least what the stream has told; cancels reads for another moment.
+  async load() {
     const at = moment.get().at;
-    if (this.loading && this.asked === at && min_position === undefined) return;
+    const least = at === null ? connection.get().position ?? 0 : 0;
+    if (this.loading && this.asked === at) { this.outdated ||= least > this.least; return; }
     this.control?.abort();
     clearTimeout(this.timer);
     this.timer = null;
     const kept = at === null ? undefined : past.get(`${at} ${this.path}`);
     if (kept) { this.take(kept, at); return; }
     const control = new AbortController();
-    Object.assign(this, { control, loading: true, asked: at, last: performance.now() });
+    Object.assign(this, { control, loading: true, asked: at, least, outdated: false, last: performance.now() });
     this.tell();
     pending.set(pending.get() + 1);
     try {
-      const found = await this.read(at, min_position, control.signal);
+      const found = await this.read(at, least, control.signal);
       if (this.control !== control) return;
       this.took = performance.now() - this.last;
       learn(found.date);
@@ -49,19 +50,21 @@ class Entry {
       if (error.name === "AbortError" || this.control !== control) return;
       Object.assign(this, { error, loading: false, at });
       this.tell();
-      if (error.status === 0 || error.status >= 500) this.soon({}, 1000 * error.retryAfter || AGAIN);
+      if (error.status === 0 || error.status >= 500) this.soon(1000 * error.retryAfter || AGAIN);
     } finally {
+      if (this.control === control && this.outdated) this.soon();
       pending.set(pending.get() - 1);
     }
   }
 
-  async read(at, min_position, signal) {
+  async read(at, least, signal) {
     if (at !== null) return read(this.path, { at, signal });
     try {
-      return await read(this.path, { min_position, signal });
+      return await read(this.path, { min_position: least || undefined, signal });
     } catch (error) {
-      if (min_position === undefined || error.status !== 503) throw error;
-      return read(this.path, { signal }); // the projections are behind: what they have is better than nothing
+      if (!least || error.status !== 503) throw error;
+      this.soon(AGAIN); // the projections are behind: what they have is better than nothing
+      return read(this.path, { signal });
     }
   }
 
@@ -71,11 +74,11 @@ class Entry {
   }
 
   // Reads again, at most once in `every` milliseconds.
-  soon(options, delay = Math.max(0, Math.max(this.every, REST * this.took) - (performance.now() - this.last))) {
+  soon(delay = Math.max(0, Math.max(this.every, REST * this.took) - (performance.now() - this.last))) {
     if (this.timer !== null) return;
     this.timer = setTimeout(() => {
       this.timer = null;
-      if (this.listeners.size) this.load(options.live ? { min_position: connection.get().position ?? undefined } : {});
+      if (this.listeners.size) this.load();
     }, delay);
   }
 }
@@ -113,8 +116,8 @@ export function useData(path, { on, every = EVERY, beat = null } = {}) {
     entry.every = every;
     if (entry.asked !== moment.get().at || entry.data === null || moment.get().at === null) entry.load();
     listener();
-    const off = onLive((message) => { if (moment.get().at === null && (!on || on(message))) entry.soon({ live: true }); });
-    const again = () => { if (moment.get().at === null && !document.hidden) entry.soon({}); };
+    const off = onLive((message) => { if (moment.get().at === null && (!on || on(message))) entry.soon(); });
+    const again = () => { if (moment.get().at === null && !document.hidden) entry.soon(); };
     const timer = beat === null ? null : setInterval(again, beat);
     return () => { entry.listeners.delete(listener); off(); clearInterval(timer); };
   }, [entry]);
