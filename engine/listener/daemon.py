@@ -110,6 +110,13 @@ class Daemon:
             client.api.kill(container)
 
     def remove(self, container: str) -> None:
+        """Kill and remove. The engine refuses to kill a container that just ended by itself: then once more."""
+        try:
+            self._remove(container)
+        except SandboxUnavailable:
+            self._remove(container)
+
+    def _remove(self, container: str) -> None:
         with suppress(ContainerGone), self.client() as client:
             client.api.remove_container(container, force=True, v=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
@@ -282,6 +283,30 @@ def test_leftovers_of_a_dead_listener_are_removed(engine: str, make: Any) -> Non
     assert living.remove_leftovers() >= 1
     assert living.remove_leftovers() == 0
     assert living.run(["true"], {}, limit=9)[0].code == 0
+
+
+def test_an_engine_that_cannot_kill_what_just_ended_is_asked_again(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Docker answers 500 ("Could not kill running container … is not running") if the container ends meanwhile."""
+    from docker.api.client import APIClient
+    from docker.errors import APIError
+    from requests import Response
+
+    sandbox = make(size=1, name="ending")
+    sandbox.run(["true"], {}, limit=9)
+    really, refused = APIClient.remove_container, []
+
+    def remove_container(client: APIClient, container: str, **options: Any) -> None:
+        if container not in refused:
+            refused.append(container)
+            answer = Response()
+            answer.status_code, answer.raw = 500, io.BytesIO()
+            raise APIError("Server Error", response=answer, explanation="is not running")
+        really(client, container, **options)
+
+    monkeypatch.setattr(APIClient, "remove_container", remove_container)
+    sandbox.close()
+    assert refused
+    assert make(name="ending").daemon.labelled("steno.listener=ending") == []
 
 
 def test_a_container_that_stopped_in_the_pool_is_replaced(make: Any) -> None:
