@@ -12,7 +12,8 @@ from cli.wiring.output import show
 @steno_command("config")
 @provider_option
 @project_option
-def config_command(app: App) -> None:
+@click.option("--sample", is_flag=True, help="Print a steno.toml with every setting, its meaning and its default.")
+def config_command(app: App, *, sample: bool) -> None:
     """Show every setting and where its value comes from.
 
     Later wins: defaults, dstack's own configuration file, steno.toml of your configuration folder, steno.toml of the
@@ -25,9 +26,17 @@ def config_command(app: App) -> None:
     Examples:
       steno config
       steno config --json
+      steno config --sample > steno.toml
     """
     from cli.render import paint
 
+    if sample:
+        from cli.render.sample import sample_settings
+        from engine.providers.registry import settings_table
+
+        text = sample_settings(settings_table().known)
+        show(app, {"file": "steno.toml", "text": text}, text.removesuffix("\n"))
+        return
     entries = app.settings.entries
     rows = {entry.name: {"value": entry.shown, "source": entry.source} for entry in entries}
     cells = [(entry.name, entry.shown or "–", paint.dim(entry.source)) for entry in entries]

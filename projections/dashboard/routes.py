@@ -36,6 +36,7 @@ PAGES = {  # address → the module that draws the page
     "/record": "record",
     "/record/{position}": "record",
     "/incidents": "incidents",
+    "/docs": "reference",
     "/login": "login",
 }
 

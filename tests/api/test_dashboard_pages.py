@@ -56,6 +56,8 @@ def all_pages(here: Served) -> tuple[str, ...]:
         "/incidents",
         "/submit",
         "/submit?what=command",
+        "/docs",
+        "/docs#submitRun",
         "/login",
     )
 

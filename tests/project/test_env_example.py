@@ -1,4 +1,4 @@
-"""The shipped `.env.example` and the settings there are say the same."""
+"""The shipped `.env.example` and `steno.toml` say the same as the settings there are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from cli.render.sample import sample_settings
 from engine.providers.registry import load_settings, settings_table
 from engine.settings.policy import policy_from
 from engine.settings.settings import Settings
@@ -80,3 +82,23 @@ def test_copied_as_it_stands_it_changes_nothing(tmp_path: Path, provider: str) -
     after = load(tmp_path)
     assert {one.name: one.value for one in after.entries} == {one.name: one.value for one in before.entries}
     assert policy_from(after, provider) == policy_from(before, provider)
+
+
+def test_the_sample_file_is_that_of_the_command() -> None:
+    """`steno config --sample > docs/examples/steno.toml` makes it."""
+    assert (EXAMPLE.parent / "docs/examples/steno.toml").read_text() == sample_settings(TABLE)
+
+
+def test_the_sample_file_changes_nothing_even_without_its_marks(tmp_path: Path) -> None:
+    """Every line that shows a default is valid TOML and means that default. A rate alone says more by being set: it
+    stands instead of reported prices.
+    """
+    before = load(tmp_path)
+    lines = [re.sub(r"^#(?=\w+ = )", "", line) for line in sample_settings(TABLE).splitlines()]
+    (tmp_path / "steno.toml").write_text("\n".join(line for line in lines if not line.endswith(' = ""')))
+    after = load(tmp_path)
+    assert replace(policy_from(after, "local"), rates=()) == policy_from(before, "local")
+    sources = {one.name: one.source for one in after.entries}
+    assert {one.name for one in TABLE if one.default is not None} <= {
+        name for name, source in sources.items() if "steno.toml" in source
+    }

@@ -36,6 +36,7 @@ function Help() {
   return html`<${Sheet} title="Keys" onClose=${() => help.set(false)}>
     <div class="keys">${KEYS.map(([key, what]) => html`<span>${key.split(/ +/).map((one) => html`<kbd>${one}</kbd> `)}</span><span>${what}</span>`)}</div>
     <p class="legend dim">On the tape: arrows move a little, Page Up and Page Down further, Home is the record's beginning, End is live.</p>
+    <p class="legend"><${Link} to="/docs" onClick=${() => help.set(false)}>API reference<//></p>
     <div class="actions"><button type="button" class="button" onClick=${() => help.set(false)}>Close</button></div><//>`;
 }
 
