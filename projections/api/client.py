@@ -92,7 +92,7 @@ def get_orchestrator_metrics(
     except httpx.HTTPError as error:
         raise Unreachable(f"{base_url} does not answer: {error}", None, None) from None
     if not answer.is_success:
-        raise _refused(answer)
+        raise refused(answer)
     found: dict[str, Any] = answer.json()
     return found
 
@@ -121,7 +121,7 @@ def _followed(
                         raise httpx.HTTPError(f"status {source.response.status_code}")
                     if not source.response.is_success:
                         source.response.read()
-                        raise _refused(source.response)
+                        raise refused(source.response)
                     try:
                         for event in source.iter_sse():
                             status: dict[str, Any] = event.json() if event.data else {}
@@ -147,7 +147,8 @@ def _client(base_url: str, token: str | None, timeout: float) -> httpx.Client:
     return httpx.Client(base_url=base_url, headers=headers, timeout=httpx.Timeout(timeout, connect=10.0))
 
 
-def _refused(answer: httpx.Response) -> Refused:
+def refused(answer: httpx.Response) -> Refused:
+    """The error that a failed answer means."""
     try:
         said = dict(answer.json())
     except (ValueError, TypeError):

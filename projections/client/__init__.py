@@ -1,0 +1,44 @@
+"""A client of the HTTP service for programs: typed, sync and async. It needs httpx, httpx-sse and msgspec alone.
+
+    with StenoClient() as steno:
+        accepted = steno.ask(submit(["make test"], name="nightly"))
+        run = steno.wait(accepted.run_id)
+        print(run.state, run.reason, run.cost_usd)
+        sys.stdout.writelines(steno.logs(run.run_id))
+        for one in steno.each(runs(state="failed", since="2026-11-20")):
+            print(one.name, one.reason)
+
+`AsyncStenoClient` has the same methods: `await steno.ask(…)`, `async for one in steno.each(…)`.
+"""
+
+from projections.api.client import Refused, Unreachable
+from projections.client.connection import AsyncStenoClient, StenoClient
+from projections.client.requests import (
+    budget,
+    costs,
+    explain,
+    machine,
+    machines,
+    run,
+    runs,
+    stop,
+    stop_machine,
+    submit,
+)
+
+__all__ = [
+    "AsyncStenoClient",
+    "Refused",
+    "StenoClient",
+    "Unreachable",
+    "budget",
+    "costs",
+    "explain",
+    "machine",
+    "machines",
+    "run",
+    "runs",
+    "stop",
+    "stop_machine",
+    "submit",
+]

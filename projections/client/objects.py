@@ -1,0 +1,138 @@
+"""What the service answers, as far as programs need it. Keys that the service adds later are ignored."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+import msgspec
+
+_ENDED = frozenset({"succeeded", "failed", "stopped"})
+
+
+class RanInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run executes, on what, and for whom."""
+
+    command: str | None
+    image: str | None
+    gpu_asked: str | None
+    gpu_got: str | None
+    project: str | None
+    source: str
+    user: str | None
+    submitter: str | None
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One run."""
+
+    run_id: str
+    provider_id: str | None
+    name: str | None
+    provider: str
+    state: str
+    reason: str | None
+    exit_status: int | None
+    rule: str | None
+    evidence: tuple[int, ...]  # positions of the polls that decided
+    attempts: int
+    vm_id: str | None
+    start: Literal["cold", "warm"] | None
+    submitted_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    execution_seconds: float | None
+    cost_usd: Decimal | None
+    provider_cost_usd: Decimal | None
+    archive: str | None = None
+    ran: RanInfo | None = None  # absent in a change
+
+    @property
+    def ended(self) -> bool:
+        return self.state in _ENDED
+
+
+class PhaseInfo(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
+    """A stretch of a machine's life in one phase; `end` is None while it lasts."""
+
+    phase: str
+    start: datetime
+    end: datetime | None
+    cost_usd: Decimal | None
+
+
+class MachineInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine with its bill."""
+
+    vm_id: str
+    provider_id: str
+    name: str | None
+    state: str
+    reason: str | None
+    price_usd_per_hour: Decimal | None
+    runs: tuple[str, ...]
+    cost_usd: Decimal | None
+    cost_low_usd: Decimal | None
+    cost_high_usd: Decimal | None
+    intervals: tuple[PhaseInfo, ...]
+    source: str
+    archive: str | None = None
+
+
+class CostRowInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The cost of one machine, run, day, user or GPU model."""
+
+    key: str
+    label: str
+    total_usd: Decimal
+    machine_seconds: float
+    lines: dict[str, Decimal]  # by phase: `busy`, `idle` …
+
+
+class CostInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What everything cost."""
+
+    by: str
+    rows: tuple[CostRowInfo, ...]
+    total: CostRowInfo
+    low_usd: Decimal
+    high_usd: Decimal
+
+
+class BudgetInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The budget; None where there is none."""
+
+    total_usd: Decimal | None
+    spent_usd: Decimal
+    committed_usd: Decimal
+    remaining_usd: Decimal | None
+    available_usd: Decimal | None
+    exhausted_at: datetime | None
+
+
+class ChangeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of the record, and what it changed."""
+
+    position: int
+    event: str
+    stream: str
+    at: datetime
+    run: RunInfo | None = None
+    vm: MachineInfo | None = None
+    runs: tuple[RunInfo, ...] = ()  # other runs that it moved
+    vms: tuple[MachineInfo, ...] = ()
+
+
+class AcceptedInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A run whose request is in the record, at this position."""
+
+    run_id: str
+    name: str
+    position: int
+
+
+class StopInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """`asked` is False if it had already ended; `state` is that when the request arrived."""
+
+    position: int
+    state: str
+    asked: bool

@@ -1,0 +1,161 @@
+"""The Python client, sync and async, against the real service and a real recorder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+import pytest
+
+from projections.client import (
+    AsyncStenoClient,
+    Refused,
+    StenoClient,
+    Unreachable,
+    budget,
+    costs,
+    explain,
+    machine,
+    machines,
+    objects,
+    run,
+    runs,
+    stop,
+    stop_machine,
+    submit,
+)
+
+if TYPE_CHECKING:
+    from conftest import Serve
+    from stenolab.steno import Steno
+
+pytestmark = pytest.mark.slow
+
+ANSWERS = {
+    objects.RunInfo: "RunAnswer",
+    objects.RanInfo: "RanObject",
+    objects.MachineInfo: "VmObject",
+    objects.PhaseInfo: "IntervalObject",
+    objects.CostInfo: "CostAnswer",
+    objects.CostRowInfo: "CostRow",
+    objects.BudgetInfo: "AccountAnswer",
+    objects.ChangeInfo: "StreamMessage",
+    objects.AcceptedInfo: "RunAccepted",
+    objects.StopInfo: "RunStop",
+}
+
+
+@pytest.fixture(scope="module")
+def here(served_on: Serve, towns: Path) -> str:
+    return served_on(towns).url
+
+
+@pytest.fixture
+def steno_here(here: str) -> Iterator[StenoClient]:
+    with StenoClient(here) as client:
+        yield client
+
+
+def test_every_field_is_one_that_the_service_answers(steno_here: StenoClient) -> None:
+    """By name, and whether it may be null."""
+    document: dict[str, Any] = steno_here._http.get("/openapi.json").json()
+    schemas = document["components"]["schemas"]
+    for ours, theirs in ANSWERS.items():
+        told = schemas[theirs]["properties"]
+        for field in msgspec.structs.fields(ours):
+            assert field.encode_name in told, (theirs, field.encode_name)
+            may_be_null = "null" in str(told[field.encode_name])
+            assert not may_be_null or type(None) in getattr(field.type, "__args__", ()), (theirs, field.name)
+
+
+def test_lists_come_whole_and_typed(steno_here: StenoClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Page by page, with the filters of the API; money is exact."""
+    monkeypatch.setattr("projections.client.connection._PAGE", 2)
+    every = list(steno_here.each(runs()))
+    assert len({one.run_id for one in every}) == len(every) > 4
+    failed = list(steno_here.each(runs(state="failed", order="oldest")))
+    assert {one.run_id for one in failed} == {one.run_id for one in every if one.state == "failed"}
+    one = next(one for one in every if one.cost_usd)
+    assert steno_here.ask(run(one.run_id)) == one
+    assert isinstance(one.cost_usd, Decimal)
+    assert one.submitted_at is not None
+    assert one.submitted_at.tzinfo is not None
+    assert steno_here.ask(explain(one.run_id))["run"]["run_id"] == one.run_id
+    rented = list(steno_here.each(machines()))
+    assert steno_here.ask(machine(rented[0].vm_id)).intervals == rented[0].intervals
+    found = steno_here.ask(costs("run"))
+    assert sum(row.total_usd for row in found.rows) == found.total.total_usd
+    assert steno_here.ask(budget()).spent_usd >= 0
+    then = steno_here.ask(run(one.run_id, at=one.evidence[-1] - 1))
+    assert not then.ended
+
+
+def test_a_refusal_says_why_and_silence_ends(steno_here: StenoClient) -> None:
+    """A problem of the service is raised with its status and field; a service that is not there, after `patience`."""
+    with pytest.raises(Refused, match="nobody") as refused:
+        steno_here.ask(run("nobody"))
+    assert refused.value.status == 404
+    with pytest.raises(Refused, match="sort") as wrong:
+        list(steno_here.each(runs(sort="size")))  # type: ignore[typeddict-item]
+    assert (wrong.value.status, wrong.value.field) == (400, "sort")
+    with pytest.raises(Refused):
+        list(steno_here.logs("nobody"))
+    with pytest.raises(Refused):
+        next(steno_here.changes("nobody"))
+    with StenoClient("http://127.0.0.1:9", patience=0.5) as nowhere:
+        for ask in (lambda: nowhere.ask(budget()), lambda: next(nowhere.changes())):
+            with pytest.raises(Unreachable, match="does not answer"):
+                ask()
+
+
+@pytest.fixture
+def up(steno: Steno) -> str:
+    running = steno.up("--port", "0", STENO_LOCAL_PRICE="1.99")
+    found = re.search(r"serving (http://\S+) ", running.out)
+    assert found is not None, running.out
+    return found[1]
+
+
+def test_a_run_from_submission_to_its_output(up: str, tmp_path: Path) -> None:
+    """Sync and async: submitted once by its key, followed, stopped, its output read; changes resume at a position."""
+    go = tmp_path / "go"
+    task = [f"while [ ! -e {go} ]; do sleep 0.05; done", "echo done"]
+    with StenoClient(up) as client:
+        asked = submit(task, name="ours", idempotency_key="once")
+        accepted = client.ask(asked)
+        assert client.ask(asked) == accepted
+        seen = next(one for one in client.changes(accepted.run_id, after=0) if one.run and one.run.state == "running")
+        go.touch()
+        ended = client.wait(accepted.run_id)
+        assert (ended.state, ended.reason, ended.exit_status) == ("succeeded", "exit_zero", 0)
+        assert client.wait(accepted.run_id) == ended
+        assert "".join(client.logs("ours", follow=True)) == "done\n"
+        later = next(client.changes(after=seen.position))
+        assert later.position > seen.position
+        assert client.ask(stop("ours")).asked is False
+
+    async def through() -> None:
+        async with AsyncStenoClient(up) as client:
+            accepted = await client.ask(submit({"type": "task", "commands": ["sleep 600"]}))
+            async for one in client.changes(accepted.run_id, after=accepted.position - 1):
+                if one.run is not None and one.run.state == "running":
+                    break
+            assert (await client.ask(stop(accepted.run_id, abort=True))).asked
+            ended = await client.wait(accepted.run_id)
+            assert ended.state == "stopped"
+            assert [one async for one in client.each(runs(state="stopped"))] == [ended]
+            assert [one async for one in client.logs(accepted.run_id)] == []
+            some = [one async for one in client.each(machines())]
+            await client.ask(stop_machine(some[0].vm_id, when_idle=True))
+            with pytest.raises(Refused):
+                await client.ask(run("nobody"))
+        async with AsyncStenoClient("http://127.0.0.1:9", patience=0.3) as nowhere:
+            with pytest.raises(Unreachable):
+                await nowhere.ask(budget())
+
+    anyio.run(through)
