@@ -27,7 +27,7 @@ def sample_settings(known: Iterable[Known]) -> str:
 
 
 def _entry(one: Known) -> str:
-    said = f"{one.help}; a secret: better in {one.variables[0]}" if one.secret else one.help
+    said = f"{one.help} A secret: better in {one.variables[0]}." if one.secret else one.help
     about = textwrap.fill(said, 118, initial_indent="# ", subsequent_indent="# ")
     value = one.default or ""
     shown = value if _BARE.fullmatch(value) else json.dumps(value)

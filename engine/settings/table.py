@@ -52,64 +52,64 @@ def _setting(name: str, *variables: str, **more: Any) -> Callable[..., Known]:
 
 
 GENERAL: tuple[Known, ...] = (
-    _setting("record", "STENO_RECORD")(help="where the record is: a path (SQLite) or an SQLAlchemy URL"),
+    _setting("record", "STENO_RECORD")(help="Place of the record: a path (SQLite) or an SQLAlchemy URL."),
     _setting("profile", "STENO_PROFILE", parse=one_of(*PROFILES))(
-        help="how long machines are kept warm, by kind of work: development, batch, infrequent, one-off, no-reuse"
+        help="Idle timeout by kind of work: development, batch, infrequent, one-off, no-reuse."
     ),
     _setting("vms.mode", "STENO_VMS_MODE", default="provider", parse=one_of("provider", "pool"))(
-        help="who chooses a run's machine: provider (it reuses its idle ones) or pool (Steno keeps them)"
+        help="Who assigns runs to machines: provider, or pool (Steno assigns them to the machines it keeps)."
     ),
     _setting("vms.max", "STENO_MAX_VMS", "AMD_VM_MAX_CONCURRENT", default="3", parse=machines)(
-        help="the most machines of ours at once; more runs wait in Steno's queue; off: no limit"
+        help="Maximum number of machines that Steno creates. Further runs wait in the queue. off: no limit."
     ),
     _setting("vms.idle_timeout", "STENO_IDLE_TIMEOUT", "AMD_VM_IDLE_TIMEOUT", default="600", parse=timeout)(
-        help="how long a machine may idle before it is ended: seconds, 10m, 0, or off; a task's shorter one wins"
+        help="Stop a machine after it was idle for this long: seconds, 10m, 0, off. A task may ask for less."
     ),
     _setting("vms.share", "STENO_VMS_SHARE", default="any", parse=one_of("any", "user"))(
-        help="whose runs may follow one another on one machine: any, or user (needs vms.mode = pool)"
+        help="Who shares a machine: any, or user (only runs of the same user; needs vms.mode = pool)."
     ),
     _setting("queue.patience", "STENO_QUEUE_PATIENCE", default="30m", parse=parse_duration)(
-        help="how long a run is asked for again where the provider has no capacity; 0: it fails at once"
+        help="Without capacity, retry a submission for this long. 0: the run fails at once."
     ),
     _setting("budget.total", "STENO_BUDGET", "AMD_GRANT_CREDITS_TOTAL", default="1400.00", parse=budget)(
-        help="what may be spent in all, dollars; a submission that could overrun it is refused; off: no budget"
+        help="Total budget in dollars. A submission that could exceed it is refused. off: no budget."
     ),
     _setting("budget.alerts", "STENO_BUDGET_ALERTS", "AMD_COST_ALERT_THRESHOLD", default="0.8", parse=thresholds)(
-        help="shares of the budget at which an alert is given, once each, with commas between; off: none"
+        help="Shares of the budget that raise an alert, separated by commas: 0.5, 0.8. off: no alerts."
     ),
     _setting("budget.assumed_duration", "STENO_ASSUMED_DURATION", default="24h", parse=positive_duration)(
-        help="what a run without max_duration is taken to last at worst"
+        help="Worst-case duration of a run without max_duration."
     ),
     _setting("rates.MI300X", "AMD_MI300X_HOURLY_RATE", default="1.99", parse=rate)(
-        help="dollars an hour of one MI300X; set by you it stands instead of the recorded price of on-demand machines"
+        help="Dollars per hour of one MI300X. If set, it replaces the price that the provider reports for on-demand machines."
     ),
     _setting("alerts.webhook", "STENO_WEBHOOK", secret=True, parse=webhook)(
-        help="where alerts are posted; an address can be a key to itself, so it is not shown"
+        help="URL that receives notices. It is never shown: a URL can contain a key."
     ),
-    _setting("alerts.secret", "STENO_WEBHOOK_SECRET", secret=True)(help="what alerts are signed with (HMAC-SHA256)"),
+    _setting("alerts.secret", "STENO_WEBHOOK_SECRET", secret=True)(help="Key that signs notices (HMAC-SHA256)."),
     _setting("alerts.on", "STENO_ALERTS_ON", default="run_end,anomaly,budget,orphan", parse=alerts)(
-        help="notices sent to the webhook: run_end, anomaly, budget, orphan, separated by commas; off: none"
+        help="Notices to send: run_end, anomaly, budget, orphan, separated by commas. off: none."
     ),
     _setting("api.url", "STENO_API_URL", parse=webhook)(
-        help="the address of the HTTP service as people reach it, for the links of notices"
+        help="Public address of the HTTP service, for links in notices."
     ),
     _setting("api.host", "STENO_API_HOST", default="127.0.0.1", parse=host)(
-        help="where the HTTP service listens; anywhere but on loopback it needs a token (steno token create)"
+        help="Address that the HTTP service listens on. Other than loopback requires a token (steno token create)."
     ),
     _setting("api.loopback", "STENO_API_LOOPBACK", default="open", parse=one_of("open", "token"))(
-        help="who is let in from this machine: open (every user of it, without a token), or token (as from elsewhere)"
+        help="Access from this machine: open (every local user, without a token), or token."
     ),
     _setting("api.port", "STENO_API_PORT", default="8642", parse=port)(
-        help="the HTTP service's port; 0: any that is free"
+        help="Port of the HTTP service. 0: any free port."
     ),
     _setting("api.cors", "STENO_API_CORS", parse=origins)(
-        help="origins whose pages may call the HTTP service, with commas between; not set: only its own"
+        help="Origins whose pages may call the HTTP service, separated by commas. Not set: only its own."
     ),
     _setting("api.submit_rate", "STENO_API_SUBMIT_RATE", default="30/m", parse=submit_rate)(
-        help="how many runs one caller may ask for over HTTP in a second, minute or hour: 1/s, 30/m; off: no limit"
+        help="Maximum rate of submissions per caller over HTTP: 1/s, 30/m, 100/h. off: no limit."
     ),
     _setting("kernel.image", "STENO_KERNEL_IMAGE", default="rocm/dev-ubuntu-24.04:6.4-complete")(
-        help="image of the tasks that kernels are checked and timed in; it has Python and hipcc"
+        help="Container image for kernels; it must have Python and hipcc."
     ),
     _setting(
         "kernel.compiler",
@@ -117,36 +117,36 @@ GENERAL: tuple[Known, ...] = (
         default="auto",
         parse=one_of("auto", "hipcc", "clang++-19", "g++", "clang++"),
     )(
-        help="what compiles HIP: hipcc, clang++-19 (Debian's, without ROCm), g++, clang++ (both for the CPU), or auto: "
-        "hipcc, else one for the CPU"
+        help="HIP compiler: hipcc, clang++-19 (Debian's, without ROCm), g++ or clang++ (both for the CPU), or auto: hipcc "
+        "if installed, else one for the CPU."
     ),
     _setting("kernel.max_duration", "STENO_KERNEL_MAX_DURATION", default="10m", parse=positive_duration)(
-        help="how long a kernel's task may take at most"
+        help="Longest duration of a kernel's task."
     ),
     _setting("kernel.cancel_on_close", "STENO_KERNEL_CANCEL_ON_CLOSE", default="false", parse=one_of("true", "false"))(
-        help="true: a kernel is stopped when whoever submitted it closes the stream; false: it goes on"
+        help="true: stop a kernel when its submitter closes the stream."
     ),
     _setting("kernel.warm", "STENO_KERNEL_WARM", default="auto", parse=one_of("on", "off", "auto"))(
-        help="on: kernels run in containers of machines that stay warm; off: each is a task of its own; auto: on for "
-        "local"
+        help="on: run kernels in containers on machines that stay warm. off: each kernel is a task. auto: on for the provider "
+        "local."
     ),
     _setting("kernel.machines", "STENO_KERNEL_MACHINES", default="1", parse=whole)(
-        help="the most machines kept warm for kernels of one GPU model"
+        help="Maximum number of warm machines for kernels, per GPU model."
     ),
     _setting("kernel.unsafe_local", "STENO_KERNEL_UNSAFE_LOCAL", default="false", parse=one_of("true", "false"))(
-        help="true: kernels of the provider local run as the service's user, not isolated; for your own code"
+        help="true: kernels on this machine run as the service's user, without isolation. For your own code only."
     ),
     _setting("listener.token", "STENO_LISTENER_TOKEN", secret=True)(
-        help="what an engine shows to the listener of a machine; at least 32 characters"
+        help="Token that the engine sends to a listener; at least 32 characters."
     ),
     _setting("container.isolation", "AMD_CONTAINER_ISOLATION", default="true", parse=isolation)(
-        help="one container a program of a kernel; there is no way without"
+        help="Each program of a kernel has a container of its own. Only true is allowed."
     ),
     _setting("container.memory_limit", "AMD_CONTAINER_MEMORY_LIMIT", default="16GB", parse=memory)(
-        help="memory of a kernel's container, files in its /tmp included"
+        help="Memory limit of a kernel's container, including files in its /tmp."
     ),
     _setting("container.cpu_limit", "AMD_CONTAINER_CPU_LIMIT", default="4.0", parse=cpus)(
-        help="processors of a kernel's container"
+        help="CPU limit of a kernel's container."
     ),
 )
 
@@ -183,11 +183,11 @@ class Table:
     @property
     def known(self) -> tuple[Known, ...]:
         """All of them, in the order of `steno config`."""
-        built_in = ", ".join(block.provider for block in self._built_in)
+        built_in = ", ".join(block.provider for block in self._built_in if not block.hosted)
         provider = _setting("provider", "STENO_PROVIDER", default="local", parse=self._provider)(
-            help=f"where tasks run: {built_in}, or a provider that another package registers"
+            help=f"Where tasks run: {built_in}, or a provider of another package."
         )
-        project = _setting("project", "STENO_PROJECT")(help="the project at the provider")
+        project = _setting("project", "STENO_PROJECT")(help="Project at the provider.")
         found = [GENERAL[0], provider, project, GENERAL[1], *(one for block in self.blocks for one in block.known)]
         return tuple(map(self._with_variables, (*found, *GENERAL[2:])))
 

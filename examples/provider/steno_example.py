@@ -179,8 +179,8 @@ class ExampleKind(ProviderKind):
     settings = Block(
         provider="example",
         known=(
-            Known(name="example.folder", variables=("STENO_EXAMPLE_FOLDER",), default="jobs", help="where jobs are"),
-            Known(name="example.price", default="0", help="dollars an hour of a machine", parse=price),
+            Known(name="example.folder", variables=("STENO_EXAMPLE_FOLDER",), default="jobs", help="Folder of the jobs."),
+            Known(name="example.price", default="0", help="Price of a machine in dollars per hour.", parse=price),
         ),
     )
     options = (Option(flag="--nice", field="nice", metavar="N", help="Lower the job's priority: 0 to 19."),)
