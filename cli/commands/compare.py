@@ -62,9 +62,9 @@ def _page(found: Comparison, names: Sequence[str], width: int) -> str:
         told = [(one.field, *(_shown(one.field, value) for value in one.values)) for one in found.task]
         parts.append(paint.fitted(("ASKED FOR", *names), told, width, spare=()))
     elif found.task_known:
-        parts.append("The same was asked for.")
+        parts.append("Both requests are equal.")
     else:
-        parts.append("What was asked for is not known: Steno did not submit both.")
+        parts.append("The requests are unknown: Steno did not submit both runs.")
     return "\n\n".join(parts)
 
 

@@ -20,7 +20,7 @@ By = Literal["vm", "run", "day", "user", "gpu"]
 
 
 @steno_command("costs")
-@click.option("--by", type=click.Choice(get_args(By)), help="What a row stands for; else a machine.")
+@click.option("--by", type=click.Choice(get_args(By)), help="What each row is; default: a machine.")
 @click.option(
     "--format",
     "form",

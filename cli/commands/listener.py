@@ -96,6 +96,6 @@ def listener_command(
     except CannotListen as error:
         raise NotConfigured(str(error)) from None
     if forgotten:
-        log.warning("no word from the engine for %s: this machine is given back", forgotten_after)
+        log.warning("the engine has been silent for %s: stopping this machine", forgotten_after)
         if at_end is not None:
             subprocess.run(shlex.split(at_end), check=False)

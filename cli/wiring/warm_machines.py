@@ -203,5 +203,5 @@ class WarmMachines:
                 task=done,
                 submitter=_SUBMITTER,
             )
-            _log.info("%s: asked for, a machine for kernels", done.name)
+            _log.info("requested a machine for kernels: %s", done.name)
         recorder.live.catch_up()

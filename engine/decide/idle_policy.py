@@ -56,12 +56,12 @@ def _stop(scene: Scene, vm: Vm, by: DrainBy) -> VmStopIntended:
 def _due(scene: Scene, vm: Vm) -> tuple[Literal["user", "create", "idle", "orphan"], str] | None:
     """Whose timeout or request ends this machine once it is empty, and that in words; None: nobody's."""
     if vm.wish is not None:
-        return "user", "a user asked for it to go"
+        return "user", "a user requested the stop"
     timeout, evidence = timeout_of(scene.state, vm, scene.policy), idle_evidence(scene.state, vm)
     if timeout.after is None or vm.idle_from is None or evidence < timeout.after:
         return None
     if timeout.source == "create":
-        return "create", "the run it was made for wanted a machine of its own, and is over"
+        return "create", "it was created for one run, which has ended"
     seconds = f"seen idle for {evidence // SECOND} s; its timeout is {timeout.after // SECOND} s ({timeout.source})"
     return "idle" if vm.runs else "orphan", seconds
 
@@ -72,7 +72,7 @@ def _stays(scene: Scene, plan: Plan, vm: Vm, drain: Drain) -> str | None:
     if is_occupied(vm):
         return "a run is on it"
     if by == "user":
-        return None if vm.wish is not None else "the wish was taken back"
+        return None if vm.wish is not None else "the stop request was withdrawn"
     keep = next((one for one in plan.keeps if one.vm_id == vm.vm_id), None)
     if keep is not None:
         return f"run {run_name(scene.state, keep.run_id)} can use it"
@@ -81,7 +81,7 @@ def _stays(scene: Scene, plan: Plan, vm: Vm, drain: Drain) -> str | None:
         return f"run {run_name(scene.state, coming)} may be about to start on it"
     if _due(scene, vm) is not None or (by == "room" and plan.wanting):
         return None
-    return "no run needs the room any more" if by == "room" else "its timeout is no longer over"
+    return "no run needs the room any more" if by == "room" else "its idle time is below the timeout again"
 
 
 def _goes(scene: Scene, plan: Plan, vm: Vm, drain: Drain) -> bool:

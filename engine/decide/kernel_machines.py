@@ -73,9 +73,9 @@ def why_waiting(scene: Scene, beneath: str, held: Sequence[HeldMachine], run: Ru
         return f"{coming[0].name} is being made ready: {doing}"
     due, failed = _due(scene, beneath, gpu)
     if failed is None:
-        return "a machine is being asked for"
+        return "a machine is being requested"
     said = f"{failed.name} did not keep its machine ({failed.why}; see `steno logs {failed.name}`)"
-    return f"{said}, the next is asked for at {format_second(due)}"
+    return f"{said}, the next request is at {format_second(due)}"
 
 
 def _waiting(scene: Scene) -> dict[str | None, int]:

@@ -147,7 +147,7 @@ def check(definition: Definition, *, dtype: str, benchmark: bool, where: str = "
     for index, factor in enumerate(definition.operations):
         if isinstance(factor, str) and factor not in signature.sizes:
             raise Wrong(
-                f"{where}.operations[{index}]", f"{factor!r} is none of the sizes: {', '.join(signature.sizes)}"
+                f"{where}.operations[{index}]", f"{factor!r} is not one of the sizes: {', '.join(signature.sizes)}"
             )
     _check_reference(definition.reference, f"{where}.reference")
     for kind, cases in (("tests", definition.tests), ("benchmarks", definition.benchmarks)):
@@ -183,7 +183,7 @@ def _check_names(signature: Signature, where: str) -> None:
             for at, dimension in enumerate(tensor.shape):
                 if isinstance(dimension, str) and dimension not in signature.sizes:
                     field = f"{where}.{kind}[{index}].shape[{at}]"
-                    raise Wrong(field, f"{dimension!r} is none of the sizes: {', '.join(signature.sizes)}")
+                    raise Wrong(field, f"{dimension!r} is not one of the sizes: {', '.join(signature.sizes)}")
 
 
 def _check_reference(reference: Reference, where: str) -> None:

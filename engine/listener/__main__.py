@@ -20,7 +20,7 @@ def main(folder: Path) -> int:
     why = ""
     try:
         if listen(ListenerOptions(folder=folder / "tasks", **options)):
-            why = "no word from the engine for too long: this machine is given back"
+            why = "the engine has been silent for too long: stopping this machine"
     except StenoError as error:
         why = str(error)
     if why:

@@ -90,7 +90,7 @@ class ListenerServer(ThreadingHTTPServer):
     def problems(self) -> tuple[str, ...]:
         """Why no program can run, by what was seen a few seconds ago at most."""
         if self.stopped:
-            return ("This machine is given back.",)
+            return ("This machine is stopping.",)
         at, found = self._examined
         if time.monotonic() - at > _FRESH or found:
             found = self.containers.health().problems
@@ -183,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
                     raise Conflict("a task runs here")
                 self.close_connection = True
                 self.server.stopped = True
-                return 200, {"detail": "this machine is given back"}
+                return 200, {"detail": "this machine is stopping"}
             case _:
                 self.close_connection = True
                 return 404, {"detail": "there is /health, /execute, /tasks, /tasks/{id}, /cancel/{id} and /shutdown"}

@@ -69,7 +69,7 @@ def digest(facts: Sequence[NewsItem], state: WorldState) -> tuple[str, str, Fiel
     counts = ", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(ends))
     what, page, key = {
         RUN_END: (f"runs ended ({counts})", "/runs", "runs"),
-        ORPHAN: ("machines may be billed that nobody needs", "/machines", "anomalies"),
+        ORPHAN: ("machines may be billed without need", "/machines", "anomalies"),
         ANOMALY: ("anomalies", "/incidents", "anomalies"),
     }[facts[0].kind]
     fields = {"count": len(facts), key: [_entry(fact, state) for fact in facts]}
@@ -115,7 +115,7 @@ def _orphan(anomaly: Anomaly, vm: Vm) -> tuple[str, str, Fields]:
     name = vm.facts.name or vm.provider_id
     cost = "" if vm.facts.price is None else f" at {rate(vm.facts.price)}"
     what = (
-        "a machine nobody we know of asked for"
+        "a machine that no known run requested"
         if anomaly.kind is AnomalyKind.ORPHAN
         else "a machine that should be gone was not seen gone and may still be billed"
     )

@@ -177,7 +177,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 def _toml(path: Path, table: Table) -> Values:
     """The settings of a `steno.toml`; none if the file does not exist. NotConfigured: not valid TOML, an unknown or
-    repeated key, or a value that is neither text, a number, true, false nor a list of them.
+    repeated key, or a value that is neither text, a number nor a list of them (true, false: where text is checked).
     """
     try:
         with _readable(path):
@@ -191,8 +191,8 @@ def _toml(path: Path, table: Table) -> Values:
         if known is None:
             raise NotConfigured(f"{path} has an unknown setting {name}; `steno config` lists them all")
         parts = value if isinstance(value, list) else [value]
-        if not all(isinstance(part, str | int) for part in parts):
-            raise NotConfigured(f"{path}: {name} must be text, a number, true or false")
+        if any(not isinstance(part, str | int) or (isinstance(part, bool) and known.parse is None) for part in parts):
+            raise NotConfigured(f"{path}: {name} must be text or a number")
         if known.name in values:
             raise NotConfigured(f"{path} has {known.name} twice; GPU models are compared without case")
         values[known.name] = (

@@ -81,7 +81,7 @@ GENERAL: tuple[Known, ...] = (
         help="Worst-case duration of a run without max_duration."
     ),
     _setting("rates.MI300X", "AMD_MI300X_HOURLY_RATE", default="1.99", parse=rate)(
-        help="Dollars per hour of one MI300X. If set, it replaces the price that the provider reports for on-demand machines."
+        help="Dollars per hour of one MI300X. If set, it replaces the price that is reported for on-demand machines."
     ),
     _setting("alerts.webhook", "STENO_WEBHOOK", secret=True, parse=webhook)(
         help="URL that receives notices. It is never shown: a URL can contain a key."
@@ -117,8 +117,8 @@ GENERAL: tuple[Known, ...] = (
         default="auto",
         parse=one_of("auto", "hipcc", "clang++-19", "g++", "clang++"),
     )(
-        help="HIP compiler: hipcc, clang++-19 (Debian's, without ROCm), g++ or clang++ (both for the CPU), or auto: hipcc "
-        "if installed, else one for the CPU."
+        help="HIP compiler: hipcc, clang++-19 (Debian's, without ROCm), g++ or clang++ (both for the CPU), or auto: "
+        "hipcc if installed, else one for the CPU."
     ),
     _setting("kernel.max_duration", "STENO_KERNEL_MAX_DURATION", default="10m", parse=positive_duration)(
         help="Longest duration of a kernel's task."
@@ -127,8 +127,8 @@ GENERAL: tuple[Known, ...] = (
         help="true: stop a kernel when its submitter closes the stream."
     ),
     _setting("kernel.warm", "STENO_KERNEL_WARM", default="auto", parse=one_of("on", "off", "auto"))(
-        help="on: run kernels in containers on machines that stay warm. off: each kernel is a task. auto: on for the provider "
-        "local."
+        help="on: run kernels in containers on machines that stay warm. off: each kernel is a task. auto: on for "
+        "the provider local."
     ),
     _setting("kernel.machines", "STENO_KERNEL_MACHINES", default="1", parse=whole)(
         help="Maximum number of warm machines for kernels, per GPU model."

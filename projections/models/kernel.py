@@ -112,7 +112,7 @@ def _said(fact: KernelEvent, run: Run, mark: KernelMark | None) -> Status | None
         case types.RunHeld() as held:
             return step(status="IN_QUEUE", message=held.detail or held.why, facts={"why": held.why})
         case types.RunRequeued():
-            message = "the provider has no machine for it now; it is asked again"
+            message = "the provider has no machine for it now; Steno retries"
             return step(status="IN_QUEUE", message=message, facts={"why": "capacity"})
         case types.TaskReported(last=False) as report if report.provider_id == run.provider_id:
             frame = _frame(report)
@@ -200,7 +200,7 @@ def _ending(run: Run, mark: KernelMark) -> tuple[str, str]:
     reason = run.reason or Reason.UNKNOWN_REASON
     if run.state is State.FAILED and reason in _ENDS:
         return _ENDS[reason], reason.value.replace("_", " ")
-    return "ERROR", _WORDS.get(reason, "it ended for a reason nobody gave")
+    return "ERROR", _WORDS.get(reason, "it ended; the provider gave no reason")
 
 
 def _refusal(facts: Iterable[KernelEvent]) -> str | None:

@@ -73,7 +73,7 @@ def test_two_runs_stand_side_by_side(steno: Steno) -> None:
     page = steno("compare", "one", "two").stdout
     assert "exit 7" in page
     assert "hunter2" not in page
-    assert "The same was asked for." in steno("compare", "one", "one").stdout
+    assert "Both requests are equal." in steno("compare", "one", "one").stdout
     refused(steno("compare", "one"), 2)
 
 

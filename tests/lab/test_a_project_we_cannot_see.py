@@ -13,4 +13,4 @@ pytestmark = pytest.mark.slow
 def test_a_project_we_cannot_see_is_not_found(words: list[str], dstack: Lab, steno_at: StenoAt) -> None:
     """Exit 4, and one line with its name."""
     said = steno_at(dstack, "not-a-project")(*words, code=4)
-    assert "shows us no project not-a-project; check its name and our membership" in said.out + said.err
+    assert "shows us no project not-a-project; check its name and your membership" in said.out + said.err

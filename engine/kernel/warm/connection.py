@@ -49,9 +49,9 @@ class Connection:
             why = str(error) or type(error).__name__
             raise ProviderUnreachable(f"no answer from the machine {name} ({why})", sent=not unsent) from None
         except ValueError:
-            raise ProviderError(f"the machine {name} answered no JSON ({answer.status_code})") from None
+            raise ProviderError(f"the machine {name} did not answer JSON ({answer.status_code})") from None
         if answer.status_code == 401:
-            raise ProviderError(f"the machine {name} is another engine's: it refuses our token")
+            raise ProviderError(f"the machine {name} belongs to another engine: it refuses the token")
         return answer.status_code, said
 
     def close(self) -> None:

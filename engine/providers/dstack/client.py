@@ -204,7 +204,7 @@ class Client:
         if answer.gone:
             return gone(f"cannot {what}: dstack says {said}")
         if answer.status == 404:
-            message = f"cannot {what}: {url} shows us no project {project}; check its name and our membership"
+            message = f"cannot {what}: {url} shows us no project {project}; check its name and your membership"
             return ProjectNotFound(message)
         if answer.status in (400, 413, 422):
             return TaskInvalid(f"cannot {what}: dstack says {said}")

@@ -45,12 +45,12 @@ def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], t
         limit, why = asked, f"the task's own idle_duration; {rest} for others: {timeout.origin}"
     ends = "never ends an idle machine" if limit is None else f"ends an idle machine after {_length(limit)}"
     if not limit:
-        behind = "dstack is told the same"
+        behind = "dstack has the same limit"
     elif asked is not None and asked <= limit + _LATER:
         behind = f"dstack does after the task's own {_length(asked)}"
     else:
         behind = (
-            f"if nobody records, dstack does: after {_length(limit + _LATER)} where the recorder ended, "
+            f"without a recorder dstack does: after {_length(limit + _LATER)} where the recorder ended, "
             f"after {_length(limit)} where only `steno submit` ran"
         )
     others = (_beside(fleet, policy) for fleet in fleets)

@@ -42,7 +42,7 @@ def completed(draft: Draft, settings: Settings) -> dict[str, object]:
     except TaskInvalid as error:
         if gpu is None or task.get("image"):
             raise
-        whose = f"the GPU, {gpu}, is the setting dstack.gpu: --gpu or STENO_GPU changes it, off is none"
+        whose = f"the GPU, {gpu}, comes from the setting dstack.gpu; change it with --gpu or STENO_GPU; off: no GPU"
         raise TaskInvalid(f"{error} ({whose})") from None
     if draft.folder is not None and (task.get("files") or task.get("repos")):
         from engine.providers.dstack.uploads import check_local

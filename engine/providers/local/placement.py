@@ -99,9 +99,7 @@ def place(wanted: Wanted, offer: LocalOffer, there: Sequence[Standing]) -> Machi
         return NoCapacity("no idle machine matches, and none may be made (creation_policy: reuse)")
     if offer.gpu is not None and not _has(wanted, offer.gpu, offer.gpu_count):
         asked = f"{' or '.join(wanted.gpus) or 'GPU'}:{wanted.gpu_count}"
-        return NoCapacity(
-            f"no offers: {asked} is asked for and this host is said to have {offer.gpu}:{offer.gpu_count}"
-        )
+        return NoCapacity(f"no offers: {asked} is requested, this host has {offer.gpu}:{offer.gpu_count}")
     return None
 
 

@@ -68,7 +68,7 @@ def _accounting(site: Site, client: Shell, config: str) -> Check:
     if asked.status == 0:
         return Check(name="accounting", message="sacct answers: it has every job's end and exit status")
     if any(word in asked.err for word in NO_ACCOUNTING):
-        return Check(name="accounting", state=CheckState.WARNING, message=f"there is none here; {unknown}")
+        return Check(name="accounting", state=CheckState.WARNING, message=f"this cluster has no accounting; {unknown}")
     return Check(
         name="accounting",
         state=CheckState.WARNING,

@@ -182,7 +182,7 @@ def _duration(text: str, parse: Callable[[str], int]) -> int:
     try:
         return parse(text)
     except ValueError:
-        raise click.UsageError(f"--give-up-after: {text!r} is no duration; write 90s, 15m or 2h") from None
+        raise click.UsageError(f"--give-up-after: {text!r} is not a duration; write 90s, 15m or 2h") from None
 
 
 def _stem(line: str) -> str:

@@ -43,7 +43,7 @@ _SCONTROL: Final = {
 _TIMES: Final = frozenset({"submitted", "started", "ended"})
 _PAIR: Final = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=")
 NONE: Final = "No jobs"  # start of an answer of `scontrol show job` without jobs
-_UNREADABLE: Final = "a line without the columns that were asked for"
+_UNREADABLE: Final = "a line without the requested columns"
 
 
 def rows(asked: Question, item: str) -> Iterator[Row]:

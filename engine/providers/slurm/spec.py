@@ -62,7 +62,7 @@ def minutes(text: object, where: str) -> int:
     elif given[-1:] in _UNITS and given[:-1].replace(".", "", 1).isdecimal():
         total = math.ceil(float(given[:-1]) * _UNITS[given[-1]])
     else:
-        raise TaskInvalid(f"{where}: {text!r} is no time; write 30m, 2h, 1d or D-HH:MM:SS")
+        raise TaskInvalid(f"{where}: {text!r} is not a time; write 30m, 2h, 1d or D-HH:MM:SS")
     if not 0 < total < 1 << 31:
         raise TaskInvalid(f"{where}: {text!r} must be at least a minute")
     return total
@@ -73,7 +73,7 @@ def mebibytes(text: object, where: str) -> int:
     found = _SIZE.fullmatch(str(text).strip())
     size = 0.0 if found is None else float(found[1]) * _MIB[found[2].upper()]
     if not 1 <= size < 1 << 40:
-        raise TaskInvalid(f"{where}: {text!r} is no size; write 32G or 500M")
+        raise TaskInvalid(f"{where}: {text!r} is not a size; write 32G or 500M")
     return math.ceil(size)
 
 

@@ -73,7 +73,7 @@ def test_after_failures_there_is_a_pause_that_grows(failures: int, later: int) -
     if not asked:
         why = why_waiting(view, BENEATH, (), kernel("MI300X"))
         assert "did not keep its machine (exit nonzero" in why
-        assert "the next is asked for at" in why
+        assert "the next request is at" in why
 
 
 def test_a_machine_that_ended_as_told_is_no_failure() -> None:
@@ -109,7 +109,7 @@ def test_a_kernel_that_needs_no_gpu_waits_for_any_machine() -> None:
 
 
 def test_a_kernel_without_a_machine_is_told_that_one_is_asked_for() -> None:
-    assert why_waiting(scene([kernel(None)]), BENEATH, (), kernel(None)) == "a machine is being asked for"
+    assert why_waiting(scene([kernel(None)]), BENEATH, (), kernel(None)) == "a machine is being requested"
 
 
 @given(IDS, st.sampled_from(("MI300X", "MI250X", "H100", None)))

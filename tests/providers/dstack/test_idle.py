@@ -24,7 +24,7 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
             SET,
             (
                 "Steno ends an idle machine after 10m (AMD_VM_IDLE_TIMEOUT in .env); "
-                "if nobody records, dstack does: after 10m30s where the recorder ended, after 10m where only `steno "
+                "without a recorder dstack does: after 10m30s where the recorder ended, after 10m where only `steno "
                 "submit` ran"
             ),
         ),
@@ -41,7 +41,7 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
             SET,
             (
                 "Steno ends an idle machine after 10m (AMD_VM_IDLE_TIMEOUT in .env); "
-                "if nobody records, dstack does: after 10m30s where the recorder ended, after 10m where only `steno "
+                "without a recorder dstack does: after 10m30s where the recorder ended, after 10m where only `steno "
                 "submit` ran"
             ),
         ),
@@ -50,18 +50,18 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
             SET,
             (
                 "Steno ends an idle machine after 0s (the task's own idle_duration; 10m for others: "
-                "AMD_VM_IDLE_TIMEOUT in .env); dstack is told the same"
+                "AMD_VM_IDLE_TIMEOUT in .env); dstack has the same limit"
             ),
         ),
         (
             {"idle_duration": "off"},
             SET,
-            "Steno never ends an idle machine (the task's own idle_duration: off); dstack is told the same",
+            "Steno never ends an idle machine (the task's own idle_duration: off); dstack has the same limit",
         ),
         (
             {},
             NEVER,
-            "Steno never ends an idle machine (steno.toml); dstack is told the same",
+            "Steno never ends an idle machine (steno.toml); dstack has the same limit",
         ),
         (
             {"idle_duration": 60},
@@ -74,7 +74,7 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
         (
             {"creation_policy": "create", "idle_duration": 60},
             SET,
-            "Steno ends an idle machine after 0s (the task's creation_policy: create); dstack is told the same",
+            "Steno ends an idle machine after 0s (the task's creation_policy: create); dstack has the same limit",
         ),
     ],
 )
