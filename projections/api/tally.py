@@ -45,7 +45,7 @@ _ROUTES: Final = (
     (re.compile("/api/(runs|vms|costs|budget|overview|events|polls|incidents|record|offers|sources)"), r"\g<0>"),
     (re.compile("/api/(session|stream|filters|kernels/leaderboard)"), r"\g<0>"),
     (re.compile(r"/assets/.*"), "/assets/{path}"),
-    (re.compile(r"/((runs|machines|costs|kernels|submit|record|incidents)(/[^/]+)?)?"), "/{page}"),
+    (re.compile(r"/((runs|machines|costs|kernels|submit|record|incidents|docs)(/[^/]+)?)?"), "/{page}"),
 )
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
 _NOTICES = frozenset({"NoticeIntended", "NoticeDelivered", "NoticeFailed"})
