@@ -48,13 +48,13 @@ def listener_command(
 ) -> None:
     """Judge strangers' kernels on this machine, each program in a container of its own, until told to stop.
 
-    POST /execute takes a task, GET /tasks/ID tells what it says, POST /cancel/ID ends it, DELETE /tasks/ID says that
-    its result was read, GET /health says what is missing (503). Every request needs the token in STENO_LISTENER_TOKEN.
-    One task runs at a time.
+    POST /execute takes a task. GET /tasks/ID returns its output and its result, DELETE /tasks/ID confirms that the
+    result was read, POST /cancel/ID stops the task. GET /health reports what is missing (503). Every request needs the
+    token in STENO_LISTENER_TOKEN. One task runs at a time.
 
-    Without a word from its engine for --forgotten-after, and once no task runs, it ends with exit code 0, after
-    --at-end: so a machine ends though nobody records. It refuses to start without a token (exit 2) and refuses tasks
-    without a container engine: nothing of a stranger runs outside a container.
+    If its engine is silent for --forgotten-after and no task runs, the listener runs --at-end and exits 0: so the
+    machine stops even if no recorder runs. It refuses to start without a token (exit 2). Without a container engine it
+    refuses tasks: strangers' code never runs outside a container.
 
     \b
     Examples:

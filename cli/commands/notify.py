@@ -21,7 +21,7 @@ def notify_command() -> None:
 
     The settings alerts.webhook, alerts.secret and alerts.on say where notices are
     posted, which key signs them, and what they report: ends of runs, anomalies,
-    budget thresholds, machines that nobody needs. `steno up`, `steno record` and
+    budget thresholds, unneeded machines. `steno up`, `steno record` and
     `steno submit --wait` send them.
 
     \b
