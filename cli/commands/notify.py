@@ -114,32 +114,6 @@ def _line(row: dict[str, Any]) -> str:
 
 def _notices(record: Record) -> list[dict[str, Any]]:
     """Every notice of the record, newest first, as `--json` prints it."""
-    import msgspec
+    from projections.models.audit import notice_row
 
-    from events.clock import format_time
-    from events.types import NoticeDelivered, NoticeFailed, NoticeIntended
-
-    rows: dict[str, dict[str, Any]] = {}
-    for stored in record.read(types={"NoticeIntended", "NoticeDelivered", "NoticeFailed"}):
-        match stored.data:
-            case NoticeIntended() as intent:
-                rows[intent.notice_id] = {
-                    "notice_id": intent.notice_id,
-                    "kind": intent.kind,
-                    "state": "unanswered" if intent.kind == "test" else "pending",
-                    "at": format_time(stored.observed_at),
-                    "position": stored.position,
-                    "attempts": 0,
-                    "status": None,
-                    "error": None,
-                    "facts": len(intent.about) or 1,
-                    "text": msgspec.json.decode(intent.body, type=dict[str, Any]).get("text", ""),
-                }
-            case NoticeDelivered(notice_id=name) as answer if name in rows:
-                rows[name] |= {"state": "delivered", "status": answer.status, "attempts": answer.attempt}
-            case NoticeFailed(notice_id=name) as answer if name in rows:
-                state = "failed" if answer.final else "pending"
-                rows[name] |= {"state": state, "error": answer.error, "attempts": answer.attempt}
-            case _:
-                pass
-    return list(reversed(rows.values()))
+    return [notice_row(record, one) for one in record.read(types={"NoticeIntended"}, backwards=True)]

@@ -158,17 +158,14 @@ def rerun_command(app: App, /, run: str, wait: bool, timeout: str | None, **flag
     from cli.wiring.session import session
     from cli.wiring.task import repeated
     from cli.wiring.view import caught_up_view
-    from engine.errors import Conflict
+    from engine.commands.rerun import repeatable
     from projections.models.record_pages import request_of
 
     limit, run_id = _limit(timeout, wait=wait), app.ids.new()
     with app.writing(create=False) as record:
         with caught_up_view(record) as view:
             row = view.row(run)
-        before = request_of(record, row.run_id)
-        if before is None or before.kernel is not None:
-            why = "Steno did not submit it" if before is None else "it is a kernel, see `steno kernel submit`"
-            raise Conflict(f"{row.name or row.run_id} cannot be submitted again: {why}")
+        before = repeatable(request_of(record, row.run_id), row.name or row.run_id)
         task = repeated(before, flags=flags, settings=app.settings, run_id=run_id)
         with session(app, record, before.provider, project=before.project) as here:
             _submit(app, here, task, run_id, wait=wait, limit=limit)

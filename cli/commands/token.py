@@ -15,21 +15,12 @@ def _expiry(ctx: click.Context, _: click.Parameter, value: str | None) -> int | 
     """When a token expires, microseconds UTC."""
     if value is None:
         return None
-    from engine.settings.values import positive_duration
-    from events.clock import parse_time
+    from engine.commands.tokens import expiry
 
-    now = ctx.ensure_object(App).clock.now()
     try:
-        return now + positive_duration(value)
-    except ValueError:
-        pass
-    try:
-        moment = parse_time(value.strip())
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is neither a duration (12h, 30d, 8w) nor a time (2027-01-31)") from None
-    if moment <= now:
-        raise click.BadParameter(f"{value} has already passed")
-    return moment
+        return expiry(value, ctx.ensure_object(App).clock.now())
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _name(_ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:

@@ -178,9 +178,17 @@ class Provided:
     def no_kernels(self) -> str | None:
         return registry.kind(self.provider).no_kernels()
 
-    def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
-        draft = Draft(configuration=copy.deepcopy(dict(configuration)), where=where, environ={})
-        return completed(_warm(self.provider), draft, self._app.settings, run_id=run_id)
+    def complete(
+        self,
+        configuration: Mapping[str, object],
+        *,
+        run_id: str,
+        where: str,
+        stem: str | None = None,
+        fallback: tuple[str, ...] = (),
+    ) -> Completed:
+        draft = Draft(configuration=copy.deepcopy(dict(configuration)), where=where, environ={}, fallback=fallback)
+        return completed(_warm(self.provider), draft, self._app.settings, run_id=run_id, stem=stem)
 
     def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
         if run.provider_id is None:

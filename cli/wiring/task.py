@@ -4,19 +4,16 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
-import msgspec
 
 from cli.wiring.trace_files import existing
-from engine.errors import TaskInvalid
+from engine.commands import rerun
 from engine.providers import registry
 from engine.providers.kind import Option, ProviderKind
 from engine.providers.task import Completed, Draft, check_name, choose_name, overlaid, read_task_file
 from engine.settings.settings import Settings
 from engine.settings.table import PROFILES
-from events.shape.secrets import PREFIX
 from events.types import RunRequested
 
 COMMON = {"name", "image", "env", "gpu", "cpu", "memory", "disk", "creation_policy", "idle_duration", "max_duration"}
@@ -66,25 +63,13 @@ def repeated(before: RunRequested, *, flags: Mapping[str, object], settings: Set
     """
     kind = registry.kind(before.provider)
     language = kind if kind.task_files else registry.task_language()
-    fields = _fields(kind.name, flags, (*kind.options, *language.options))
-    task: dict[str, Any] = msgspec.json.decode(before.configuration)
-    chosen = before.name.removesuffix(choose_name(before.run_id).removeprefix("steno"))
-    if chosen != before.name:
-        task.pop("name", None)
-    env = task.get("env")
-    if isinstance(env, dict):  # of a secret only the name was recorded
-        task["env"] = [name if str(value).startswith(PREFIX) else f"{name}={value}" for name, value in env.items()]
-    where = f"the recorded task of {before.name}"
-    if PREFIX in msgspec.json.encode(task).decode():
-        raise TaskInvalid(f"{where} has a secret that is not recorded: submit its file again")
-    draft = Draft(
-        configuration=overlaid(task, **fields),  # type: ignore[arg-type]
-        where=where,
+    draft, stem = rerun.repeated(
+        before,
+        changes=_fields(kind.name, flags, (*kind.options, *language.options)),
         environ=os.environ,
-        fallback=_models(flags.get("fallback")) or before.fallback,
-        folder=None if before.base is None else Path(before.base),
+        fallback=_models(flags.get("fallback")),
     )
-    return completed(kind, draft, settings, run_id=run_id, stem=chosen, flags=flags)
+    return completed(kind, draft, settings, run_id=run_id, stem=stem, flags=flags)
 
 
 def completed(

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from engine.errors import NameInUse, TokenNotFound
+from engine.settings.values import positive_duration
 from events import types
-from events.clock import format_time
+from events.clock import format_time, parse_time
 from events.errors import RecordNotWritable
 from events.store.append import Batch
 
@@ -190,6 +191,21 @@ def token_name(name: str) -> str:
             f"{ANONYMOUS} means a caller without a token"
         )
     return name
+
+
+def expiry(text: str, now: int) -> int:
+    """When a token expires, microseconds UTC, of a duration from now or a time; ValueError says what is wrong."""
+    try:
+        return now + positive_duration(text)
+    except ValueError:
+        pass
+    try:
+        moment = parse_time(text.strip())
+    except ValueError:
+        raise ValueError(f"{text!r} is neither a duration (12h, 30d, 8w) nor a time (2027-01-31)") from None
+    if moment <= now:
+        raise ValueError(f"{text} has already passed")
+    return moment
 
 
 def _found(tokens: list[StoredToken], word: str, now: int) -> StoredToken:

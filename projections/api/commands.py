@@ -9,18 +9,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from engine.commands.rerun import missing_values, repeated
 from engine.commands.stop import needs_stop, needs_vm_stop, request_stop, request_vm_stop
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.live.journal import Journal
+from events.types import RunRequested
 from projections.api.bodies import json_body, made_answer
 from projections.api.openapi import Operation, Reply, routed
 from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key
+from projections.api.problems import Problem
+from projections.api.reads.requests import repeatable_here
 from projections.api.service import Service, Writer
 from projections.api.submission import HttpSubmission, submit
 from projections.store.world_table import decode_run
 
 _NAME: Final = "Overrides the configuration's name; without either, a name is generated."
+_KEPT: Final = "Default: the run's name, unless Steno generated that."
+_Changed = Annotated[str, Meta(min_length=1, max_length=200, description="As the option of `steno submit`.")] | None
 _PROJECT: Final = "Default: the project of the settings."
 
 
@@ -50,6 +56,19 @@ class SubmitBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             },
         ),
     ]
+
+
+class RerunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be different; what is left out stays as it was."""
+
+    name: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]{1,40}$", description=_KEPT)] | None = None
+    image: _Changed = None
+    gpu: _Changed = None
+    cpu: _Changed = None
+    memory: _Changed = None
+    disk: _Changed = None
+    max_duration: _Changed = None
+    env: Annotated[dict[str, str], Meta(description="Variables; the values of the run's own are not recorded.")] = {}
 
 
 class StopRunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,6 +128,14 @@ def routes(service: Service) -> list[BaseRoute]:
         answer = RunAccepted(run_id=made.run_id, name=made.name, position=made.position)
         return made_answer(answer, made.position, location=f"/api/runs/{made.run_id}")
 
+    async def rerun_a_run(request: Request) -> Response:
+        word = asked_of(request, ())["id"]
+        body = await json_body(request, RerunBody, RerunBody())
+        before = await to_thread.run_sync(_request_of, service, word)
+        made = await submit(service, writer, _again(before, body, _submitter(request), idempotency_key(request)))
+        answer = RunAccepted(run_id=made.run_id, name=made.name, position=made.position)
+        return made_answer(answer, made.position, location=f"/api/runs/{made.run_id}")
+
     async def stop_a_run(request: Request) -> Response:
         word = asked_of(request, ())["id"]
         body = await json_body(request, StopRunBody, StopRunBody())
@@ -121,12 +148,36 @@ def routes(service: Service) -> list[BaseRoute]:
         stop = await stop_vm(service, writer, word, when_idle=body.when_idle, submitter=_submitter(request))
         return made_answer(stop, stop.position, status=202 if stop.asked else 200)
 
-    return routed(OPERATIONS, submit_run, stop_a_run, stop_a_vm)
+    return routed(OPERATIONS, submit_run, rerun_a_run, stop_a_run, stop_a_vm)
 
 
 def _submitter(request: Request) -> str:
     name: str = request.scope["steno.caller"].name
     return name
+
+
+def _request_of(service: Service, word: str) -> RunRequested:
+    """What was asked for; raises `RunNotFound`, or `Conflict` if it cannot be submitted again here."""
+    with service.pool.latest() as look:
+        return repeatable_here(service, look, look.view.row(word))
+
+
+def _again(before: RunRequested, body: RerunBody, submitter: str, key: str | None) -> HttpSubmission:
+    """The submission of a run once more; raises `Problem` (422) if the value of a variable is not given."""
+    changes = msgspec.structs.asdict(body)
+    changes["env"] = [f"{name}={value}" for name, value in body.env.items()]
+    draft, stem = repeated(before, changes=changes, environ={}, folder=False)
+    for name in missing_values(draft.configuration):
+        raise Problem(422, f"the value of {name} is not recorded: give it in `env`", field=f"env.{name}")
+    return HttpSubmission(
+        name=None,
+        project=before.project,
+        configuration=draft.configuration,
+        submitter=submitter,
+        key=key,
+        stem=stem,
+        fallback=draft.fallback,
+    )
 
 
 async def stop_run(service: Service, writer: Writer, word: str, *, abort: bool, submitter: str) -> RunStop:
@@ -180,6 +231,15 @@ OPERATIONS: Final = (
         name="submitRun",
         parameters=(KEY_HEADER,),
         body=SubmitBody,
+    ),
+    Operation(
+        "POST /api/runs/{id}/rerun",
+        "Submit a run again, as it was or with changes",
+        "runs",
+        {202: Reply(_TAKEN, RunAccepted)},
+        name="rerunRun",
+        parameters=(KEY_HEADER,),
+        body=RerunBody | None,
     ),
     Operation(
         "POST /api/runs/{id}/stop",

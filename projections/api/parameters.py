@@ -38,7 +38,7 @@ Asked = Mapping[str, Any]  # path parts as text, and parameter values or their d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One query parameter; may be left out, not repeated."""
+    """One query parameter; may be left out unless it is required, not repeated."""
 
     name: str
     help: str
@@ -46,10 +46,11 @@ class Parameter:
     expected: str  # what the value must be
     read: Callable[[str], Any]  # None: the text is not such a value
     default: object = None
+    required: bool = False
 
     def described(self) -> dict[str, Any]:
         schema = dict(self.schema) if self.default is None else {**self.schema, "default": self.default}
-        return {"name": self.name, "in": "query", "required": False, "description": self.help, "schema": schema}
+        return {"name": self.name, "in": "query", "required": self.required, "description": self.help, "schema": schema}
 
 
 def asked_of(request: Request, parameters: Iterable[Parameter]) -> Asked:
@@ -67,6 +68,9 @@ def asked_of(request: Request, parameters: Iterable[Parameter]) -> Asked:
         found[name] = known[name].read(text)
         if found[name] is None:
             raise Problem(400, f"{name} is {_cut(text)!r}; it must be {known[name].expected}", field=name)
+    for name, one in known.items():
+        if one.required and name not in found:
+            raise Problem(400, f"{name} is missing; it is {one.expected}", field=name)
     for name, word in request.path_params.items():
         if len(word) > MAX_ID:
             raise Problem(404, f"no name is that long ({len(word)} characters)", field=name)
@@ -118,12 +122,13 @@ def flag(name: str, help_: str) -> Parameter:
 HIDDEN = flag("hidden", "Include hidden archives (`steno sources hide`).")
 
 
-def text(name: str, help_: str, *, longest: int = 200) -> Parameter:
+def text(name: str, help_: str, *, longest: int = 200, required: bool = False) -> Parameter:
     def read(given: str) -> str | None:
-        return given if len(given) <= longest else None
+        return given if required <= len(given) <= longest else None
 
-    schema, expected = {"type": "string", "maxLength": longest}, f"at most {longest} characters long"
-    return Parameter(name=name, help=help_, schema=schema, expected=expected, read=read)
+    schema = {"type": "string", "maxLength": longest} | ({"minLength": 1} if required else {})
+    expected = f"at most {longest} characters long"
+    return Parameter(name=name, help=help_, schema=schema, expected=expected, read=read, required=required)
 
 
 def time(name: str, help_: str) -> Parameter:

@@ -23,11 +23,14 @@ _PUBLIC: Final = re.compile(r"/(healthz|readyz|api/session)")
 _GUARDED: Final = re.compile(r"/(api|metrics|openapi\.json)(/.*)?", re.DOTALL)  # others: static files
 
 _SUBMITTERS: Final = re.compile(r"/api/runs(/.*)?|/api/amd/submit", re.DOTALL)  # others: admins only
-_SUBMITS: Final = frozenset({"/api/runs", "/api/amd/submit"})  # limited by `api.submit_rate`
+_ADMINS: Final = re.compile(r"/api/tokens(/.*)?", re.DOTALL)  # reads too: who may do what is for admins
+_SUBMITS: Final = re.compile(r"/api/runs(/[^/]+/rerun)?|/api/amd/submit")  # limited by `api.submit_rate`
 
 
 def needed(method: str, path: str) -> Role | None:
     """The role a request needs; None: open to all."""
+    if _ADMINS.fullmatch(path):
+        return Role.ADMIN
     if path.startswith("/api/") and method == "GET" and path != "/api/session":
         return Role.READ
     if _PUBLIC.fullmatch(path):
@@ -39,4 +42,4 @@ def needed(method: str, path: str) -> Role | None:
 
 def submits_a_run(method: str, path: str) -> bool:
     """Whether a request counts against `api.submit_rate`."""
-    return method == "POST" and path in _SUBMITS
+    return method == "POST" and _SUBMITS.fullmatch(path) is not None

@@ -48,10 +48,18 @@ class Outside(Protocol):
         """Why the provider runs no kernels; None: it does."""
         ...
 
-    def complete(self, configuration: Mapping[str, object], *, run_id: str, where: str) -> Completed:
+    def complete(
+        self,
+        configuration: Mapping[str, object],
+        *,
+        run_id: str,
+        where: str,
+        stem: str | None = None,
+        fallback: tuple[str, ...] = (),
+    ) -> Completed:
         """The valid, named task, as `steno submit -f` makes it, without values of this machine. `where` names the
-        configuration in messages. Raises `TaskInvalid` if the provider would refuse it, or it needs something from this
-        machine.
+        configuration in messages; `stem` begins a generated name. Raises `TaskInvalid` if the provider would refuse it,
+        or it needs something from this machine.
         """
         ...
 

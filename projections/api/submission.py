@@ -43,6 +43,8 @@ class HttpSubmission:
     configuration: dict[str, object]
     submitter: str
     key: str | None  # its Idempotency-Key
+    stem: str | None = None  # how a generated name begins
+    fallback: tuple[str, ...] = ()  # GPU models of later submissions
     source: bytes | None = None  # what the sender wrote, if the configuration was built from that
     kernel: bytes | None = None  # the mark of a task whose output is read
 
@@ -112,7 +114,8 @@ def _completed(outside: Outside, submission: HttpSubmission, run_id: str) -> Com
     if submission.name is not None:
         configuration["name"] = submission.name
     try:
-        return outside.complete(configuration, run_id=run_id, where=_FIELD)
+        stem, fallback = submission.stem, submission.fallback
+        return outside.complete(configuration, run_id=run_id, where=_FIELD, stem=stem, fallback=fallback)
     except TaskInvalid as error:
         raise Problem(422, str(error), field=_field_of(str(error))) from None
 

@@ -37,15 +37,19 @@ LONG: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 
 OTHER: Final = "other"
 _ROUTES: Final = (
     (re.compile(r"/api/(runs|vms|kernels(?!/leaderboard$))/[^/]+"), r"/api/\1/{id}"),
-    (re.compile(r"/api/runs/[^/]+/(timeline|explain|events|costs|logs|stop|stream)"), r"/api/runs/{id}/\1"),
+    (
+        re.compile(r"/api/runs/[^/]+/(timeline|explain|events|costs|logs|stop|stream|request|rerun)"),
+        r"/api/runs/{id}/\1",
+    ),
     (re.compile(r"/api/vms/[^/]+/stop"), "/api/vms/{id}/stop"),
     (re.compile(r"/api/(events|polls)/[^/]+"), r"/api/\1/{position}"),
     (re.compile(r"/api/amd/runs/[^/]+/stream"), "/api/amd/runs/{id}/stream"),
     (re.compile(r"/api/amd/(submit|metrics|schema|problems)|/metrics|/healthz|/readyz|/openapi\.json"), r"\g<0>"),
     (re.compile("/api/(runs|vms|costs|budget|overview|events|polls|incidents|record|offers|sources)"), r"\g<0>"),
-    (re.compile("/api/(session|stream|filters|kernels/leaderboard)"), r"\g<0>"),
+    (re.compile(r"/api/tokens/[^/]+"), "/api/tokens/{id}"),
+    (re.compile("/api/(session|stream|filters|compare|notices|audit|tokens|kernels/leaderboard)"), r"\g<0>"),
     (re.compile(r"/assets/.*"), "/assets/{path}"),
-    (re.compile(r"/((runs|machines|costs|kernels|submit|record|incidents|docs)(/[^/]+)?)?"), "/{page}"),
+    (re.compile(r"/((runs|machines|costs|kernels|submit|record|incidents|docs|compare|admin)(/[^/]+)?)?"), "/{page}"),
 )
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
 _NOTICES = frozenset({"NoticeIntended", "NoticeDelivered", "NoticeFailed"})

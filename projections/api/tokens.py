@@ -125,6 +125,10 @@ class Tokens:
         over = known is None or (known.expires_at is not None and self._clock.now() >= known.expires_at)
         return None if over else known
 
+    def reload(self) -> None:
+        """Take up a change of the file at once."""
+        self._look(at_once=True)
+
     def _look(self, *, at_once: bool = False) -> None:
         now = self._clock.now()
         if not at_once and self._looked_at <= now < self._look_at:

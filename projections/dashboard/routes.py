@@ -6,12 +6,14 @@ import html
 import posixpath
 import re
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path, PurePosixPath
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from projections.api.bodies import matches
 from projections.api.problems import Problem
@@ -37,11 +39,14 @@ PAGES = {  # address → the module that draws the page
     "/record/{position}": "record",
     "/incidents": "incidents",
     "/docs": "reference",
+    "/compare": "compare",
+    "/admin": "admin",
     "/login": "login",
 }
 
 _FIRST = ("base.css", "shell.css", "ui.css")
 _APP = "js/core/app.js"
+_MISSING = "missing"  # no module: the frame says that there is no such page
 _LIVE = ('<link rel="preload" as="fetch" crossorigin="anonymous" fetchpriority="high" href="/api/overview">',)
 _IMPORT = re.compile(
     r"""^\s*(?:import|export)\b[^;]*?\bfrom\s*["'](\.[^"']+)["']|^\s*import\s*["'](\.[^"']+)["']""", re.M
@@ -103,7 +108,7 @@ class Bundle:
         """
         return {
             (page, past): File.of(TYPES[".html"], self._document(page, () if past else _LIVE))
-            for page in set(PAGES.values())
+            for page in {*PAGES.values(), _MISSING}
             for past in (False, True)
         }
 
@@ -128,12 +133,17 @@ class Bundle:
         return list(met)
 
 
+@cache
+def _bundle() -> Bundle:
+    return Bundle()
+
+
 OPERATIONS = ()  # None: pages are for people
 
 
 def routes(service: Service) -> list[BaseRoute]:  # noqa: ARG001 - every part is made of the service
     """Each page's document, and the files under `/assets/<version>/`, which may be cached for ever."""
-    bundle = Bundle()
+    bundle = _bundle()
 
     async def asset(request: Request) -> Response:
         name = request.path_params["name"]
@@ -149,6 +159,16 @@ def routes(service: Service) -> list[BaseRoute]:  # noqa: ARG001 - every part is
         Route("/assets/{version}/{name:path}", asset, methods=["GET"], include_in_schema=False),
         *(Route(path, partial(page, name), methods=["GET"], include_in_schema=False) for path, name in PAGES.items()),
     ]
+
+
+async def missing(scope: Scope, receive: Receive, send: Send) -> None:
+    """The dashboard's own page for a path without a route, for browsers; programs get a problem."""
+    request = Request(scope)
+    for_people = "text/html" in request.headers.get("accept", "") and not scope["path"].startswith("/api/")
+    if not for_people or request.method not in {"GET", "HEAD"}:
+        raise HTTPException(404)
+    file = _bundle().pages[_MISSING, True]
+    await Response(file.body, 404, {"Cache-Control": "no-cache"}, file.type)(scope, receive, send)
 
 
 def _answer(request: Request, file: File, caching: str) -> Response:

@@ -179,13 +179,16 @@ def polls(
 
 
 def event(look: Look, position: int) -> dict[str, object]:
-    """One event whole: a poll's with its trace line as `poll`, an observation's with its item as `observed`. Raises
-    `PositionNotFound` if there is nothing yet.
+    """One event whole: a poll's with its trace line as `poll` and what it `shows`, an observation's with its item as
+    `observed`. Raises `PositionNotFound` if there is nothing yet.
     """
+    from projections.models.poll_content import content_of
+
     stored = _one(look, position)
     row = event_row(stored)
     if stored.type in POLLS:
         row["poll"] = _trace_line(look.record, position)
+        row["shows"] = [wire(one) for one in content_of(look, position, _changed(look.record, position))]
     elif stored.type in _CHANGES:
         row["observed"] = _observed(look.record, stored)
     return row

@@ -35,17 +35,23 @@ TABLE: Final = {
             "/api/costs", "/api/budget", "/api/overview", "/api/events", "/api/events/{position}", "/api/polls",
             "/api/polls/{position}", "/api/incidents", "/api/record", "/api/offers", "/api/sources", "/api/stream",
             "/api/amd/runs/{id}/stream", "/api/amd/metrics", "/api/amd/schema", "/api/amd/problems", "/metrics",
-            "/openapi.json", "/api/filters", "/api/kernels/leaderboard", "/api/kernels/{id}",
+            "/openapi.json", "/api/filters", "/api/runs/{id}/request", "/api/compare", "/api/notices", "/api/audit",
+            "/api/kernels/leaderboard", "/api/kernels/{id}",
         ),
         READ,
     ),
+    "/api/tokens": ADMIN,
+    "/api/tokens/{id}": ADMIN,
 }  # fmt: skip
 """Who may GET and HEAD each route."""
 CHANGES: Final = {
     ("POST", "/api/runs"): SUBMIT,
+    ("POST", "/api/runs/{id}/rerun"): SUBMIT,
     ("POST", "/api/runs/{id}/stop"): SUBMIT,
     ("POST", "/api/amd/submit"): SUBMIT,
     ("POST", "/api/vms/{id}/stop"): ADMIN,
+    ("POST", "/api/tokens"): ADMIN,
+    ("DELETE", "/api/tokens/{id}"): ADMIN,
     ("POST", "/api/session"): OPEN,
     ("DELETE", "/api/session"): OPEN,
 }

@@ -14,7 +14,7 @@ from stenotest.story import Story, single
 from engine.providers.readings import READINGS
 from events import types
 from events.clock import SystemClock
-from events.store.record import Record
+from events.store.record import Batch, Record
 
 TASK = {"type": "task", "commands": ["true"]}
 Serve = Callable[..., Any]
@@ -183,3 +183,55 @@ def test_the_end_of_a_machine_is_asked_for_only_if_it_is_ours(client: httpx.Clie
     assert refused.status_code == 409
     assert "dstack fleet delete" in refused.json()["detail"]
     assert client.post("/api/vms/nobody/stop").status_code == 404
+
+
+def test_a_run_is_submitted_again_with_changes(client: httpx.Client, town: Path) -> None:
+    """The recorded task with what is given over it, once for one key; the values of variables are asked for; what the
+    two differ in is compared. Nothing that Steno did not submit, and nothing with files, is submitted again.
+    """
+    task = TASK | {"env": {"SEED": "4"}, "resources": {"gpu": "MI300X:1", "memory": "32GB"}, "image": "rocm/dev"}
+    made = client.post("/api/runs", json={"name": "train", "configuration": task}).json()
+    first = made["run_id"]
+    asked = client.get(f"/api/runs/{first}/request", params={"min_position": made["position"]}).json()
+    assert (asked["name"], asked["needs"], asked["refused"]) == ("train", ["SEED"], None)
+    assert asked["configuration"]["resources"] == task["resources"]
+
+    refused = client.post(f"/api/runs/{first}/rerun", json={"memory": "64GB"})
+    assert (refused.status_code, refused.json()["field"]) == (422, "env.SEED")
+    assert client.post(f"/api/runs/{first}/rerun", json={"ram": "64GB"}).status_code == 422
+    body = {"memory": "64GB", "env": {"SEED": "5"}}
+    answers = [
+        client.post(f"/api/runs/{first}/rerun", json=body, headers={"Idempotency-Key": "again"}) for _ in range(2)
+    ]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    second = answers[0].json()["run_id"]
+    assert {answer.json()["run_id"] for answer in answers} == {second} != {first}
+    *_, (_, request) = requests(town)
+    made = msgspec.json.decode(request.configuration)
+    assert (request.run_id, request.name, request.submitter) == (second, "train", "loopback")
+    assert made["resources"] == {"gpu": "MI300X:1", "memory": "64GB"}
+    assert b'"5"' not in request.configuration
+
+    at = {"min_position": answers[0].json()["position"]}
+    found = client.get("/api/compare", params={"a": first, "b": second, **at}).json()
+    assert [one["run_id"] for one in found["runs"]] == [first, second]
+    assert [one["field"] for one in found["task"]] == ["env.SEED", "resources.memory"]
+    assert client.get("/api/compare", params={"a": first}).json()["field"] == "b"
+
+    theirs = client.get("/api/runs/ok-run").json()["run_id"]
+    assert "Steno did not submit it" in client.get(f"/api/runs/{theirs}/request").json()["refused"]
+    assert client.post(f"/api/runs/{theirs}/rerun").status_code == 409
+    with Record.open(town, write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
+        files = msgspec.json.encode(TASK | {"files": ["train.py"]})
+        sent = msgspec.structs.replace(request, run_id="with-files", name="sent", configuration=files)
+        record.append_many([Batch("run/with-files", [sent])])
+    refused = client.post("/api/runs/with-files/rerun")
+    assert (refused.status_code, "steno rerun with-files" in refused.json()["detail"]) == (409, True)
+
+
+def test_a_generated_name_is_generated_again(client: httpx.Client) -> None:
+    first = client.post("/api/runs", json={"configuration": TASK}).json()
+    asked = client.get(f"/api/runs/{first['run_id']}/request", params={"min_position": first["position"]})
+    assert asked.json()["name"] is None
+    again = client.post(f"/api/runs/{first['run_id']}/rerun").json()
+    assert again["name"] == f"steno-{again['run_id'].replace('-', '')[-12:]}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.dashboard import Busy, told
+from stenolab.waiting import wait
 
 from engine.providers.readings import READINGS
 from events import types
@@ -17,6 +18,7 @@ from events.store.record import Record
 
 if TYPE_CHECKING:
     from conftest import Serve, StartSteno
+    from playwright.sync_api import Route
     from stenolab.browser import See
 
 pytestmark = pytest.mark.slow
@@ -175,14 +177,48 @@ def test_a_block_of_a_lane_is_reached_and_told_by_the_keyboard(served: Serve, bu
     assert page.locator(".lane .track").first.locator("[tabindex='0']").count() == 1
 
 
+MOMENTS = {
+    "99999999": "Position 99,999,999 does not exist: the record ends at position",
+    "nonsense": "“nonsense” is not a time or a position",
+    "2001-01-01": "The record begins at",
+    "2099-01-01 00:00": "2099-01-01 00:00:00Z is in the future",
+    "2026-11-20 15:00 CEST": "The zone “CEST” is not known: write Z for UTC",
+}
+
+
 def test_a_moment_that_is_none_is_said_plainly(served: Serve, busy: Busy, see: See) -> None:
-    """An `at` beyond the record shows the server's sentence, and the way back to now works."""
+    """The page says in words what is wrong instead of its content; the ways back to now and to the beginning work."""
     seen = see(served(busy.path).url)
     page = seen.page
-    page.goto(seen.base + "/?at=99999999")
-    page.wait_for_selector(".problem")
+    for at, words in MOMENTS.items():
+        page.goto(f"{seen.base}/?at={at}")
+        page.get_by_role("alert").get_by_text(words).wait_for()
+        assert page.locator(".lane").count() == 0, "nothing else is shown"
+    page.get_by_role("button", name="First moment of the record").click()
+    seen.until("location.search === '?at=1'")
+    seen.settled()
+    page.goto(f"{seen.base}/?at={at}")
+    page.get_by_role("alert").wait_for()
     page.get_by_role("button", name="Back to live").click()
     seen.until("document.querySelector('.problem') === null")
+
+
+def test_times_are_utc_with_the_local_time_beside(served: Serve, busy: Busy, see: See) -> None:
+    """A time without a zone is UTC, wherever one looks; the title has the local time; of a past moment distances are
+    counted from there, and say so.
+    """
+    here = served(busy.path)
+    last = told(here.client, "/api/record")["last_at"][:16]
+    seen = see(here.url, timezone_id="Asia/Kolkata")
+    page = seen.go(f"/runs?at={last}")
+    seen.until("/at=\\d+$/.test(location.search)")
+    seen.settled()
+    assert page.locator(".strip").inner_text().startswith(f"As of {last.replace('T', ' ')}:00Z (")
+    shown = page.locator("tbody time").first
+    assert shown.inner_text().endswith(" before")
+    assert "GMT+5:30" in (shown.get_attribute("title") or "")
+    page.get_by_role("button", name="Back to live").click()
+    seen.until("document.querySelector('tbody time').innerText.endsWith(' ago')")
 
 
 def test_nothing_is_lost_when_the_server_restarts(busy: Busy, steno_served: StartSteno, see: See, a_port: str) -> None:
@@ -227,22 +263,6 @@ def test_the_theme_follows_the_system_until_a_person_chooses(served: Serve, busy
     assert dark != light
     page.reload()
     assert seen.settled().evaluate(ground) == light
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(scheme: str, served: Serve, busy: Busy, see: See) -> None:
-    """Every rule of axe holds on every page, live and past, with a machine's page and the window of keys."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    here = served(busy.path, budget__total="1400")
-    machine = told(here.client, "/api/vms")["vms"][0]["vm_id"]
-    seen = see(here.url, color_scheme=scheme, reduced_motion="reduce")
-    for path in (*PAGES, f"/machines/{machine}", "/?at=1200", "/machines/nobody", "/?keys"):
-        page = seen.go(path)
-        if path == "/?keys":
-            page.keyboard.press("?")
-        found = Axe().run(page)
-        assert found.violations_count == 0, (path, found.generate_report())
 
 
 def test_an_empty_record_tells_a_newcomer_what_to_type(served: Serve, empty_record: Path, see: See) -> None:
@@ -303,3 +323,38 @@ def test_every_page_is_a_document_that_may_be_asked_for_again(path: str, served:
     assert sheet.headers["content-encoding"] == "gzip"
     assert here.client.get("/assets/0/all.css").status_code == 404
     assert here.client.get("/assets/0/..%2F..%2Fbundle.py").status_code in (400, 404)
+
+
+def test_a_page_shows_at_least_what_the_stream_told(served: Serve, busy: Busy, see: See) -> None:
+    """After a link the first read says the stream's position; one that read models cannot answer in time shows what
+    there is, and is made again.
+    """
+    here = served(busy.path)
+    seen = see(here.url)
+    page = seen.go("/")
+    before = told(here.client, "/api/record")["position"]
+    seen.until("document.querySelector('.strip').innerText.includes('Live')")
+    busy.goes_on()
+    seen.until(f"Number(document.querySelector('.strip .place').innerText.replace(/\\D/g, '')) > {before}")
+    asked: list[str] = []
+    behind = 1
+
+    def answer(route: Route) -> None:
+        nonlocal behind
+        asked.append(route.request.url)
+        if "min_position" in route.request.url and behind:
+            behind -= 1
+            route.fulfill(status=503, json={"title": "Behind", "status": 503, "detail": "the read models are behind"})
+        else:
+            route.continue_()
+
+    page.route(re.compile(r"/api/vms(\?|$)"), answer)
+    page.get_by_role("link", name="Machines", exact=True).click()
+    page.locator("tbody tr").first.wait_for()
+    least = [re.search(r"min_position=(\d+)", url) for url in asked]
+    assert least[0] is not None
+    assert int(least[0][1]) >= before
+    assert least[1] is None, "what there is"
+    assert page.locator(".problem").count() == 0
+    again = "the page asks again"
+    wait(lambda: page.evaluate("1") and len(asked) > 2 and "min_position" in asked[-1], seconds=120, what=again)

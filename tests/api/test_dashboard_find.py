@@ -12,7 +12,8 @@ import pytest
 from stenolab.browser import text_of
 
 if TYPE_CHECKING:
-    from conftest import Serve
+    from conftest import Serve, Starts
+    from playwright.sync_api import Locator
     from stenolab.browser import See
 
 pytestmark = pytest.mark.slow
@@ -91,18 +92,107 @@ def test_the_address_of_the_runs_page_is_what_the_api_is_asked(tmp_path: Path) -
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(scheme: str, served: Serve, town: Path, see: See) -> None:
-    """With filters open, with none found, with an unknown one, and on the page of a run; wide and on a phone."""
-    from axe_playwright_python.sync_playwright import Axe
+def test_a_bad_day_takes_eight_clicks(started: Starts, tmp_path: Path, see: See) -> None:
+    """Find the run that failed on MI300X by its command, read its last lines, say why, run it again with more memory,
+    compare both: in a browser, with a service that runs what is submitted. Choosing from a list is one click; keys are
+    none.
+    """
+    up = started("up", "--record", tmp_path / "day.db", STENO_LOCAL_GPU="MI300X")
 
-    here = served(town)
-    run = here.client.get("/api/runs/ok-run").json()["run_id"]
-    for width in (1440, 390):
-        seen = see(here.url, color_scheme=scheme, reduced_motion="reduce", viewport={"width": width, "height": 900})
-        for path in ("/runs", "/runs?reason=exit_nonzero&order=cost", "/runs?search=nothing-like-it", f"/runs/{run}"):
-            page = seen.go(path)
-            found = Axe().run(page)
-            assert found.violations_count == 0, (path, found.generate_report())
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-            assert page.evaluate("window.shifts.reduce((sum, one) => sum + one, 0)") < 0.01, path
+    def submitted(name: str, *commands: str) -> str:
+        task = {"type": "task", "commands": commands, "resources": {"memory": "32GB"}, "image": "rocm/dev"}
+        answer = up.post("/api/runs", json={"name": name, "configuration": task})
+        found: str = answer.json()["run_id"]
+        return found
+
+    submitted("other", "echo train.py")
+    failed = submitted("matmul", "echo python train.py --epochs 3", "seq 1 200", "echo out of memory; exit 1")
+    seen = see(up.url)
+    page = seen.go("/")
+    clicks = 0
+
+    def click(one: Locator, choose: str | None = None) -> None:
+        nonlocal clicks
+        clicks += 1
+        one.click() if choose is None else one.select_option(choose)
+
+    click(page.get_by_role("link", name="Runs", exact=True))
+    page.get_by_role("heading", name="Runs").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("train.py --epochs")
+    click(page.get_by_label("State"), "failed")
+    click(page.get_by_text("More filters"))
+    gpu = page.locator("details.more").get_by_label("GPU")
+    gpu.locator("option", has_text="MI300X").wait_for(state="attached")
+    click(gpu, "MI300X")
+    seen.until("['search=train', 'state=failed', 'gpu=MI300X'].every((one) => location.search.includes(one))")
+    seen.until("document.querySelectorAll('tbody a.row').length === 1")
+    click(page.locator("tbody a.row"))
+    seen.until(f"location.pathname === '/runs/{failed}'")
+    seen.settled()
+    assert "job 0 exited 1" in text_of(page, ".verdict .lead")
+    click(page.get_by_role("tab", name="Output"))
+    seen.until("document.querySelector('.output')?.innerText.includes('out of memory')")
+    assert text_of(page, ".output [role=log]").split()[-53:] == [*map(str, range(151, 201)), "out", "of", "memory"]
+    click(page.get_by_role("button", name="Run again"))
+    seen.until("document.activeElement.labels?.[0]?.innerText.includes('Memory')")
+    page.keyboard.type("64GB")
+    page.keyboard.press("Enter")
+    seen.until(f"location.search.includes('from={failed}')")
+    click(page.get_by_role("link", name="Compare with the run before"))
+    asked = page.get_by_role("region", name="What was asked for")
+    asked.wait_for()
+    assert asked.locator("tbody tr").all_inner_texts() == ["resources.memory\t32GB\t64GB"]
+    seen.until("document.querySelectorAll('.compare .s-failed').length === 2")
+    assert clicks <= 8
+    assert seen.complaints == []
+
+
+def test_any_run_is_copied_into_the_form_and_again_asks_for_values(served: Serve, town: Path, see: See) -> None:
+    """The form has everything that was asked for, and says what it has no field for; values that are not recorded are
+    asked for, in the form and in the window. Of a run that Steno did not submit it has what its provider shows.
+    """
+    here = served(town, api__submit_rate="off")
+    task = {
+        "type": "task",
+        "commands": ["python train.py", "echo done"],
+        "image": "rocm/dev",
+        "env": {"SEED": "4"},
+        "resources": {"gpu": "MI300X:1", "memory": "32GB", "shm_size": "8GB"},
+        "max_duration": "2h",
+        "working_dir": "/work",
+    }
+    made = here.client.post("/api/runs", json={"name": "train", "configuration": task}).json()
+    here.client.get(f"/api/runs/{made['run_id']}", params={"min_position": made["position"]})
+    seen = see(here.url)
+    page = seen.go(f"/runs/{made['run_id']}")
+    page.get_by_role("button", name="Run again").click()
+    page.get_by_role("button", name="Run it again").click()
+    page.get_by_text("Its value is not recorded").wait_for()
+    page.get_by_role("dialog").get_by_label("SEED").fill("5")
+    page.get_by_role("button", name="Cancel").click()
+
+    page.get_by_role("link", name="Copy into the form").click()
+    page.get_by_text("Filled in from train").wait_for()
+    fields = {"Commands": "python train.py\necho done", "Name": "train", "Longest duration": "2h", "Image": "rocm/dev"}
+    fields |= {"Memory": "32GB", "GPU": "MI300X:1", "Environment": "SEED"}
+    form = page.locator("form.form:visible")
+    assert {name: form.get_by_label(name, exact=False).first.input_value() for name in fields} == fields
+    assert "Also copied: working_dir resources" in text_of(page, "form.form:visible")
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_text("Write a value for SEED: SEED=value.").wait_for()
+    form.get_by_label("Environment").fill("SEED=5")
+    page.get_by_role("button", name="Submit").click()
+    seen.until("/^.runs.[0-9a-f-]{36}$/.test(location.pathname)")
+    seen.until("document.title.startsWith('train')")
+    again = here.client.get("/api/compare", params={"a": made["run_id"], "b": page.url.rpartition("/")[2]}).json()
+    assert [one["field"] for one in again["task"]] == ["env.SEED"]
+
+    page = seen.go(f"/runs/{here.client.get('/api/runs/ok-run').json()['run_id']}")
+    page.get_by_role("button", name="Run again").click()
+    page.get_by_text("Steno did not submit it").wait_for()
+    page.get_by_role("dialog").get_by_role("link", name="Copy into the form").click()
+    page.get_by_text("Filled in from ok-run").wait_for()
+    assert page.get_by_label("Commands").input_value() == "echo hello\nsleep 8\necho bye"
+    assert page.get_by_label("Image").input_value() == "rocm/dev-ubuntu-24.04"
+    assert seen.complaints == []

@@ -87,3 +87,40 @@ def test_a_machines_page_names_its_source(pair: Path, served: Serve, see: See) -
     page = see(here.url).go(f"/machines/{machine['vm_id']}?at={head}")
     page.wait_for_selector("dl.facts")
     assert "dstack/other" in page.locator("dl.facts").first.inner_text()
+
+
+def test_many_sources_fit_the_banner_and_the_phone(tmp_path: Path, served: Serve, see: See) -> None:
+    """Of twelve sources the banner names three and counts the rest; on a phone it counts all, names the page that is
+    shown also after scrolling, and the tabs of a run stay in sight. Nothing is wider than the screen.
+    """
+    start = SystemClock().now() - 20 * 5 * SECOND
+    every: list[Poll] = []
+    for number in range(12):
+        every += islice(polls(start, first=1000 * number, source=f"dstack/project-{number}"), 40)
+    path = tmp_path / "twelve.db"
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
+        head = record.append_polls(sorted(every, key=lambda poll: poll.observed_at))[-1].position
+    here = served(path)
+    seen = see(here.url)
+    page = seen.go("/")
+    seen.until("document.querySelector('.strip').innerText.match(/12 sources blind|\\+9: 9 fresh/)")
+    assert page.evaluate("document.querySelector('.strip').offsetHeight") < 40
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    seen.go(f"/?at={head}")
+    assert page.locator(".lane:has(.label)").count() >= 12
+    assert page.evaluate("document.querySelector('.lanes .frame').offsetHeight") < 300, "many lanes scroll in place"
+
+    phone = see(here.url, viewport={"width": 390, "height": 740}, is_mobile=True, has_touch=True)
+    run = told(here.client, "/api/runs")["runs"][0]["run_id"]
+    page = phone.go(f"/runs/{run}?at={head}")
+    page.get_by_role("tab", name="Events").click()
+    page.locator("tbody a.row").first.wait_for()
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    for shown in (page.locator(".page-name"), page.get_by_role("button", name="Back to live")):
+        box = shown.bounding_box()
+        assert box is not None
+        assert 0 <= box["y"] < 100
+    tab = page.get_by_role("tab", name="Events").bounding_box()
+    assert tab is not None
+    assert 0 < tab["y"] < 120
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

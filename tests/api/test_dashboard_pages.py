@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,19 +32,29 @@ def named(here: Served, name: str) -> dict[str, Any]:
 
 
 def all_pages(here: Served) -> tuple[str, ...]:
-    """Every page of this file, with everything that can be shown on it."""
-    run = named(here, "retry-run")
+    """Every page, with everything that can be shown on it."""
+    run, other = named(here, "retry-run"), named(here, "bad-run")
     poll, seen = (
         run["evidence"][-1],
         here.client.get("/api/events?type=RunObserved&limit=1").json()["events"][0]["position"],
     )
     return (
+        "/",
         "/runs",
         "/runs?state=failed",
         "/runs?search=nothing-like-it",
         "/runs?user=admin&order=cost&since=2020-01-01",
         *(f"/runs/{run['run_id']}?tab={tab}" for tab in ("why", "cost", "events")),
+        f"/runs/{run['run_id']}?from={other['run_id']}",
         "/runs/nobody",
+        f"/compare?a={run['run_id']}&b={other['run_id']}",
+        f"/compare?a={run['run_id']}",
+        "/compare",
+        "/machines",
+        f"/machines/{here.client.get('/api/vms').json()['vms'][0]['vm_id']}",
+        "/machines/nobody",
+        "/costs",
+        "/kernels",
         "/record",
         "/record?show=polls",
         "/record?type=RunObserved",
@@ -58,7 +66,11 @@ def all_pages(here: Served) -> tuple[str, ...]:
         "/submit?what=command",
         "/docs",
         "/docs#submitRun",
+        "/admin",
+        "/admin?show=audit",
+        "/admin?show=tokens",
         "/login",
+        "/nosuch",
     )
 
 
@@ -79,30 +91,50 @@ def test_no_page_complains_shifts_or_asks_anybody_else(served: Serve, odd_town: 
             page = seen.go(path if at is None else f"{path}{'&' if '?' in path else '?'}at={at}")
             page.wait_for_timeout(200)
             number = re.fullmatch(r"/record/(\d+)", path)
-            is_missing = "nobody" in path or (number is not None and int(number[1]) > (at or 9999))
+            later = at is not None and path.startswith("/machines/")  # that machine came after the moment
+            is_missing = (
+                later or "nobody" in path or path == "/nosuch" or (number is not None and int(number[1]) > (at or 9999))
+            )
             assert [said for said in seen.complaints if not (is_missing and "status of 404" in said)] == [], (path, at)
             assert seen.elsewhere() == []
             assert seen.shifted() < 0.02, (path, at)
             page.context.close()
 
 
-@pytest.mark.long  # test_dashboard_core has every page in both themes, of a record that is less odd
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_any_page(scheme: str, served: Serve, odd_town: Path, see: See) -> None:
-    """Every rule of axe holds on every page, live and past, in both themes."""
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "all"])
+def test_axe_finds_nothing_on_any_page(whole: bool, served: Serve, odd_town: Path, see: See) -> None:
+    """Every rule of axe holds on every page, live and past, in both themes, on a desk and on a phone, and nothing is
+    wider than the screen. Without `long` each page is looked at once, in turn as one of the four.
+    """
     from axe_playwright_python.sync_playwright import Axe
 
     here = served(odd_town)
-    seen = see(here.url, color_scheme=scheme, reduced_motion="reduce")
-    for path in (
+    looks = [
+        see(here.url, color_scheme=scheme, reduced_motion="reduce", viewport={"width": width, "height": 900})
+        for width, scheme in ((1440, "light"), (390, "dark"), (1440, "dark"), (390, "light"))
+    ]
+    paths = (
         *all_pages(here),
         "/runs?at=2400",
         "/submit?at=2400",
         "/incidents?at=2400",
+        "/admin?at=2400",
+        "/?at=2400",
+        "/?at=99999999",
+        "/?keys",
         f"/runs/{named(here, 'ok-run')['run_id']}?at=2400&tab=output",
-    ):
-        found = Axe().run(seen.go(path))
-        assert found.violations_count == 0, (path, found.generate_report())
+    )
+    for number, path in enumerate(paths):
+        for seen in looks if whole else [looks[number % len(looks)]]:
+            page = seen.go(path)
+            if path == "/?keys":
+                page.keyboard.press("?")
+                page.get_by_role("dialog", name="Keys").wait_for()
+            found = Axe().run(page)
+            assert found.violations_count == 0, (path, page.viewport_size, found.generate_report())
+            width = page.viewport_size
+            assert width is not None
+            assert page.evaluate("document.documentElement.scrollWidth") <= width["width"], path
 
 
 def test_a_phone_needs_no_sideways_scroll_on_any_page(served: Serve, odd_town: Path, see: See) -> None:
@@ -121,6 +153,25 @@ def test_an_empty_record_is_no_empty_page(served: Serve, empty_record: Path, see
         seen = see(here.url)
         assert seen.go(path).locator(".empty").count() >= 1, path
         assert seen.complaints == []
+
+
+def test_an_unknown_path_is_a_page_for_people_and_a_problem_for_programs(
+    served: Serve, empty_record: Path, see: See
+) -> None:
+    """404 both times; the page leads on; nothing under /api is a page."""
+    here = served(empty_record)
+    html = {"Accept": "text/html,*/*"}
+    answers = [here.client.get(path, headers=html) for path in ("/nosuch", "/runs/a/b", "/api/nosuch")]
+    answers.append(here.client.get("/nosuch"))
+    assert [answer.status_code for answer in answers] == [404] * 4
+    kinds = [answer.headers["content-type"].partition(";")[0] for answer in answers]
+    assert kinds == ["text/html", "text/html", "application/problem+json", "application/problem+json"]
+    assert here.client.post("/nosuch", headers=html).status_code in {403, 404}
+    seen = see(here.url)
+    page = seen.go("/nosuch?x=1")
+    assert "There is no page /nosuch" in text_of(page, "#page")
+    page.get_by_role("navigation", name="All pages").get_by_role("link", name="Runs").click()
+    seen.until("document.title.startsWith('Runs')")
 
 
 # -- runs
@@ -218,6 +269,35 @@ def test_a_timeline_draws_every_state_attempt_and_blind_gap(served: Serve, odd_t
     assert page.locator("table.life rect[fill^='url(#hatch']").count() >= 1
 
 
+def test_a_timeline_is_zoomed_and_its_bars_say_what_they_are(served: Serve, town: Path, see: See) -> None:
+    """Buttons and a drag show a stretch of it; a bar is told on focus and leads to the poll that began it."""
+    here = served(town)
+    run = named(here, "ok-run")
+    seen = see(here.url)
+    page = seen.go(f"/runs/{run['run_id']}")
+    whole = text_of(page, ".life-axis .right")
+    page.get_by_role("button", name="Zoom in").click()
+    seen.until(f"document.querySelector('.life-axis .right').innerText !== {whole!r}")
+    page.get_by_role("button", name="Later").click()
+    page.get_by_role("button", name="Whole run").click()
+    seen.until(f"document.querySelector('.life-axis .right').innerText === {whole!r}")
+    bar = page.locator("a.life-link").first
+    box = bar.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 8, steps=4)
+    page.mouse.up()
+    seen.until(f"document.querySelector('.life-axis .right').innerText !== {whole!r}")
+    assert f"/runs/{run['run_id']}" in page.url, "a drag is no click"
+    bar.focus()
+    first = run["transitions"][0]
+    assert f"began with #{first['position']}" in text_of(page, ".tip")
+    page.keyboard.press("Enter")
+    seen.until(f"location.pathname === '/record/{first['position']}'")
+    assert seen.complaints == []
+
+
 def test_a_run_in_the_past_is_the_run_as_it_was(served: Serve, town: Path, see: See) -> None:
     """At each transition the page shows that state, offers no stop, and says that output is not in the record."""
     here = served(town)
@@ -250,92 +330,6 @@ def test_a_runs_cost_is_told_line_by_line(served: Serve, town: Path, see: See) -
     lines = sums.all_inner_texts()
     assert lines[0].startswith("dstack says")
     assert lines[-1].startswith("we say")
-
-
-# -- the record
-
-
-def test_the_record_is_paged_both_ways_without_loss(served: Serve, town: Path, see: See) -> None:
-    """From the newest to older pages and back, every position once; a type and a stream narrow it."""
-    here = served(town)
-    seen = see(here.url)
-    page = seen.go("/record")
-    head = here.client.get("/api/record").json()["position"]
-
-    def shown() -> list[int]:
-        seen.settled()
-        return [int(text.replace(",", "")) for text in page.locator("tbody a.row").all_inner_texts()]
-
-    first = shown()
-    assert first == list(range(head, head - 50, -1))
-    page.get_by_role("button", name="Older").click()
-    seen.until("location.search.includes('before=')")
-    assert shown() == list(range(head - 50, head - 100, -1))
-    page.get_by_role("button", name="Newer").click()
-    seen.until("location.search.includes('after=')")
-    assert shown() == first
-    page.get_by_role("button", name="Oldest").click()
-    seen.until("location.search.includes('after=0')")
-    assert shown() == list(range(50, 0, -1))
-    page.get_by_role("button", name="Newest").click()
-    seen.until("!location.search.includes('after=')")
-    page.get_by_label("Type").select_option("RunObserved")
-    seen.until("location.search.includes('type=RunObserved')")
-    seen.settled()
-    assert set(page.locator("tbody td:nth-child(3)").all_inner_texts()) == {"RunObserved"}
-    stream = f"run/{named(here, 'ok-run')['run_id']}"
-    page.get_by_role("searchbox", name="Stream").fill(stream)
-    seen.until("location.search.includes('stream=')")
-    told = here.client.get(
-        "/api/events", params={"type": "RunObserved", "stream": stream, "limit": 50, "backwards": "true"}
-    ).json()
-    assert shown() == [event["position"] for event in told["events"]]
-    assert seen.complaints == []
-
-
-def test_any_answer_is_there_word_for_word(served: Serve, town: Path, see: See) -> None:
-    """A poll's page holds its answer: copied it is the API's body, found by search, walked by the arrow keys."""
-    here = served(town)
-    position = named(here, "ok-run")["evidence"][-1]
-    body = here.client.get(f"/api/polls/{position}").json()["body"]
-    seen = see(here.url, permissions=["clipboard-read", "clipboard-write"])
-    page = seen.go(f"/record/{position}")
-    answer = page.get_by_role("region", name="Answer")
-    answer.get_by_role("button", name="Copy all").click()
-    answer.get_by_text("Copied").wait_for()
-    assert json.loads(page.evaluate("navigator.clipboard.readText()")) == body
-    answer.get_by_role("searchbox").fill("exit_status")
-    page.keyboard.press("Enter")
-    answer.locator(".json-row.hit").first.wait_for()
-    assert "exit_status" in answer.locator(".json-row[aria-selected=true]").inner_text()
-    path = answer.locator(".json-foot code").inner_text()
-    assert re.fullmatch(r"\.\[\d+\]\.jobs\[0\]\.job_submissions\[0\]\.exit_status|\..*exit_status", path)
-    tree = answer.get_by_role("tree")
-    tree.locator("[tabindex='0']").focus()
-    page.keyboard.press("Home")
-    assert tree.locator("[aria-selected=true]").get_attribute("aria-level") == "1"
-    rows = tree.get_by_role("treeitem").count()
-    page.keyboard.press("ArrowLeft")
-    assert tree.get_by_role("treeitem").count() == 1
-    page.keyboard.press("ArrowRight")
-    assert tree.get_by_role("treeitem").count() == rows
-    page.get_by_role("link", name="Next").click()
-    seen.until(f"location.pathname === '/record/{position + 1}'")
-    page.get_by_role("link", name="Previous").click()
-    seen.until(f"location.pathname === '/record/{position}'")
-    assert seen.complaints == []
-
-
-def test_the_last_position_has_no_next_and_the_first_no_previous(served: Serve, town: Path, see: See) -> None:
-    """Neighbours end where the record does, also where that is a moment of the past."""
-    here = served(town)
-    seen = see(here.url)
-    head = here.client.get("/api/record").json()["position"]
-    for path in (f"/record/{head}", "/record/100?at=100"):
-        page = seen.go(path)
-        seen.until("document.querySelector('nav[aria-label=Neighbours] button')?.innerText.includes('Next')")
-        assert page.get_by_role("link", name="Previous").count() == 1
-    assert seen.go("/record/1").get_by_role("link", name="Previous").count() == 0
 
 
 # -- incidents
@@ -371,24 +365,3 @@ def test_no_page_shows_a_script_that_a_run_was_named_after(served: Serve, town: 
     page = seen.go("/runs/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
     assert page.locator("#page img").count() == 0
     assert "<img" in text_of(page, "#page")
-
-
-def test_the_tree_of_a_value_is_exact(tmp_path: Path) -> None:
-    """Paths are jq's, searches find keys and values, and a list too long to open at once stays closed."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("there is no node here: `apt-get install nodejs`")
-    rows = Path(__file__).parent.parent.parent / "projections/dashboard/assets/js/pages/record/rows.js"
-    (tmp_path / "rows.mjs").write_text(rows.read_text())
-    (tmp_path / "try.mjs").write_text(
-        'import { everyPath, found, openedTo, rowsOf } from "./rows.mjs";\n'
-        'const value = [{ a: [1, { "b c": null }], many: Array(100).fill(0) }];\n'
-        "console.log(JSON.stringify({ paths: rowsOf(value, everyPath(value)).slice(0, 6).map((row) => row.path),"
-        ' hits: found(value, "B C"), open: [...openedTo(value, 9)], scalar: rowsOf(3, new Set()).length },'
-        " (key, one) => (one instanceof Set ? [...one] : one)));\n"
-    )
-    said = json.loads(subprocess.run([node, tmp_path / "try.mjs"], capture_output=True, text=True, check=True).stdout)
-    assert said["paths"] == [".", ".[0]", ".[0].a", ".[0].a[0]", ".[0].a[1]", '.[0].a[1]["b c"]']
-    assert said["hits"]["paths"] == ['.[0].a[1]["b c"]']
-    assert ".[0].many" not in said["open"]
-    assert said["scalar"] == 1

@@ -30,6 +30,7 @@ from projections.models import record_pages as browse
 from projections.models.incidents import DatedAnomaly, RecordObject, incidents, record_object
 from projections.models.offers import Offer, offers
 from projections.models.overview import Overview, overview
+from projections.models.poll_content import ShownItem
 from projections.models.reader_pool import Look
 from projections.models.record_pages import EventObject, PollObject
 from projections.models.sources import SourceRow, source_rows
@@ -95,6 +96,7 @@ class EventInFull(EventObject, frozen=True, kw_only=True):
 
     poll: PollLine | UnsetType = UNSET
     observed: Any = UNSET
+    shows: tuple[ShownItem, ...] | UnsetType = UNSET
 
 
 class IncidentPage(Shape, frozen=True, kw_only=True):

@@ -66,12 +66,16 @@ export async function read(path, { at, min_position, signal } = {}) {
 
 export const get = async (path, options) => (await read(path, options)).data;
 
+// The position of the newest command of this tab: what is read after it shows it.
+export const written = { position: 0 };
+
 const send = async (method, path, body, headers = {}) => {
   const response = await ask(path, {
     method,
     headers: { Accept: "application/json", ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
     body: body === undefined ? undefined : JSON.stringify(body),
   });
+  written.position = Math.max(written.position, Number(response.headers.get("Steno-Position")));
   const text = await response.text();
   return text ? JSON.parse(text) : null;
 };

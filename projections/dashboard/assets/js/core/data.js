@@ -1,5 +1,5 @@
 // The reads of pages: each path once, old data kept while loading, reloaded on events, moved in time by the slider.
-import { read } from "./api.js";
+import { read, written } from "./api.js";
 import { learn } from "./clock.js";
 import { useEffect, useRef, useState } from "./dom.js";
 import { connection, onLive, onReset } from "./live.js";
@@ -28,7 +28,7 @@ class Entry {
   // Reads for the moment shown, now: at least what the stream has told; cancels reads for another moment.
   async load() {
     const at = moment.get().at;
-    const least = at === null ? connection.get().position ?? 0 : 0;
+    const least = at === null ? Math.max(connection.get().position ?? 0, written.position) : 0;
     if (this.loading && this.asked === at) { this.outdated ||= least > this.least; return; }
     this.control?.abort();
     clearTimeout(this.timer);
@@ -97,7 +97,7 @@ function entryOf(path) {
 }
 
 moment.listen(() => { for (const entry of entries.values()) if (entry.listeners.size && entry.asked !== moment.get().at) entry.load(); });
-onReset(() => { past.clear(); for (const entry of entries.values()) if (entry.listeners.size) entry.load(); });
+onReset(() => { written.position = 0; past.clear(); for (const entry of entries.values()) if (entry.listeners.size) entry.load(); });
 
 const NOTHING = { data: null, error: null, loading: false, stale: false, position: null, reload() {} };
 

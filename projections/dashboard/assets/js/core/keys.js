@@ -4,10 +4,10 @@ import { goTo, isPast } from "./moment.js";
 import { navigate } from "./router.js";
 import { store } from "./store.js";
 
-export const PAGES = { o: "/", r: "/runs", m: "/machines", c: "/costs", k: "/kernels", s: "/submit", e: "/record", i: "/incidents" };
+export const PAGES = { o: "/", r: "/runs", m: "/machines", c: "/costs", k: "/kernels", s: "/submit", e: "/record", i: "/incidents", a: "/admin" };
 export const KEYS = [
   ["g o", "overview"], ["g r", "runs"], ["g m", "machines"], ["g c", "costs"], ["g k", "kernels"], ["g s", "submit"], ["g e", "record"],
-  ["g i", "incidents"], ["/", "focus the filter"], ["[  ]", "one mark back, one mark on"],
+  ["g i", "incidents"], ["g a", "admin"], ["/", "focus the filter"], ["[  ]", "one mark back, one mark on"],
   ["{  }", "ten marks back, ten on (with shift)"], ["l", "back to live"], ["p", "play through the marks, or pause"],
   ["t", "type a time or a position"], ["d", "light or dark"], ["?", "these keys"],
 ];

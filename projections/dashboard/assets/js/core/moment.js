@@ -9,6 +9,9 @@ const state = store({ at: query("at"), time: null, position: positionOf(query("a
 // The record's facts at its head, and its marks; null until the first answer.
 const record = store(null);
 
+// Milliseconds of a time as a person writes it: without a zone it is UTC, as for the server.
+export const utc = (text) => Date.parse(/([zZ]|[+-]\d\d:?\d\d)$/.test(text.slice(10)) || text.length <= 10 ? text : `${text.replace(" ", "T")}Z`);
+
 function positionOf(at) { return at !== null && /^\d+$/.test(at) ? Number(at) : null; }
 
 export const moment = state;
@@ -27,6 +30,7 @@ export function preview(time) {
 export function goTo(at, { time = null, push = false } = {}) {
   const text = at === null ? null : String(at);
   const wasLive = query("at") === null;
+  problem.set(null);
   state.set({ at: text, time, position: positionOf(text), dragging: false });
   setQuery({ at: text }, { replace: !(push || (wasLive && text !== null)) });
   if (text !== null && (time === null || positionOf(text) === null)) settle(text);
@@ -40,7 +44,7 @@ async function settle(at) {
   try {
     const found = await get("/api/record", { at, signal: settling.signal });
     if (state.get().at !== at) return;
-    const time = positionOf(at) === null ? ms(at) : ms(found.last_at);
+    const time = positionOf(at) === null ? utc(at) : ms(found.last_at);
     state.set({ at: String(found.position), time, position: found.position, dragging: false });
     setQuery({ at: String(found.position) }, { replace: true });
   } catch (error) {

@@ -35,10 +35,19 @@ export function tick(at, span) {
   return span > 5 * 60e3 ? text.slice(11, 16) : text.slice(11, 19);
 }
 
-// `12 s ago`, `3 m ago`, `5 h ago`, `4 d ago`
-export function ago(at, now) {
+// In the zone of who looks, with its name: `2026-11-20 16:00:02 GMT+1`; "" where that is UTC.
+export function local(at) {
+  const time = new Date(ms(at));
+  if (Number.isNaN(time.getTime()) || !time.getTimezoneOffset()) return "";
+  const zone = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(time).find((part) => part.type === "timeZoneName")?.value ?? "local";
+  return `${new Date(time.getTime() - time.getTimezoneOffset() * 60e3).toISOString().slice(0, 19).replace("T", " ")} ${zone}`;
+}
+
+// `12 s ago`, `3 m ago`, `5 h ago`, `4 d ago`; `past`: counted from the moment shown, `3 m before`
+export function ago(at, now, past = false) {
   const gap = Math.floor((now - ms(at)) / 1000);
   const text = span(Math.abs(gap));
+  if (past) return gap < 0 ? `${text} later` : `${text} before`;
   return gap < 0 ? `in ${text}` : `${text} ago`;
 }
 // One unit: `12 s`, `3 m`

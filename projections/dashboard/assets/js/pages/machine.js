@@ -8,6 +8,7 @@ import { Link } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { called, count, day, duration, money, ms, price } from "../core/words.js";
 import { ArchiveMark, Await, Duration, Elapsed, Empty, Money, PageHead, Panel, PollLink, Problem, RunLink, StateBadge, Table, Time, confirm, toast } from "../ui/all.js";
+import { explained } from "./incidents/words.js";
 
 export const title = ({ id }) => `Machine ${id.slice(0, 8)}`;
 
@@ -106,7 +107,7 @@ function Machine({ vm, read }) {
       <section class="panel" aria-label="Lifetime"><header><h2>Lifetime</h2><span class="grow"></span><span class="more">${first && html`<${Time} at=${first.from} /> to ${last.to ? html`<${Time} at=${last.to} />` : "now"}`}</span></header><${Share} vm=${vm} now=${now} /></section>
       <${Bill} vm=${vm} now=${now} silent=${silent} /></div>
     <div class="stack"><${Facts} vm=${vm} /><${Panel} title="Runs on it"><${Runs} ids=${vm.runs} /><//>
-      <${Panel} title="Anomalies">${vm.anomalies.length ? html`<ol class="rows">${vm.anomalies.map((one) => html`<li key=${one.position}><div class="top"><${StateBadge} state="anomaly" word=${one.kind} /><${PollLink} position=${one.position} /></div><div class="under">${one.detail}</div></li>`)}</ol>` : html`<span class="dim">None.</span>`}<//></div></div></div>`;
+      <${Panel} title="Anomalies">${vm.anomalies.length ? html`<ol class="rows">${vm.anomalies.map((one) => html`<li key=${one.position}><div class="top"><${StateBadge} state="anomaly" word=${explained(one.kind).title} /><${PollLink} position=${one.position} /></div><div class="under">${one.detail}</div></li>`)}</ol>` : html`<span class="dim">None.</span>`}<//></div></div></div>`;
 }
 
 export default function Page({ params }) {

@@ -8,6 +8,7 @@ import { called, cents, count, money, moment, ms, number, price, short } from ".
 import { Await, Empty, Elapsed, Money, PageHead, Panel, PollLink, RunLink, StartMark, StateBadge, SubjectLink, Time } from "../ui/all.js";
 import { Burn } from "../ui/burn.js";
 import { Lanes } from "../ui/lanes.js";
+import { explained } from "./incidents/words.js";
 
 export const title = () => "Overview";
 
@@ -56,7 +57,7 @@ function Queue({ data }) {
 
 function Anomalies({ anomalies }) {
   if (!anomalies.count) return html`<${Empty} title="None">Contradictions, missing items and unknown statuses of the provider appear here.<//>`;
-  return html`<ol class="rows">${anomalies.newest.map((one) => html`<li key=${`${one.position}${one.kind}${one.subject}`}><div class="top"><${StateBadge} state="anomaly" word=${one.kind} /><span class="nowrap dim">${one.at && html`<${Time} at=${one.at} relative /> `}<${PollLink} position=${one.position} /></span></div>
+  return html`<ol class="rows">${anomalies.newest.map((one) => html`<li key=${`${one.position}${one.kind}${one.subject}`}><div class="top"><${StateBadge} state="anomaly" word=${explained(one.kind).title} /><span class="nowrap dim">${one.at && html`<${Time} at=${one.at} relative /> `}<${PollLink} position=${one.position} /></span></div>
     <div class="under">${one.detail} <${SubjectLink} subject=${one.subject} /></div></li>`)}</ol>`;
 }
 

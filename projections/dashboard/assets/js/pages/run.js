@@ -5,12 +5,13 @@ import { useAt } from "../core/moment.js";
 import { Link, navigate } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { called } from "../core/words.js";
-import { Await, Empty, Loading, PageHead, Panel, Problem, Tabs } from "../ui/all.js";
+import { Await, Empty, Loading, PageHead, Problem, Tabs } from "../ui/all.js";
 import { Costs } from "./run/costs.js";
 import { Events } from "./run/events.js";
 import { Attempts, Facts, Watched } from "./run/facts.js";
 import { Kernel } from "./run/kernel.js";
 import { Logs } from "./run/logs.js";
+import { AgainButtons } from "./run/again.js";
 import { StopButtons } from "./run/stop.js";
 import { Timeline } from "./run/timeline.js";
 import { Reported, Verdict } from "./run/verdict.js";
@@ -45,12 +46,12 @@ export default function Page({ params }) {
   if (!run || waiting) return html`<${PageHead} title="Run" />${found.error ? html`<${Problem} error=${found.error} retry=${found.reload} />` : html`<${Loading} height="5" />`}`;
   const open = !ended(run);
   return html`<div class=${found.stale ? "stack stale" : "stack"} aria-busy=${found.stale ? "true" : null}>
-    <${Head} run=${run}>${open && at === null && may && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}<//>
+    <${Head} run=${run}><${AgainButtons} run=${run} may=${may && at === null} />${open && at === null && may && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}<//>
     <${Problem} error=${found.error} />
     <${Watched} run=${run} found=${why.data} />
     <${Facts} run=${run} />
     ${run.kernel && html`<${Await} read=${kernel} height="4">${(told) => html`<${Kernel} kernel=${told} />`}<//>`}
-    <${Panel} title="Timeline"><${Await} read=${life} height="3">${(drawn) => html`<${Timeline} run=${run} life=${drawn} open=${open} live=${at === null} />`}<//><//>
+    <${Await} read=${life} height="3">${(drawn) => html`<${Timeline} key=${run.run_id} run=${run} life=${drawn} open=${open} live=${at === null} />`}<//>
     <${Attempts} run=${run} />
     <div><${Tabs} name="tab" label="About this run" tabs=${TABS}>${(tab) => html`
       ${tab === "why" && html`<div class="columns"><${Await} read=${why} height="5">${(said) => html`<${Verdict} found=${said} />`}<//><${Reported} run=${run} /></div>`}

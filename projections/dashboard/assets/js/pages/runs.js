@@ -14,7 +14,7 @@ export const title = () => "Runs";
 
 const columns = (fold, shared) => [
   { head: "Run", cell: (run) => (run.runs ? html`<button type="button" class="button small" aria-expanded="false" onClick=${() => fold(run.group)}>${called(run)} · ${count(run.runs.length, "run")} ▸</button>` : html`<${RunLink} id=${run.run_id} name=${called(run)} row />${shared.has(called(run)) && html` <span class="dim mono">${short(run.run_id)}</span>`}<${ArchiveMark} of=${run} />
-    ${run.ran?.command && html`<span class="command-line mono dim hide-phone">${run.ran.command.replaceAll("\n", "; ")}</span>`}`) },
+    <span class="phone-only dim run-age"><${Time} at=${run.submitted_at} relative /></span>${run.ran?.command && html`<span class="command-line mono dim hide-phone">${run.ran.command.replaceAll("\n", "; ")}</span>`}`) },
   { head: "Verdict", cell: (run) => (run.runs ? html`<span class="verdict-cell">${counted(run.runs).map(([state, number]) => html`<${StateBadge} key=${state} state=${state} word=${`${number} ${state}`} />`)}</span>` : html`<span class="verdict-cell"><${StateBadge} of=${run} />${run.attempts > 1 && html`<span class="dim nowrap">attempt ${run.attempts}</span>`}${run.waits && html`<span class="dim">${run.waits.never ? "never runs: " : ""}${run.waits.why}</span>`}</span>`) },
   { head: "Where", hide: "narrow", cell: (run) => run.ran?.source ?? run.provider },
   { head: "Machine", hide: "narrow", cell: (run) => (run.runs ? "–" : html`<${VmLink} id=${run.vm_id} />`) },

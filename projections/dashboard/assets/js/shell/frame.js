@@ -10,17 +10,18 @@ import { Asking, Sheet } from "../ui/dialog.js";
 import { Empty, Loading, PageHead, Problem } from "../ui/notes.js";
 import { Tip } from "../ui/tip.js";
 import { Building } from "./building.js";
+import { Unshowable, useUnshowable } from "./moment.js";
 import { Strip } from "./strip.js";
 import { Tape } from "./tape.js";
 
-const NAV = [["/", "Overview"], ["/runs", "Runs"], ["/machines", "Machines"], ["/costs", "Costs"], ["/kernels", "Kernels"], ["/submit", "Submit"], ["/record", "Record"], ["/incidents", "Incidents"]];
+const NAV = [["/", "Overview"], ["/runs", "Runs"], ["/machines", "Machines"], ["/costs", "Costs"], ["/kernels", "Kernels"], ["/submit", "Submit"], ["/record", "Record"], ["/incidents", "Incidents"], ["/admin", "Admin"]];
 
 function Header() {
   const { path } = usePlace();
   const who = useSession();
   const on = (to) => (to === "/" ? path === "/" : path === to || path.startsWith(`${to}/`));
   useEffect(() => onKey("d", nextTheme), []);
-  useEffect(() => document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [path]); // a phone shows a part of them
+  useEffect(() => document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [path]); // a phone shows a part of them
   return html`<header class="header">
     <${Link} class="brand" to="/" aria-label="Steno, overview"><svg viewBox="0 0 26 26" aria-hidden="true"><circle class="reel" cx="13" cy="13" r="12"/><path class="cut" d="M5 14h4l2.500-6 3.500 11 2.500-7H21"/></svg><span>Steno</span><//>
     <nav class="nav" aria-label="Pages">${NAV.map(([to, name]) => html`<${Link} key=${to} to=${to} aria-current=${on(to) ? "page" : null}>${name}<//>`)}</nav>
@@ -48,8 +49,10 @@ function Guard({ children }) {
 }
 
 function Shown({ shown }) {
+  const why = useUnshowable();
+  if (why !== null) return html`<${Unshowable} why=${why} />`;
   if (shown === null) return html`<${PageHead} title=" " /><${Loading} height="5" />`;
-  if (shown.page === null) return html`<${PageHead} title="No such page" /><${Empty} title="There is no page ${shown.path}"><${Link} to="/">To the overview<//><//>`;
+  if (shown.page === null) return html`<${PageHead} title="No such page" /><section class="panel"><${Empty} title="There is no page ${shown.path}">The address may be mistyped or from another version. These pages are there:<nav class="bar" aria-label="All pages">${NAV.map(([to, name]) => html`<${Link} key=${to} to=${to}>${name}<//>`)}</nav><//></section>`;
   if (shown.error) return html`<${PageHead} title="Not loaded" /><${Problem} error=${new ApiProblem({ title: "The page was not loaded", detail: "The server does not answer, or was updated. Reload the page." })} retry=${() => location.reload()} />`;
   const Page = shown.module.default;
   return html`<${Guard} key=${shown.path}><${Page} params=${shown.params} /><//>`;

@@ -4,8 +4,10 @@ import { useNow } from "../core/clock.js";
 import { useData } from "../core/data.js";
 import { useConnection } from "../core/live.js";
 import { goTo, problem, useMoment } from "../core/moment.js";
+import { usePlace } from "../core/router.js";
 import { useStore } from "../core/store.js";
-import { ago, moment, number, span } from "../core/words.js";
+import { tip } from "../ui/tip.js";
+import { ago, local, moment, number, span } from "../core/words.js";
 
 const LAMPS = { live: ["s-fresh", "Live"], connecting: ["s-none", "Connecting"], reconnecting: ["s-stale", "Reconnecting"], paused: ["s-none", "Paused"] };
 
@@ -15,18 +17,37 @@ function Lamp({ state, children, title, link }) {
   return html`<span class="lamp ${state} ${link ? "link" : ""}" title=${title}><i></i>${children}</span>`;
 }
 
+const ORDER = ["blind", "stale", "fresh"];
+const SHOWN = 3; // sources named one by one; the rest are counted
+
 function Sources({ sources, now }) {
-  const order = ["blind", "stale", "fresh"];
-  return [...sources].sort((a, b) => order.indexOf(a.observability) - order.indexOf(b.observability)).map((one) => html`<${Lamp} key=${one.name} state="s-${one.observability}" title=${one.last_answered ? `last answered ${moment(one.last_answered)}` : "never answered"}>
-    ${one.name} ${one.observability}${one.observability !== "fresh" && one.last_answered ? html` <span class="dim">since ${ago(one.last_answered, now).replace(" ago", "")}</span>` : ""}<//>`);
+  const sorted = [...sources].sort((a, b) => ORDER.indexOf(a.observability) - ORDER.indexOf(b.observability));
+  return html`${sorted.slice(0, SHOWN).map((one, place) => html`<span key=${one.name} class=${sorted.length > 1 ? "wide-only" : ""}><${Lamp} state="s-${one.observability}" title=${one.last_answered ? `last answered ${moment(one.last_answered)}` : "never answered"}>
+    ${one.name} ${one.observability}${one.observability !== "fresh" && one.last_answered ? html` <span class="dim">since ${ago(one.last_answered, now).replace(" ago", "")}</span>` : ""}<//></span>`)}
+    <${More} of=${sorted.slice(SHOWN)} class="wide-only" />${sorted.length > 1 && html`<${More} of=${sorted} all class="phone-only" />`}`;
 }
+
+// `+9: 2 stale, 7 fresh`, or of all `2 stale, 10 fresh`; which they are is told on hover and focus.
+function More({ of: rest, all = false, class: names }) {
+  if (!rest.length) return null;
+  const counts = ORDER.map((word) => [rest.filter((one) => one.observability === word).length, word]).filter(([number_]) => number_);
+  return html`<span class="more-sources ${names}" tabindex="0" role="note" ...${tip(rest.map((one) => `${one.name} ${one.observability}`).join("\n"))}>${all ? "" : `+${rest.length}: `}${counts.map(([number_, word]) => `${number_} ${word}`).join(", ")}</span>`;
+}
+
+const named = (all) => `${all.slice(0, SHOWN).map((one) => one.name).join(", ")}${all.length > SHOWN ? ` and ${all.length - SHOWN} more` : ""}`;
 
 // `dstack/main blind: no answer since 2026-11-20 13:39:00Z`; several: the newest answer of any of them.
 function blindness(blind) {
   const last = blind.map((one) => one.last_answered).filter(Boolean).sort().at(-1);
   const names = blind.length === 1 ? `${blind[0].name} blind` : `${blind.length} sources blind`;
-  const more = blind.length === 1 ? "" : ` (${blind.map((one) => one.name).join(", ")})`;
+  const more = blind.length === 1 ? "" : ` (${named(blind)})`;
   return `${names}: ${last ? `no answer since ${moment(last)}` : "never answered"}${more}`;
+}
+
+// The page's name on a phone, whose header scrolls away.
+function PageName() {
+  const part = usePlace().path.split("/")[1] || "overview";
+  return html`<span class="phone-only page-name">${part[0].toUpperCase()}${part.slice(1)}</span>`;
 }
 
 export function Strip() {
@@ -39,14 +60,14 @@ export function Strip() {
   const blind = sources.filter((one) => one.observability === "blind");
   if (at.at !== null) {
     const when = at.time === null ? "…" : moment(at.time);
-    return html`<div class="strip past" role="status"><span class="asof" key=${when}>${wrong ? wrong.error.detail : html`As of ${when}${at.position !== null && html`<span class="dim wide-only">, position ${number(at.position)}</span>`}`}</span>
+    return html`<div class="strip past" role="status"><span class="asof" key=${when}>${wrong ? "No such moment" : html`<span class="wide-only">As of ${when}</span><span class="phone-only">${when.slice(5)}</span>${at.time !== null && local(at.time) && html`<span class="dim wide-only"> (${local(at.time)})</span>`}${at.position !== null && html`<span class="dim wide-only">, position ${number(at.position)}</span>`}`}</span>
       <button type="button" onClick=${() => goTo(null)}>Back to live</button>
-      <span class="grow"></span>${blind.length > 0 && html`<${Lamp} state="s-blind">${blind.map((one) => one.name).join(", ")} blind then<//>`}</div>`;
+      <span class="grow"></span>${blind.length > 0 && html`<${Lamp} state="s-blind">${named(blind)} blind then<//>`}<${PageName} /></div>`;
   }
   const [lamp, word] = LAMPS[state];
   const head = Math.max(position ?? 0, overview.position ?? 0); // a poll that moved nothing is not told on the stream
   return html`<div class=${classes("strip", state === "reconnecting" && "reconnecting", blind.length > 0 && "blind")} role="status">
     <${Lamp} state=${lamp} link>${word}${state === "reconnecting" && html`<span class="dim"> for ${span(Math.max(0, Math.floor((Date.now() - since) / 1000)))}; showing the last known state</span>`}<//>
-    ${blind.length > 0 ? html`<span>${blindness(blind)}</span>` : html`<${Sources} sources=${sources} now=${now} />`}
-    <span class="grow"></span><span class="dim wide-only place">${head ? `position ${number(head)}` : ""}</span></div>`;
+    ${blind.length > 0 ? html`<span title=${blind.map((one) => one.name).join(", ")}>${blindness(blind)}</span>` : html`<${Sources} sources=${sources} now=${now} />`}
+    <span class="grow"></span><span class="dim wide-only place">${head ? `position ${number(head)}` : ""}</span><${PageName} /></div>`;
 }

@@ -6,6 +6,8 @@ import { onKey } from "../core/keys.js";
 import { lookAt, markFrom, step, useMarks } from "../core/marks.js";
 import { goTo, moment, preview, useMoment, useRecord } from "../core/moment.js";
 import { useStore } from "../core/store.js";
+import { toast } from "../ui/dialog.js";
+import { said as why } from "./moment.js";
 import { moment as told, ms, number, tick } from "../core/words.js";
 
 const SCALES = [["all", "All", Infinity], ["30d", "30 d", 30 * 86400e3], ["7d", "7 d", 7 * 86400e3], ["1d", "24 h", 86400e3], ["6h", "6 h", 6 * 3600e3], ["1h", "1 h", 3600e3], ["5m", "5 m", 300e3]];
@@ -58,7 +60,7 @@ function Readout() {
   const go = (event) => {
     event.preventDefault();
     const wanted = parsed(text ?? "");
-    if (wanted === undefined) { blame(true); return; }
+    if (wanted === undefined) { blame(true); toast(why(text ?? "", null)); return; }
     blame(false); write(null); field.current.blur();
     goTo(wanted.at, { time: wanted.time, push: true });
   };
@@ -78,7 +80,7 @@ function parsed(text) {
   let time;
   if (before) time = base - Number(before[1]) * { s: 1e3, m: 60e3, h: 3600e3, d: 86400e3 }[before[2]];
   else if (/^\d{1,2}:\d\d(:\d\d)?Z?$/.test(said)) time = Date.parse(`${new Date(base).toISOString().slice(0, 10)}T${said.replace("Z", "").padStart(said.replace("Z", "").length < 6 ? 5 : 8, "0")}Z`);
-  else if (/^\d{4}-\d\d-\d\d/.test(said)) time = Date.parse(said.length === 10 ? said : said.replace(" ", "T").replace(/Z?$/, "Z"));
+  else if (/^\d{4}-\d\d-\d\d/.test(said)) time = Date.parse(said.length === 10 ? said : said.replace(" ", "T").replace(/ ?(Z|[+-]\d\d:?\d\d)?$/i, (zone) => zone.trim() || "Z"));
   return time === undefined || Number.isNaN(time) ? undefined : { at: new Date(time).toISOString(), time };
 }
 

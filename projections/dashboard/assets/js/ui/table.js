@@ -1,5 +1,5 @@
 // Tables: caption, sticky header, arrow keys between rows, columns that are hidden on narrow screens.
-import { classes, html } from "../core/dom.js";
+import { classes, html, useLayoutEffect, useRef } from "../core/dom.js";
 
 function arrows(event) {
   if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
@@ -11,11 +11,26 @@ function arrows(event) {
   next.focus();
 }
 
+// A table wider than the screen is reached by the keyboard, to be scrolled.
+function scrollable(wrap, caption) {
+  const watch = new ResizeObserver(() => {
+    const is = wrap.scrollWidth > wrap.clientWidth;
+    for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", caption]]) {
+      if (is) wrap.setAttribute(name, value);
+      else wrap.removeAttribute(name);
+    }
+  });
+  for (const one of [wrap, wrap.firstElementChild]) watch.observe(one);
+  return () => watch.disconnect();
+}
+
 // columns: [{head, cell(row), right, hide: "phone"|"narrow", key}]; the link of a row is an `<${Link} class="row">` in a cell.
 // `caption` is read aloud; it is shown with `titled`. `foot` is one row of cells for the sum.
 export function Table({ caption, columns, rows, rowKey = (row, index) => index, foot, titled = false, stale = false }) {
   const names = (column) => classes(column.right && "right", column.hide && `hide-${column.hide}`);
-  return html`<div class=${classes("table-wrap", stale && "stale")}>
+  const wrap = useRef(null);
+  useLayoutEffect(() => scrollable(wrap.current, caption), [caption]);
+  return html`<div class=${classes("table-wrap", stale && "stale")} ref=${wrap}>
     <table class="table" onKeyDown=${arrows}>
       <caption class=${titled ? "" : "hidden-text"}>${caption}</caption>
       <thead><tr>${columns.map((column) => html`<th scope="col" class=${names(column)}>${column.head || html`<span class="hidden-text">${column.say ?? "more"}</span>`}</th>`)}</tr></thead>

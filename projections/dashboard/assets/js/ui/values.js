@@ -1,16 +1,19 @@
 // Times, money and durations on the page.
 import { useNow } from "../core/clock.js";
 import { classes, html } from "../core/dom.js";
+import { useAt } from "../core/moment.js";
 import * as words from "../core/words.js";
 
-// `2026-11-20 15:00:02Z` with how long ago; `relative` shows the distance and keeps the time as title; `clock` the hour alone.
+// `2026-11-20 15:00:02Z`, UTC, with the local time and how long ago as title; `relative` shows the distance and keeps the time as title; `clock` the hour alone.
 export function Time({ at, relative = false, clock = false, both = false }) {
   const now = useNow();
+  const past = useAt() !== null;
   if (at === null || at === undefined) return html`<span class="dim">–</span>`;
   const absolute = words.moment(at);
-  const far = words.ago(at, now);
+  const far = words.ago(at, now, past);
+  const title = [relative ? absolute : far + (past ? " the moment shown" : ""), words.local(at)].filter(Boolean).join("\n");
   const text = relative ? far : clock ? words.clock(at) : absolute;
-  return html`<time class="nowrap" datetime=${absolute.replace(" ", "T")} title=${relative ? absolute : far}>${text}${both && html` <span class="dim">${far}</span>`}</time>`;
+  return html`<time class="nowrap" datetime=${absolute.replace(" ", "T")} title=${title}>${text}${both && html` <span class="dim">${far}</span>`}</time>`;
 }
 
 export function Money({ usd, sign = false, exact = false, class: names }) {

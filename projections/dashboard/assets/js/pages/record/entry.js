@@ -3,8 +3,8 @@ import { useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { useMoment, useRecord } from "../../core/moment.js";
 import { Link } from "../../core/router.js";
-import { number } from "../../core/words.js";
-import { Loading, PageHead, Panel, PollLink, Problem, Time } from "../../ui/all.js";
+import { count, number } from "../../core/words.js";
+import { Loading, PageHead, Panel, PollLink, Problem, RunLink, Table, Time, VmLink } from "../../ui/all.js";
 import { CopyButton } from "./copy.js";
 import { meaning } from "./data.js";
 import { Stream } from "./stream.js";
@@ -24,7 +24,7 @@ export function Entry({ position }) {
       <nav class="bar" aria-label="Neighbours"><${Step} to=${here - 1} on=${here > 1}>← Previous<//><${Step} to=${here + 1} on=${last === null || here < last}>Next →<//></nav><//>
     ${read.error ? html`<${Problem} error=${read.error} />${last !== null && html`<p class="note dim">The record has positions 1 to ${number(last)} at this moment.</p>`}`
       : event === null ? html`<${Loading} height="5" />` : html`<div class="stack"><${Facts} event=${event} />
-        ${event.poll ? html`<${Poll} poll=${event.poll} />` : event.data.poll ? html`<${Observed} event=${event} />`
+        ${event.poll ? html`<${Shown} items=${event.shows ?? []} /><${Poll} poll=${event.poll} />` : event.data.poll ? html`<${Observed} event=${event} />`
           : html`<${Panel} title="Data"><${JsonTree} value=${event.data} label="Data of the event" /><//>`}</div>`}`;
 }
 
@@ -37,6 +37,22 @@ const Facts = ({ event }) => html`<section class="panel" aria-label="The event">
   <dt>recorded</dt><dd><${Time} at=${event.recorded_at} /></dd>
   ${event.id && html`<dt>id</dt><dd><code>${event.id}</code></dd>`}
   <dt>hash</dt><dd class="hash"><code>${event.hash}</code><${CopyButton} text=${() => `${event.position}:${event.hash}`} label="Copy for verify" /></dd></dl></section>`;
+
+const SHOWS = [
+  { head: "Kind", cell: (one) => one.kind },
+  { head: "Name", cell: (one) => (one.id ? html`<${one.kind === "run" ? RunLink : VmLink} id=${one.id} name=${one.name} />` : one.name) },
+  { head: "Provider says", cell: (one) => html`<code>${one.status ?? "–"}</code>` },
+  { head: "News", cell: (one) => (one.moved ? html`<strong>${one.moved}</strong>` : one.changed ? "details changed" : html`<span class="dim">nothing new</span>`) },
+];
+
+// The runs and machines that a poll showed, those with news first.
+function Shown({ items }) {
+  if (!items.length) return null;
+  const ranked = [...items].sort((a, b) => Number(b.changed) - Number(a.changed));
+  const [runs, machines] = ["run", "machine"].map((kind) => items.filter((one) => one.kind === kind).length);
+  const said = [runs && count(runs, "run"), machines && count(machines, "machine"), `${number(items.filter((one) => one.changed).length)} with news`].filter(Boolean).join(", ");
+  return html`<${Panel} title="What it showed" more=${said} flush><${Table} caption="Runs and machines of the answer" columns=${SHOWS} rows=${ranked} /><//>`;
+}
 
 function Poll({ poll }) {
   const good = poll.status !== null && poll.status !== undefined && poll.status < 400;

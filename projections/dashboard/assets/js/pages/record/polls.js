@@ -4,7 +4,7 @@ import { html } from "../../core/dom.js";
 import { Link, setQuery, useQuery } from "../../core/router.js";
 import { number } from "../../core/words.js";
 import { Await, Empty, Table, Time } from "../../ui/all.js";
-import { PageBar, usePages } from "./paging.js";
+import { PageBar, useHeld, usePages } from "./paging.js";
 import { Stream } from "./stream.js";
 
 const SHOWN = 3;
@@ -23,13 +23,16 @@ const COLUMNS = [
 export function Polls() {
   const [failed] = useQuery("failed");
   const pages = usePages();
-  const read = useData(`/api/polls?${pages.query}${failed ? "&failed=true" : ""}`, { every: 2000 });
+  const path = `/api/polls?${pages.query}${failed ? "&failed=true" : ""}`;
+  const read = useData(path, { every: 2000 });
   const only = (event) => setQuery({ failed: event.target.checked ? "true" : null, before: null, after: null });
   return html`<div class="filters"><label class="check"><input type="checkbox" data-filter checked=${Boolean(failed)} onChange=${only} /> Failed polls only</label></div>
-    <${Await} read=${read} height="5">${(data) => {
-      const rows = pages.newestFirst(data.polls);
-      return html`<section class="panel flush">${rows.length ? html`<${Table} caption="Polls, newest first" columns=${COLUMNS} rows=${rows} rowKey=${(poll) => poll.position} />`
-        : html`<${Empty} title="No polls">${failed ? "No poll has failed up to this moment." : "No provider has been polled yet."}<//>`}
-        <${PageBar} pages=${pages} rows=${rows} next=${data.next} noun="polls" /></section>`;
-    }}<//>`;
+    <${Await} read=${read} height="5">${(data) => html`<${Shown} data=${data} pages=${pages} path=${read.stale ? null : path} failed=${failed} />`}<//>`;
+}
+
+function Shown({ data, pages, path, failed }) {
+  const { rows, next, bar } = useHeld({ rows: pages.newestFirst(data.polls), next: data.next }, pages, path, "poll");
+  return html`<section class="panel flush">${bar}${rows.length ? html`<${Table} caption="Polls, newest first" columns=${COLUMNS} rows=${rows} rowKey=${(poll) => poll.position} />`
+    : html`<${Empty} title="No polls">${failed ? "No poll has failed up to this moment." : "No provider has been polled yet."}<//>`}
+    <${PageBar} pages=${pages} rows=${rows} next=${next} noun="polls" /></section>`;
 }

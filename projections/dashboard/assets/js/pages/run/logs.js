@@ -1,8 +1,10 @@
-// The output of a run as its provider gives it: live, followed, wrapped, downloaded. Steno keeps no output.
-import { html, useEffect, useMemo, useRef, useState } from "../../core/dom.js";
+// The output of a run as its provider gives it: live, followed, coloured, searched, downloaded. Steno keeps no output.
+import { classes, html, useEffect, useMemo, useRef, useState } from "../../core/dom.js";
 import { goTo } from "../../core/moment.js";
+import { count, number } from "../../core/words.js";
 import { Empty, Problem } from "../../ui/all.js";
 import { useOutput } from "./output.js";
+import { cut, hitsOf } from "./terminal.js";
 
 const SAID = { asking: "Asking the provider …", reading: "Live", done: "Complete", failed: "Output unavailable" };
 
@@ -14,14 +16,14 @@ export function Logs({ run, open, past }) {
 
 function Live({ run, open }) {
   const path = `/api/runs/${encodeURIComponent(run.run_id)}/logs`;
-  const { text, cut, state, error, again } = useOutput(path, open);
+  const { lines, dropped, long, state, error, again } = useOutput(path, open, Boolean(run.kernel));
   const [follow, setFollow] = useState(true);
   const [wrap, setWrap] = useState(() => localStorage.getItem("steno.wrap") !== "no");
   const box = useRef(null);
-  const shown = useMemo(() => plain(text), [text]);
+  const find = useFind(lines, box, () => setFollow(false));
   useEffect(() => {
     if (follow && box.current) box.current.scrollTop = box.current.scrollHeight;
-  }, [shown, follow, wrap]);
+  }, [lines, follow, wrap]);
   const scrolled = () => {
     const { scrollTop, scrollHeight, clientHeight } = box.current;
     setFollow(scrollHeight - scrollTop - clientHeight < 30);
@@ -30,17 +32,60 @@ function Live({ run, open }) {
     setWrap(event.target.checked);
     localStorage.setItem("steno.wrap", event.target.checked ? "yes" : "no");
   };
-  return html`<section class="panel flush output" aria-label="Output"><div class="bar head"><span role="status" class=${`output-state ${state}`}>${SAID[state]}</span><span class="spring"></span>
+  const empty = lines.length === 0 && state === "done";
+  return html`<section class="panel flush output" aria-label="Output"><div class="bar head"><span role="status" class=${`output-state ${state}`}>${SAID[state]}</span><${Find} find=${find} /><span class="spring"></span>
       <label class="check"><input type="checkbox" checked=${follow} onChange=${(event) => setFollow(event.target.checked)} /> Follow</label>
       <label class="check"><input type="checkbox" checked=${wrap} onChange=${wrapped} /> Wrap</label>
       <a class="button small" href=${path} download=${`${run.name ?? run.run_id}.log`}>Download</a></div>
     <${Problem} error=${error} retry=${again} />
-    ${cut && html`<p class="note dim">Only the end is shown; the download contains everything.</p>`}
-    <pre ref=${box} class=${wrap ? "wrap" : ""} tabindex="0" role="log" aria-live="off" aria-label="Output of the run" onScroll=${scrolled}>${shown}</pre>
-    ${!shown && state === "done" && html`<p class="note dim">No output.</p>`}</section>`;
+    ${(dropped > 0 || long) && html`<p class="note dim">${dropped > 0 ? `The last ${count(lines.length, "line")} of ${number(lines.length + dropped)}` : "Long lines are cut"}; the download has everything.</p>`}
+    ${!empty && html`<pre ref=${box} class=${wrap ? "wrap" : ""} tabindex="0" role="log" aria-live="off" aria-label="Output of the run" onScroll=${scrolled}>${lines.map((line, place) => find.at.has(place) ? marked(line, find, place) : drawn(line))}</pre>`}
+    ${empty && html`<${Empty} title="No output">${run.kernel ? "The program printed nothing; its results are above." : "The run printed nothing, or its provider no longer has it."}<//>`}</section>`;
 }
 
-const ESCAPES = /\u001b(\[[0-9;?]*[ -/]*[@-~]|\][^\u0007\u001b]*(\u0007|\u001b\\)|[()][A-Z0-9])/g;
+// A line is drawn once: the same element is not looked at again.
+function drawn(line) {
+  line.element ??= html`<span key=${line.id}>${line.parts.map(({ css, text }) => (css ? html`<span class=${css}>${text}</span>` : text))}${more(line)}${"\n"}</span>`;
+  return line.element;
+}
 
-// Without colours; of an overwritten line, only its last text.
-const plain = (text) => text.replace(ESCAPES, "").replace(/\r+\n/g, "\n").replace(/[^\n]*\r(?=[^\n])/g, "");
+const marked = (line, { hits, at, chosen }, place) => html`<span key=${line.id}>${cut(line, at.get(place).map((index) => hits[index]), at.get(place)[0]).map(({ css, text, hit }) => (hit === null
+  ? html`<span class=${css}>${text}</span>` : html`<mark class=${classes(css, hit === chosen && "chosen")}>${text}</mark>`))}${more(line)}${"\n"}</span>`;
+
+const more = (line) => (line.long ? html`<span class="t-faint"> … ${count(line.long, "more character")}</span>` : "");
+
+// The hits of what is searched, the chosen one, and how to go on.
+function useFind(lines, box, onGo) {
+  const [words, setWords] = useState("");
+  const [chosen, choose] = useState(0);
+  const hits = useMemo(() => hitsOf(lines, words), [lines, words]);
+  const at = useMemo(() => {
+    const found = new Map();
+    hits.forEach(({ line }, index) => found.set(line, [...(found.get(line) ?? []), index]));
+    return found;
+  }, [hits]);
+  const show = (index) => {
+    choose(index);
+    onGo();
+    requestAnimationFrame(() => box.current?.querySelector("mark.chosen")?.scrollIntoView({ block: "center" }));
+  };
+  const search = (text) => {
+    setWords(text);
+    if (hitsOf(lines, text).length) show(0);
+  };
+  const go = (step) => { if (hits.length) show((chosen + step + hits.length) % hits.length); };
+  return { words, search, hits, at, chosen, go };
+}
+
+function Find({ find: { words, search, hits, chosen, go } }) {
+  const key = (event) => {
+    if (event.key === "Enter") { event.preventDefault(); go(event.shiftKey ? -1 : 1); }
+    if (event.key === "Escape") search("");
+  };
+  const said = !words ? "" : hits.length ? `${number(Math.min(chosen, hits.length - 1) + 1)} of ${number(hits.length)}` : "not found";
+  return html`<span class="find" role="search"><input class="input" type="search" data-filter aria-label="Find in the output" placeholder="Find" title="Enter: next, Shift and Enter: previous, Esc: end" spellcheck="false" value=${words}
+      onInput=${(event) => search(event.target.value)} onKeyDown=${key} />
+    <button type="button" class="button small" aria-label="Previous find" title="Previous" disabled=${!hits.length} onClick=${() => go(-1)}>↑</button>
+    <button type="button" class="button small" aria-label="Next find" title="Next" disabled=${!hits.length} onClick=${() => go(1)}>↓</button>
+    <span class="found dim" role="status">${said}</span></span>`;
+}

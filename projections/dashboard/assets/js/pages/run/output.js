@@ -1,32 +1,34 @@
-// A streamed text; of a long one only its end.
+// A streamed output: of a long one only its end.
 import { stream } from "../../core/api.js";
 import { useEffect, useRef, useState } from "../../core/dom.js";
+import { Terminal } from "./terminal.js";
 
-const MOST = 400_000; // characters that are kept on the page
-const NOTHING = { text: "", cut: false, state: "asking", error: null };
+const REST = 4; // times as long as a drawing took, until the next
+const NOTHING = { lines: [], dropped: 0, long: false, state: "asking", error: null };
 
-// {text, cut, state: asking | reading | done | failed, error, again}
-export function useOutput(path, open) {
+// {lines, dropped, long, state: asking | reading | done | failed, error, again}; `frames`: reports of a kernel are left out.
+export function useOutput(path, open, frames) {
   const [seen, see] = useState(NOTHING);
   const [round, setRound] = useState(0);
   const follows = useRef(open);
   follows.current = open;
   useEffect(() => {
     const control = new AbortController();
-    const got = { text: "", cut: false };
+    const terminal = new Terminal({ frames });
     let timer = null;
+    let pause = 100;
     const show = (part) => {
       clearTimeout(timer);
       timer = null;
-      if (!control.signal.aborted) see((before) => ({ ...before, ...got, ...part }));
+      if (control.signal.aborted) return;
+      const began = performance.now();
+      const lines = terminal.shown();
+      see((before) => ({ ...before, lines, dropped: terminal.dropped, long: lines.some((line) => line.long > 0), ...part }));
+      requestAnimationFrame(() => { pause = Math.max(100, REST * (performance.now() - began)); });
     };
     const onText = (piece) => {
-      got.text += piece;
-      if (got.text.length > MOST) {
-        got.text = got.text.slice(got.text.indexOf("\n", got.text.length - MOST * 0.9) + 1);
-        got.cut = true;
-      }
-      timer ??= setTimeout(show, 100, { state: "reading" });
+      terminal.write(piece);
+      timer ??= setTimeout(show, pause, { state: "reading" });
     };
     see(NOTHING);
     stream(follows.current ? `${path}?follow=true` : path, { signal: control.signal, onText })

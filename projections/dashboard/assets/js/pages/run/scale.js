@@ -1,16 +1,20 @@
 // A timeline's rows and its scale: pure.
 import { ms } from "../../core/words.js";
 
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800];
+const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800];
+const SHORTEST = 20; // milliseconds that a zoomed timeline shows at least
 const LEAST = 0.4; // percent: no bar is drawn narrower
 
-export function scaleOf(life, until) {
-  const start = ms(life.from);
+// The stretch from `start` to `until` (milliseconds); `began`: where the ruler counts from.
+export function scaleOf(start, until, began = start) {
   const length = Math.max(until - start, 1);
   const share = (at) => Math.min(100, Math.max(0, ((ms(at) - start) / length) * 100));
   return {
     seconds: length / 1000,
+    first: (start - began) / 1000,
+    // Where a part is, in percent; null: out of the stretch.
     part(from, to) {
+      if (ms(to) < start || ms(from) > until) return null;
       const width = Math.max(LEAST, share(to) - share(from));
       return { x: Math.min(share(from), 100 - width), width };
     },
@@ -48,18 +52,28 @@ export function rowsOf(life, until) {
 
 const between = (from, to) => Math.max(0, (ms(to) - ms(from)) / 1000);
 
-// Round marks of a ruler, counted from its beginning: {share (percent), text}.
-export function ticksOf(seconds) {
+// Round marks of a ruler that shows `seconds` from `first` on: {share (percent), text}.
+export function ticksOf(seconds, first = 0) {
   const step = STEPS.find((one) => seconds / one <= 5) ?? STEPS.at(-1);
   const marks = [];
-  for (let at = 0; at <= seconds * 0.95; at += step) marks.push({ share: (at / seconds) * 100, text: said(at, step) });
+  for (let at = Math.ceil(first / step) * step; at - first <= seconds * 0.95; at += step) marks.push({ share: ((at - first) / seconds) * 100, text: said(at, step) });
   return marks;
+}
+
+// The stretch after a step: 0.5 shows half of it round its middle, 2 twice as much; `move` shifts it by a part of its
+// length. null: the whole.
+export function zoomed(view, whole, { by = 1, move = 0 }) {
+  const { from, to } = view ?? whole;
+  const length = Math.min(whole.to - whole.from, Math.max(SHORTEST, (to - from) * by));
+  if (length >= whole.to - whole.from) return null;
+  const start = Math.min(whole.to - length, Math.max(whole.from, (from + to - length) / 2 + (to - from) * move));
+  return { from: start, to: start + length };
 }
 
 function said(at, step) {
   const two = (value) => String(value).padStart(2, "0");
   if (at === 0) return "0";
-  if (step < 60) return at < 60 ? `${at} s` : `${Math.floor(at / 60)}:${two(at % 60)}`;
+  if (step < 60) return at < 60 ? `${Number(at.toFixed(2))} s` : `${Math.floor(at / 60)}:${two(at % 60)}`;
   if (step < 3600) return at < 3600 ? `${at / 60} m` : `${Math.floor(at / 3600)}:${two((at % 3600) / 60)} h`;
   return step < 86400 ? `${at / 3600} h` : `${at / 86400} d`;
 }

@@ -1,13 +1,14 @@
 // The plain form: commands, an image, a GPU, a longest duration. What most runs are.
 import { get, post } from "../../core/api.js";
 import { html, useEffect, useState } from "../../core/dom.js";
-import { navigate } from "../../core/router.js";
-import { Problem } from "../../ui/all.js";
-import { useDraft } from "./drafts.js";
+import { navigate, setQuery, useQuery } from "../../core/router.js";
+import { Problem, toast } from "../../ui/all.js";
+import { copied } from "./copied.js";
+import { fresh, useDraft } from "./drafts.js";
 import { Choice, Lines, Text } from "./fields.js";
 
-const FIRST = { name: "", commands: "", image: "", gpu: "", longest: "1h", key: null };
-const FIELDS = ["name", "commands", "image", "resources", "max_duration"];
+const FIRST = { name: "", commands: "", image: "", gpu: "", memory: "", longest: "1h", env: "", base: {}, key: null };
+const FIELDS = ["name", "commands", "image", "resources", "max_duration", "env"];
 
 export function CommandForm() {
   const [draft, setDraft] = useDraft("command", FIRST);
@@ -17,6 +18,14 @@ export function CommandForm() {
   useEffect(() => {
     get("/api/offers").then((offers) => setGpus(offers.gpus)).catch(() => setGpus([]));
   }, []);
+  const [copy] = useQuery("copy");
+  useEffect(() => {
+    if (copy === null) return;
+    copied(copy).then(({ name, draft: part }) => { setDraft({ ...FIRST, ...part }); toast(`Filled in from ${name}. Nothing is submitted yet.`); }, setError)
+      .finally(() => setQuery({ copy: null }));
+  }, [copy]);
+  const further = Object.keys(draft.base);
+  const choices = [["", "Default"], ["none", "None"], ...gpus.map((one) => [`${one.gpu}:${one.count}`, one.label])];
   const field = error ? placed(error.field) : null;
   const wrong = (name) => (field === name ? error.detail : null);
   const submit = async (event) => {
@@ -50,10 +59,17 @@ export function CommandForm() {
     </div>
     <div class="form-row">
       <${Choice} label="GPU" value=${draft.gpu} onInput=${(gpu) => setDraft({ gpu })} error=${wrong("resources")}
-        options=${[["", "Default"], ["none", "None"], ...gpus.map((one) => [`${one.gpu}:${one.count}`, one.label])]} />
+        options=${choices.some(([value]) => value === draft.gpu) ? choices : [...choices, [draft.gpu, draft.gpu]]} />
+      <${Text} label="Memory" optional value=${draft.memory} onInput=${(memory) => setDraft({ memory })} placeholder="any" mono
+        hint="32GB, 16GB.., 16GB..64GB." />
+    </div>
+    <div class="form-row">
       <${Text} label="Image" optional value=${draft.image} onInput=${(image) => setDraft({ image })} error=${wrong("image")} placeholder="rocm/pytorch:latest" mono
         hint="Container image; AMD GPUs need one." />
+      <${Lines} label="Environment" optional value=${draft.env} onInput=${(env) => setDraft({ env })} error=${wrong("env")} rows="2" placeholder="SEED=1"
+        hint="One NAME=value per line. Values are kept out of the record." />
     </div>
+    ${further.length > 0 && html`<p class="note dim">Also copied: ${further.map((name) => html`<code>${name}</code> `)}<button type="button" class="button small" onClick=${() => setDraft({ base: {} })}>Leave out</button></p>`}
     ${error && !FIELDS.includes(field) && html`<${Problem} error=${error} />`}
     <div class="bar"><button type="submit" class="button primary" disabled=${busy}>${busy ? "Submitting …" : "Submit"}</button>
       <span class="dim">This may start a machine, which is billed from then on.</span></div>
@@ -61,24 +77,27 @@ export function CommandForm() {
 }
 
 // Checks without a request.
-function wrongIn({ commands, name }) {
+function wrongIn({ commands, name, env }) {
   if (!commands.trim()) return { field: "commands", detail: "Write at least one command." };
   if (name.trim() && !/^[a-z][a-z0-9-]{1,40}$/.test(name.trim())) {
     return { field: "name", detail: "Invalid name: use 2–41 of a–z, 0–9 and -; start with a letter." };
   }
+  const bare = linesOf(env).find((line) => !/^[A-Za-z_]\w*=/.test(line));
+  if (bare) return { field: "env", detail: /^[A-Za-z_]\w*$/.test(bare) ? `Write a value for ${bare}: ${bare}=value.` : `Write NAME=value, not ${bare.slice(0, 40)}` };
   return null;
 }
 
+const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
+
 function asked(draft) {
-  const configuration = { type: "task", commands: draft.commands.split("\n").map((line) => line.trimEnd()).filter(Boolean) };
+  const configuration = { ...draft.base, type: "task", commands: draft.commands.split("\n").map((line) => line.trimEnd()).filter(Boolean) };
   if (draft.image.trim()) configuration.image = draft.image.trim();
   if (draft.longest.trim()) configuration.max_duration = draft.longest.trim();
-  if (draft.gpu === "none") configuration.resources = { gpu: 0 };
-  else if (draft.gpu) configuration.resources = { gpu: draft.gpu };
+  const resources = { ...draft.base.resources, ...(draft.gpu ? { gpu: draft.gpu === "none" ? 0 : draft.gpu } : {}), ...(draft.memory.trim() ? { memory: draft.memory.trim() } : {}) };
+  if (Object.keys(resources).length) configuration.resources = resources;
+  if (linesOf(draft.env).length) configuration.env = linesOf(draft.env);
   return { ...(draft.name.trim() ? { name: draft.name.trim() } : {}), configuration };
 }
 
 // `configuration.commands[0]` → `commands`
 const placed = (field) => (field ?? "").replace(/^configuration\.?/, "").split(/[.[]/)[0];
-
-const fresh = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -1,6 +1,9 @@
 // Drafts, kept in this browser until sent or cleared.
 import { useEffect, useState } from "../../core/dom.js";
 
+// A key of a submission: the same key is the same run.
+export const fresh = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
 export function useDraft(name, first) {
   const key = `steno.draft.${name}`;
   const [value, setValue] = useState(() => ({ ...first, ...stored(key) }));
