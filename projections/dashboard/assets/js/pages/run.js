@@ -48,6 +48,7 @@ export default function Page({ params }) {
   return html`<div class=${found.stale ? "stack stale" : "stack"} aria-busy=${found.stale ? "true" : null}>
     <${Head} run=${run}><${AgainButtons} run=${run} may=${may && at === null} />${open && at === null && may && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}<//>
     <${Problem} error=${found.error} />
+    ${why.data && html`<p class="lead run-why">${why.data.why ?? why.data.sentence}</p>`}
     <${Watched} run=${run} found=${why.data} />
     <${Facts} run=${run} />
     ${run.kernel && html`<${Await} read=${kernel} height="4">${(told) => html`<${Kernel} kernel=${told} />`}<//>`}

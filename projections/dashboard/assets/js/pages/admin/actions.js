@@ -19,7 +19,7 @@ export function Actions() {
   const [cursor] = useQuery("cursor");
   const [who] = useQuery("who", "");
   const [typed, setTyped] = useTyped(who, (text) => only(text.trim()));
-  const read = useData(`/api/audit?limit=50${who ? `&who=${encodeURIComponent(who)}` : ""}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, { every: 2000 });
+  const read = useData(`/api/audit?limit=50${who ? `&who=${encodeURIComponent(who)}` : ""}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, { every: 2000, beat: 5000 });
   return html`<div class="filters" role="search"><label class="field grow"><span class="label">Who</span><input class="input" type="search" data-filter placeholder="a token's name, a user, loopback, policy" maxlength="200" spellcheck="false" value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>
       <p class="dim">Submissions, stops, tokens and hidden archives. Who calls from this machine without a token is <code>loopback</code>.</p></div>
     <${Await} read=${read} height="5">${(data) => html`<section class="panel flush">

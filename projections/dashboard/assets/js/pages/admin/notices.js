@@ -21,7 +21,7 @@ const COLUMNS = [
 export function Notices() {
   const [cursor] = useQuery("cursor");
   const at = useAt();
-  const read = useData(`/api/notices?limit=50${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, { every: 3000 });
+  const read = useData(`/api/notices?limit=50${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, { beat: 5000 });
   return html`<${Await} read=${read} height="5">${(data) => html`<section class="panel flush">
     ${at === null && html`<p class="note">${data.webhook ? html`Notices go to <strong>${data.webhook}</strong>, ${data.signed ? "signed" : "not signed (set alerts.secret)"}: ${data.reports.map((kind) => KINDS[kind] ?? kind).join(", ") || "of nothing (alerts.on is off)"}.` : html`No webhook is set: <code class="say">alerts.webhook</code> in steno.toml, or <code class="say">STENO_WEBHOOK</code>, says where notices go.`}</p>`}
     ${data.notices.length ? html`<${Table} caption="Notices, newest first" columns=${COLUMNS} rows=${data.notices} rowKey=${(one) => one.notice_id} />` : html`<${Empty} title="No notices" say=${at === null ? "steno notify test" : null}>${at === null ? "Nothing was told yet. A test, from a terminal:" : "Nothing had been told at this moment."}<//>`}
