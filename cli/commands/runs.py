@@ -24,8 +24,8 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     RUN is a run id or its first characters, the provider's id, or a name (the open run Steno submitted under it, else
     the newest). With --json the run object, as in replay, with "ran" ({"type", "command", "image", "gpu_asked",
-    "gpu_got", "project", "source", "user", "submitter"}), "observability", "anomalies", "position" and "queued" (its
-    place in Steno's queue as in `ps`, or null).
+    "gpu_got", "project", "source", "user", "submitter"}), "observability", "anomalies", "position", "queued" (its
+    place in Steno's queue as in `ps`, or null) and "why" (cause and remedy, in a sentence).
 
     \b
     Examples:
@@ -37,9 +37,14 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     from cli.render.runs import anomaly_table, in_full
     from cli.wiring.view import viewing
+    from engine.decide.why_ended import why
+    from projections.models.evidence import message_of
+    from projections.store.world_table import decode_run
 
-    with viewing(app, at) as (_, view, now):
+    with viewing(app, at) as (record, view, now):
         row = view.row(run)
+        folded = decode_run(row.folded)
+        cause = why(folded, message_of(record, folded))
         found, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if found.vm_id is None else view.vm(found.vm_id).name
@@ -50,8 +55,9 @@ def show_command(app: App, run: str, at: str | None) -> None:
         "anomalies": anomalies,
         "position": position,
         "queued": None if queued is None else wire(queued),
+        "why": cause,
     }
-    parts = [in_full(found, now, executed=ran, queued=queued, machine=machine)]
+    parts = [in_full(found, now, why=cause, columns=columns(), executed=ran, queued=queued, machine=machine)]
     if anomalies:
         parts.append(anomaly_table(anomalies))
     if source is not None and source.observability != "fresh" and not found.ended:
@@ -100,9 +106,9 @@ def explain_command(app: App, run: str, at: str | None) -> None:
     what would stop it.
 
     With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "asked",
-    "fields": [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "witnesses": [sentences], "not_warm":
-    [sentences]}; of a machine {"vm", "why_up": [sentences], "anomalies", "position"}. A field's path is that of its
-    value in `steno poll POSITION`.
+    "fields": [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "witnesses": [sentences], "why",
+    "not_warm": [sentences]}; of a machine {"vm", "why_up": [sentences], "anomalies", "position"}. A field's path is
+    that of its value in `steno poll POSITION`.
     Evidence of kind "event" is one of Steno's own events, where no poll decided.
 
     \b
