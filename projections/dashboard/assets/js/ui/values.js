@@ -13,7 +13,8 @@ export function Time({ at, relative = false, clock = false, both = false }) {
   const far = words.ago(at, now, past);
   const title = relative ? words.told(at) : far + (past ? " the moment shown" : "");
   const text = relative ? far : here ? here.local.slice(clock ? 11 : 0) : clock ? words.clock(at) : words.moment(at);
-  return html`<time class="nowrap" datetime=${words.moment(at).replace(" ", "T")} title=${title}>${text}${here && !relative && html` <span class="dim utc">${here.utc}</span>`}${both && html` <span class="dim">${far}</span>`}</time>`;
+  const parts = text.split(/ (?=\d\d:)/).map((part, place) => html`${place > 0 && " "}<span class="nowrap">${part}</span>`); // a phone breaks between day and hour only
+  return html`<time class="nowrap" datetime=${words.moment(at).replace(" ", "T")} title=${title}>${relative ? text : parts}${here && !relative && html` <span class="dim utc">${here.utc}</span>`}${both && html` <span class="dim">${far}</span>`}</time>`;
 }
 
 export function Money({ usd, sign = false, exact = false, class: names }) {

@@ -8,7 +8,7 @@ import { hour, lasted } from "./words.js";
 
 export const Verdict = ({ found }) => html`<section class="panel verdict" aria-labelledby="why">
   <header><h2 id="why">Why</h2></header>
-  ${found.why && found.why !== found.sentence && html`<p class="lead">${found.sentence}</p>`}
+  <p class="lead">${found.sentence}</p>
   ${found.rule && html`<p class="dim">rule <code>${found.rule}</code></p>`}
   ${found.evidence.length > 0 && html`<h3>Evidence</h3>${found.evidence.map((quote) => html`<${Quote} key=${quote.position} quote=${quote} />`)}`}
   ${found.steps.length > 0 && html`<h3>Transitions</h3><ol class="steps">${found.steps.map((step) => html`<${Step} key=${`${step.position}${step.to}`} step=${step} />`)}</ol>`}
