@@ -14,10 +14,19 @@ if TYPE_CHECKING:
     from engine.money.daily import Spend, Utilisation
     from engine.money.starts import StartFigures, Starts
 
-_FILLS: Final = ("█", "▓", "▒", "░", "▚", "╳", "·", "=")  # told apart without colours too
-_COLOURS: Final = ("cyan", "yellow", "blue", "green", "magenta", "red", "bright_black", "white")
+_FILLS: Final = "█▓▒░▞◆●▲"  # told apart without colours too
+_COLOURS: Final = ("cyan", "blue", "green", "magenta", "red", "white", "bright_blue", "bright_cyan")
 _SHADES: Final = " ░▒▓█"  # a quarter each; blank: not billed
-_LINES: Final = {"busy": 0, "idle": 1, "provisioning": 2, "terminating": 6, "unconfirmed": 4}
+_PURPOSES: Final = {
+    "busy": ("█", "cyan"),
+    "provisioning": ("▓", "blue"),
+    "idle": ("·", "yellow"),
+    "terminating": ("=", "bright_black"),
+    "unconfirmed": ("╳", "magenta"),
+    "unattributed": ("?", "red"),
+    "rounding": ("+", "white"),
+    "other": ("-", "white"),
+}
 
 
 def spend_chart(report: Spend, columns: int) -> str:
@@ -98,8 +107,8 @@ _BY: Final = {"line": "by purpose", "gpu": "by GPU", "user": "by user"}
 
 
 def _mark(place: int, key: str) -> tuple[str, str]:
-    place = _LINES.get(key.strip("()"), place + (len(_LINES) if place >= len(_FILLS) else 0)) % len(_FILLS)
-    return _FILLS[place], _COLOURS[place]
+    """(fill, colour) of a series."""
+    return _PURPOSES.get(key.strip("()"), (_FILLS[place % len(_FILLS)], _COLOURS[place % len(_COLOURS)]))
 
 
 def _micros(amount: str) -> int:
