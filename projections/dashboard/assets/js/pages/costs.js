@@ -7,6 +7,7 @@ import { useAt } from "../core/moment.js";
 import { cents, duration, money, ms, price, short, signed } from "../core/words.js";
 import { ArchiveMark, Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
 import { NoBudget } from "./overview.js";
+import { Charts, useShown } from "./costs/charts.js";
 import { Sides } from "./run/costs.js";
 import { Burn } from "../ui/burn.js";
 
@@ -63,8 +64,8 @@ function Theirs({ sides }) {
 
 function Budget({ budget, burn, now }) {
   return html`<${Panel} title="Budget"><${Burn} points=${burn} budget=${budget} now=${now} height=${170}><${NoBudget} /><//>
-    <dl class="facts"><dt>total</dt><dd class="right">${money(budget.total_usd)}</dd><dt>for new runs</dt><dd class="right">${cents(budget.available_usd)}</dd><dt>billed now</dt><dd class="right">${price(budget.rate_now_usd_per_hour)} an hour</dd>
-    <dt>last 24 hours</dt><dd class="right">${money(budget.spent_24h_usd)}</dd>${budget.alerts.map((one) => html`<dt key=${one.threshold}>alert at ${Math.round(one.threshold * 1000) / 10} %</dt><dd class="right">${one.told_at_position !== null ? `given at ${one.told_at_position}` : one.reached ? "reached" : "not reached"}</dd>`)}</dl><//>`;
+    <dl class="facts">${budget.total_usd !== null && html`<dt>total</dt><dd class="right">${money(budget.total_usd)}</dd><dt>for new runs</dt><dd class="right">${cents(budget.available_usd)}</dd>`}<dt>billed now</dt><dd class="right">${price(budget.rate_now_usd_per_hour)} an hour</dd>
+    <dt>last 24 hours</dt><dd class="right">${money(budget.spent_24h_usd)}</dd>${budget.total_usd !== null && budget.alerts.map((one) => html`<dt key=${one.threshold}>alert at ${Math.round(one.threshold * 1000) / 10} %</dt><dd class="right">${one.told_at_position !== null ? `given at ${one.told_at_position}` : one.reached ? "reached" : "not reached"}</dd>`)}</dl><//>`;
 }
 
 function By({ by }) {
@@ -80,5 +81,6 @@ function By({ by }) {
 }
 
 export default function Page() {
-  return html`<${PageHead} title="Costs" /><${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${by} by=${by} />`}<//>`;
+  const now = useShown();
+  return html`<${PageHead} title="Costs" /><${Charts} now=${now}><${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${by} by=${by} />`}<//><//>`;
 }
