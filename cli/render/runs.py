@@ -13,6 +13,7 @@ from events.clock import SECOND, parse_time
 
 if TYPE_CHECKING:
     from engine.decide.queue import Queued
+    from projections.models.incidents import DatedAnomaly
 
 
 def verdict(run: RunObject) -> str:
@@ -310,6 +311,14 @@ def _said(status: str | None, reason: str | None, exit_status: int | None) -> st
 def anomaly_table(found: Sequence[Anomaly]) -> str:
     rows = [(f"#{one.position}", one.kind, f"{one.detail} {paint.dim(f'({one.subject})')}") for one in found]
     return paint.table(("POLL", "ANOMALY", "WHAT"), rows, right=(0,))
+
+
+def dated_anomaly_table(found: "Sequence[DatedAnomaly]") -> str:
+    rows = [
+        (f"#{one.position}", words.moment(one.at), one.kind, f"{one.detail} {paint.dim(f'({one.subject})')}")
+        for one in found
+    ]
+    return paint.table(("POLL", "AT", "ANOMALY", "WHAT"), rows, right=(0,))
 
 
 def gap_table(gaps: Sequence[BlindObject]) -> str:
