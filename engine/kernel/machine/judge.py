@@ -400,10 +400,13 @@ def _why(ended: ProgramEnd) -> str:
     """How a program ended, for people."""
     if ended.out_of_memory:
         return "it needed more memory than it may have"
+    if ended.flooded:
+        return "it printed more than it may"
     if ended.code is None:
         return f"it did not end within {ended.seconds:.0f} s"
     if ended.code >= 0:
         name, means = _SIGNALS.get(ended.code - 128, ("", ""))  # a shell's way to tell of a signal
+        means = "" if name == "SIGKILL" else means  # memory that ran out is told by `out_of_memory` there
         return f"it exited with status {ended.code}" + (f", as after {name}{means}" if name else "")
     name, means = _SIGNALS.get(-ended.code, (f"signal {-ended.code}", ""))
     return f"it was ended by {name}{means}"
