@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cli.wiring.app import App
+    from engine.money.tables import Tabled
 
 
 def emit(text: str) -> None:
@@ -29,6 +30,13 @@ def emit_json(value: object, *, lines: bool = False) -> None:
     if not lines and sys.stdout.isatty():
         encoded = msgspec.json.format(encoded, indent=2)
     click.echo(visible_json(encoded.decode()))
+
+
+def emit_csv(report: Tabled) -> None:
+    """The report's table on stdout."""
+    from engine.money.tables import csv_of
+
+    click.echo(csv_of(report), nl=False)
 
 
 def show(app: App, value: Callable[[], object] | object, text: Callable[[], str] | str) -> None:
