@@ -21,7 +21,7 @@ LAST_WORDS: Final = 15.0  # seconds in which the rest of the output of an ended 
 _FRAME: Final = MARK.encode()
 
 
-class Place(Protocol):
+class LineAbove(Protocol):
     """Where text is written above a progress line."""
 
     def above(self, write: Callable[[], None]) -> None: ...
@@ -103,7 +103,7 @@ def last_lines(pieces: Iterable[bytes], count: int, known: int | None) -> Iterat
     return iter(deque(whole, count)) if known is None else islice(whole, max(0, known - count), None)
 
 
-def printed(pieces: Iterable[bytes], place: Place | None = None) -> None:
+def printed(pieces: Iterable[bytes], place: LineAbove | None = None) -> None:
     """Write output to stdout: byte by byte into a file or pipe; on a terminal in whole lines, with its colours and
     nothing else that could steer it.
     """
@@ -125,7 +125,7 @@ def printed(pieces: Iterable[bytes], place: Place | None = None) -> None:
 class OutputPrinter:
     """Prints the output of one attempt of a run, in a thread, until the run has ended. `logs` reads it."""
 
-    def __init__(self, logs: Callable[[], Iterator[bytes]], place: Place) -> None:
+    def __init__(self, logs: Callable[[], Iterator[bytes]], place: LineAbove) -> None:
         self._logs = logs
         self._place = place
         self._trouble: BaseException | None = None

@@ -1,4 +1,4 @@
-"""A recorded kernel judged again by today's rules, from its mark and what its judge said. Nothing runs, no clock."""
+"""A recorded kernel judged again by today's rules, from its mark and what its judge said."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
