@@ -81,7 +81,7 @@ def days_of(bill: Bill, user: Callable[[str], str]) -> MachineDays:
 # -- sums of many ------------------------------------------------------------------------------------------------------
 
 
-class Machine(NamedTuple):
+class BilledMachine(NamedTuple):
     """A machine whose days are summed."""
 
     vm_id: str
