@@ -56,6 +56,8 @@ def like(store: ProjectionStore, row: RunRow) -> Like:
     return like_of(decode_run(row.folded), others)
 
 
-def _machines(store: ProjectionStore, of: ChartRange) -> list[Machine]:
+def _machines(store: ProjectionStore, of: ChartRange) -> list[BilledMachine]:
     shown = range_of(of.since, of.until, of.now)
-    return [Machine(vm_id, name, gpu, _decode(days)) for vm_id, name, gpu, days in store.vms.days(shown.first * DAY)]
+    return [
+        BilledMachine(vm_id, name, gpu, _decode(days)) for vm_id, name, gpu, days in store.vms.days(shown.first * DAY)
+    ]
