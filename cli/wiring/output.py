@@ -42,7 +42,7 @@ def emit_csv(report: Tabled) -> None:
 def show(app: App, value: Callable[[], object] | object, text: Callable[[], str] | str) -> None:
     """Print the value as JSON with --json, else the text; a function delays an expensive one."""
     if app.json:
-        emit_json(value() if callable(value) else value)
+        emit_json(value() if callable(value) else value, lines=app.several)
     else:
         emit(text if isinstance(text, str) else text())
 

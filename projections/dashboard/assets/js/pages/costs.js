@@ -1,9 +1,10 @@
 // What everything cost, by machine, run, day, user or GPU; rows sum to the machines' bills exactly.
 import { html, useState } from "../core/dom.js";
+import { several } from "./runs/filters.js";
 import { useData } from "../core/data.js";
 import { useNow } from "../core/clock.js";
 import { useAt } from "../core/moment.js";
-import { cents, duration, money, ms, price, signed } from "../core/words.js";
+import { cents, duration, money, ms, price, short, signed } from "../core/words.js";
 import { ArchiveMark, Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
 import { NoBudget } from "./overview.js";
 import { Charts, useShown } from "./costs/charts.js";
@@ -15,9 +16,11 @@ export const title = () => "Costs";
 const BY = [["vm", "Machine"], ["run", "Run"], ["day", "Day"], ["user", "User"], ["gpu", "GPU"]].map(([key, label]) => ({ key, label }));
 const LINES = ["provisioning", "busy", "idle", "terminating", "unconfirmed", "unattributed", "rounding"];
 
-const linked = (by, row) => {
-  if (by === "vm") return html`<${VmLink} id=${row.key} name=${row.label} row /><${ArchiveMark} of=${row} />`;
-  if (by === "run" && /^[0-9a-f-]{36}$/.test(row.key)) return html`<${RunLink} id=${row.key} name=${row.label} row /><${ArchiveMark} of=${row} />`;
+// Things of one name also show the beginning of their id.
+const linked = (by, row, shared) => {
+  const id = shared.has(row.label) && html` <span class="dim mono">${short(row.key)}</span>`;
+  if (by === "vm") return html`<${VmLink} id=${row.key} name=${row.label} row />${id}<${ArchiveMark} of=${row} />`;
+  if (by === "run" && /^[0-9a-f-]{36}$/.test(row.key)) return html`<${RunLink} id=${row.key} name=${row.label} row />${id}<${ArchiveMark} of=${row} />`;
   return html`<strong>${row.label}</strong>`;
 };
 
@@ -28,8 +31,9 @@ function Report({ data, by, head, pages, turn }) {
   if (!data.rows.length && !pages.length) return html`<${Empty} title="Nothing has cost anything yet" say="steno vms">Costs begin with the first machine that has a price.<//>`;
   const lines = LINES.filter((line) => Number(data.total.lines[line]));
   const spot = Number(data.total.spot_usd) > 0;
+  const shared = several(data.rows.map((row) => row.label));
   const columns = [
-    { head, cell: (row) => linked(by, row) },
+    { head, cell: (row) => linked(by, row, shared) },
     ...lines.map((line) => ({ head: line, right: true, hide: "narrow", cell: (row) => (Number(row.lines[line]) ? money(row.lines[line]) : html`<span class="dim">–</span>`) })),
     ...(spot ? [{ head: "spot", right: true, hide: "narrow", cell: (row) => money(row.spot_usd) }] : []),
     { head: "time", right: true, hide: "phone", cell: (row) => duration(row.machine_seconds * 1000) },

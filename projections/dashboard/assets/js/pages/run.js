@@ -50,6 +50,7 @@ export default function Page({ params }) {
   return html`<div class=${found.stale ? "stack stale" : "stack"} aria-busy=${found.stale ? "true" : null}>
     <${Head} run=${run}><${AgainButtons} run=${run} may=${may && at === null} />${open && at === null && may && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}<//>
     <${Problem} error=${found.error} />
+    ${why.data && html`<p class="lead run-why">${withCode(why.data.why)}</p>`}
     <${Watched} run=${run} found=${why.data} />
     <${Facts} run=${run} />
     ${run.kernel && html`<${Await} read=${kernel} height="4">${(told) => html`<${Kernel} kernel=${told} />`}<//>`}
@@ -63,6 +64,9 @@ export default function Page({ params }) {
       ${tab === "events" && html`<${Events} run=${run} />`}`}<//></div>
   </div>`;
 }
+
+// `steno logs` in a sentence is code.
+const withCode = (text) => text.split(/`([^`\n]+)`/).map((part, place) => (place % 2 ? html`<code class="say">${part}</code>` : part));
 
 const Missing = ({ id, past }) => html`<${PageHead} title=${past ? "Not there yet" : "No such run"} />
   <section class="panel"><${Empty} title=${past ? "The record had no such run at this moment." : `The record has no run ${id}.`}>
