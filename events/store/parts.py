@@ -123,7 +123,8 @@ class Parts:
         if count > len(data):
             raise ValueError("more references than bytes")
         steps, start = read_numbers(data, start, count)
-        return bytes(data[start:]), tuple(accumulate(map(unfold, steps)))
+        children = (unfold(steps[0]),) if count == 1 else tuple(accumulate(map(unfold, steps)))
+        return bytes(data[start:]), children
 
     def _add(self, text: bytes, children: tuple[int, ...], commitment: bytes, families: Sequence[Hashable]) -> int:
         base = next((self._anchors[family] for family in families if family in self._anchors), None)
