@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WRITER_CACHE: Final = 4 << 20  # least bytes a writer keeps: the newest part of all it polls
 _ANSWERS: Final = 4  # the least answers, as large as the largest so far, that it keeps
-READER_CACHE: Final = 1 << 20
+READER_CACHE: Final = 1 << 19
 _DEEPEST: Final = 8  # longest chain of compression bases: bounds the cost of reading a part
 _SMALL: Final = 64  # bytes; a part this small resembles its base well enough
 COMPRESSED: Final = 1
