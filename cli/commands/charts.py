@@ -31,7 +31,7 @@ def draw_charts(
         since, until = (None if text is None else moment(text, app.clock.now()) for text in between)
         if since is not None and since > min(now, now if until is None else until):
             raise click.BadParameter("--since is later than the end of the range")
-        shown = charts.Range(since=since, until=until, now=now)
+        shown = charts.ChartRange(since=since, until=until, now=now)
         if chart in ("days", "spend"):
             drawn["spend"] = charts.spend(view.store, stack, shown), draw.spend_chart
         if chart in ("days", "utilisation"):

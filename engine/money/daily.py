@@ -81,7 +81,7 @@ def days_of(bill: Bill, user: Callable[[str], str]) -> MachineDays:
 # -- sums of many ------------------------------------------------------------------------------------------------------
 
 
-class Machine(NamedTuple):
+class BilledMachine(NamedTuple):
     """A machine whose days are summed."""
 
     vm_id: str
@@ -148,7 +148,7 @@ class Utilisation(Tabled, frozen=True, kw_only=True):
                 yield day, one.key, one.label, billed, busy, round(100 * busy / billed, 1) if billed else None
 
 
-def spend_of(machines: Iterable[Machine], by: Stack, shown: DayRange) -> Spend:
+def spend_of(machines: Iterable[BilledMachine], by: Stack, shown: DayRange) -> Spend:
     """The spend of machines in a range of days, which begins with the first that has any."""
     sums: dict[str, dict[int, int]] = {}
     for machine in machines:
@@ -185,7 +185,7 @@ def spend_of(machines: Iterable[Machine], by: Stack, shown: DayRange) -> Spend:
     )
 
 
-def utilisation_of(machines: Iterable[Machine], by: Strip, shown: DayRange) -> Utilisation:
+def utilisation_of(machines: Iterable[BilledMachine], by: Strip, shown: DayRange) -> Utilisation:
     """Busy and billed time of machines in a range of days, which begins with the first that has any."""
     sums: dict[str, dict[int, tuple[int, int]]] = {}
     labels: dict[str, str] = {}

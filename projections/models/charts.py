@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from engine.money.daily import (
-    Machine,
+    BilledMachine,
     MachineDays,
     Spend,
     Stack,
@@ -25,7 +25,7 @@ LIKE: Final = 200  # runs of the same name that one is compared with
 _decode: Final = msgspec.msgpack.Decoder(MachineDays).decode
 
 
-class Range(msgspec.Struct, frozen=True, kw_only=True):
+class ChartRange(msgspec.Struct, frozen=True, kw_only=True):
     """The moments of a chart (microseconds UTC): whole days; by default the last 30 up to `now`."""
 
     since: int | None = None
@@ -33,17 +33,17 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
     now: int
 
 
-def spend(store: ProjectionStore, by: Stack, of: Range) -> Spend:
+def spend(store: ProjectionStore, by: Stack, of: ChartRange) -> Spend:
     """Spend by day."""
     return spend_of(_machines(store, of), by, range_of(of.since, of.until, of.now))
 
 
-def utilisation(store: ProjectionStore, by: Strip, of: Range) -> Utilisation:
+def utilisation(store: ProjectionStore, by: Strip, of: ChartRange) -> Utilisation:
     """Busy of billed time by day."""
     return utilisation_of(_machines(store, of), by, range_of(of.since, of.until, of.now))
 
 
-def starts(store: ProjectionStore, of: Range) -> Starts:
+def starts(store: ProjectionStore, of: ChartRange) -> Starts:
     """Start-up times of the runs submitted on these days."""
     shown = range_of(of.since, of.until, of.now)
     return starts_of(store.runs.starts(shown.first * DAY, (shown.last + 1) * DAY - 1))
@@ -56,6 +56,8 @@ def like(store: ProjectionStore, row: RunRow) -> Like:
     return like_of(decode_run(row.folded), others)
 
 
-def _machines(store: ProjectionStore, of: Range) -> list[Machine]:
+def _machines(store: ProjectionStore, of: ChartRange) -> list[BilledMachine]:
     shown = range_of(of.since, of.until, of.now)
-    return [Machine(vm_id, name, gpu, _decode(days)) for vm_id, name, gpu, days in store.vms.days(shown.first * DAY)]
+    return [
+        BilledMachine(vm_id, name, gpu, _decode(days)) for vm_id, name, gpu, days in store.vms.days(shown.first * DAY)
+    ]

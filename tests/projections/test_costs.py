@@ -24,7 +24,7 @@ from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models import projection_writer as keeper
-from projections.models.charts import Range, spend, utilisation
+from projections.models.charts import ChartRange, spend, utilisation
 from projections.models.costs import By, CostRow, costs, run_reconciliations
 from projections.models.past_worlds import opened
 from projections.models.projection_writer import ProjectionWriter
@@ -129,7 +129,7 @@ def compare(store: ProjectionStore) -> None:
 
 def charted(store: ProjectionStore) -> None:
     """Days and stacks of the charts sum to the bill, to the micro-dollar; machines are busy at most while billed."""
-    everything = Range(since=0, until=None, now=START + 3650 * DAY)
+    everything = ChartRange(since=0, until=None, now=START + 3650 * DAY)
     by_day = {row.key: micros(row) for row in costs(store, "day").report.rows if micros(row)}
     total = costs(store, "vm").report.total
     for by in STACKS:

@@ -15,11 +15,11 @@ RANGE = (
 )
 
 
-def _range(look: Look, asked: Asked) -> charts.Range:
+def _range(look: Look, asked: Asked) -> charts.ChartRange:
     since, until = asked["since"], asked["until"]
     if since is not None and since > min(look.now if until is None else until, look.now):
         raise Problem(400, "since is later than the end of the range", field="since")
-    return charts.Range(since=since, until=until, now=look.now)
+    return charts.ChartRange(since=since, until=until, now=look.now)
 
 
 def _spend(_: Service, look: Look, asked: Asked) -> Spend:
