@@ -9,11 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-
-class CellGone(Exception):
-    """The program ended, closed its channel, or did not answer in time; `Cell.end` tells how."""
-
-
 _SIGNALS = {
     4: ("SIGILL", ": an instruction that this processor does not have"),
     6: ("SIGABRT", ": the program gave up"),
@@ -24,6 +19,10 @@ _SIGNALS = {
     25: ("SIGXFSZ", ": a file was too large"),
     31: ("SIGSYS", ": a call of the system that is not allowed"),
 }
+
+
+class CellGone(Exception):
+    """The program ended, closed its channel, or did not answer in time; `Cell.end` tells how."""
 
 
 class ProgramEnd(NamedTuple):

@@ -379,8 +379,7 @@ class Judge:
         if self._is_command and ended.code == WRONG_OUTPUT:
             why = tail(ended.output.strip()).rpartition("\n")[2]
         message = f"{what}: {why if why is not None and not ended.out_of_memory else how_ended(ended)}"
-        output = tail(ended.output.strip())
-        raise _Over(WRONG, "RUNTIME_ERROR", message=message, output=output, seed=self._job["seed"])
+        raise _Over(WRONG, "RUNTIME_ERROR", message=message, output=tail(ended.output.strip()), seed=self._job["seed"])
 
     def _broken(self, message: str) -> NoReturn:
         raise _Over(BROKEN, "ERROR", message=message)
