@@ -317,9 +317,9 @@ class Judge:
         size = sum(case["outputs"].values()) * tensors.SIZES[self._dtype]
         returned = self._clocks(cell)
         try:
-            outputs = cell.receive(size, time.monotonic() + self._job["limits"]["case"])
+            outputs = cell.receive(size, until := time.monotonic() + self._job["limits"]["case"])
         except CellGone:
-            self._crashed(cell, what)
+            self._crashed(cell, what, late=time.monotonic() >= until)
         around = min(map(sum, zip(before, self._since(cell, returned))))  # noqa: B905
         if not math.isfinite(own) or own < 0:
             raise _Suspected(f"{what}: its clock says {own} ms")
@@ -358,7 +358,7 @@ class Judge:
             done = cell.receive(16, until)
             wall = (time.perf_counter() - began) * 1000
         except CellGone:
-            self._crashed(cell, what)
+            self._crashed(cell, what, late=time.monotonic() >= until)
         if ready != struct.pack("<Q", 1) or done[:8] != word:
             raise _Suspected(f"{what}: it wrote to the channel of its results")
         return struct.unpack("<d", done[8:])[0], wall, before
@@ -410,14 +410,15 @@ class Judge:
                 }
         return {"passed": True, "max_error": largest}
 
-    def _crashed(self, cell: Cell, what: str) -> NoReturn:
+    def _crashed(self, cell: Cell, what: str, *, late: bool = False) -> NoReturn:
+        """`late`: it did not answer in time. It may end well now, since its channel is closed."""
         ended = cell.end()
         limit = self._job["limits"]["case"]
         why = {
             0: "it ended before its work was done",
             3: f"the {self._gpu} reported an error (status 3)",  # see harness.hpp
             None: f"it did not end within {limit:.0f} s",
-        }.get(ended.code)
+        }.get(None if late and ended.code == 0 else ended.code)
         if self._is_command and ended.code == WRONG_OUTPUT:
             why = tail(ended.output.strip()).rpartition("\n")[2]
         message = f"{what}: {why if why is not None and not ended.out_of_memory else _why(ended)}"
