@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from . import build, measure, tensors
-from .cells import Cell, CellGone, Cells, ProgramEnd
+from .cells import Cell, CellGone, Cells, how_ended
 from .command import WRONG_OUTPUT
 from .frames import Teller, tail
 
@@ -35,16 +35,6 @@ _LONGEST = 3600.0  # seconds of one cell with a solution, the references beside 
 _KEPT = 64 << 20  # bytes of tests' calls until their reference is computed; a larger test has a cell of its own
 _ATTEMPTS = 3  # measurements that must all be suspicious: a busy machine disturbs one
 _FAIR_TIME = 1.0  # seconds for what a solution started to end
-_SIGNALS = {
-    4: ("SIGILL", ": an instruction that this processor does not have"),
-    6: ("SIGABRT", ": the program gave up"),
-    7: ("SIGBUS", ": memory was used that is not there"),
-    8: ("SIGFPE", ": a division by zero, or a number out of range"),
-    9: ("SIGKILL", ": perhaps the machine had no more memory"),
-    11: ("SIGSEGV", ": memory was used that is not there"),
-    25: ("SIGXFSZ", ": a file was too large"),
-    31: ("SIGSYS", ": a call of the system that is not allowed"),
-}
 
 
 class _Over(Exception):
@@ -111,7 +101,7 @@ class Judge:
         if ended.code != 0 or program is None:
             message = tail(ended.output.strip())
             if ended.code is None or ended.code < 0 or ended.out_of_memory or not message:
-                message = f"the compiler was ended: {_why(ended)}\n{message}".strip()
+                message = f"the compiler was ended: {how_ended(ended)}\n{message}".strip()
             raise _Over(WRONG, "COMPILE_ERROR", message=message, seconds=round(ended.seconds, 3))
         self._program = program
 
@@ -382,7 +372,7 @@ class Judge:
         if ended.code != 0 or data is None or len(data) != sum(sizes):
             self._teller.show(ended.output)
             said = ended.output.strip().splitlines()
-            self._broken(f"the reference of the problem failed: {said[-1] if said else _why(ended)}")
+            self._broken(f"the reference of the problem failed: {said[-1] if said else how_ended(ended)}")
         ends = accumulate(sizes)
         return [self._split(case, data[end - size : end], 8) for case, size, end in zip(cases, sizes, ends)]  # noqa: B905
 
@@ -421,28 +411,11 @@ class Judge:
         }.get(None if late and ended.code == 0 else ended.code)
         if self._is_command and ended.code == WRONG_OUTPUT:
             why = tail(ended.output.strip()).rpartition("\n")[2]
-        message = f"{what}: {why if why is not None and not ended.out_of_memory else _why(ended)}"
-        output = tail(ended.output.strip())
-        raise _Over(WRONG, "RUNTIME_ERROR", message=message, output=output, seed=self._job["seed"])
+        message = f"{what}: {why if why is not None and not ended.out_of_memory else how_ended(ended)}"
+        raise _Over(WRONG, "RUNTIME_ERROR", message=message, output=tail(ended.output.strip()), seed=self._job["seed"])
 
     def _broken(self, message: str) -> NoReturn:
         raise _Over(BROKEN, "ERROR", message=message)
-
-
-def _why(ended: ProgramEnd) -> str:
-    """How a program ended, for people."""
-    if ended.out_of_memory:
-        return "it needed more memory than it may have"
-    if ended.flooded:
-        return "it printed more than it may"
-    if ended.code is None:
-        return f"it did not end within {ended.seconds:.0f} s"
-    if ended.code >= 0:
-        name, means = _SIGNALS.get(ended.code - 128, ("", ""))  # a shell's way to tell of a signal
-        means = "" if name == "SIGKILL" else means  # memory that ran out is told by `out_of_memory` there
-        return f"it exited with status {ended.code}" + (f", as after {name}{means}" if name else "")
-    name, means = _SIGNALS.get(-ended.code, (f"signal {-ended.code}", ""))
-    return f"it was ended by {name}{means}"
 
 
 def _wrong(what: str, found: Json) -> str:
