@@ -67,6 +67,10 @@ class Cell(ABC):
         """How many threads there are in the cell, counted from outside; None: cannot be counted."""
 
     @abstractmethod
+    def cpu_ms(self) -> float | None:
+        """Milliseconds that processors have worked for the cell, counted from outside; None: cannot be counted."""
+
+    @abstractmethod
     def end(self) -> ProgramEnd:
         """End every process of the cell, if there are any, and remove the cell; idempotent."""
 
