@@ -8,77 +8,36 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import secrets
 import statistics
-import struct
 import time
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
 
 from . import build, measure, tensors
-from .cells import Cell, CellGone, Cells, how_ended
-from .command import WRONG_OUTPUT
-from .frames import Teller, tail
+from .calls import POISON, RIGHT, WRONG, Called, Calls, Json, Over, Suspected
+from .cells import how_ended
+from .frames import tail
 
-Json = dict[str, Any]
-
-RIGHT, WRONG, BROKEN = 0, 1, 2  # exit statuses: success; the solution's fault; the problem's or machine's
-_POISON = 255  # what outputs are filled with before each call: no number, or -1
 _PINGS = 15
 _IDLE = 11  # calls of a program that does nothing; with the first two its memory is new
 _LEAST = 5  # timed calls: fewer say nothing where others use the machine
 _MOST = 3  # times as many calls as asked for, where their times differ
-_LONGEST = 3600.0  # seconds of one cell with a solution, the references beside it included
 _KEPT = 64 << 20  # bytes of tests' calls until their reference is computed; a larger test has a cell of its own
 _ATTEMPTS = 3  # measurements that must all be suspicious: a busy machine disturbs one
-_FAIR_TIME = 1.0  # seconds for what a solution started to end
 
 
-class _Over(Exception):
-    """The job has ended with this exit status; its last frame."""
-
-    def __init__(self, code: int, status: str, **facts: object) -> None:
-        super().__init__(code)
-        self.code, self.status, self.facts = code, status, facts
-
-
-class _Suspected(Exception):
-    """What was seen that an honest solution does not do."""
-
-
-class _Called(NamedTuple):
-    inputs: tuple[bytes, ...]
-    outputs: bytes
-    own_ms: float  # by the solution's clock
-    wall_ms: float  # by ours
-    around_ms: float  # from its inputs to its outputs, without `wall_ms`; on a CPU at most what it worked
-
-
-class Judge:
-    def __init__(self, job: Json, cells: Cells, teller: Teller) -> None:
-        self._job = job
-        self._cells = cells
-        self._teller = teller
-        self._dtype = job["dtype"]
-        self._is_command = job["language"] == "command"
-        self._program = b""
-        self._compiler: build.Compiler | None = None  # None: a command has none
-        self._gpu = "CPU"
-        self._evidence: Json = {}
-
+class Judge(Calls):
     def run(self) -> int:
         try:
             self._compile()
             self._check()
             if self._job["endpoint"] == "benchmark":
                 self._benchmark()
-        except _Over as over:
+        except Over as over:
             self._teller.say(over.status, **over.facts)
             return over.code
-        except _Suspected as seen:
+        except Suspected as seen:
             self._teller.say("CHEATING_SUSPECTED", message=str(seen), **self._evidence, seed=self._job["seed"])
             return WRONG
         return RIGHT
@@ -102,7 +61,7 @@ class Judge:
             message = tail(ended.output.strip())
             if ended.code is None or ended.code < 0 or ended.out_of_memory or not message:
                 message = f"the compiler was ended: {how_ended(ended)}\n{message}".strip()
-            raise _Over(WRONG, "COMPILE_ERROR", message=message, seconds=round(ended.seconds, 3))
+            raise Over(WRONG, "COMPILE_ERROR", message=message, seconds=round(ended.seconds, 3))
         self._program = program
 
     def _check(self) -> None:
@@ -130,9 +89,9 @@ class Judge:
             kept += size
         yield batch
 
-    def _tried(self, batch: list[tuple[int, Json]]) -> tuple[list[tuple[_Called, _Called]], Exception | None]:
+    def _tried(self, batch: list[tuple[int, Json]]) -> tuple[list[tuple[Called, Called]], Exception | None]:
         """Two calls of each test on the same inputs, all in one cell; and what stopped them, if anything did."""
-        calls = list[tuple[_Called, _Called]]()
+        calls = list[tuple[Called, Called]]()
         cell = self._opened()
         try:
             for number, case in batch:
@@ -141,14 +100,14 @@ class Judge:
                 inputs = self._inputs(case, f"{what}/0")
                 first = self._call(cell, case, what, inputs)
                 calls.append((first, self._call(cell, case, what, inputs)))
-        except (_Over, _Suspected) as stopped:
+        except (Over, Suspected) as stopped:
             return calls, stopped
         finally:
             self._teller.show(cell.end().output)
         return calls, None
 
-    def _compare(self, number: int, case: Json, calls: tuple[_Called, _Called], right: dict[str, bytes]) -> None:
-        """Report one test. Raises `_Over` if an answer is wrong."""
+    def _compare(self, number: int, case: Json, calls: tuple[Called, Called], right: dict[str, bytes]) -> None:
+        """Report one test. Raises `Over` if an answer is wrong."""
         what, tests = f"test {number}", len(self._job["tests"])
         found = self._compared(case, calls[0].outputs, right)
         if found["passed"]:
@@ -157,7 +116,7 @@ class Judge:
         facts = {"test": number, "tests": tests, "sizes": case["sizes"], "digest": _digest(calls[0].outputs), **found}
         self._teller.say("TEST_RESULT", **facts)
         if not found["passed"]:
-            raise _Over(WRONG, "WRONG_ANSWER", message=_wrong(what, found), **facts, seed=self._job["seed"])
+            raise Over(WRONG, "WRONG_ANSWER", message=_wrong(what, found), **facts, seed=self._job["seed"])
 
     def _benchmark(self) -> None:
         cases = self._job["benchmarks"]
@@ -169,7 +128,7 @@ class Judge:
             facts, seen = self._believable(case, f"benchmark {number}")
             self._evidence = {**told, **facts}
             if seen is not None:
-                raise _Suspected(f"benchmark {number}: {seen}")
+                raise Suspected(f"benchmark {number}: {seen}")
             best.append(facts["median_ms"])
             self._teller.say("BENCHMARK_RESULT", **self._evidence)
         self._teller.say("BENCHMARKED", benchmarks=len(cases), median_ms=best, seed=self._job["seed"])
@@ -194,7 +153,7 @@ class Judge:
         """Every call has inputs of its own, by the `seed`, and is checked; which of them count is not to be told by the
         solution.
         """
-        began, calls, before = time.monotonic(), list[_Called](), None
+        began, calls, before = time.monotonic(), list[Called](), None
         warm_ups, repeats = case["warm_ups"], max(case["repeats"], _LEAST)
         digests: list[str] = []
         cell = self._opened()
@@ -207,7 +166,7 @@ class Judge:
                 found = self._compared(case, call.outputs, expected)
                 if not found["passed"]:
                     self._explain(case, call, before, where)
-                    raise _Over(WRONG, "WRONG_ANSWER", message=_wrong(where, found), **found, seed=self._job["seed"])
+                    raise Over(WRONG, "WRONG_ANSWER", message=_wrong(where, found), **found, seed=self._job["seed"])
                 calls.append(call._replace(inputs=(), outputs=b""))
                 digests.append(_digest(call.outputs))
                 before = expected
@@ -252,106 +211,19 @@ class Judge:
             around = max(one.around_ms for one in calls)
         return {"overhead_ms": round(overhead, 6), "idle_ms": round(around, 6)}
 
-    def _goes_on(self, timed: list[_Called], repeats: int, began: float) -> bool:
+    def _goes_on(self, timed: list[Called], repeats: int, began: float) -> bool:
         """Whether more calls are worth while: the times differ, and there is time."""
         if len(timed) >= _MOST * repeats or time.monotonic() - began > self._job["limits"]["measure"]:
             return False
         return measure.spread([one.own_ms for one in timed]) >= measure.STEADY
 
-    def _explain(self, case: Json, call: _Called, before: dict[str, bytes] | None, where: str) -> None:
-        """A wrong answer to a problem whose tests it passed: raises `_Suspected` where it did no work."""
+    def _explain(self, case: Json, call: Called, before: dict[str, bytes] | None, where: str) -> None:
+        """A wrong answer to a problem whose tests it passed: raises `Suspected` where it did no work."""
         for name, data in self._split(case, call.outputs).items():
-            if data and not data.strip(bytes([_POISON])):
-                raise _Suspected(f"{where}: it left {name} untouched, though it passed the tests")
+            if data and not data.strip(bytes([POISON])):
+                raise Suspected(f"{where}: it left {name} untouched, though it passed the tests")
         if before is not None and self._compared(case, call.outputs, before)["passed"]:
-            raise _Suspected(f"{where}: it gave the result of the call before, whose inputs were others")
-
-    # -- one call
-
-    def _opened(self, program: bytes | None = None) -> Cell:
-        cache = measure.GPUS["CPU" if self._is_command else self._gpu]["cache"]
-        return self._cells.open(program or self._program, [str(cache)], limit=_LONGEST)
-
-    def _configure(self, cell: Cell, case: Json, what: str) -> None:
-        """Tell the harness the numbers of the case that the next calls are of."""
-        entries = [one["entries"] for one in case["inputs"]] + list(case["outputs"].values())
-        numbers = [*case["sizes"].values(), *entries, *case["parameters"].values()]
-        try:
-            cell.send(struct.pack(f"<QQ{len(numbers)}d", 2, len(numbers), *numbers))
-        except CellGone:
-            self._crashed(cell, what)
-
-    def _bytes(self, case: Json) -> int:
-        """Of all tensors."""
-        entries = sum(one["entries"] for one in case["inputs"]) + sum(case["outputs"].values())
-        return int(entries * tensors.SIZES[self._dtype])
-
-    def _ping(self, cell: Cell, what: str) -> float:
-        """Milliseconds from a question to its answer."""
-        return self._asked(cell, struct.pack("<QQ", 0, 0), b"", what)[1]
-
-    def _inputs(self, case: Json, seed: str) -> tuple[bytes, ...]:
-        return tuple(
-            tensors.made(
-                one["entries"],
-                self._dtype,
-                f"{self._job['seed']}/{case['seed']}/{seed}/{index}",
-                one["low"],
-                one["high"],
-            )
-            for index, one in enumerate(case["inputs"])
-        )
-
-    def _call(self, cell: Cell, case: Json, what: str, inputs: tuple[bytes, ...]) -> _Called:
-        own, wall, before = self._asked(cell, struct.pack("<QQ", 1, _POISON), b"".join(inputs), what)
-        size = sum(case["outputs"].values()) * tensors.SIZES[self._dtype]
-        returned = self._clocks(cell)
-        try:
-            outputs = cell.receive(size, until := time.monotonic() + self._job["limits"]["case"])
-        except CellGone:
-            self._crashed(cell, what, late=time.monotonic() >= until)
-        around = min(map(sum, zip(before, self._since(cell, returned))))  # noqa: B905
-        if not math.isfinite(own) or own < 0:
-            raise _Suspected(f"{what}: its clock says {own} ms")
-        until = time.monotonic() + _FAIR_TIME
-        while (self._gpu == "CPU" or self._is_command) and (cell.threads() or 1) > 1:
-            if time.monotonic() > until:
-                raise _Suspected(f"{what}: threads or processes that it started still run after it returned")
-            time.sleep(0.01)
-        return _Called(inputs, outputs, own, wall, around)
-
-    def _clocks(self, cell: Cell) -> tuple[float, float]:
-        """Milliseconds of the clock, and of the cell's processors where the solution can work on nothing else."""
-        on_cpu = cell.cpu_ms() if self._gpu == "CPU" else None
-        now = time.perf_counter() * 1000
-        return now, now if on_cpu is None else on_cpu
-
-    def _since(self, cell: Cell, began: tuple[float, float]) -> tuple[float, float]:
-        now = self._clocks(cell)
-        return now[0] - began[0], now[1] - began[1]
-
-    def _asked(self, cell: Cell, question: bytes, data: bytes, what: str) -> tuple[float, float, tuple[float, float]]:
-        """Milliseconds by its clock and by ours, from the word to go to the word that it is done, and by both of
-        ours from the `data` of the question until it is ready. The word is a random number, so that nothing can be
-        answered before.
-        """
-        until = time.monotonic() + self._job["limits"]["case"]
-        word = secrets.token_bytes(8)
-        try:
-            cell.send(question)  # may wait for what ran before
-            asked = self._clocks(cell)
-            cell.send(data)
-            ready = cell.receive(8, until)
-            before = self._since(cell, asked)
-            began = time.perf_counter()
-            cell.send(word)
-            done = cell.receive(16, until)
-            wall = (time.perf_counter() - began) * 1000
-        except CellGone:
-            self._crashed(cell, what, late=time.monotonic() >= until)
-        if ready != struct.pack("<Q", 1) or done[:8] != word:
-            raise _Suspected(f"{what}: it wrote to the channel of its results")
-        return struct.unpack("<d", done[8:])[0], wall, before
+            raise Suspected(f"{where}: it gave the result of the call before, whose inputs were others")
 
     def _expected(self, calls: Sequence[tuple[Json, tuple[bytes, ...]]]) -> list[dict[str, bytes]]:
         """What each output of these calls (case, inputs) should be, as doubles; computed after the calls, by the
@@ -399,23 +271,6 @@ class Judge:
                     "first": found.first,
                 }
         return {"passed": True, "max_error": largest}
-
-    def _crashed(self, cell: Cell, what: str, *, late: bool = False) -> NoReturn:
-        """`late`: it did not answer in time. It may end well now, since its channel is closed."""
-        ended = cell.end()
-        limit = self._job["limits"]["case"]
-        why = {
-            0: "it ended before its work was done",
-            3: f"the {self._gpu} reported an error (status 3)",  # see harness.hpp
-            None: f"it did not end within {limit:.0f} s",
-        }.get(None if late and ended.code == 0 else ended.code)
-        if self._is_command and ended.code == WRONG_OUTPUT:
-            why = tail(ended.output.strip()).rpartition("\n")[2]
-        message = f"{what}: {why if why is not None and not ended.out_of_memory else how_ended(ended)}"
-        raise _Over(WRONG, "RUNTIME_ERROR", message=message, output=tail(ended.output.strip()), seed=self._job["seed"])
-
-    def _broken(self, message: str) -> NoReturn:
-        raise _Over(BROKEN, "ERROR", message=message)
 
 
 def _wrong(what: str, found: Json) -> str:
