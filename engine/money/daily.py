@@ -31,7 +31,7 @@ RANGE: Final = 30  # days that a chart shows unless it is told otherwise
 MOST_DAYS: Final = 3660
 
 
-class DaySpend(msgspec.Struct, frozen=True, array_like=True):
+class DaySpend(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What one machine cost on one day for one purpose."""
 
     day: int  # UTC, since 1970
@@ -40,7 +40,7 @@ class DaySpend(msgspec.Struct, frozen=True, array_like=True):
     cost: int  # micro-dollars
 
 
-class DayUse(msgspec.Struct, frozen=True, array_like=True):
+class DayUse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How long one machine was billed and busy on one day, microseconds."""
 
     day: int
@@ -48,7 +48,7 @@ class DayUse(msgspec.Struct, frozen=True, array_like=True):
     busy: int
 
 
-class MachineDays(msgspec.Struct, frozen=True, array_like=True):
+class MachineDays(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One machine's bill by day."""
 
     spend: tuple[DaySpend, ...] = ()

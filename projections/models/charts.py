@@ -1,5 +1,6 @@
 """The charts about money and times, from what the read models keep of each machine and run."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -56,8 +57,7 @@ def like(store: ProjectionStore, row: RunRow) -> Like:
     return like_of(decode_run(row.folded), others)
 
 
-def _machines(store: ProjectionStore, of: ChartRange) -> list[BilledMachine]:
+def _machines(store: ProjectionStore, of: ChartRange) -> Iterator[BilledMachine]:
     shown = range_of(of.since, of.until, of.now)
-    return [
-        BilledMachine(vm_id, name, gpu, _decode(days)) for vm_id, name, gpu, days in store.vms.days(shown.first * DAY)
-    ]
+    for vm_id, name, gpu, days in store.vms.days(shown.first * DAY):
+        yield BilledMachine(vm_id, name, gpu, _decode(days))

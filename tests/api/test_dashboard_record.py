@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from stenolab.waiting import wait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,14 @@ def test_new_events_wait_until_they_are_asked_for(
     recorded_again(empty_record, told[100:])
     page.get_by_role("button", name="Show 50 new events or more").click()
     head = here.client.get("/api/record").json()["position"]
-    seen.until(f"document.querySelector('tbody a.row').innerText === '{head:,}'")
+
+    def at_head() -> bool:
+        """What came after the click is asked for too."""
+        for more in page.locator("button.fresh").all():
+            more.click()
+        return page.locator("tbody a.row").first.inner_text() == f"{head:,}"
+
+    wait(at_head, seconds=120, what="the head of the record")
     assert first != f"{head:,}"
     page.get_by_label("Follow").check()
     recorded_again(empty_record, polls("failure")[:20])

@@ -39,7 +39,8 @@ def here(served_on: Serve, tmp_path_factory: pytest.TempPathFactory) -> Served:
         for name in ("name_reuse", "warm_reuse", "several"):
             trace = open_trace(TRACES / f"{name}.jsonl.zst")
             record.append_polls([poll for _, poll in trace if poll is not None])
-    return served_on(path, project="main", dstack__url="http://127.0.0.1:1", dstack__token="none", provider="dstack")
+    server = {"dstack__url": "http://127.0.0.1:1", "dstack__token": "none", "provider": "dstack"}
+    return served_on(path, project="main", api__submit_rate="off", **server)
 
 
 def words_of(here: Served, kind: str, key: str) -> Words:
