@@ -74,6 +74,7 @@ class Appender(Reader):
         self._streams: dict[str, StreamHead] = {}
         self._dirty: dict[int, StreamHead] = {}  # not yet in `streams`, by id
         self._pending: list[tuple[object, ...]] = []
+        self._leases: list[Lease] = []
         self._on_rollback: list[Callable[[], None]] = [self._parts.forget]
 
     def _appended(self, work: Callable[[], T], *, durable: bool) -> T:
@@ -110,9 +111,14 @@ class Appender(Reader):
             raise
         return done
 
-    def bind(self, *leases: Lease) -> None:
-        """Appends from now on raise LeaseLost where another process holds one of these leases."""
-        self._session.bind(leases)
+    def bind(self, lease: Lease) -> None:
+        """From now on an append raises LeaseLost if another process took this lease."""
+        self._leases.append(lease)
+        self._session.bind(self._leases)
+
+    def unbind(self, lease: Lease) -> None:
+        self._leases.remove(lease)
+        self._session.bind(self._leases)
 
     def _add(
         self, stream: StreamHead, kind: int, when: When, event_id: bytes | None, uses: Shared, data: bytes, chain: bytes

@@ -34,6 +34,16 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(own + hashlib.sha256(self.key).digest()).digest()
 
 
+class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a database says of itself."""
+
+    database: str  # name and version
+    schema: str  # the Alembic revision
+    bytes: int
+    partitions: int
+    oldest_transaction_seconds: int  # a long one keeps the server from cleaning up
+
+
 class Blob(Protocol):
     """A small piece of data beside a record, private and replaced whole. RecordNotWritable: it is inaccessible."""
 
@@ -158,6 +168,12 @@ class Store(Protocol):
         RecordNotFound, NotARecord, RecordDamaged, RecordTooNew, RecordNotWritable and RecordLocked mean that nothing
         was written.
         """
+
+    def status(self) -> "StoreStatus":
+        """What the database says of itself. Raises as `open`."""
+
+    def admit(self, role: str, *, appends: bool) -> None:
+        """Let a role of the database append and read, or only read. Raises StenoError where there are no roles."""
 
     def stamp(self) -> object:
         """A value that changes when another record replaces this one; None: no record."""

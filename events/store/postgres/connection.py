@@ -19,6 +19,7 @@ from events.errors import (
     RecordNotFound,
     RecordNotWritable,
     RecordUnreachable,
+    StenoError,
 )
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
@@ -30,8 +31,34 @@ _DRIVER: Final = re.compile(r"^postgres(ql)?(\+psycopg)?://")
 _SECRET: Final = re.compile(r"(://[^:/@?]*):[^@/?]*@|(password=)[^&]*")
 
 HEAD_MOVED: Final = "ST001"  # the errors that `migrations/postgres` raises
-_LEASE_LOST: Final = "ST002"
-_REFUSED: Final = "ST003"
+
+_HELD: Final = (RecordLocked, "The record {where} is held by another process: try again when it is done.")
+_FOREIGN: Final = (NotARecord, "The schema steno of {where} is not a Steno record ({why}).")
+_REFUSED: Final = (RecordNotWritable, "The record {where} cannot be written ({why}).")
+_FULL: Final = (
+    RecordNotWritable,
+    "The server of the record {where} is full ({why}): make room and try again; what was acknowledged is there.",
+)
+_AWAY: Final = (RecordUnreachable, "The database of the record {where} cannot be reached: {why}.")
+_NO_URL: Final = (NotARecord, "{where} is not a URL that libpq understands ({why}).")
+_DAMAGED: Final = (RecordDamaged, "The record {where} is damaged ({why}): run `steno verify`, restore it from a copy.")
+_ERRORS: Final[dict[str, tuple[type[StenoError], str]]] = {  # by SQLSTATE
+    HEAD_MOVED: _HELD,
+    "ST002": (LeaseLost, "Another process acts on this source since this one was silent: nothing was written."),
+    "ST003": _REFUSED,
+    "55P03": _HELD,  # lock_timeout
+    "40P01": _HELD,
+    "57014": _HELD,
+    "3D000": (RecordNotFound, "There is no database for the record {where}: create it with `createdb`."),
+    "3F000": _FOREIGN,
+    "42P01": _FOREIGN,
+    "42883": _FOREIGN,
+    "42704": (StenoError, "{why}: make it with `createuser`."),
+    "42501": (RecordNotWritable, "This user may not use the record {where} so ({why}): see `steno db grant --help`."),
+    "25006": _REFUSED,  # a standby, or a server that is read-only
+    "53100": _FULL,
+    "53200": _FULL,
+}
 
 
 def libpq(url: str) -> str:
@@ -90,26 +117,15 @@ def translated(url: str) -> Iterator[None]:
 
 def _ours(error: psycopg.Error, where: str) -> Exception:
     state, why = error.sqlstate or "", _first_line(error)
-    if state == _LEASE_LOST:
-        return LeaseLost(f"Another process acts on {where} since this one was silent: nothing was written.")
-    if state in ("55P03", "40P01", "57014", HEAD_MOVED):
-        return RecordLocked(f"The record {where} is held by another process: try again when it is done.")
-    if state == "3D000" or ("does not exist" in why and 'FATAL:  database "' in why):
-        return RecordNotFound(f"There is no database for the record {where}: create it with `createdb`.")
-    if state in ("3F000", "42P01", "42883"):
-        return NotARecord(f"The schema steno of {where} is not a Steno record ({why}).")
-    if state == "42501":
-        return RecordNotWritable(f"This user may not do that with the record {where} ({why}): see `steno db grant`.")
-    if state in ("25006", "25P02", "53400", _REFUSED):
-        return RecordNotWritable(f"The record {where} cannot be written ({why}).")
-    if state in ("53100", "53200"):
-        message = f"The server of the record {where} is full: make room and try again; what was acknowledged is there."
-        return RecordNotWritable(message)
+    if not state and "does not exist" in why and 'FATAL:  database "' in why:
+        state = "3D000"  # a connection that is refused has none
+    other: tuple[type[StenoError], str] = _DAMAGED
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return RecordUnreachable(f"The database of the record {where} cannot be reached: {why}.")
-    if isinstance(error, psycopg.ProgrammingError) and not state:
-        return NotARecord(f"{where} is not a PostgreSQL URL that libpq understands ({why}).")
-    return RecordDamaged(f"The record {where} is damaged ({why}): run `steno verify`, restore it from a copy.")
+        other = _AWAY
+    elif isinstance(error, psycopg.ProgrammingError) and not state:
+        other = _NO_URL
+    kind, text = _ERRORS.get(state, other)
+    return kind(text.format(where=where, why=why))
 
 
 def _first_line(error: BaseException) -> str:

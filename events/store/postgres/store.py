@@ -19,7 +19,7 @@ from events.store.postgres.company import Link, PostgresBlob, PostgresLease, tak
 from events.store.postgres.connection import Connection, connect, shown, translated
 from events.store.postgres.session import PostgresSession
 from events.store.schema import REVISIONS, migrate
-from events.store.store import Identity
+from events.store.store import Identity, StoreStatus
 
 _TABLES: Final = frozenset({"alembic_version", "meta", "head", "events", "parts", "streams"})
 _MIGRATOR: Final = 0x5354454E  # the advisory lock that only one migrator holds
@@ -75,6 +75,25 @@ class PostgresStore:
         with translated(self._url), connect(self._url, write=True) as connection:
             self._identity(connection, write=True, check=True)
             connection.execute("SELECT admit(%s, %s)", (role, appends))
+
+    def status(self) -> StoreStatus:
+        with translated(self._url), connect(self._url, write=False) as connection:
+            self._identity(connection, write=False, check=False)
+            row = connection.execute(
+                "SELECT current_setting('server_version'), pg_database_size(current_database()), "
+                "(SELECT count(*) FROM ranges), "
+                "(SELECT coalesce(extract(epoch FROM max(now() - xact_start)), 0)::bigint"
+                " FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())"
+            ).fetchone()
+            schema = "".join(self._revisions(connection))
+        version, size, partitions, oldest = row or ("?", 0, 0, 0)
+        return StoreStatus(
+            database=f"PostgreSQL {version}",
+            schema=schema,
+            bytes=size,
+            partitions=partitions,
+            oldest_transaction_seconds=oldest,
+        )
 
     def stamp(self) -> object:
         found = self._link.ask("SELECT value FROM meta WHERE key = 'record_id'")

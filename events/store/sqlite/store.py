@@ -16,12 +16,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
+from events.errors import StenoError
 from events.store.identity import described, new_identity
-from events.store.schema import events, head, meta, migrate, parts, streams
+from events.store.schema import events, head, meta, migrate, parts, revision, streams
 from events.store.sqlite.connection import Dialect, connect, file_id, may_write, translated
 from events.store.sqlite.files import FileBlob, locked, sync_folder, take_lease
 from events.store.sqlite.opening import create, expect_file, expect_head, read_identity, schema_damage
-from events.store.store import Identity, Lease
+from events.store.store import Identity, Lease, StoreStatus
 
 _EVENT_ROW: Final = re.compile(r"^row (\d+) missing from index events_")
 _DIALECT: Final = Dialect(paramstyle="qmark")
@@ -178,6 +179,17 @@ class SqliteStore:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             migrate(connection)
             connection.commit()
+
+    def status(self) -> StoreStatus:
+        with connect(self.path, write=False) as connection, translated(str(self.path)):
+            schema = str(connection.execute(select(revision.c.version_num)).scalar())
+        wal = self.path.with_name(self.path.name + "-wal")
+        size = self.path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
+        database = f"SQLite {sqlite3.sqlite_version}"
+        return StoreStatus(database=database, schema=schema, bytes=size, partitions=1, oldest_transaction_seconds=0)
+
+    def admit(self, role: str, *, appends: bool) -> None:  # noqa: ARG002
+        raise StenoError(f"A SQLite record has no role {role}: change the permissions of {self.path} and its folder.")
 
     def stamp(self) -> object:
         return file_id(self.path)

@@ -16,7 +16,7 @@ from events.errors import RecordNotFound
 from events.store.identity import new_identity
 from events.store.sqlite.opening import expect_head, read_identity
 from events.store.sqlite.store import SqliteSession, fill
-from events.store.store import Identity, Lease
+from events.store.store import Identity, Lease, StoreStatus
 
 _numbers = itertools.count()
 
@@ -84,6 +84,12 @@ class MemoryStore:
 
     def upgrade(self) -> None:
         """It is never older than this process."""
+
+    def status(self) -> StoreStatus:
+        return StoreStatus(database="memory", schema="", bytes=0, partitions=1, oldest_transaction_seconds=0)
+
+    def admit(self, role: str, *, appends: bool) -> None:
+        """Whoever has the process may do everything."""
 
     def stamp(self) -> object:
         return id(self)
