@@ -114,8 +114,20 @@ BEGIN
       INTO at, digest, part, stream, past FROM head h;
 END $$;
 
--- The last step of every append: move the head from where the writer knew it to be. ST001: it is elsewhere, and everything
--- the writer computed is void. ST002: a lease the writer acts under is another's now.
+-- The first step of an append that has not locked the head: lock it where the writer knows it to be. ST001: it is
+-- elsewhere, and everything the writer computed is void. Rows inserted before would wait for another writer's, and that one
+-- for the head.
+CREATE FUNCTION claim(was bigint, was_hash bytea) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = steno, pg_temp AS $$
+BEGIN
+    PERFORM FROM head WHERE position = was AND hash = was_hash FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the head moved' USING ERRCODE = 'ST001';
+    END IF;
+END $$;
+
+-- The last step of every append: move the head from where the writer knew it to be. ST002: a lease the
+-- writer acts under is another's now.
 CREATE FUNCTION advance(was bigint, was_hash bytea, now_at bigint, now_hash bytea, moved bigint[], versions bigint[],
                         items bigint[], sinces bigint[], held text[], tokens bigint[])
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = steno, pg_temp AS $$
@@ -164,7 +176,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = steno, pg_temp AS $$
     ON CONFLICT (name) DO UPDATE SET content = new, changes = b.changes + 1
 $$;
 
-REVOKE ALL ON FUNCTION protect, make_room, look_at_head, advance, take_lease, renew_lease, put_blob FROM PUBLIC;
+REVOKE ALL ON FUNCTION protect, make_room, look_at_head, claim, advance, take_lease, renew_lease, put_blob FROM PUBLIC;
 
 -- Let a role append (and read), or only read.
 CREATE FUNCTION admit(role text, appends boolean) RETURNS void LANGUAGE plpgsql SET search_path = steno, pg_temp AS $$
@@ -174,8 +186,8 @@ BEGIN
     IF appends THEN
         EXECUTE format('GRANT SELECT ON blobs, leases TO %I', role);  -- the vault is among them
         EXECUTE format('GRANT INSERT ON events, parts, streams TO %I', role);
-        EXECUTE format('GRANT EXECUTE ON FUNCTION make_room, look_at_head, advance, take_lease, renew_lease, put_blob '
-                       'TO %I', role);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION make_room, look_at_head, claim, advance, take_lease, renew_lease, '
+                       'put_blob TO %I', role);
     END IF;
 END $$;
 REVOKE ALL ON FUNCTION admit FROM PUBLIC;

@@ -1,8 +1,8 @@
 """One session of a record on PostgreSQL, and the way its appends go.
 
-An append is computed from the head as this session knows it, without a lock, and sent in one round trip whose last
-statement moves the head from there. If another process appended meanwhile, all of it is void, and is done once more
-with the head locked first; so are the next ones, until the others pause.
+An append is computed from the head as this session knows it, without a lock, and sent in one round trip that locks the
+head there, inserts, and moves it. If another process appended meanwhile, all of it is void, and is done once more with
+the head locked first; so are the next ones, until the others pause.
 """
 
 import time
@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import psycopg
-from psycopg.errors import UniqueViolation
 from sqlalchemy import Executable
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
@@ -110,17 +109,19 @@ class PostgresSession:
             cursor.itersize = _PAGE
             yield from cursor.execute(_compiled(statement))
 
-    def execute(self, text: str, given: Sequence[object] = ()) -> "psycopg.Cursor[tuple[Any, ...]]":
+    def execute(
+        self, text: str, given: Sequence[object] = (), *, prepare: bool | None = None
+    ) -> "psycopg.Cursor[tuple[Any, ...]]":
         """The cursor after a statement of the driver's own; run again on a new connection if the old one was gone."""
         try:
-            return self._connection.cursor(binary=True).execute(text.encode(), given)
+            return self._connection.cursor(binary=True).execute(text.encode(), given, prepare=prepare)
         except psycopg.Error as error:
             if not (is_lost(error) or self._connection.closed) or self._reading:
                 raise
             if self._inside:
                 self._resume(None)
             self._reconnect()
-            return self._connection.cursor(binary=True).execute(text.encode(), given)
+            return self._connection.cursor(binary=True).execute(text.encode(), given, prepare=prepare)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -210,7 +211,7 @@ class PostgresSession:
         except psycopg.Error as error:
             if is_lost(error) or self._connection.closed:
                 self._resume(None if last is None else (last[2], last[3]))
-            elif not self._locked and (isinstance(error, UniqueViolation) or error.sqlstate in _OVERTAKEN):
+            elif error.sqlstate in _OVERTAKEN:
                 self._crowded = True
                 raise HeadMoved from error
             else:
@@ -225,30 +226,38 @@ class PostgresSession:
         connection = self._connection
         bulk = {table for table, found in rows.items() if len(found) >= _COPY_FROM}
         if bulk:
-            self._open()
+            self._claim()
         for table in bulk:
             _, text, types = _insert(table)
             with connection.cursor().copy(text.encode()) as copy:
                 copy.set_types(types)
                 for row in rows[table]:
                     copy.write_row(row)
+        # Nothing is prepared in it: after an error the driver takes what the server skipped for prepared.
         with connection.pipeline():
-            self._open()
+            self._claim()
             cursor = connection.cursor(binary=True)
             for table in rows.keys() - bulk:
                 for row in rows[table]:
-                    cursor.execute(_insert(table)[0].encode(), row)
+                    cursor.execute(_insert(table)[0].encode(), row, prepare=False)
             if last is not None:
-                cursor.execute(_ADVANCE, last)
-                cursor.execute("COMMIT")
+                cursor.execute(_ADVANCE, last, prepare=False)
+                cursor.execute("COMMIT", prepare=False)
 
     def _open(self) -> None:
         """Begin a transaction at the server if none is open."""
         if not self._inside:
-            self.execute("BEGIN")
+            self.execute("BEGIN", prepare=False)
             self._inside = True
             if self._durable:
-                self.execute("SET LOCAL synchronous_commit = on")
+                self.execute("SET LOCAL synchronous_commit = on", prepare=False)
+
+    def _claim(self) -> None:
+        """Lock the head where this append begins, if that is not done."""
+        self._open()
+        if not self._locked:
+            self.execute("SELECT claim(%s::bigint, %s)", self._begun, prepare=False)
+            self._locked = True
 
     def _leave(self) -> None:
         if self._inside:
