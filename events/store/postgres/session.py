@@ -145,8 +145,8 @@ class PostgresSession:
         self._leases = tuple(leases)
 
     def begin(self, *, durable: bool, locked: bool) -> tuple[int, bytes]:
-        if self._renewed:
-            self._renewed = False
+        renewed, self._renewed = self._renewed, False
+        if renewed and not locked:
             raise HeadMoved  # a database that was restored may have lost what the writer's caches know
         self._durable, before = durable, self._end
         if locked or self._crowded:
