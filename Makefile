@@ -29,8 +29,9 @@ $(UV): requirements-setup.lock
 	@$(UV) venv --quiet --python $(PYTHON) .venv
 
 .venv/.run: requirements.lock pyproject.toml | .venv/pyvenv.cfg $(UV)
-	@$(UV) pip install --quiet --python .venv --require-hashes -r requirements.lock
+	@$(UV) pip install --quiet --python .venv --compile-bytecode --require-hashes -r requirements.lock
 	@$(UV) pip install --quiet --python .venv --no-deps --editable .
+	@$(BIN)/python -m compileall -q cli engine events projections
 	@touch $@
 
 .venv/.dev: requirements-dev.lock pyproject.toml | .venv/pyvenv.cfg $(UV)

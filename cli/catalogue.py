@@ -3,6 +3,7 @@
 SECTIONS = {  # command → one-line help, by section of the page
     "Start here": {
         "demo": "Tour on this machine: two runs, their bill, an incident.",
+        "init": "Write a steno.toml, question by question.",
         "doctor": "Check whether a task can run, and how to fix what is missing.",
     },
     "Run things": {
@@ -15,10 +16,12 @@ SECTIONS = {  # command → one-line help, by section of the page
     },
     "See what happened": {
         "ps": "List runs.",
+        "watch": "Print each change of runs as it comes.",
         "show": "Show one run: the provider's words beside the verdict.",
         "compare": "Compare two runs: outcome, times, cost, what was asked for.",
         "timeline": "Draw where a run's time went.",
         "explain": "Explain a verdict, a cold start, or why a machine still runs.",
+        "incidents": "List what providers said that they should not, and gaps.",
     },
     "Machines and money": {
         "vms": "List machines, show one, stop one; also `steno machines`.",
@@ -29,6 +32,7 @@ SECTIONS = {  # command → one-line help, by section of the page
         "notify": "List the notices sent to the webhook, or send a test notice.",
     },
     "HTTP": {
+        "open": "Open the dashboard, or the page of a run, in the browser.",
         "serve": "Serve dashboard, API, live stream and metrics; record nothing.",
         "listener": "Judge strangers' kernels on this machine, in containers.",
         "token": "Create, list and revoke tokens for the HTTP service.",
@@ -49,6 +53,8 @@ SECTIONS = {  # command → one-line help, by section of the page
         "db": "Upgrade the record to this version's schema.",
     },
     "About Steno": {
+        "help": "Print the help of Steno or of a command.",
+        "man": "Print a man page, or install them all.",
         "config": "Show every setting and where its value comes from.",
         "states": "Draw the state machines of runs and machines.",
         "completion": "Print the completion script for your shell.",
@@ -63,6 +69,7 @@ _MODULES = {  # modules of several commands; every other command has a module of
     "costs": ("budget", "metrics"),
     "daemons": ("record", "serve", "up"),
     "events": ("polls", "poll"),
+    "manual": ("help", "man", "open"),
     "maintenance": ("verify", "rebuild", "db"),
     "submit": ("rerun",),
     "runs": ("show", "timeline", "explain", "logs", "stop"),

@@ -50,7 +50,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     assumed: tuple[Rate, ...] = (Rate(gpu="MI300X", hourly=1_990_000),)
     """Assumed prices of machines without any recorded price: for estimates only, never bills."""
     billing: tuple[Billing, ...] = ()
-    budget_total: int | None = 1400 * DOLLAR  # None: no budget
+    budget_total: int | None = None  # None: no budget
     thresholds: tuple[int, ...] = (800,)  # parts per thousand of the budget at which to alert, ascending
     assumed_duration: int = 24 * HOUR  # the assumed worst-case duration of a run without `max_duration`
     free: bool = False

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from projections.models.view import View
 
 By = Literal["vm", "run", "day", "user", "gpu"]
+CHARTS = ("days", "spend", "utilisation", "starts")
 
 
 @steno_command("costs")
@@ -27,17 +28,38 @@ By = Literal["vm", "run", "day", "user", "gpu"]
     type=click.Choice(["table", "csv", "json"]),
     help="csv: every charge as a line, in FOCUS's column names.",
 )
+@click.option("--csv", "as_csv", is_flag=True, help="The table, or the table of the chart, as CSV.")
+@click.option(
+    "--chart",
+    type=click.Choice(CHARTS),
+    is_flag=False,
+    flag_value="days",
+    help="Draw a chart: spend by day, use of machines, or start-up times; `days` (the first two) if none is named.",
+)
+@click.option("--since", metavar="TIME", help="Of a chart: begin with this day (UTC); default: 30 days.")
+@click.option("--until", metavar="TIME", help="Of a chart: end with this day (UTC).")
 @click.option("--reconcile", is_flag=True, help="Our cost of each run beside the provider's, and why they differ.")
 @at_option
-def costs_command(app: App, by: By | None, form: str | None, reconcile: bool, at: str | None) -> None:
+def costs_command(
+    app: App,
+    by: By | None,
+    form: str | None,
+    as_csv: bool,
+    chart: str | None,
+    since: str | None,
+    until: str | None,
+    reconcile: bool,
+    at: str | None,
+) -> None:
     """Show costs: machine time at the price in force at that time, up to the newest poll.
 
     A run pays for its own time and for the provisioning of the machine that was made for it. Idle time and tear-down
     are lines of their own, so the rows sum to the machines' bills exactly.
 
     With --json: {"by", "rows": [{"key", "label", "total_usd", "on_demand_usd", "spot_usd", "machine_seconds",
-    "lines"}], "total", "low_usd", "high_usd", "position"}; with --reconcile {"runs", "total", "position"}. What a
-    workload would cost says `steno estimate`.
+    "lines"}], "total", "low_usd", "high_usd", "position"}; with --reconcile {"runs", "total", "position"}; with --chart
+    {"spend", "utilisation", "starts", "position"}, those that were asked for. With --chart, --by is gpu or user, and vm
+    for a strip for each machine. What a workload would cost says `steno estimate`.
 
     \b
     Examples:
@@ -46,7 +68,21 @@ def costs_command(app: App, by: By | None, form: str | None, reconcile: bool, at
       steno costs --by day --at 2026-11-20T15:00:00Z --json
       steno costs --format csv > focus.csv
       steno costs --reconcile
+      steno costs --chart --by user --since 7d
+      steno costs --chart utilisation --csv > use.csv
     """
+    if chart is None and (since is not None or until is not None):
+        raise click.UsageError("--since and --until are the range of a chart: add --chart")
+    if chart is not None:
+        if reconcile or form == "csv" or by in ("run", "day"):
+            raise click.UsageError("--chart goes with --by gpu, user or vm, --since, --until, --csv and --json only")
+        from cli.commands.charts import draw_charts
+
+        app.json = app.json or form == "json"
+        draw_charts(app, chart, by, (since, until), at, as_csv=as_csv)
+        return
+    if as_csv and (reconcile or form is not None):
+        raise click.UsageError("--csv is the table of --by: leave --reconcile and --format out")
     if reconcile and (by is not None or form == "csv"):
         raise click.UsageError("--reconcile is a page of its own: leave --by and --format csv out")
     if form == "csv" and by is not None:
@@ -63,6 +99,11 @@ def costs_command(app: App, by: By | None, form: str | None, reconcile: bool, at
     with viewing(app, at) as (_, view, _):
         if reconcile:
             _reconciliation(app, view)
+        elif as_csv:
+            from cli.wiring.output import emit_csv
+            from projections.models.costs import costs
+
+            emit_csv(costs(view.store, by or "vm").report)
         else:
             _report(app, view, by or "vm")
 
@@ -109,8 +150,9 @@ def budget_command(app: App, at: str | None) -> None:
     The total and the alert thresholds are the settings budget.total and budget.alerts.
 
     With --json: {"total_usd", "spent_usd", "committed_usd", "remaining_usd", "available_usd", "used_pct",
-    "spent_24h_usd", "rate_now_usd_per_hour", "burn_rate_usd_per_hour", "exhausted_at", "alerts": [{"threshold",
-    "reached", "told_at_position"}], "position"}; null where there is no budget.
+    "spent_24h_usd", "rate_now_usd_per_hour", "burn_rate_usd_per_hour", "forecast" (no_budget, used_up, too_early,
+    never, dated), "exhausted_at", "alerts": [{"threshold", "reached", "told_at_position"}], "position"}; null where
+    there is no budget. A forecast needs 24 hours since the first machine.
 
     \b
     Examples:

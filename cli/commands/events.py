@@ -47,6 +47,8 @@ def events_command(
         emit(f"{stored.position:>8}  {moment(stored.observed_at)}  {stored.type:<17} {place}")
 
     with app.reading() as record:
+        if sys.stdout.isatty() and not app.json:
+            emit(paint.dim(f"{'POSITION':>8}  {'OBSERVED':<20}  {'TYPE':<17} STREAM"))
         known = sorted(NAMES)
         for name in types:
             if name not in known:
@@ -91,6 +93,8 @@ def polls_command(
     from projections.models.record_pages import poll_rows
 
     with app.reading() as record:
+        if sys.stdout.isatty() and not app.json:
+            emit(paint.dim(f"{'POSITION':>8}  {'ASKED':<20}  {'CODE':>4}  {'TOOK':>10}  SOURCE  PATH  CHANGED"))
         after, until = between(app, record, start, end)
         for row in poll_rows(record, after=after, until=until, failed=failed, source=source, last=last):
             if app.json:

@@ -270,7 +270,7 @@ def _object(app: App, run_id: str) -> dict[str, Any]:
 def rejudge(app: App, runs: tuple[str, ...], since: str | None) -> None:
     """Judge recorded kernels again by today's rules, from their events, and list whose result changes.
 
-    Nothing runs again, and nothing is written. A result without the evidence that the rules ask for becomes UNPROVEN.
+    No kernel runs again, and nothing is written. A result without the evidence that the rules ask for becomes UNPROVEN.
     Exits 1 if a result changes. With --json: {"judged", "changed": [objects of `leaderboard`]}.
 
     \b

@@ -1,31 +1,28 @@
 """Commands about runs: `show`, `timeline`, `explain`, `logs`, `stop`."""
 
-import codecs
-import sys
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from itertools import islice
 
 import click
 
 from cli.wiring.app import App, steno_command
-from cli.wiring.options import at_option, run_argument, run_or_vm_argument
-from cli.wiring.output import emit_json, show
+from cli.wiring.options import at_option, each_run, runs_argument, runs_or_vms_argument
+from cli.wiring.output import emit, emit_json, show
 from cli.wiring.terminal import columns
 from engine.wire import wire
 
 
 @steno_command("show")
-@run_argument
+@runs_argument
 @at_option
+@each_run
 def show_command(app: App, run: str, at: str | None) -> None:
     """Show one run: the verdict with its evidence, and separately what the provider reported.
 
     RUN is a run id or its first characters, the provider's id, or a name (the open run Steno submitted under it, else
     the newest). With --json the run object, as in replay, with "ran" ({"type", "command", "image", "gpu_asked",
-    "gpu_got", "project", "source", "user", "submitter"}), "observability", "anomalies", "position" and "queued" (its
-    place in Steno's queue as in `ps`, or null).
+    "gpu_got", "project", "source", "user", "submitter"}), "observability", "anomalies", "position", "queued" (its
+    place in Steno's queue as in `ps`, or null) and "why" (cause and remedy, in a sentence).
 
     \b
     Examples:
@@ -37,9 +34,14 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     from cli.render.runs import anomaly_table, in_full
     from cli.wiring.view import viewing
+    from engine.decide.why_ended import why
+    from projections.models.evidence import message_of
+    from projections.store.world_table import decode_run
 
-    with viewing(app, at) as (_, view, now):
+    with viewing(app, at) as (record, view, now):
         row = view.row(run)
+        folded = decode_run(row.folded)
+        cause = why(folded, message_of(record, folded))
         found, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if found.vm_id is None else view.vm(found.vm_id).name
@@ -50,8 +52,9 @@ def show_command(app: App, run: str, at: str | None) -> None:
         "anomalies": anomalies,
         "position": position,
         "queued": None if queued is None else wire(queued),
+        "why": cause,
     }
-    parts = [in_full(found, now, executed=ran, queued=queued, machine=machine)]
+    parts = [in_full(found, now, why=cause, columns=columns(), executed=ran, queued=queued, machine=machine)]
     if anomalies:
         parts.append(anomaly_table(anomalies))
     if source is not None and source.observability != "fresh" and not found.ended:
@@ -60,8 +63,9 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
 
 @steno_command("timeline")
-@run_argument
+@runs_argument
 @at_option
+@each_run
 def timeline_command(app: App, run: str, at: str | None) -> None:
     """Draw where a run's time went: a bar for each state, its attempts, its machine, and gaps without an answer.
 
@@ -91,8 +95,9 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
 
 
 @steno_command("explain")
-@run_or_vm_argument
+@runs_or_vms_argument
 @at_option
+@each_run
 def explain_command(app: App, run: str, at: str | None) -> None:
     """Explain a verdict: its rule, the provider's answer that decided it, and what would have changed it.
 
@@ -100,9 +105,9 @@ def explain_command(app: App, run: str, at: str | None) -> None:
     what would stop it.
 
     With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "asked",
-    "fields": [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "witnesses": [sentences], "not_warm":
-    [sentences]}; of a machine {"vm", "why_up": [sentences], "anomalies", "position"}. A field's path is that of its
-    value in `steno poll POSITION`.
+    "fields": [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "witnesses": [sentences], "why",
+    "not_warm": [sentences]}; of a machine {"vm", "why_up": [sentences], "anomalies", "position"}. A field's path is
+    that of its value in `steno poll POSITION`.
     Evidence of kind "event" is one of Steno's own events, where no poll decided.
 
     \b
@@ -131,26 +136,49 @@ def explain_command(app: App, run: str, at: str | None) -> None:
 
 
 @steno_command("logs")
-@run_argument
-@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends.")
+@runs_argument
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends; of one run.")
 @click.option(
     "-n", "--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N lines; with -f, from there."
 )
-def logs_command(app: App, run: str, follow: bool, tail: int | None) -> None:
+@click.option("--since", metavar="TIME", help="Only what was written at this time or later: 14:05, 10m ago.")
+@click.option("-t", "--timestamps", is_flag=True, help="Print before each line when it was written, in UTC.")
+def logs_command(
+    app: App, runs: tuple[str, ...], follow: bool, tail: int | None, since: str | None, timestamps: bool
+) -> None:
     """Print a run's output, read from its provider; output is not recorded.
 
     On a terminal, colours are kept and other control characters are shown as text (\\x1b). A file or pipe gets every
-    byte.
+    byte. The lines that a kernel reports its progress with are left out; `steno kernel show` shows them. Of several
+    runs, a line with the name stands before each output.
 
-    With --json, JSON Lines: {"text"}, one for each line of output.
+    --since and --timestamps need a provider that says when output was written: dstack. Of another provider they are
+    refused (exit 5); with -f, --timestamps then prints when a line arrived.
+
+    With --json, JSON Lines: {"text"}, one for each line of output; of several runs also "run", with --timestamps "at".
 
     \b
     Examples:
       steno logs matmul
       steno logs matmul -f
       steno logs -l --tail 50
+      steno logs train eval --tail 5
+      steno logs matmul --since 10m --timestamps
     """
-    from cli.render.paint import visible_output
+    from cli.wiring.time_arguments import moment
+
+    if follow and len(runs) > 1:
+        raise click.UsageError("-f follows one run; name one")
+    start = None if since is None else moment(since, app.clock.now())
+    if start is not None and start > app.clock.now():
+        raise click.BadParameter(f"{since} is in the future", param_hint="--since")
+    app.several = len(runs) > 1
+    for run in runs:
+        _print_output(app, run, follow=follow, tail=tail, since=start, timestamps=timestamps)
+
+
+def _print_output(app: App, run: str, *, follow: bool, tail: int | None, since: int | None, timestamps: bool) -> None:
+    from cli.wiring.run_output import dated_lines, last_lines, lines_of, printed, without_frames
     from cli.wiring.view import viewing
     from engine.errors import Conflict
     from projections.store.world_table import decode_run
@@ -158,44 +186,38 @@ def logs_command(app: App, run: str, follow: bool, tail: int | None) -> None:
     with viewing(app) as (record, view, _):
         found = decode_run(view.row(run).folded)
         store = record.store
+    name = found.name or found.run_id
     if found.provider_id is None:
-        raise Conflict(
-            f"{found.name} has not been submitted to its provider, so it has no output; see `steno show {found.name}`"
-        )
+        raise Conflict(f"{name} has not been submitted to its provider, so it has no output; see `steno show {name}`")
+    if app.several and not app.json:
+        emit(f"==> {name} <==")
     with closing(app.provider_of(found, store)) as provider:
-        pieces = provider.logs(found.provider_id, found.name or "", follow=follow)
+
+        def read(*, going_on: bool) -> Iterator[bytes]:
+            if since is None and not timestamps:
+                pieces = provider.logs(found.provider_id or "", name, follow=going_on)
+                return pieces if found.said is None else without_frames(pieces)
+            dated = provider.dated_logs(found.provider_id or "", name, follow=going_on)
+            arrival = app.clock if follow and since is None else None
+            framed = found.said is not None
+            return dated_lines(dated, since=since, stamped=timestamps, framed=framed, arrival=arrival)
+
+        pieces = read(going_on=follow)
         if tail is not None:
-            so_far = provider.logs(found.provider_id, found.name or "", follow=False) if follow else ()
-            pieces = _tail(pieces, tail, sum(1 for _ in _lines(so_far)) if follow else None)
-        if app.json:
-            for line in _lines(pieces):
-                emit_json({"text": line.decode("utf-8", "replace")}, lines=True)
+            pieces = last_lines(pieces, tail, sum(1 for _ in lines_of(read(going_on=False))) if follow else None)
+        if not app.json:
+            printed(pieces)
             return
-        shown = sys.stdout.isatty()
-        decoded = codecs.getincrementaldecoder("utf-8")("replace")
-        for piece in pieces:
-            sys.stdout.buffer.write(visible_output(decoded.decode(piece)).encode() if shown else piece)
-            sys.stdout.buffer.flush()
-
-
-def _tail(pieces: Iterable[bytes], count: int, known: int | None) -> Iterator[bytes]:
-    """The last lines; of output that goes on, what follows the first `known - count` lines."""
-    whole = (line + b"\n" for line in _lines(pieces))
-    return iter(deque(whole, count)) if known is None else islice(whole, max(0, known - count), None)
-
-
-def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    rest = b""
-    for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from whole
-    if rest:
-        yield rest
+        for line in lines_of(pieces):
+            at, _, text = line.partition(b" ") if timestamps else (b"", b"", line)
+            value = {"text": text.decode("utf-8", "replace")} | ({"at": at.decode()} if timestamps else {})
+            emit_json({"run": name, **value} if app.several else value, lines=True)
 
 
 @steno_command("stop")
-@run_argument
+@runs_argument
 @click.option("--abort", is_flag=True, help="Stop at once; the task cannot clean up.")
+@each_run
 def stop_command(app: App, run: str, abort: bool) -> None:
     """Stop a run; stopping a run that has ended does nothing.
 

@@ -64,6 +64,7 @@ class TaskCommand(StenoCommand):
     "-f", "--file", "file", metavar="FILE", type=click.Path(path_type=Path), help="Task file; else ./.dstack.yml."
 )
 @click.option("--wait", is_flag=True, help="Follow the run to its end; exit 1 if it does not succeed.")
+@click.option("-q", "--quiet", is_flag=True, help="With --wait: print states only, not the run's output.")
 @click.option("--timeout", metavar="DURATION", help="With --wait: stop looking after this long (90s, 15m, 2h).")
 @provider_option
 @project_option
@@ -102,15 +103,23 @@ class TaskCommand(StenoCommand):
 )
 @click.option("--max-duration", metavar="DURATION", help="End the run after this long: 30m, 2h, off.")
 def submit_command(
-    app: App, /, words: tuple[str, ...], file: Path | None, wait: bool, timeout: str | None, **flags: object
+    app: App,
+    /,
+    words: tuple[str, ...],
+    file: Path | None,
+    wait: bool,
+    quiet: bool,
+    timeout: str | None,
+    **flags: object,
 ) -> None:
     """Submit a task: ./.dstack.yml, the file of -f, or the command after --.
 
     It runs on this machine, or on dstack with --provider dstack (or STENO_PROVIDER, or steno.toml). Steno records the
     request before it calls the provider, so a crash never starts a task twice. Flags override the file.
 
-    With --wait the exit code is 0 if the run succeeded and 1 if not. There is no time limit without --timeout. After
-    the timeout, or on Ctrl-C (exit 130), the run goes on.
+    With --wait, the run's output is printed on stdout as it comes, its states on stderr. The exit code is 0 if the run
+    succeeded and 1 if not. There is no time limit without --timeout. After the timeout, or on Ctrl-C (exit 130), the
+    run goes on.
 
     If the provider does not answer, the command says so after a few seconds and exits 3. The message says whether the
     request stays or ended.
@@ -123,7 +132,7 @@ def submit_command(
     idle_duration if that is shorter.
 
     With --json: {"run_id", "provider_id", "name", "provider", "project", "position", "state"}, with --wait the run
-    object; provider_id is null while it waits.
+    object and no output; provider_id is null while it waits.
 
     \b
     Examples:
@@ -135,15 +144,15 @@ def submit_command(
     from cli.wiring.session import session
     from cli.wiring.task import described
 
-    limit, run_id, settings = _limit(timeout, wait=wait), app.ids.new(), app.settings
+    limit, run_id, settings = _limit(timeout, wait=wait, quiet=quiet), app.ids.new(), app.settings
     task = described(file=file, command=words, flags=flags, settings=settings, run_id=run_id)
     with app.writing() as record, session(app, record, settings.provider) as here:
-        _submit(app, here, task, run_id, wait=wait, limit=limit)
+        _submit(app, here, task, run_id, wait=wait, quiet=quiet, limit=limit)
 
 
 @click.command("rerun", cls=TaskCommand)
 @run_argument
-def rerun_command(app: App, /, run: str, wait: bool, timeout: str | None, **flags: object) -> None:
+def rerun_command(app: App, /, run: str, wait: bool, quiet: bool, timeout: str | None, **flags: object) -> None:
     """Submit a run again: its recorded configuration, with the flags over it, at the same provider and project.
 
     It keeps the run's name, unless Steno chose that. Secret values are not recorded: a variable that held one is taken
@@ -161,37 +170,41 @@ def rerun_command(app: App, /, run: str, wait: bool, timeout: str | None, **flag
     from engine.commands.rerun import repeatable
     from projections.models.record_pages import request_of
 
-    limit, run_id = _limit(timeout, wait=wait), app.ids.new()
+    limit, run_id = _limit(timeout, wait=wait, quiet=quiet), app.ids.new()
     with app.writing(create=False) as record:
         with caught_up_view(record) as view:
             row = view.row(run)
         before = repeatable(request_of(record, row.run_id), row.name or row.run_id)
         task = repeated(before, flags=flags, settings=app.settings, run_id=run_id)
         with session(app, record, before.provider, project=before.project) as here:
-            _submit(app, here, task, run_id, wait=wait, limit=limit)
+            _submit(app, here, task, run_id, wait=wait, quiet=quiet, limit=limit)
 
 
 _OWN = {param.name for param in rerun_command.params} | {"words", "file", "project", "provider"}
 rerun_command.params[2:2] = [param for param in submit_command.params if param.name not in _OWN]
 
 
-def _limit(timeout: str | None, *, wait: bool) -> int | None:
+def _limit(timeout: str | None, *, wait: bool, quiet: bool) -> int | None:
     from cli.wiring.time_arguments import length
 
     limit = None if timeout is None else length(timeout)
     if limit is not None and not wait:
         raise click.UsageError("--timeout is how long to wait: add --wait")
+    if quiet and not wait:
+        raise click.UsageError("--quiet leaves out the output that --wait prints: add --wait")
     return limit
 
 
-def _submit(app: App, here: RunSession, task: Completed, run_id: str, *, wait: bool, limit: int | None) -> None:
+def _submit(
+    app: App, here: RunSession, task: Completed, run_id: str, *, wait: bool, quiet: bool, limit: int | None
+) -> None:
     """Submit, and say what became of it."""
     import msgspec
 
     from cli.render.runs import ended
 
     submitted = here.submit(task, run_id)
-    run = here.to_the_end(submitted, timeout=limit) if wait else None
+    run = here.to_the_end(submitted, timeout=limit, output=not quiet and not app.json) if wait else None
     if run is None:
         submitted = here.look(submitted)
     name = submitted.name
@@ -203,6 +216,8 @@ def _submit(app: App, here: RunSession, task: Completed, run_id: str, *, wait: b
         emit_json(value if run is None else run)
     elif run is not None:
         emit(ended(run))
+        if run.state != "succeeded":
+            emit(here.why(run_id))
         hint(f"`steno timeline {name}`, `steno explain {name}`, `steno logs {name}`")
     else:
         emit(name)

@@ -1,4 +1,4 @@
-"""The pages of `steno explain`: verdict, rule, evidence, what would change it, anomalies and gaps."""
+"""The pages of `steno explain`: verdict, cause, rule, evidence, what would change it, anomalies and gaps."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -21,8 +21,9 @@ def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
     width = min(columns, 100)
     run = found.run
     lines = [f"{paint.bold(called(run))}  {verdict(run)}", *identity(run), ""]
+    lines += [*textwrap.wrap(found.why, width), ""]
     sentence = textwrap.wrap(found.sentence, width, initial_indent=_MARGIN, subsequent_indent=_MARGIN)
-    lines += _titled("Why", [*sentence, paint.dim(f"{_MARGIN}rule {run.rule or '–'}")])
+    lines += _titled("The rule", [*sentence, paint.dim(f"{_MARGIN}{run.rule or '–'}")])
     for one in found.evidence:
         at = f"{words.moment(one.observed_at)}, {one.source} {one.asked}"
         lines += _titled(f"{one.kind.capitalize()} {one.position}, {at}", fields(one, width))

@@ -127,6 +127,9 @@ def _evidence(found: Measured) -> list[str]:
     rows = [
         ("its clock", f"median {ms(found.median_ms)}, {ms(found.min_ms)} to {ms(found.max_ms)}"),
         ("judge's clock", f"median {ms(found.wall_ms)}, of which {ms(found.overhead_ms)} are the way there and back"),
+        ("around a call", f"{ms(min(found.around_ms))} at least, {ms(found.idle_ms)} of an empty one")
+        if found.around_ms and found.idle_ms
+        else ("around a call", "not timed"),
         ("spread", f"{percent(found.spread)} over {words.count(len(found.times_ms), 'timed call')}"),
         ("floor", f"{ms(found.floor_ms)} at least on this GPU"),
         ("results", f"{words.count(len(found.digests), 'call')} compared, {len(set(found.digests))} different results"),

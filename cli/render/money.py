@@ -9,7 +9,7 @@ import msgspec
 from cli.render import paint, words
 from cli.render.words import short
 from engine.amounts import money
-from engine.decide.budget import Account, BudgetAlert
+from engine.decide.budget import Account, BudgetAlert, Forecast
 from engine.money.reconcile import Reconciliation
 from engine.money.report import Measure
 from events.clock import SECOND
@@ -49,18 +49,25 @@ def _row(row: CostRow, shown: list[str], *, spot: bool) -> tuple[str, ...]:
 
 def budget_page(account: Account, now: int, columns: int) -> str:
     total = account.total
-    used = paint.dim(f"  {account.spent * 100 / total:.1f} %") if total else ""
+    gone = ("spent", short(account.spent) + ("" if total is None else paint.dim(f"  {_share(account)} of the budget")))
+    committed = f"{short(account.committed)}  {paint.dim('the worst-case cost of live runs and machines')}"
+    rates = [
+        ("now", f"{short(account.rate_now)} an hour"),
+        ("last 24 hours", f"{short(account.spent_day)}, {short(account.burn_rate_hourly)} an hour on average"),
+    ]
+    if total is None:
+        none = ("budget", f"none  {paint.dim('budget.total sets one')}")
+        return "\n".join(paint.facts([none, gone, ("committed", committed), *rates]))
     lines = paint.facts(
         [
-            ("budget", "none" if total is None else short(total)),
-            ("spent", short(account.spent) + used),
-            ("committed", f"{short(account.committed)}  {paint.dim('the worst-case cost of live runs and machines')}"),
-            ("remaining", short(account.remaining)),
-            ("for new runs", short(account.available)),
-            ("now", f"{short(account.rate_now)} an hour"),
-            ("last 24 hours", f"{short(account.spent_day)}, {short(account.burn_rate_hourly)} an hour on average"),
+            ("budget", short(total)),
+            gone,
+            ("committed", committed),
+            ("remaining", f"{short(account.remaining)}  {paint.dim('budget − spent')}"),
+            ("for new runs", f"{short(account.available)}  {paint.dim('remaining − committed')}"),
+            *rates,
             ("used up", _exhausted(account, now)),
-            *([] if total is None else [_alert(one, total) for one in account.alerts]),
+            *(_alert(one, total) for one in account.alerts),
         ]
     )
     if total:
@@ -78,12 +85,22 @@ def _alert(one: BudgetAlert, total: int) -> tuple[str, str]:
     return f"alert at {one.threshold * 100:g} %", f"{short(total * round(one.threshold * 1000) // 1000)}, {said}"
 
 
+def _share(account: Account) -> str:
+    """`8.3 %`; `< 0.1 %` where a little was spent."""
+    return "< 0.1 %" if account.spent > 0 and not account.used_pct else f"{account.used_pct} %"
+
+
 def _exhausted(account: Account, now: int) -> str:
-    if account.remaining is not None and account.remaining <= 0:
-        return paint.bold("now")
-    if account.exhausted_at is None:
-        return "never at this rate"
-    return f"{words.moment(account.exhausted_at)}, in {words.duration(account.exhausted_at - now)} at this rate"
+    match account.forecast:
+        case Forecast.USED_UP:
+            return paint.bold("now")
+        case Forecast.TOO_EARLY:
+            return "unknown: a forecast needs 24 hours since the first machine"
+        case Forecast.DATED if account.exhausted_at is not None:
+            left = words.duration(account.exhausted_at - now)
+            return f"{words.moment(account.exhausted_at)}, in {left} at the average of the last 24 hours"
+        case _:
+            return "never: nothing was spent in the last 24 hours"
 
 
 def measures(figures: Sequence[Measure], columns: int) -> str:

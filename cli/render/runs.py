@@ -1,5 +1,6 @@
 """Runs in tables, one in full, two rule sets side by side; anomalies and gaps."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from events.clock import SECOND, parse_time
 
 if TYPE_CHECKING:
     from engine.decide.queue import Queued
+    from projections.models.incidents import DatedAnomaly
 
 
 def verdict(run: RunObject) -> str:
@@ -162,9 +164,18 @@ def ran(run: RunObject) -> str:
 
 
 def in_full(
-    run: RunObject, now: int, *, executed: RanObject, queued: "Queued | None" = None, machine: str | None = None
+    run: RunObject,
+    now: int,
+    *,
+    why: str,
+    columns: int,
+    executed: RanObject,
+    queued: "Queued | None" = None,
+    machine: str | None = None,
 ) -> str:
-    """One run in full: the verdict, and separately the provider's words. `machine` is its machine's name."""
+    """One run in full: the cause in a sentence, the verdict, and separately the provider's words. `machine` is its
+    machine's name.
+    """
     facts = [
         ("verdict", verdict(run)),
         *([] if run.archive is None else [("archive", run.archive)]),
@@ -187,7 +198,8 @@ def in_full(
         ("run id", run.run_id),
         ("provider's id", run.provider_id or "–"),
     ]
-    lines = [paint.bold(called(run)) + paint.dim(f"  {run.provider}"), "", *paint.facts(facts)]
+    head = [paint.bold(called(run)) + paint.dim(f"  {run.provider}"), *textwrap.wrap(why, min(columns, 100)), ""]
+    lines = [*head, *paint.facts(facts)]
     if run.attempt_list:
         lines += ["", attempt_table(run)]
     moves = []
@@ -299,6 +311,14 @@ def _said(status: str | None, reason: str | None, exit_status: int | None) -> st
 def anomaly_table(found: Sequence[Anomaly]) -> str:
     rows = [(f"#{one.position}", one.kind, f"{one.detail} {paint.dim(f'({one.subject})')}") for one in found]
     return paint.table(("POLL", "ANOMALY", "WHAT"), rows, right=(0,))
+
+
+def dated_anomaly_table(found: "Sequence[DatedAnomaly]") -> str:
+    rows = [
+        (f"#{one.position}", words.moment(one.at), one.kind, f"{one.detail} {paint.dim(f'({one.subject})')}")
+        for one in found
+    ]
+    return paint.table(("POLL", "AT", "ANOMALY", "WHAT"), rows, right=(0,))
 
 
 def gap_table(gaps: Sequence[BlindObject]) -> str:

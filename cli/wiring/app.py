@@ -29,6 +29,7 @@ class App:
     def __init__(self) -> None:
         self.flags: dict[str, str | None] = {}  # settings given on the command line, by name
         self.json = False
+        self.several = False  # the command answers more than once: with --json, as JSON Lines
         self.exit_code = DONE  # the exit code of a command that raised nothing
         self.colour = colour_wanted(sys.stdout.isatty())
 

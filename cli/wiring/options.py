@@ -1,6 +1,7 @@
 """Options and arguments that several commands share."""
 
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -107,23 +108,45 @@ def _run_word(ctx: click.Context, parameter: click.Parameter, value: str | None)
     return NEWEST if value is None else value
 
 
-def _with_newest(metavar: str, complete: Callable[..., list[str]]) -> Callable[[_Function], _Function]:
+def _with_newest(
+    metavar: str, complete: Callable[..., list[str]], *, name: str = "run", **attributes: Any
+) -> Callable[[_Function], _Function]:
     """The argument RUN, which `-l` stands for."""
-    argument = click.argument("run", metavar=metavar, required=False, callback=_run_word, shell_complete=complete)
+    argument = click.argument(name, metavar=metavar, required=False, shell_complete=complete, **attributes)
     newest = click.option(
         "-l", "--last", is_flag=True, is_eager=True, expose_value=False, callback=_keep_newest, help="The newest run."
     )
     return lambda function: argument(newest(function))
 
 
-run_argument = _with_newest("RUN", completed_runs)
-run_or_vm_argument = _with_newest(
-    "RUN|VM", _known(lambda store, begun: (*store.runs.names(begun), *store.vms.names(begun)))
-)
-vm_argument = click.argument(
-    "run",
-    metavar="RUN|VM",
-    shell_complete=_known(lambda store, begun: (*store.runs.names(begun), *store.vms.names(begun))),
+def _run_words(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(_run_word(ctx, parameter, word)) for word in value or (None,))
+
+
+def each_run(function: Callable[..., None]) -> Callable[..., None]:
+    """Call a command's function, which has a parameter `run`, for each of the argument RUN...; the answers are JSON
+    Lines, or parted by an empty line.
+    """
+
+    @wraps(function)
+    def every(app: App, runs: tuple[str, ...], **options: Any) -> None:
+        app.several = len(runs) > 1
+        for number, run in enumerate(runs):
+            if number and not app.json:
+                click.echo()
+            function(app, run=run, **options)
+
+    return every
+
+
+run_argument = _with_newest("RUN", completed_runs, callback=_run_word)
+runs_argument = _with_newest("RUN...", completed_runs, name="runs", nargs=-1, callback=_run_words)
+runs_or_vms_argument = _with_newest(
+    "RUN|VM...",
+    _known(lambda store, begun: (*store.runs.names(begun), *store.vms.names(begun))),
+    name="runs",
+    nargs=-1,
+    callback=_run_words,
 )
 vm_argument = click.argument("vm", metavar="VM", shell_complete=_vms)
 optional_vm_argument = click.argument("vm", metavar="[VM]", required=False, shell_complete=_vms)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cli.wiring.app import App
+    from engine.money.tables import Tabled
 
 
 def emit(text: str) -> None:
@@ -31,10 +32,17 @@ def emit_json(value: object, *, lines: bool = False) -> None:
     click.echo(visible_json(encoded.decode()))
 
 
+def emit_csv(report: Tabled) -> None:
+    """The report's table on stdout."""
+    from engine.money.tables import csv_of
+
+    click.echo(csv_of(report), nl=False)
+
+
 def show(app: App, value: Callable[[], object] | object, text: Callable[[], str] | str) -> None:
     """Print the value as JSON with --json, else the text; a function delays an expensive one."""
     if app.json:
-        emit_json(value() if callable(value) else value)
+        emit_json(value() if callable(value) else value, lines=app.several)
     else:
         emit(text if isinstance(text, str) else text())
 

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import Self
 
 import click
@@ -32,6 +33,7 @@ class RunProgress:
         self._queued: str | None = None
         self._said: tuple[object, ...] = ()
         self._stop = threading.Event()
+        self._line = threading.Lock()  # of the terminal's last line
         self._thread = threading.Thread(target=self._spin, daemon=True)
 
     def __enter__(self) -> Self:
@@ -53,6 +55,12 @@ class RunProgress:
             return
         self._said = news
         click.echo(f"{words.moment(self._clock.now())} {self.text()}", err=True)
+
+    def above(self, write: Callable[[], None]) -> None:
+        """Call `write`, which writes whole lines, where the progress line stands; that is drawn again below."""
+        with self._line:
+            click.echo("\r\x1b[K", err=True, nl=False)
+            write()
 
     def text(self) -> str:
         """`matmul-3f2a0  running  1 m 12 s  cold  $0.0398`, and whether the provider still answers."""
@@ -84,4 +92,5 @@ class RunProgress:
             plain = click.unstyle(line)
             if len(plain) > columns() - 3:
                 line = paint.cut(plain, columns() - 3)
-            click.echo(f"\r\x1b[K{_FRAMES[beat % len(_FRAMES)]} {line}", err=True, nl=False, color=self._colour)
+            with self._line:
+                click.echo(f"\r\x1b[K{_FRAMES[beat % len(_FRAMES)]} {line}", err=True, nl=False, color=self._colour)

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,7 @@ from cli.wiring.app import App
 from cli.wiring.errors import Detached, WaitEnded
 from cli.wiring.output import hint
 from cli.wiring.recorder import watching
+from cli.wiring.run_output import OutputPrinter
 from cli.wiring.run_progress import RunProgress
 from cli.wiring.signals import stoppable
 from engine.act.executor import DRAIN_TIMEOUT
@@ -21,6 +23,7 @@ from engine.commands.dispatcher import Dispatcher, raise_failure
 from engine.commands.stop import request_stop
 from engine.commands.submit import admit, request_run
 from engine.decide.queue import queue
+from engine.decide.why_ended import why
 from engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable
 from engine.fold.run import Run
 from engine.fold.sources import observability
@@ -31,6 +34,7 @@ from engine.providers.task import Completed
 from engine.recorder.recorder import Recorder
 from engine.replay.record import fill_costs
 from engine.rules.current import CURRENT
+from engine.states import State
 from events import types
 from events.clock import SECOND
 from events.store.record import Record
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 
 OUTCOME_TIMEOUT = 60 * SECOND  # wait for the outcome while another process holds the lease
 END_TIMEOUT = 30 * SECOND  # then wait for the end: a stop takes up to 2 s, an abort up to 30 s
+_WRITES = frozenset({State.RUNNING, State.FINISHING})  # a run has output
 SILENCE = 3.0  # seconds without an answer after which a hint is printed
 
 
@@ -142,6 +147,13 @@ class RunSession:
         """Wait until the next round, or until a call to the provider has ended."""
         self._recorder.effects.wait(duration)
 
+    def why(self, run_id: str) -> str:
+        """Why the run is where it is, in a sentence."""
+        from projections.models.evidence import message_of
+
+        run = self.run(run_id)
+        return why(run, message_of(self._record, run))
+
     def run(self, run_id: str) -> Run:
         return self._recorder.world.state.runs[run_id]
 
@@ -152,29 +164,34 @@ class RunSession:
         run, state = self.run(run_id), self._recorder.world.state
         return story_of(run, facts_of(self._record, run), state, self._app.clock.now())
 
-    def to_the_end(self, submitted: SubmittedRun, *, timeout: int | None = None) -> RunObject:
+    def to_the_end(self, submitted: SubmittedRun, *, timeout: int | None = None, output: bool = False) -> RunObject:
         """As `follow`; raises `WaitEnded` on timeout and `Detached` on Ctrl-C. The run continues in both cases."""
         name = submitted.name
         then = f"`steno timeline {name}` shows it, `steno stop {name}` stops it"
         try:
-            run = self.follow(submitted.run_id, name, timeout=timeout)
+            run = self.follow(submitted.run_id, name, timeout=timeout, output=output)
         except KeyboardInterrupt:
             raise Detached(f"{name} still runs: {then}") from None
         if run is None:
             raise WaitEnded(f"{name} still runs after --timeout: {then}")
         return run
 
-    def follow(self, run_id: str, name: str, *, timeout: int | None) -> RunObject | None:
+    def follow(self, run_id: str, name: str, *, timeout: int | None, output: bool = False) -> RunObject | None:
         """Poll and act (while the lease is free), with live progress, to the verdict; None after `timeout`
-        microseconds.
+        microseconds. With `output`, what the run writes comes to stdout meanwhile.
         """
         began, clock = self._app.clock.now(), self._app.clock
+        printers: dict[str, OutputPrinter] = {}  # by the provider's id: a repeated request has another
         with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted, RunProgress(name, began, clock) as live:
             while True:
                 interrupted()
                 found = self._recorder.watch()
                 run = self._run(run_id)
+                if output and run is not None:
+                    self._print(run, printers, live)
                 if run is not None and run.ended:
+                    for missing in filter(None, (printer.end() for printer in printers.values())):
+                        hint(f"the output may be incomplete: {missing}; `steno logs {name}` reads it again")
                     live.show(run)
                     return run
                 now = clock.now()
@@ -185,6 +202,13 @@ class RunSession:
                 if left is not None and left <= 0:
                     return None
                 self._recorder.effects.wait(found.pause if left is None else min(found.pause, left))
+
+    def _print(self, run: RunObject, printers: dict[str, OutputPrinter], live: RunProgress) -> None:
+        """Print what the run writes, once it may have written something."""
+        key = run.provider_id
+        if key is not None and key not in printers and (run.ended or run.state in _WRITES):
+            logs = partial(self._provider.logs, key, run.name or "", follow=True)
+            printers[key] = OutputPrinter(logs, live)
 
     def _hint_at_silence(self) -> None:
         asked_at = self._recorder.asked_at

@@ -4,6 +4,7 @@ run's remaining time and one idle timeout; of a run of ours that waits, its wors
 """
 
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
@@ -42,6 +43,16 @@ class PastSpend(NamedTuple):
     since: int | None = None  # when the first of them was created; None: none is left out
 
 
+class Forecast(StrEnum):
+    """Whether it is known when the budget is used up."""
+
+    NO_BUDGET = "no_budget"
+    USED_UP = "used_up"
+    TOO_EARLY = "too_early"  # the first machine is less than a day old
+    NEVER = "never"  # nothing was spent in the last 24 hours
+    DATED = "dated"
+
+
 class BudgetAlert(Shape, frozen=True, kw_only=True):
     """A threshold of the budget."""
 
@@ -73,8 +84,9 @@ class Account(
     rate_now: Usd  # an hour of all machines that may be billed now
     burn_rate_hourly: Usd
     """The mean of the last 24 hours, or of the time since the first machine if that is shorter (an hour at least)."""
+    forecast: Forecast
     exhausted_at: Time | None
-    """When it is used up at that rate, or at the present one where nothing was spent lately; None: never."""
+    """When it is used up at that rate; None: there is no such date, `forecast` says why."""
     alerts: tuple[BudgetAlert, ...]
 
 
@@ -94,12 +106,11 @@ def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _N
     left = None if total is None else total - gone
     day = spent(state, since=now - DAY)
     created = [vm.created for vm in _live(state)] + ([] if settled.since is None else [settled.since])
-    burn = day * HOUR // max(HOUR, now - max(now - DAY, min(created, default=now)))
+    first = min(created, default=now)
+    burn = day * HOUR // max(HOUR, now - max(now - DAY, first))
     book = Book.of(state)
     present = sum(rung_at(book.tariff(vm), now).best for vm in _live(state) if vm.billed)
-    exhausted_at, pace = None, burn or present
-    if left is not None and (left <= 0 or pace > 0):
-        exhausted_at = now if left <= 0 else now + left * HOUR // pace
+    forecast, exhausted_at = _forecast(left, burn, now, now - first)
     reached = _crossed(policy, gone)
     return Account(
         total=total,
@@ -111,6 +122,7 @@ def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _N
         spent_day=day,
         rate_now=present,
         burn_rate_hourly=burn,
+        forecast=forecast,
         exhausted_at=exhausted_at,
         alerts=tuple(
             BudgetAlert(
@@ -119,6 +131,17 @@ def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _N
             for one in policy.thresholds
         ),
     )
+
+
+def _forecast(left: int | None, burn: int, now: int, history: int) -> tuple[Forecast, int | None]:
+    """When `left` is used up at `burn` an hour. A day of history is needed: before, one machine decides the rate."""
+    if left is None:
+        return Forecast.NO_BUDGET, None
+    if left <= 0:
+        return Forecast.USED_UP, now
+    if history < DAY:
+        return Forecast.TOO_EARLY, None
+    return (Forecast.DATED, now + left * HOUR // burn) if burn > 0 else (Forecast.NEVER, None)
 
 
 def committed(state: WorldState, policy: Policy, now: int, before: Run | None = None) -> int:

@@ -1,6 +1,7 @@
 """Lanes of a fold: one question to one source each, with the times of its repeated answers."""
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 from engine.fold.run import Run
@@ -9,6 +10,7 @@ from engine.fold.vm import Vm
 from engine.providers.reading import Listing, Reading, Scope
 
 NEVER: Final = -(1 << 62)
+_POSITION: Final = attrgetter("position")
 _SHOWN: Final = {Listing.RUNS: "run", Listing.RUN: "run", Listing.VMS: "vm", Listing.EVENTS: "provider_event"}
 """Listings whose answers are read, and what their items are."""
 
@@ -36,7 +38,9 @@ class SourceLanes:
             state.answered_time += self.heard - state.last_answered
             state.last_answered = self.heard
         repeated = [lane for lane in self.lanes.values() if lane.position]
-        for lane in sorted(repeated, key=lambda lane: lane.position) if len(repeated) > 1 else repeated:
+        if len(repeated) > 1:
+            repeated.sort(key=_POSITION)
+        for lane in repeated:
             lane.write_down(open_sweeps)
         return repeated
 

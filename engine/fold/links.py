@@ -3,6 +3,7 @@ newest `created` wins, a tie is an anomaly and no link. Once linked, a submissio
 """
 
 from bisect import bisect_left, insort
+from functools import lru_cache
 from operator import attrgetter
 from sys import intern
 from typing import Final
@@ -23,8 +24,13 @@ _CREATED: Final = attrgetter("created")
 _WAITING: Final = 100  # runs remembered for one hostname without a machine
 
 
+@lru_cache(maxsize=1024)
+def _key(replica_num: int, job_num: int, num: int) -> str:
+    return intern(f"{replica_num}/{job_num}/{num}")
+
+
 def _key_of(job: JobFacts, submission: AttemptFacts) -> str:
-    return intern(f"{job.replica_num}/{job.job_num}/{submission.num}")
+    return _key(job.replica_num, job.job_num, submission.num)
 
 
 def run_shown(turn: Turn, run: Run) -> None:
@@ -51,8 +57,10 @@ def answered(turn: Turn, run: Run, before: RunFacts, asked_at: int) -> None:
     """Record that a run's machine answered: its job went on since the poll of `asked_at` showed `before`. A provider
     learns from the machine alone that a job pulls its image, runs or has an exit status.
     """
+    if run.facts is None or not run.links:
+        return
     known = {_key_of(job, one): one for job in before.jobs for one in job.attempts}
-    now = () if run.facts is None else ((_key_of(job, one), one) for job in run.facts.jobs for one in job.attempts)
+    now = [(_key_of(job, one), one) for job in run.facts.jobs for one in job.attempts]
     for key, one in now:
         was = known.get(key)
         if was is None or key not in run.links:

@@ -81,6 +81,7 @@ def _see(turn: Turn, facts: VmFacts, tick: Tick) -> None:
         vm = turn.state.vms[vm_id] = _meet(turn, vm_id, facts, tick)
     elif not may_move(tick, vm):
         return
+    turn.fold.shown.append(vm)
     vm_turn.see(turn, vm, facts, tick, new=new)
     settle(turn, vm)
     if vm.facts.hostname is not None and vm.facts.hostname != had:

@@ -19,7 +19,6 @@ from engine.fold.run import Run
 from engine.fold.run_turn import cost_is_whole
 from engine.fold.sources import Source, is_page
 from engine.fold.tick import PollReader, Tick, Until
-from engine.fold.vm import Vm, vm_id_of
 from engine.fold.world import World
 from engine.rules.sets import ObservationFilter
 from engine.states import VmState
@@ -118,9 +117,8 @@ class RecordFold:
         self._write_down()
         tick = self._tick(lane, position, kind, at, took, listing_id)
         skew, changed_at = source.state.skew, source.changed_at
-        found_again = self._absent and any(one.missing is not None for one in self._listed(tick))
         changes = self.world.apply(tick)
-        if changes or found_again:
+        if changes or self.world.found_again:
             orphans = source.state.name in self.world.state.policies
             source.changed(lane if source.state.skew == skew else None, orphans=orphans)
             source.changed_at = at
@@ -134,11 +132,11 @@ class RecordFold:
             lane.listing = None if late else listing_id
             lane.changes = source.changes
             source.newest = max(source.newest, tick.started_at)
-            lane.listed = self._listed(tick)
+            lane.listed = tuple(self.world.shown)
             runs = [one for one in lane.listed if isinstance(one, Run)]
             lane.only_runs = lane.shows == "run" and len(runs) == len(lane.listed)
             lane.costed = tuple([one for one in runs if one.facts is not None and cost_is_whole(one.facts, tick.scope)])
-            lane.page = tick.ids if is_page(tick.scope, len(tick.ids)) else None
+            lane.page = tick.ids if is_page(tick.scope, len(tick.runs) or len(tick.vms)) else None
             if lane.listing != listed and (paged, lane.page) != (None, None):
                 source.turned()
             lane.empty = not (lane.listed or lane.newest or lane.page is not None)
@@ -203,25 +201,19 @@ class RecordFold:
 
     def _follow(self) -> None:
         """Continue each source from the world's position; a machine's graces count in the time of its own source."""
-        state, ending = self.world.state, set[str]()
-        self._absent = any(state.runs[run_id].missing is not None for run_id in state.unsettled)
-        for vm in state.open_machines():
+        state, absent, ending = self.world.state, False, set[str]()
+        for run_id in state.unsettled:
+            if state.runs[run_id].missing is not None:
+                absent = True
+                break
+        for vm_id in state.open_vms:
+            vm = state.vms[vm_id]
             if vm.missing is not None and vm.state is not VmState.UNCONFIRMED:
-                self._absent = True
-            if ending_due(vm) is not None:
+                absent = True
+            if vm.ending_from is not None and ending_due(vm) is not None:
                 ending.add(vm.source)
         for source in self._sources.values():
-            source.follow(absent=self._absent, ending=source.state.name in ending)
-
-    def _listed(self, tick: Tick) -> tuple[Run | Vm, ...]:
-        """What an answer lists and moves: no placeholders, no former requests."""
-        state, provider = self.world.state, tick.scope.provider
-        run_ids = [state.by_provider.get(f"{provider}/{seen.facts.provider_id}") for seen in tick.runs]
-        vms = [state.vms.get(vm_id_of(provider, facts.provider_id)) for facts in tick.vms]
-        known: list[Run | Vm] = [state.runs[run_id] for run_id in run_ids if run_id is not None]
-        known += [vm for vm in vms if vm is not None]
-        archive = self.world.source(tick.source).archive
-        return tuple([one for one in known if not archive or one.archive is not None])
+            source.follow(absent=absent, ending=source.state.name in ending)
 
     def _lane(self, stream: int, scope_id: int | None) -> Lane:
         source = self._sources.get(stream)

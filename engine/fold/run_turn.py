@@ -1,5 +1,6 @@
 """Folds one event into one run: stores what it says, applies the rules, moves the state machine."""
 
+from functools import lru_cache
 from typing import Final
 
 from msgspec.structs import replace
@@ -40,6 +41,16 @@ def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick) -> tuple[bool, bool]
     return True, _write(turn, run, facts)
 
 
+@lru_cache(maxsize=1024)  # most runs end alike: equal words are one object
+def _reported_job(status: str | None, reason: str | None, exit_status: int | None) -> ReportedJob:
+    return ReportedJob(status, reason, exit_status)
+
+
+@lru_cache(maxsize=1024)
+def _reported(status: str | None, reason: str | None, jobs: tuple[ReportedJob, ...]) -> Reported:
+    return Reported(status=status, reason=reason, jobs=jobs)
+
+
 def not_listed(turn: Turn, run: Run, tick: Tick) -> None:
     """One of several sources no longer lists the run; the others may then say more."""
     if run.facts is None or run.views.get(tick.scope.witness or "", run.facts) is None:
@@ -78,14 +89,15 @@ def _from_all_sources(turn: Turn, run: Run, tick: Tick, said: RunFacts | None) -
 
 def _write(turn: Turn, run: Run, facts: RunFacts) -> bool:
     """Record new facts; whether they show a new attempt."""
-    retried = _is_new_attempt(turn, run, attempt_of(facts))
+    attempt, newest = attempt_of(facts), facts.newest
+    retried = _is_new_attempt(turn, run, attempt)
     run.facts = facts
     run.name = facts.name or run.name
     run.project = facts.project or run.project
     run.submitted_at = facts.submitted_at if facts.submitted_at is not None else run.submitted_at
-    jobs = tuple(ReportedJob(job.status, job.reason, job.exit_status) for job in facts.newest)
-    run.reported = Reported(status=facts.status, reason=facts.reason, jobs=jobs or run.reported.jobs)
-    if run.started_at is None and _shows_running(facts) and attempt_of(facts) in (None, run.attempt):
+    jobs = tuple([_reported_job(job.status, job.reason, job.exit_status) for job in newest])
+    run.reported = _reported(facts.status, facts.reason, jobs or run.reported.jobs)
+    if run.started_at is None and attempt in (None, run.attempt) and _shows_running(facts):
         run.started_at = turn.at
     for drift in facts.drift:
         turn.note(run, AnomalyKind.SCHEMA_DRIFT, drift, once=True)
@@ -121,7 +133,8 @@ def judge(turn: Turn, run: Run, facts: RunFacts, *, retried: bool = False) -> No
         case Verdict():
             settle(turn, run, move, facts)
         case Live():
-            show(turn, run, move, behind=(attempt_of(facts) or 0) < (run.attempt or 0) and bool(facts.jobs))
+            behind = bool(run.attempt and facts.jobs) and (attempt_of(facts) or 0) < (run.attempt or 0)
+            show(turn, run, move, behind=behind)
 
 
 def settle(turn: Turn, run: Run, verdict: Verdict, facts: RunFacts | None = None) -> None:

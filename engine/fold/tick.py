@@ -110,8 +110,11 @@ class PollReader:
         `text` gives the text. `costs`: read the provider's costs too; a record keeps them apart from the items.
         """
         odd, found, field = list[str](), list[Any](), _FIELDS[scope.listing]
-        questions = _bounded(self._known, 1, _QUESTIONS)
-        known = _bounded(questions.setdefault((scope.listing, scope.asked), {}), len(items))
+        known = self._known.get((scope.listing, scope.asked))
+        if known is None:
+            known = _bounded(self._known, 1, _QUESTIONS)[scope.listing, scope.asked] = {}
+        if len(known) > _REMEMBERED:
+            _bounded(known, len(items))
         for item in items:
             said = known.get(item)
             if said is None:
@@ -145,7 +148,7 @@ def _said(reading: Reading, scope: Scope, item: bytes, *, costs: bool) -> Sequen
         event = reading.vm_event(item)
         return () if event is None else (event,)
     runs, known = reading.runs(item, scope), reading.costs(item) if costs else {}
-    return [*(Seen(facts=facts, cost=known.get(facts.provider_id)) for facts in runs), *reading.machines(item, scope)]
+    return [*[Seen(facts=facts, cost=known.get(facts.provider_id)) for facts in runs], *reading.machines(item, scope)]
 
 
 def _joined(reading: Reading, runs: Sequence[Seen]) -> list[Seen]:

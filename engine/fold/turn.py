@@ -38,6 +38,8 @@ class Fold:
     step_vm: Step[VmState, VmTrigger]
     dated: tuple[VmEvent, ...] = ()  # the newest answer that dates events of machines
     hosts: dict[str, HostMachines] = field(default_factory=dict)  # as `by_host`; emptied if the end of a machine moves
+    shown: list[Run | Vm] = field(default_factory=list)  # what the newest answer lists and may move
+    found_again: bool = False  # and whether some of that was missing
 
     def source(self, name: str) -> Source:
         """What is known of a source; a new one if nothing is yet."""
@@ -80,7 +82,7 @@ class Turn:
     def changed(self, thing: Run | Vm, since: int = 0) -> None:
         """Publish that a run or machine changed, unless the changes from the `since`th on publish it already."""
         change = thing.moved()
-        if not any(type(other) is type(change) for other in self.changes[since:]):
+        if len(self.changes) == since or type(change) not in map(type, self.changes[since:]):
             self.changes.append(change)
 
     def sees(self, thing: Run | Vm, tick: Tick, facts: RunFacts | VmFacts) -> bool:
@@ -90,7 +92,9 @@ class Turn:
         thing.started[tick.source] = max(tick.started_at, thing.started.get(tick.source, 0))
         if tick.scope.witness is not None:
             thing.started[tick.asked] = tick.started_at
-        thing.last_position, thing.last_at, thing.missing = self.position, self.at, None
+        thing.last_position, thing.last_at = self.position, self.at
+        if thing.missing is not None:
+            thing.missing, self.fold.found_again = None, True
         if tick.unlike and facts.provider_id in tick.unlike:
             self.note(thing, AnomalyKind.CONTRADICTION, tick.unlike[facts.provider_id], once=True)
         return True

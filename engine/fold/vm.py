@@ -32,7 +32,7 @@ PHASE_OF: Final[dict[VmState, Phase]] = {
 }
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def vm_id_of(provider: str, provider_id: str) -> str:
     """The id of a machine: uuid5 of provider and provider id, the same everywhere."""
     return foreign_run_id(provider, provider_id)

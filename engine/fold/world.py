@@ -43,6 +43,7 @@ class World(Fold):
         """Fold one poll; its changes, in order."""
         state, source = self.state, self.source(tick.source)
         turn = Turn(self, tick.position, tick.observed_at)
+        self.shown, self.found_again = [], False
         if source.archive is None:
             source.archive = tick.imported
         polled(state, source, tick.observed_at, tick.position)
@@ -111,6 +112,7 @@ class World(Fold):
     def _see(self, turn: Turn, run: Run, seen: Seen, tick: Tick) -> None:
         if not may_move(tick, run):
             return
+        self.shown.append(run)
         facts, shown, begin = seen.facts, run.facts, len(turn.changes)
         asked_at = None if shown is facts else run.asked_at
         new, retried = run_turn.take_down(turn, run, seen, tick)

@@ -1,4 +1,4 @@
-"""A recorded kernel judged again by today's rules, from its mark and what its judge said. Nothing runs, no clock."""
+"""A recorded kernel judged again by today's rules, from its mark and what its judge said."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +37,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     floor_ms: _Ms
     times_ms: _Times  # of each timed call, by the solution's clock
     walls_ms: _Times  # by the judge's
+    around_ms: tuple[_Ms, ...] = ()  # from inputs to outputs of each call, without the call
+    idle_ms: _Ms = 0.0  # the same of a program that does nothing
     digests: tuple[str, ...]  # of each call's outputs, warm-ups too
 
     @property
@@ -137,6 +139,8 @@ def _gaps(found: Measured, mark: KernelMark) -> Iterator[str]:
     calls = found.warm_ups + len(found.times_ms)
     if len(found.walls_ms) != len(found.times_ms):
         yield f"{len(found.times_ms)} calls were timed by its clock, {len(found.walls_ms)} by the judge's"
+    if mark.language != "command" and (not found.idle_ms or len(found.around_ms) != len(found.times_ms)):
+        yield "what it did before and after its calls was not timed"
     if len(found.digests) != calls:
         yield f"{len(found.digests)} of {calls} results were compared"
     median = statistics.median(found.times_ms)

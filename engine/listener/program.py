@@ -128,7 +128,7 @@ class Program(Cell):
         text = self._streams.output.text()
         if self._flooded():
             text += f"\n[killed: more than {FLOOD >> 20} MiB of output]"
-        return ProgramEnd(code, text, seconds, self._out_of_memory(code))
+        return ProgramEnd(code, text, seconds, self._out_of_memory(code), self._flooded())
 
     def _exit_status(self) -> int | None:
         """The exit status of the container's shell, or of the program that it became; None while it runs. It is known

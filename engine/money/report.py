@@ -70,10 +70,10 @@ def performance(costs: Costs) -> tuple[Measure, ...]:
     gone = [_shutdown(vm) for vm in state.vms.values()]
     starts, idled = "submitted → running, machine ", "seen idle → ended, of machines that idled too long"
     return (
-        _measure("cold start", f"{starts}made for it", [_took(run) for run in cold], ("< 5 min", 5 * MINUTE)),
-        _measure("warm start", f"{starts}there", [_took(run) for run in warm], ("< 10 s", 10 * SECOND)),
-        _measure("cold total", "submitted → ended", [_took(run, whole=True) for run in cold], ("2–6 min", 6 * MINUTE)),
-        _measure("warm total", "submitted → ended", [_took(run, whole=True) for run in warm], ("< 30 s", 30 * SECOND)),
+        _measure("cold start", f"{starts}made for it", [start_time(run) for run in cold], ("< 5 min", 5 * MINUTE)),
+        _measure("warm start", f"{starts}there", [start_time(run) for run in warm], ("< 10 s", 10 * SECOND)),
+        _measure("cold total", "submitted → ended", [whole_time(run) for run in cold], ("2–6 min", 6 * MINUTE)),
+        _measure("warm total", "submitted → ended", [whole_time(run) for run in warm], ("< 30 s", 30 * SECOND)),
         _measure("idle shutdown", idled, gone, ("10 min", 10 * MINUTE + SLACK)),
         _measure("cost per task", "its own machine time", each, _TASK, unit="money"),
         _measure(
@@ -82,9 +82,19 @@ def performance(costs: Costs) -> tuple[Measure, ...]:
     )
 
 
-def _took(run: Run, *, whole: bool = False) -> int | None:
-    """Until it ran, or (`whole`) ended. One the provider tried again says nothing: its `started_at` is the last's."""
-    until = run.started_at if not whole else run.finished_at if run.terminal else None
+def start_time(run: Run) -> int | None:
+    """From its submission until it ran, microseconds; None: unknown. One the provider tried again says nothing: its
+    `started_at` is the last attempt's.
+    """
+    return _took(run, run.started_at)
+
+
+def whole_time(run: Run) -> int | None:
+    """From its submission until it ended, as `start_time`."""
+    return _took(run, run.finished_at if run.terminal else None)
+
+
+def _took(run: Run, until: int | None) -> int | None:
     if until is None or run.submitted_at is None or run.retried:
         return None
     return max(0, until - run.submitted_at)

@@ -106,6 +106,10 @@ class Provider(ABC):
 
     # Below: defaults for a provider without the feature.
 
+    def dated_logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[tuple[int | None, bytes]]:
+        """As `logs`, each piece with the time at which it was written (microseconds UTC); None: not said."""
+        return ((None, piece) for piece in self.logs(provider_id, name, follow=follow))
+
     def expect_project(self) -> None:  # noqa: B027 - not every provider has projects
         """Check before recording that the project exists; raises nothing if the provider does not answer."""
 

@@ -50,8 +50,10 @@ _PENDING: Final = Live(state=State.QUEUED, rule=f"{NAME}/pending", pending=True)
 _TERMINATING: Final = Live(state=State.FINISHING, rule=f"{NAME}/terminating")
 _EVERY_JOB_ENDING: Final = Live(state=State.FINISHING, rule=f"{NAME}/every-job-ending")
 _SOME_JOBS_ENDED: Final = Live(state=State.RUNNING, rule=f"{NAME}/some-jobs-ended")
-_MOST_ADVANCED: Final = f"{NAME}/most-advanced-job"
-_RUN_STATUS: Final = f"{NAME}/run-status"  # made once: every run keeps the rules of its moves
+_BY_JOB: Final = {state: Live(state=state, rule=intern(f"{NAME}/most-advanced-job")) for state in State}
+_BY_STATUS: Final = {
+    state: Live(state=state, rule=intern(f"{NAME}/run-status"), sure=False) for state in (None, *State)
+}  # made once: every run keeps the rules of its moves
 
 
 def progress(facts: RunFacts) -> Live:
@@ -66,13 +68,13 @@ def progress(facts: RunFacts) -> Live:
     shown = [State.FINISHING if one.ended else one.state for one in facts.newest]
     states = [state for state in shown if state is not None]
     if not states:
-        return Live(state=facts.state, rule=_RUN_STATUS, sure=False)
+        return _BY_STATUS[facts.state]
     going = [state for state in states if state is not State.FINISHING]
     if not going:
         return _EVERY_JOB_ENDING
     if len(going) < len(states):
         return _SOME_JOBS_ENDED
-    return Live(state=max(going, key=PROGRESS.index), rule=_MOST_ADVANCED)
+    return _BY_JOB[going[0] if len(going) == 1 else max(going, key=PROGRESS.index)]
 
 
 def attempt_of(facts: RunFacts) -> int | None:

@@ -17,6 +17,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # as in `steno.toml` (`api.url` is `url` under `[api]`), flags and `steno config`
     variables: tuple[str, ...] = ()  # environment variables that set it, the strongest first
     default: str | None = None
+    site_default: str | None = None  # its default where a variable of the first site, `AMD_…`, sets any setting
     help: str
     secret: bool = False
     presence_only: bool = False  # only whether it is set is ever kept

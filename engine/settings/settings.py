@@ -17,6 +17,7 @@ from engine.settings.known import Block, Known, Values
 from engine.settings.table import PROFILES, Table
 from events.errors import StenoError
 
+SITE = "default of the AMD_ variables"
 _SHOWN = 60  # characters of a wrong value that a message repeats
 
 
@@ -24,12 +25,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: str | None  # the text, as it was given
     parsed: Any = None  # what the text means (`Known.parse`); without a parser, the text
-    source: str  # `default`, `flag`, a variable's name (`STENO_RECORD`, `STENO_RECORD in .env`) or a file
+    source: str  # `default`, `SITE`, `flag`, a variable's name (`STENO_RECORD`, `STENO_RECORD in .env`) or a file
     secret: bool = False
 
     @property
     def given(self) -> bool:
-        return self.source not in {"default", "not set"}
+        return self.source not in {"default", SITE, "not set"}
 
     @property
     def shown(self) -> str | None:
@@ -129,6 +130,10 @@ def load_settings(
         values.update(_dotenv(cwd / ".env", table))
         values.update(_variables(environ, table))
         values.update((name, (value, "flag")) for name, value in flags.items() if value is not None)
+        if any(source.startswith("AMD_") for _, source in values.values()):
+            for known in table.known:
+                if known.site_default is not None:
+                    values.setdefault(known.name, (known.site_default, SITE))
         return values
 
     built_in, values = len(table.blocks), read()

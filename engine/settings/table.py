@@ -71,8 +71,9 @@ GENERAL: tuple[Known, ...] = (
     _setting("queue.patience", "STENO_QUEUE_PATIENCE", default="30m", parse=parse_duration)(
         help="Without capacity, retry a submission for this long. 0: the run fails at once."
     ),
-    _setting("budget.total", "STENO_BUDGET", "AMD_GRANT_CREDITS_TOTAL", default="1400.00", parse=budget)(
-        help="Total budget in dollars. A submission that could exceed it is refused. off: no budget."
+    _setting("budget.total", "STENO_BUDGET", "AMD_GRANT_CREDITS_TOTAL", site_default="1400.00", parse=budget)(
+        help="Total budget in dollars. A submission that could exceed it is refused. off: no budget. Not set: none, or "
+        "1400.00 where an AMD_ variable sets any setting."
     ),
     _setting("budget.alerts", "STENO_BUDGET_ALERTS", "AMD_COST_ALERT_THRESHOLD", default="0.8", parse=thresholds)(
         help="Shares of the budget that raise an alert, separated by commas: 0.5, 0.8. off: no alerts."

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WRITER_CACHE: Final = 4 << 20  # least bytes a writer keeps: the newest part of all it polls
 _ANSWERS: Final = 4  # the least answers, as large as the largest so far, that it keeps
-READER_CACHE: Final = 1 << 20
+READER_CACHE: Final = 1 << 19
 _DEEPEST: Final = 8  # longest chain of compression bases: bounds the cost of reading a part
 _SMALL: Final = 64  # bytes; a part this small resembles its base well enough
 COMPRESSED: Final = 1
@@ -118,7 +118,8 @@ class Parts:
         if count > len(data):
             raise ValueError("more references than bytes")
         steps, start = read_numbers(data, start, count)
-        return bytes(data[start:]), tuple(accumulate(map(unfold, steps)))
+        children = (unfold(steps[0]),) if count == 1 else tuple(accumulate(map(unfold, steps)))
+        return bytes(data[start:]), children
 
     def _add(self, text: bytes, children: tuple[int, ...], commitment: bytes, families: Sequence[Hashable]) -> int:
         base = next((self._anchors[family] for family in families if family in self._anchors), None)

@@ -212,11 +212,12 @@ def read_number(data: bytes, start: int) -> tuple[int, int]:
 def read_numbers(data: bytes, start: int, count: int) -> tuple[list[int], int]:
     """As `read_number`, `count` times; written out, because every answer and item that is read has some."""
     numbers: list[int] = []
+    size = len(data)
     for _ in range(count):
-        if start >= len(data):
+        if start >= size:
             raise ValueError("a value is missing")
         end = start + 1 + data[start] - _INTEGER
-        if not start < end <= min(start + 16, len(data)):
+        if not start < end <= start + 16 or end > size:
             raise ValueError("a number is expected")
         numbers.append(int.from_bytes(data[start + 1 : end], "big"))
         start = end

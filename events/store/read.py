@@ -176,10 +176,11 @@ class Reader:
 
     def _chunks(self, after: int, last: int) -> Iterator[list[Any]]:
         while rows := self._rows(_SCAN, after, last):
+            after, more = rows[-1][0], len(rows) == _SCANNED
             yield rows
-            if len(rows) < _SCANNED:
+            if not more:
                 return
-            after = rows[-1][0]
+            del rows  # before the next are read: twice as many would start the collector
 
     def event(self, position: int) -> Event:
         """The typed event at a scanned position that is not a poll. Raises PositionNotFound."""

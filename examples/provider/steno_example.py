@@ -179,7 +179,7 @@ class ExampleKind(ProviderKind):
     settings = Block(
         provider="example",
         known=(
-            Known(name="example.folder", variables=("STENO_EXAMPLE_FOLDER",), default="jobs", help="Folder of the jobs."),
+            Known(name="example.folder", variables=("STENO_EXAMPLE_FOLDER",), default="jobs", help="The jobs' folder."),
             Known(name="example.price", default="0", help="Price of a machine in dollars per hour.", parse=price),
         ),
     )

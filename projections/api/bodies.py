@@ -12,6 +12,7 @@ from projections.api.problems import Problem
 
 T = TypeVar("T")
 JSON = "application/json"
+CSV = "text/csv"
 STENO_POSITION = "Steno-Position"  # the header that names the position an answer shows
 _TYPE = "Content-Type"
 _SHOWN = 60  # characters of a field's name that a problem repeats
@@ -67,7 +68,7 @@ def matches(header: str | None, etag: str) -> bool:
     return etag in named or "*" in named
 
 
-def read_answer(request: Request, body: bytes, position: int | None = None) -> Response:
+def read_answer(request: Request, body: bytes, position: int | None = None, *, media: str = JSON) -> Response:
     """A read as 200, or 304 if `If-None-Match` names its tag; clients must revalidate."""
     tag = etag_of(body)
     headers = {"Cache-Control": "no-cache", "ETag": tag}
@@ -75,7 +76,7 @@ def read_answer(request: Request, body: bytes, position: int | None = None) -> R
         headers[STENO_POSITION] = str(position)
     if matches(request.headers.get("if-none-match"), tag):
         return Response(status_code=304, headers=headers)
-    return Response(body, media_type=JSON, headers=headers)
+    return Response(body, media_type=media, headers=headers)
 
 
 def made_answer(value: object, position: int, *, status: int = 202, location: str | None = None) -> Response:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from projections.api.bodies import JSON, read_answer
+from projections.api.bodies import CSV, JSON, read_answer
 from projections.api.parameters import asked_of, path_parameters
 from projections.api.problems import MEDIA_TYPE, ProblemObject
 
@@ -63,6 +63,7 @@ class Reply(NamedTuple):
     shape: Any = None  # type of the body, or of a stream message's data; None: no body
     media: str = JSON
     headers: Mapping[str, Any] | None = None
+    csv: bool = False  # it is also to be had as CSV
 
 
 class Operation(NamedTuple):
@@ -170,6 +171,8 @@ def _answer(answer: Reply, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
         schema = schema_of[answer.shape]
         streamed = {"type": "string", "x-data": schema}
         found["content"] = {answer.media: {"schema": streamed if answer.media == EVENTS else schema}}
+    if answer.csv:
+        found["content"][CSV] = {"schema": {"type": "string"}}
     return found if answer.headers is None else {**found, "headers": answer.headers}
 
 

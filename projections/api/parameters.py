@@ -119,6 +119,7 @@ def flag(name: str, help_: str) -> Parameter:
     return Parameter(name=name, help=help_, schema=schema, expected="true or false", read=read, default=False)
 
 
+FORMAT = choice("format", "The form of the answer; default: as `Accept` says, else JSON.", ("json", "csv"))
 HIDDEN = flag("hidden", "Include hidden archives (`steno sources hide`).")
 
 

@@ -38,14 +38,19 @@ OTHER: Final = "other"
 _ROUTES: Final = (
     (re.compile(r"/api/(runs|vms|kernels(?!/leaderboard$))/[^/]+"), r"/api/\1/{id}"),
     (
-        re.compile(r"/api/runs/[^/]+/(timeline|explain|events|costs|logs|stop|stream|request|rerun)"),
+        re.compile(r"/api/runs/[^/]+/(timeline|explain|events|costs|logs|stop|stream|request|rerun|like)"),
         r"/api/runs/{id}/\1",
     ),
     (re.compile(r"/api/vms/[^/]+/stop"), "/api/vms/{id}/stop"),
     (re.compile(r"/api/(events|polls)/[^/]+"), r"/api/\1/{position}"),
     (re.compile(r"/api/amd/runs/[^/]+/stream"), "/api/amd/runs/{id}/stream"),
     (re.compile(r"/api/amd/(submit|metrics|schema|problems)|/metrics|/healthz|/readyz|/openapi\.json"), r"\g<0>"),
-    (re.compile("/api/(runs|vms|costs|budget|overview|events|polls|incidents|record|offers|sources)"), r"\g<0>"),
+    (
+        re.compile(
+            "/api/(runs|vms|costs|spend|utilisation|starts|budget|overview|events|polls|incidents|record|offers|sources)"
+        ),
+        r"\g<0>",
+    ),
     (re.compile(r"/api/tokens/[^/]+"), "/api/tokens/{id}"),
     (re.compile("/api/(session|stream|filters|compare|notices|audit|tokens|kernels/leaderboard)"), r"\g<0>"),
     (re.compile(r"/assets/.*"), "/assets/{path}"),

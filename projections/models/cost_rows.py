@@ -10,9 +10,10 @@ from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.money.bill import Bill
 from engine.money.costs import Costs, charges, cut_at, runs_on
+from engine.money.daily import days_of
 from engine.money.life import silent_from
 from engine.money.reconcile import reconcile_run
-from engine.money.report import gpu_of, midnights
+from engine.money.report import gpu_of, midnights, user_of
 from engine.objects import vm_object
 from engine.policy import DAY
 from projections.store.schema import VmRow
@@ -153,9 +154,15 @@ def _row(costs: Costs, vm: Vm, folded: bytes) -> VmRow:
         spans=_encode(_stretches(bill)),
         folded=folded,
         paid=encode_paid(vm, bill),
+        days=_encode(days_of(bill, lambda run_id: _user(costs, run_id))),
         archive=vm.archive,
         hidden=vm.hidden,
     )
+
+
+def _user(costs: Costs, run_id: str) -> str:
+    run = costs.state.runs.get(run_id)
+    return "unknown" if run is None else user_of(run)
 
 
 def _kind(vm: Vm) -> str:

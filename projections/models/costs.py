@@ -1,15 +1,16 @@
 """Costs, also against the provider's figure, summed from the stored bills."""
 
 from collections import Counter
-from datetime import date, timedelta
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from engine.money.bill import Line
+from engine.money.daily import day_text
 from engine.money.reconcile import Cause, Reconciliation, reconcile_sums, reconciliation
+from engine.money.tables import Cell, Tabled, dollars
 from engine.wire import Shape, Usd
 from events.clock import SECOND
 from projections.models.cost_rows import ChargeSum, Paid, decode_against, decode_paid
@@ -38,7 +39,7 @@ class CostRow(Shape, frozen=True, kw_only=True):
     archive: Annotated[bool, Meta(description="All of this row is from archives.")]
 
 
-class CostReport(Shape, frozen=True, kw_only=True):
+class CostReport(Tabled, frozen=True, kw_only=True):
     """What everything cost; the rows of all pages sum to the total exactly."""
 
     by: By
@@ -47,6 +48,12 @@ class CostReport(Shape, frozen=True, kw_only=True):
     low_usd: Usd
     high_usd: Usd
     archived_usd: Annotated[Usd, Meta(description="The part of the total from archives; no budget counts it.")]
+
+    def table(self) -> Iterator[tuple[Cell, ...]]:
+        yield "key", "label", *(f"{line.value}_usd" for line in LINES), "spot_usd", "machine_seconds", "total_usd"
+        for row in (*self.rows, self.total):
+            lines = (dollars(row.lines[line.value]) for line in LINES)
+            yield row.key, row.label, *lines, dollars(row.spot_usd), row.machine_seconds, dollars(row.total_usd)
 
 
 class StoredCosts(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,11 +148,6 @@ def _place(by: By, key: str, part: ChargeSum, first: int) -> int:
     return _LAST + first if key.startswith("(") else first
 
 
-@lru_cache(maxsize=4096)
-def _day(day: int) -> str:
-    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
-
-
 def _key(by: By, vm_id: str, vm_name: str | None, one: Paid, part: ChargeSum, known: dict[str, str]) -> tuple[str, str]:
     """(key, label) of a charge's row."""
     match by:
@@ -154,7 +156,7 @@ def _key(by: By, vm_id: str, vm_name: str | None, one: Paid, part: ChargeSum, kn
         case "gpu":
             key = one.gpu
         case "day":
-            key = _day(part.day)
+            key = day_text(part.day)
         case _ if part.run_id is None:
             key = f"({part.line})"
         case "run":

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from engine.fold.run import Run
 from engine.providers.readings import READINGS
+from engine.states import State
 from engine.wire import Position, Shape, Time
 from events import types
 from events.clock import format_time
@@ -15,7 +17,7 @@ from events.shape.cut import identity_of, split
 from events.shape.shape import LINES, BodyShape
 
 if TYPE_CHECKING:
-    from events.store.record import Stored
+    from events.store.record import Record, Stored
 
 _IDS = frozenset({"run_id", "provider", "name"})
 _MOMENTS = frozenset({"not_before", "ended_at"})
@@ -73,6 +75,25 @@ def quote_event(stored: "Stored") -> Quote:
         )
         + _reported(stored.data),
     )
+
+
+def message_of(record: "Record", run: Run) -> str | None:
+    """What the first evidence of a failed run says of the cause: a refusal, or a kernel's report; None: a poll is all
+    there is.
+    """
+    if run.state is not State.FAILED or not run.evidence:
+        return None
+    match next((one.data for one in record.read(after=run.evidence[0] - 1, limit=1)), None):
+        case types.SubmitFailed() as failed:
+            return failed.error
+        case types.IntentAbandoned() as abandoned:
+            return abandoned.why
+        case types.TaskReported() as report:
+            frame = _decoded(report.frame)
+            said = frame.get("message") if isinstance(frame, Mapping) else None
+            return None if said is None else str(said)
+        case _:
+            return None
 
 
 def _reported(event: types.Event) -> tuple[Field, ...]:

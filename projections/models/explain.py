@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from engine.decide.queue import capacity_sentence
+from engine.decide.why_ended import why
 from engine.facts import JobFacts, RunFacts
 from engine.fold.change import Anomaly
 from engine.fold.tick import PollReader
@@ -16,7 +17,7 @@ from engine.wire import Position, Shape, Time
 from events.clock import parse_time
 from events.errors import PositionNotFound
 from events.poll import Poll
-from projections.models.evidence import Quote, quote, quote_event
+from projections.models.evidence import Quote, message_of, quote, quote_event
 from projections.models.timeline import Gap, timeline
 from projections.models.view import View
 from projections.store.schema import RunRow
@@ -121,6 +122,7 @@ class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     anomalies: tuple[Anomaly, ...]
     gaps: tuple[Gap, ...]
     witnesses: tuple[str, ...]  # one sentence per source, if several, and for what is unknown
+    why: str  # cause and remedy, in one sentence
 
 
 def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
@@ -159,6 +161,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
         gaps=tuple(
             Gap(source=gap.source, start=gap.start, end=gap.end) for gap in timeline(run, view.blind_of(row), now).gaps
         ),
+        why=why(folded, message_of(record, folded)),
     )
 
 

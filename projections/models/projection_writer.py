@@ -21,13 +21,13 @@ from engine.fold.world import World
 from engine.fold.world_codec import WorldState, load
 from engine.money.costs import Costs
 from engine.money.reconcile import divergences
-from engine.money.report import gpu_of, user_of
+from engine.money.report import gpu_of, start_time, user_of
 from engine.objects import RanObject, blind_object, run_object
 from engine.providers.readings import READINGS
 from engine.rules.current import CURRENT, NAME
 from engine.states import VmState
 from events.clock import SECOND
-from projections.models.cost_rows import Money, costed
+from projections.models.cost_rows import Money, costed, stored_machines_of
 from projections.models.what_ran import configurations, gpu_words, search_words, what_ran
 from projections.store.notes import Mark
 from projections.store.schema import RunRow, anomalies, blind
@@ -245,6 +245,7 @@ class ProjectionWriter:
             run_id: folded for run_id in run_ids if hash(folded := encode(runs[run_id])) != runs.kept.get(run_id)
         }
         machines |= self._repriced(state, after, machines)
+        machines |= {vm_id: encode(vms[vm_id]) for vm_id in self._of_other_users(runs, vms, changed, machines)}
         for run_id in self._on_other_gpus(vms, machines):
             if run_id not in changed and runs.get(run_id) is not None:
                 changed[run_id] = encode(runs[run_id])
@@ -284,6 +285,18 @@ class ProjectionWriter:
         for vm_id in moved:
             if self.store.vms.gpu_of(vm_id) != gpu_of(vms[vm_id]):
                 yield from vms[vm_id].runs
+
+    def _of_other_users(
+        self, runs: StoredRuns, vms: StoredVms, changed: Iterable[str], known: Container[str]
+    ) -> Iterator[str]:
+        """The machines, besides the `known` ones, of changed runs whose user is not the stored one: their days name
+        it.
+        """
+        for run_id in changed:
+            run = runs[run_id]
+            if self.store.runs.user_of(run_id) != user_of(run):
+                there = stored_machines_of(run, self.store.runs.money_of(run_id)[1])
+                yield from (vm_id for vm_id in there if vm_id not in known and vms.get(vm_id) is not None)
 
     def _money_of(self, run_id: str) -> Money:
         if run_id not in self._money:
@@ -325,6 +338,8 @@ def _row(run: Run, vms: StoredVms, configuration: RanObject, money: Money, folde
         gpu=gpu_words(ran),
         vm_id=run.vm_id,
         took=None if shown.execution_seconds is None else round(shown.execution_seconds * SECOND),
+        start=run.start,
+        waited=start_time(run),
         words=search_words(run, ran),
         against=against,
         archive=run.archive,

@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from events.clock import foreign_run_id
 
-VERSION: Final = 11
+VERSION: Final = 12
 
 metadata = MetaData()
 
@@ -39,6 +39,8 @@ class RunRow(msgspec.Struct, frozen=True):
     gpu: str = "\n"  # what it got, else what it asked for: models, also with their number, each between line ends
     vm_id: str | None = None
     took: int | None = None  # microseconds; None: unknown
+    start: str | None = None  # cold or warm; None: unknown, or no machine
+    waited: int | None = None  # microseconds from submission to running; None: unknown, or tried again
     words: str = ""  # what a search looks through, in lower case: name, command, ids
     against: bytes | None = None  # `cost_rows.Against`; None: neither side charges it
     archive: str | None = None  # the archive that alone shows it; None: it is live
@@ -66,6 +68,7 @@ class VmRow(msgspec.Struct, frozen=True):
     gpu: str = ""  # `MI300X:2`; `none`
     spans: bytes = b"\x90"  # (since, until, cost) of its stretches at one price, as msgpack
     paid: bytes = b""  # what its bill is made of, encoded by `cost_rows`
+    days: bytes = b"\x92\x90\x90"  # `MachineDays` as msgpack
     archive: str | None = None  # the archive that alone shows it; None: it is live
     hidden: bool = False  # lists leave it out
     object: bytes = b""  # the machine object as JSON
@@ -122,6 +125,8 @@ runs = Table(
     Index("runs_odd", "ordinal", sqlite_where=text("odd IS NOT NULL")),
     # covering: costs
     Index("runs_against", "run_id", "name", "user", "against", "hidden", "changed"),
+    # covering: start-up times
+    Index("runs_starts", "start", "waited", "sort_at", "hidden", "changed"),
 )
 vms = Table(
     "vms",
@@ -139,6 +144,8 @@ vms = Table(
     Index("vms_spans", "archive", "spans", "changed"),
     # covering: costs
     Index("vms_paid", "vm_id", "name", "paid", "archive", "hidden", "changed"),
+    # covering: spend and use by day
+    Index("vms_days", "ended_at", "vm_id", "name", "gpu", "days", "hidden", "changed"),
 )
 WAS: Final = {
     table.name: Table(

@@ -16,6 +16,10 @@ _ANSWER: Final = select(runs.c.object, runs.c.ran).where(_ID)
 _RAN: Final = select(runs.c.ran).where(_ID)
 _MONEY: Final = select(runs.c.cost, runs.c.against).where(_ID)
 _AGAINST: Final = select(runs.c.ordinal, runs.c.run_id, runs.c.name, runs.c.user, runs.c.against).where(text(SHOWN))
+_USER: Final = select(runs.c.user).where(_ID)
+_STARTS: Final = select(runs.c.start, runs.c.waited).where(
+    runs.c.start.is_not(None), runs.c.waited.is_not(None), text(f"{SHOWN} AND sort_at BETWEEN :since AND :until")
+)
 _OF_PROVIDER: Final = select(runs.c.run_id).where(
     runs.c.provider_id == bindparam("provider_id"), runs.c.provider == bindparam("provider")
 )
@@ -89,6 +93,19 @@ class RunTable(RowTable[RunRow]):
         """(place, run id, name, user, `against`) of every run that is not hidden, unordered."""
         return self._database.execute(_AGAINST).fetchall()
 
+    def user_of(self, run_id: str) -> str | None:
+        """Who submitted the run, as stored; None for an unknown run."""
+        row = self._database.first(_USER, id=run_id)
+        return None if row is None else row[0]
+
+    def starts(self, since: int, until: int) -> list[tuple[str, int]]:
+        """(cold or warm, microseconds to running) of the visible runs submitted in a range, unordered."""
+        return self._database.execute(_STARTS, since=since, until=until).fetchall()
+
+    def ended_named(self, name: str, count: int) -> tuple[RunRow, ...]:
+        """The ended runs of a name that were first seen last."""
+        return tuple(self._rows(f"name = :word AND ended = 1 AND {SHOWN}", "ordinal DESC", limit=count, word=name))
+
     def live_changes(self) -> list[tuple[str, int]]:
         """(run id, position of its newest change) of every run that is of no archive, by first sight."""
         return self._database.execute(_LIVE_CHANGES).fetchall()
@@ -123,6 +140,9 @@ _GPU: Final = select(vms.c.gpu).where(vms.c.vm_id == bindparam("id"))
 _LIVE: Final = text("archive IS NULL")
 _SPENT: Final = select(func.sum(vms.c.cost), func.min(vms.c.created)).where(_LIVE)
 _SPANS: Final = select(vms.c.spans).where(_LIVE)
+_DAYS: Final = select(vms.c.vm_id, vms.c.name, vms.c.gpu, vms.c.days).where(
+    text(f"{SHOWN} AND coalesce(ended_at, :since) >= :since")
+)
 _PAID: Final = select(vms.c.ordinal, vms.c.vm_id, vms.c.name, vms.c.paid, vms.c.archive).where(text(SHOWN))
 
 
@@ -165,3 +185,7 @@ class VmTable(RowTable[VmRow]):
     def paid(self) -> list[tuple[int, str, str | None, bytes, str | None]]:
         """(place, vm id, name, encoded `Paid`, archive) of every visible machine, by first sight."""
         return sorted(self._database.execute(_PAID).fetchall(), key=lambda row: row[0])
+
+    def days(self, since: int) -> list[tuple[str, str | None, str, bytes]]:
+        """(vm id, name, GPU, encoded `MachineDays`) of every visible machine that did not end before a time."""
+        return self._database.execute(_DAYS, since=since).fetchall()

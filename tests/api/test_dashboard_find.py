@@ -130,7 +130,7 @@ def test_a_bad_day_takes_eight_clicks(started: Starts, tmp_path: Path, see: See)
     click(page.locator("tbody a.row"))
     seen.until(f"location.pathname === '/runs/{failed}'")
     seen.settled()
-    assert "job 0 exited 1" in text_of(page, ".verdict .lead")
+    assert "It exited 1" in text_of(page, ".run-why")
     click(page.get_by_role("tab", name="Output"))
     seen.until("document.querySelector('.output')?.innerText.includes('out of memory')")
     assert text_of(page, ".output [role=log]").split()[-53:] == [*map(str, range(151, 201)), "out", "of", "memory"]

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from stenolab.browser import text_of
 from stenolab.dashboard import Busy, told
 
 from projections.models import incidents as marks
@@ -94,4 +95,33 @@ def test_what_happens_appears_on_a_tape_that_is_zoomed_in(
     page.locator("h1").first.focus()
     page.keyboard.press("[")
     seen.until(f"location.search.endsWith('at={close['marks'][-1]['position']}')")
+    assert seen.complaints == []
+
+
+def test_times_are_local_with_utc_beside_them(town: Path, served: Serve, see: See) -> None:
+    """Where the browser's zone is not UTC: on pages and in the banner. A typed time without a zone is local, the newest
+    one; `Z` is UTC; what is no time is said in words.
+    """
+    here = served(town)
+    run = next(run for run in told(here.client, "/api/runs")["runs"] if run["name"] == "ok-run")
+    moment = datetime.fromisoformat(run["submitted_at"])
+    india = moment + timedelta(hours=5, minutes=30)
+    seen = see(here.url, timezone_id="Asia/Kolkata")
+    page = seen.go(f"/runs/{run['run_id']}")
+    assert page.locator(".run-facts time").first.inner_text() == f"{india:%Y-%m-%d %H:%M:%S} {moment:%H:%M:%S}Z"
+    later = moment + timedelta(seconds=20)
+    field = page.get_by_label("Go to a time or a position")
+    for typed in (f"{later + timedelta(hours=5, minutes=30):%Y-%m-%d %H:%M:%S}", f"{later:%Y-%m-%d %H:%M:%S}Z"):
+        field.fill(typed)
+        field.press("Enter")
+        seen.until(f"document.querySelector('.asof')?.innerText.includes('({later:%H:%M:%S}Z)')")
+        seen.settled()
+        assert f"As of {later + timedelta(hours=5, minutes=30):%Y-%m-%d %H:%M:%S} GMT+5:30" in text_of(page, ".asof")
+    field.fill("25:00")
+    field.press("Enter")
+    page.get_by_text("“25:00” is not a time or a position.").wait_for()
+    page.keyboard.press("Escape")
+    field.fill("yesterday 9:00")
+    field.press("Enter")
+    seen.until("document.querySelector('.asof')?.innerText.includes('09:00:00 GMT+5:30 (03:30:00Z)')")
     assert seen.complaints == []

@@ -29,12 +29,13 @@ def config(*words: str, **variables: str) -> str:
 
 
 def test_the_first_sites_defaults_are_shown() -> None:
-    """600 s, 3 machines, MI300X, 1.99, 1400.00, 0.8: each as a default, with the variables that set it."""
+    """600 s, 3 machines, MI300X, 1.99, 0.8: each as a default, with the variables that set it."""
     printed = json.loads(config("--json"))
     found = printed["settings"]
-    names = ("vms.idle_timeout", "vms.max", "dstack.gpu", "rates.MI300X", "budget.total", "budget.alerts")
-    assert [found[name]["value"] for name in names] == ["600", "3", "MI300X", "1.99", "1400.00", "0.8"]
+    names = ("vms.idle_timeout", "vms.max", "dstack.gpu", "rates.MI300X", "budget.alerts")
+    assert [found[name]["value"] for name in names] == ["600", "3", "MI300X", "1.99", "0.8"]
     assert {found[name]["source"] for name in names} == {"default"}
+    assert (found["budget.total"]["value"], found["budget.total"]["source"]) == (None, "not set")
     assert printed["variables"]["vms.max"] == ["STENO_MAX_VMS", "AMD_VM_MAX_CONCURRENT"]
 
 

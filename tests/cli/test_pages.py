@@ -34,10 +34,12 @@ bad-run  ● failed · exit_nonzero · exit 1
 dstack 32df2f72-b39d-405e-adbb-c03f6fa16996
 run id f6a1948d-829e-5802-affc-b1b28751ac63
 
-Why
+It exited 1; read its output: `steno logs bad-run --tail 50`.
+
+The rule
   Every job has ended, and the task's retry policy does not cover how. The run
   failed: job 0 exited 1. Nobody had requested a stop.
-  rule current@1/failure-reported
+  current@1/failure-reported
 
 Poll 316, 2026-11-20 13:40:15Z, dstack/failure /api/project/failure/runs/get
   .

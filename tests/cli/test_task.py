@@ -133,7 +133,7 @@ def test_a_fallback_is_a_list_of_models_in_order() -> None:
 
 def test_a_gpu_nobody_typed_is_told_where_it_is_refused() -> None:
     """The default asks for an MI300X, which needs an image: the line says whose wish that was."""
-    with pytest.raises(TaskInvalid, match=r"image.*MI300X, is the setting dstack\.gpu"):
+    with pytest.raises(TaskInvalid, match=r"image.*MI300X, comes from the setting dstack\.gpu"):
         described(file=None, command=["ls"], flags={}, settings=settings("dstack", gpu="MI300X"), run_id=RUN_ID)
     with pytest.raises(TaskInvalid) as error:
         described(

@@ -11,7 +11,7 @@ from stenotest.command_line import Steno, refused
     [
         (["pss"], "did you mean ps"),
         (["ps", "--nonsense"], "--nonsense"),
-        (["show"], "missing argument 'RUN'"),
+        (["show"], "missing argument 'RUN...'"),
         (["replay", "--rules", "nonsense", "-"], "nonsense"),
         (["verify", "--expect", "17"], "POSITION:HASH"),
         (["verify", "--expect", f"17:{'z' * 64}"], "POSITION:HASH"),

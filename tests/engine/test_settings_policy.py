@@ -39,11 +39,22 @@ def load(tmp_path: Path) -> Load:
 
 
 def test_the_defaults_are_the_first_sites(load: Load) -> None:
-    """600 s, 3 machines, $1,400.00, an alert at 0.8, $1.99 assumed and nobody's override."""
+    """600 s, 3 machines, no budget, an alert at 0.8, $1.99 assumed and nobody's override."""
     assert policy_from(load(), "dstack") == Policy()
     assert Policy().assumed == (Rate(gpu="MI300X", hourly=1_990_000),)
     assert policy_from(load(), "local") == Policy(free=True, assumed=())
     assert default_gpu(load()) == "MI300X"
+
+
+def test_the_budget_of_the_first_site_is_the_default_of_its_variables_only(load: Load) -> None:
+    """$1,400.00 where any `AMD_` variable sets something, unless a budget is set; else none."""
+    assert policy_from(load(), "dstack").budget_total is None
+    assert policy_from(load(dotenv="STENO_MAX_VMS=2\n"), "dstack").budget_total is None
+    found = load(dotenv="AMD_VM_MAX_CONCURRENT=2\n")
+    assert policy_from(found, "dstack").budget_total == 1_400_000_000
+    assert not found.find("budget.total").given
+    assert policy_from(load(dotenv="AMD_VM_MAX_CONCURRENT=2\nSTENO_BUDGET=off\n"), "dstack").budget_total is None
+    assert policy_from(load(dotenv="AMD_VM_MAX_CONCURRENT=2\nSTENO_BUDGET=5\n"), "dstack").budget_total == 5_000_000
 
 
 def test_the_first_sites_names_are_read(load: Load) -> None:

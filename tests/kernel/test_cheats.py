@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from stenotest.kernels import BRIEF, DOING, KEY, PATIENT, SHIPPED, SLOW_MATMUL, Judgement, briefly, submission
-
-from engine.kernel.executor import job_of
+from stenotest.kernels import BRIEF, DOING, SHIPPED, SLOW_MATMUL, briefly, judged_without, submission
 
 if TYPE_CHECKING:
     from conftest import Judged
@@ -92,21 +86,6 @@ static void look() {
 }
 """
 """Looks for the key, and for a way to print frames."""
-
-
-def judged_without(defences: list[str], source: str, problem: str = "vector-add", **changes: object) -> Judgement:
-    """The judgement of a solution by a judge that lacks these defences."""
-    wanted = submission(problem, **{"solution_code": source, "language": "cpp", "gpu_type": "CPU"} | changes)
-    job = job_of(wanted, KEY, compiler="auto") | {"limits": PATIENT}
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("without.py")), *defences],
-        input=json.dumps(job).encode(),
-        capture_output=True,
-        timeout=3600,
-        check=False,
-    )
-    assert not done.stderr, done.stderr.decode()
-    return Judgement(done)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,12 @@ def test_the_channel_is_closed_for_it(run: Judged) -> None:
     assert "4" not in said.last["output"].split()[:5]
 
 
+def test_the_process_that_started_it_is_closed_to_it(run: Judged) -> None:
+    """Its memory, and by its descriptors the channel."""
+    said = run("for f in mem fd/3 fd/4; do (: </proc/$PPID/$f) 2>/dev/null && echo open $f >&2; done; exit 1")
+    assert said.last["output"] == "the command exited with status 1", said.output
+
+
 @pytest.mark.parametrize(
     "does", ["rm outputs.json; mkfifo outputs.json", "rm outputs.json; ln -s /dev/zero outputs.json"]
 )

@@ -39,6 +39,8 @@ RESULT: dict[str, Any] = {
     "floor_ms": 0.0,
     "times_ms": [0.5, 0.51, 0.52],
     "walls_ms": [0.53, 0.54, 0.55],
+    "around_ms": [2.0, 2.1, 2.2],
+    "idle_ms": 2.0,
     "digests": ["a", "b", "c", "d"],
 }
 
@@ -69,6 +71,8 @@ def test_an_honest_kernel_keeps_its_result() -> None:
         ({"seed": None}, UNPROVEN, "the seed of its inputs was not recorded"),
         ({"walls_ms": [9.0, 9.0, 9.0]}, SUSPECTED, "its clock says"),
         ({"times_ms": [1e-3] * 3, "median_ms": 1e-3, "walls_ms": [0.1] * 3}, SUSPECTED, "less than this GPU"),
+        ({"around_ms": [3.3, 9.9, 9.9]}, SUSPECTED, "it works before or after its calls"),
+        ({"around_ms": [], "idle_ms": 0.0}, UNPROVEN, "what it did before and after its calls was not timed"),
         ({"digests": ["a", "b", "b", "c"]}, SUSPECTED, "different inputs gave the same result"),
         ({"digests": ["a", "b", "c"]}, UNPROVEN, "3 of 4 results were compared"),
         ({"walls_ms": [0.53, 0.54]}, UNPROVEN, "3 calls were timed by its clock, 2 by the judge's"),

@@ -14,8 +14,9 @@ from stenotest.story import START, Item, Story, job, run_item, submission
 from stenotest.whole_costs import cost_report, reconcile
 
 from engine.money.costs import Costs
+from engine.money.daily import STACKS, STRIPS
 from engine.money.reconcile import Cause
-from engine.policy import Billing, Policy, Rate, dump_policy
+from engine.policy import DAY, Billing, Policy, Rate, dump_policy
 from engine.providers.readings import READINGS
 from engine.wire import wire
 from events import types
@@ -23,7 +24,8 @@ from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models import projection_writer as keeper
-from projections.models.costs import By, costs, run_reconciliations
+from projections.models.charts import ChartRange, spend, utilisation
+from projections.models.costs import By, CostRow, costs, run_reconciliations
 from projections.models.past_worlds import opened
 from projections.models.projection_writer import ProjectionWriter
 from projections.models.projector import caught_up
@@ -120,8 +122,45 @@ def compare(store: ProjectionStore) -> None:
     """Both ways, by everything; and every run costs what it costs of all bills."""
     for by in BYS:
         assert summed(store, by) == reckoned(store, by)
+    charted(store)
     state = View(store).whole()
     assert {row.run_id: row.cost for row in store.runs.all() if row.cost is not None} == Costs(state).of_runs()
+
+
+def charted(store: ProjectionStore) -> None:
+    """Days and stacks of the charts sum to the bill, to the micro-dollar; machines are busy at most while billed."""
+    everything = ChartRange(since=0, until=None, now=START + 3650 * DAY)
+    by_day = {row.key: micros(row) for row in costs(store, "day").report.rows if micros(row)}
+    total = costs(store, "vm").report.total
+    for by in STACKS:
+        found = spend(store, by, everything)
+        daily = [dollars_of(amount) for amount in found.daily]
+        assert found.total_usd == sum(daily) == micros(total)
+        assert {day: cost for day, cost in zip(found.days, daily, strict=True) if cost} == by_day
+        for place, cost in enumerate(daily):
+            assert sum(dollars_of(one.daily[place]) for one in found.series) == cost
+        if by != "line":
+            rows = {row.key: micros(row) for row in costs(store, by).report.rows}
+            assert {one.key: one.total_usd for one in found.series if one.total_usd} == {
+                key: cost for key, cost in rows.items() if cost
+            }
+    bills = [bill for vm_id, bill in Costs(View(store).whole()).bills().items() if not store.vms.get(vm_id).hidden]
+    for strip in STRIPS:
+        used = utilisation(store, strip, everything)
+        assert used.total.billed_seconds == pytest.approx(sum(bill.until - bill.since for bill in bills) / SECOND)
+        assert sum(one.billed_seconds for one in used.strips) == pytest.approx(used.total.billed_seconds)
+        for one in (*used.strips, used.total):
+            assert all(0 <= busy <= billed <= DAY // SECOND * len(bills) for billed, busy in one.days)
+
+
+def micros(row: CostRow) -> int:
+    """Micro-dollars of a row."""
+    return row.total_usd
+
+
+def dollars_of(text: str) -> int:
+    """Micro-dollars of dollars with six decimals."""
+    return int(text.replace(".", ""))
 
 
 @pytest.fixture

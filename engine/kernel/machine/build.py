@@ -117,6 +117,18 @@ def program_of(signature: Signature, dtype: str) -> str:
     return "\n".join([*lines, "  }", "}", ""])
 
 
+def idle_program(cells: Cells, compiler: Compiler, job: dict[str, Any]) -> bytes | None:
+    """The program of a solution that does nothing, made where no solution is and kept; None: it does not compile."""
+    declared = prototype(job["signature"], job["dtype"]).splitlines()[-1]
+    key = (compiler.words, " ".join(compiler.flags), declared)
+    if key not in cells.objects:
+        found = compiled(cells, compiler, {**job, "solution": declared.rstrip(";") + " {}"})[1]
+        if found is None:
+            return None
+        cells.objects[key] = found
+    return cells.objects[key]
+
+
 def compiled(cells: Cells, compiler: Compiler, job: dict[str, Any]) -> tuple[ProgramEnd, bytes | None]:
     """How the compiler ended, and the program."""
     here, limit, source = Path(__file__).parent, job["limits"]["compile"], job["solution"]

@@ -21,6 +21,7 @@ class ProgramEnd(NamedTuple):
     output: str  # what it printed (standard output and error), bounded: the beginning and the end
     seconds: float
     out_of_memory: bool = False
+    flooded: bool = False  # killed because it printed too much
 
 
 class Cell(ABC):

@@ -62,6 +62,7 @@ class _Called(NamedTuple):
     outputs: bytes
     own_ms: float  # by the solution's clock
     wall_ms: float  # by ours
+    around_ms: float  # from the first byte of its inputs to the last of its outputs, without `wall_ms`
 
 
 class Judge:
@@ -72,6 +73,7 @@ class Judge:
         self._dtype = job["dtype"]
         self._is_command = job["language"] == "command"
         self._program = b""
+        self._compiler: build.Compiler | None = None  # None: a command has none
         self._gpu = "CPU"
         self._evidence: Json = {}
 
@@ -99,6 +101,7 @@ class Judge:
         compiler = build.find_compiler(self._cells, job)
         if compiler is None:
             self._broken(f"there is no compiler here: {job['compiler']} for {job['language']}")
+        self._compiler = compiler
         self._gpu = "CPU" if compiler.stands_in else job["gpu"]
         self._teller.say("COMPILING", compiler=compiler.words, flags=" ".join(compiler.flags), dtype=self._dtype)
         ended, program = build.compiled(self._cells, compiler, job)
@@ -170,9 +173,14 @@ class Judge:
         for number, case in enumerate(cases, 1):
             told = {"benchmark": number, "benchmarks": len(cases), "sizes": case["sizes"]}
             self._evidence = told
-            facts = self._measured(case, f"benchmark {number}")
-            self._evidence = {**told, **facts}
+            idle = self._idle(case)
+            facts = {**self._measured(case, f"benchmark {number}"), **idle}
             seen = measure.suspicion(facts)
+            if seen is not None and idle:  # perhaps the machine became busy: only what both say counts
+                again = self._idle(case)
+                facts |= {name: max(idle[name], again[name]) for name in idle}
+                seen = measure.suspicion(facts)
+            self._evidence = {**told, **facts}
             if seen is not None:
                 raise _Suspected(f"benchmark {number}: {seen}")
             best.append(facts["median_ms"])
@@ -187,7 +195,6 @@ class Judge:
         cell = self._opened()
         try:
             self._configure(cell, case, what)
-            overhead = statistics.median(self._ping(cell, what) for _ in range(_PINGS))
             while len(calls) < warm_ups + repeats or self._goes_on(calls[warm_ups:], repeats, began):
                 where = f"{what}, call {len(calls) + 1}"
                 call = self._call(cell, case, where, f"{what}/{len(calls)}")
@@ -211,11 +218,30 @@ class Judge:
             "max_ms": max(times),
             "spread": round(measure.spread(times), 4),
             "floor_ms": round(measure.floor_ms(self._gpu, self._dtype, self._bytes(case), case["operations"]), 9),
-            "overhead_ms": round(overhead, 6),
             "times_ms": times,
             "walls_ms": [round(one.wall_ms, 6) for one in timed],
+            "around_ms": [round(one.around_ms, 6) for one in timed],
             "digests": digests,
         }
+
+    def _idle(self, case: Json) -> Json:
+        """What a program of ours that does nothing takes for a question and its answer, and around a call. What a
+        solution says of itself proves nothing: it may answer questions slowly, and work before it is told to go.
+        """
+        what, program = "the measurement of a program that does nothing", self._program  # of a command, which it starts
+        if self._compiler is not None:
+            program = build.idle_program(self._cells, self._compiler, self._job) or b""
+            if not program:
+                self._broken(f"{what}: it does not compile")
+        cell = self._opened(program)
+        try:
+            self._configure(cell, case, what)
+            overhead = statistics.median(self._ping(cell, what) for _ in range(_PINGS))
+            calls = [] if self._is_command else [self._call(cell, case, what, "idle") for _ in range(_LEAST)]
+        finally:
+            cell.end()
+        around = min((one.around_ms for one in calls), default=0.0)
+        return {"overhead_ms": round(overhead, 6), "idle_ms": round(around, 6)}
 
     def _goes_on(self, timed: list[_Called], repeats: int, began: float) -> bool:
         """Whether more calls are worth while: the times differ, and there is time."""
@@ -233,9 +259,9 @@ class Judge:
 
     # -- one call
 
-    def _opened(self) -> Cell:
+    def _opened(self, program: bytes | None = None) -> Cell:
         cache = measure.GPUS["CPU" if self._is_command else self._gpu]["cache"]
-        return self._cells.open(self._program, [str(cache)], limit=_LONGEST)
+        return self._cells.open(program or self._program, [str(cache)], limit=_LONGEST)
 
     def _configure(self, cell: Cell, case: Json, what: str) -> None:
         """Tell the harness the numbers of the case that the next calls are of."""
@@ -253,7 +279,7 @@ class Judge:
 
     def _ping(self, cell: Cell, what: str) -> float:
         """Milliseconds from a question to its answer."""
-        return self._asked(cell, struct.pack("<QQ", 0, 0), what)[1]
+        return self._asked(cell, struct.pack("<QQ", 0, 0), b"", what)[1]
 
     def _call(self, cell: Cell, case: Json, what: str, seed: str) -> _Called:
         inputs = tuple(
@@ -266,12 +292,14 @@ class Judge:
             )
             for index, one in enumerate(case["inputs"])
         )
-        own, wall = self._asked(cell, b"".join((struct.pack("<QQ", 1, _POISON), *inputs)), what)
+        own, wall, before = self._asked(cell, struct.pack("<QQ", 1, _POISON), b"".join(inputs), what)
         size = sum(case["outputs"].values()) * tensors.SIZES[self._dtype]
+        returned = time.perf_counter()
         try:
             outputs = cell.receive(size, time.monotonic() + self._job["limits"]["case"])
         except CellGone:
             self._crashed(cell, what)
+        around = before + (time.perf_counter() - returned) * 1000
         if not math.isfinite(own) or own < 0:
             raise _Suspected(f"{what}: its clock says {own} ms")
         until = time.monotonic() + _FAIR_TIME
@@ -279,17 +307,20 @@ class Judge:
             if time.monotonic() > until:
                 raise _Suspected(f"{what}: threads or processes that it started still run after it returned")
             time.sleep(0.01)
-        return _Called(inputs, outputs, own, wall)
+        return _Called(inputs, outputs, own, wall, around)
 
-    def _asked(self, cell: Cell, question: bytes, what: str) -> tuple[float, float]:
-        """Milliseconds by its clock and by ours, from the word to go to the word that it is done. The word is a random
-        number, so that nothing can be answered before.
+    def _asked(self, cell: Cell, question: bytes, data: bytes, what: str) -> tuple[float, float, float]:
+        """Milliseconds by its clock and by ours, from the word to go to the word that it is done, and by ours from the
+        `data` of the question until it is ready. The word is a random number, so that nothing can be answered before.
         """
         until = time.monotonic() + self._job["limits"]["case"]
         word = secrets.token_bytes(8)
         try:
-            cell.send(question)
+            cell.send(question)  # may wait for what ran before
+            asked = time.perf_counter()
+            cell.send(data)
             ready = cell.receive(8, until)
+            before = (time.perf_counter() - asked) * 1000
             began = time.perf_counter()
             cell.send(word)
             done = cell.receive(16, until)
@@ -298,7 +329,7 @@ class Judge:
             self._crashed(cell, what)
         if ready != struct.pack("<Q", 1) or done[:8] != word:
             raise _Suspected(f"{what}: it wrote to the channel of its results")
-        return struct.unpack("<d", done[8:])[0], wall
+        return struct.unpack("<d", done[8:])[0], wall, before
 
     def _expected(self, calls: Sequence[tuple[Json, tuple[bytes, ...]]]) -> list[dict[str, bytes]]:
         """What each output of these calls (case, inputs) should be, as doubles; computed after the calls, by the
@@ -369,10 +400,13 @@ def _why(ended: ProgramEnd) -> str:
     """How a program ended, for people."""
     if ended.out_of_memory:
         return "it needed more memory than it may have"
+    if ended.flooded:
+        return "it printed more than it may"
     if ended.code is None:
         return f"it did not end within {ended.seconds:.0f} s"
     if ended.code >= 0:
         name, means = _SIGNALS.get(ended.code - 128, ("", ""))  # a shell's way to tell of a signal
+        means = "" if name == "SIGKILL" else means  # memory that ran out is told by `out_of_memory` there
         return f"it exited with status {ended.code}" + (f", as after {name}{means}" if name else "")
     name, means = _SIGNALS.get(-ended.code, (f"signal {-ended.code}", ""))
     return f"it was ended by {name}{means}"

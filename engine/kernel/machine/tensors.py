@@ -57,7 +57,7 @@ class Compared(NamedTuple):
 
 
 def compared(got: Sequence[float], expected: Sequence[float], absolute: float, relative: float) -> Compared:
-    """Entry by entry: |got - expected| ≤ absolute + relative × |expected|; NaN equals NaN."""
+    """Entry by entry: |got - expected| ≤ absolute + relative × |expected|; infinite entries and NaN must be equal."""
     wrong, largest = 0, 0.0
     first: dict[str, object] | None = None
     for index, (one, other) in enumerate(zip(got, expected)):  # noqa: B905 - Python 3.9 has no `strict`
@@ -67,7 +67,7 @@ def compared(got: Sequence[float], expected: Sequence[float], absolute: float, r
         if difference != difference:  # noqa: PLR0124
             difference = math.inf
         largest = max(largest, difference)
-        fits = difference <= absolute + relative * abs(other)
+        fits = difference <= absolute + relative * abs(other) < math.inf
         if not fits:
             wrong += 1
             first = first or {"index": index, "expected": shown(other), "actual": shown(one)}

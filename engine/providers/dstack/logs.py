@@ -25,8 +25,8 @@ class _Place(msgspec.Struct):
     seen: list[tuple[int, str]] = []  # pieces read within the overlap before `newest`
 
 
-def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[bytes]:
-    """The output of every submission of every job, in order of attempt, replica and job.
+def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[tuple[int, bytes]]:
+    """The output of every submission of every job with its times, in order of attempt, replica and job.
 
     With `follow`, until the run has ended, over a restart of the server too: once the server has answered, it raises
     only after some minutes without it. Errors as in `Provider`.
@@ -53,7 +53,7 @@ def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[bytes]:
         client.clock.sleep(EVERY)
 
 
-def _further(client: Client, name: str, submission: str, place: _Place) -> Iterator[bytes]:
+def _further(client: Client, name: str, submission: str, place: _Place) -> Iterator[tuple[int, bytes]]:
     token: str | None = None
     start = None if place.newest is None else format_time(place.newest - _OVERLAP)
     again = list(place.seen)
@@ -75,7 +75,7 @@ def _further(client: Client, name: str, submission: str, place: _Place) -> Itera
             place.newest = moment if place.newest is None else max(place.newest, moment)
             place.seen = [*(one for one in place.seen if one[0] >= place.newest - _OVERLAP), key]
             empty = 0
-            yield _decoded(message)
+            yield moment, _decoded(message)
         following = at(page, "next_token")
         if not isinstance(following, str) or following == token:
             return

@@ -80,6 +80,9 @@ class DstackProvider(Provider):
         return self._rounds.round(follow, since)
 
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:
+        return (piece for _, piece in self.dated_logs(provider_id, name, follow=follow))
+
+    def dated_logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[tuple[int | None, bytes]]:
         """See `logs.logs`; over a connection of its own, so that another thread may read it."""
         with closing(self._connect()) as client:
             yield from logs.logs(client, provider_id, follow=follow)

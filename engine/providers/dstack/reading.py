@@ -25,7 +25,7 @@ from engine.providers.reading import Reading, Scope
 from engine.states import State
 from events.shape.shape import BodyShape
 
-_KNOWN: Final = 256  # runs whose facts are remembered, with what was read: 2 KB each
+_KNOWN: Final = 128  # runs whose facts are remembered, with what was read: 2 KB each
 
 
 def alternatives(facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -16,6 +17,8 @@ _GREATEST: Final = 1_000_000_000  # dollars; no real amount is larger
 _EARLIEST: Final = parse_time("2000-01-01T00:00:00Z")
 _LATEST: Final = parse_time("2200-01-01T00:00:00Z")
 _NEVER_RETRIED: Final = frozenset[str]()
+_ORDER: Final = attrgetter("replica_num", "job_num")
+_NUM: Final = attrgetter("num")
 
 _Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]  # as in `lenient`; more does not fit read models
 
@@ -161,7 +164,9 @@ def _number(submission: object) -> int:
 def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
     """The facts of a decoded run; adds unknown words and unreadable times to `drift`."""
     odd = list(drift)
-    jobs = sorted((_job(job, odd) for job in wire.jobs), key=lambda job: (job.replica_num, job.job_num))
+    jobs = [_job(job, odd) for job in wire.jobs]
+    if len(jobs) > 1:
+        jobs.sort(key=_ORDER)
     latest, configuration = wire.latest_job_submission, wire.run_spec.configuration
     tags = configuration.tags
     _known(wire.status, words.RUN_STATUSES, "status", odd)
@@ -177,7 +182,7 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
         submitted_at=read_time(wire.submitted_at, "submitted_at", odd),
         jobs=tuple(jobs),
         latest_exit_status=_latest(jobs) if latest is None else latest.exit_status,
-        drift=tuple(dict.fromkeys(odd)),
+        drift=tuple(dict.fromkeys(odd)) if odd else (),
     )
 
 
@@ -229,7 +234,7 @@ def with_attempt_words(
 
 
 def _job(wire: JobWire, odd: list[str]) -> JobFacts:
-    retry_on = frozenset(wire.job_spec.retry.on_events) if wire.job_spec.retry is not None else _NEVER_RETRIED
+    retry_on = _NEVER_RETRIED if wire.job_spec.retry is None else _covered(wire.job_spec.retry.on_events)
     given: list[AttemptFacts] = []
     num = 0
     for submission in wire.job_submissions:
@@ -240,8 +245,13 @@ def _job(wire: JobWire, odd: list[str]) -> JobFacts:
         replica_num=wire.job_spec.replica_num,
         job_num=wire.job_spec.job_num,
         retry_on=retry_on,
-        attempts=tuple(sorted(given, key=lambda attempt: attempt.num)),
+        attempts=tuple(given) if len(given) == 1 else tuple(sorted(given, key=_NUM)),
     )
+
+
+@lru_cache(maxsize=256)
+def _covered(events: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(events)
 
 
 def _submission(wire: SubmissionWire, num: int, retry_on: frozenset[str], odd: list[str]) -> AttemptFacts:

@@ -147,5 +147,5 @@ def read_vm(item: bytes) -> VmFacts:
         disk_mib=None if made.disk is None else made.disk.size_mib,
         total_blocks=wire.total_blocks,
         busy_blocks=wire.busy_blocks,
-        drift=tuple(dict.fromkeys(drift)),
+        drift=tuple(dict.fromkeys(drift)) if drift else (),
     )

@@ -3,11 +3,11 @@
 from anyio import CapacityLimiter
 from starlette.routing import BaseRoute
 
-from projections.api.reads import audit, kernels, logs, money, record, requests, runs
+from projections.api.reads import audit, charts, kernels, logs, money, record, requests, runs
 from projections.api.reads.read import AT_ONCE
 from projections.api.service import Service
 
-READS = (*runs.READS, *requests.READS, *money.READS, *record.READS, *kernels.READS, *audit.READS)
+READS = (*runs.READS, *requests.READS, *money.READS, *charts.READS, *record.READS, *kernels.READS, *audit.READS)
 OPERATIONS = (*(read.operation for read in READS), logs.OPERATION)
 
 

@@ -69,7 +69,7 @@ def _machine(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
+def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any] | CostReport:
     found = costs(look.view.store, asked["by"])
     behind, newest = asked["cursor"], asked["order"] == "newest"
     rows = list(zip(found.places, found.report.rows, strict=True))
@@ -79,6 +79,8 @@ def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
         rows = [row for row in rows if (row[0] < behind if newest else row[0] > behind)]
     shown = rows[: asked["limit"]]
     report = msgspec.structs.replace(found.report, rows=tuple(row for _, row in shown))
+    if asked["format"] == "csv":
+        return report
     return wire(report) | {
         "next": cursor_of(shown[-1][0] if len(rows) > len(shown) else None),
         "reconciliation": wire(found.reconciliation),
@@ -127,6 +129,7 @@ READS = (
             ),
             choice("order", "Which rows come first.", ("oldest", "newest"), default="oldest"),
         ),
+        tabled=True,
     ),
     Read(
         "/api/budget",

@@ -11,10 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from engine.wire import Position, Shape
-from projections.api.bodies import STENO_POSITION, read_answer
+from engine.money.tables import Tabled, csv_of
+from engine.wire import Position, Shape, wire
+from projections.api.bodies import CSV, JSON, STENO_POSITION, read_answer
 from projections.api.openapi import Operation, Reply, routed
-from projections.api.parameters import MOMENT, Asked, Moment, Parameter, Place, asked_of, cursor_of
+from projections.api.parameters import FORMAT, MOMENT, Asked, Moment, Parameter, Place, asked_of, cursor_of
 from projections.api.problems import Problem
 from projections.api.service import Service
 from projections.models.position_at import NOTHING, Beyond, moment_at
@@ -55,34 +56,53 @@ def stored_page(key: str, found: Sequence[tuple[Place, bytes]], limit: int) -> d
 class Read:
     path: str
     summary: str
-    answer: Callable[[Service, Look, Asked], dict[str, Any] | bytes]
-    """Runs in a worker thread; returns JSON values, to which `position` is added, or JSON text."""
+    answer: Callable[[Service, Look, Asked], dict[str, Any] | bytes | Tabled]
+    """Runs in a worker thread; returns JSON values, to which `position` is added, JSON text, or a report."""
     shape: type  # the structure its JSON has
     tag: str = "runs"
     parameters: tuple[Parameter, ...] = ()
+    tabled: bool = False  # it is also to be had as CSV; `answer` then gives the report for the format `csv`
+
+    @property
+    def _all(self) -> tuple[Parameter, ...]:
+        return (*self.parameters, *((FORMAT,) if self.tabled else ()), *MOMENT)
 
     def route(self, service: Service, limiter: CapacityLimiter) -> BaseRoute:
         def work(asked: Asked) -> tuple[bytes, int]:
             with look(service, asked) as seen:
                 found = self.answer(service, seen, asked)
+                if isinstance(found, Tabled):
+                    if asked["format"] == "csv":
+                        return csv_of(found).encode(), seen.position
+                    found = wire(found)
                 if isinstance(found, dict):
                     found.setdefault("position", seen.position)
                     found = msgspec.json.encode(found)
                 return found, seen.position
 
         async def endpoint(request: Request) -> Response:
-            asked = asked_of(request, (*self.parameters, *MOMENT))
-            return read_answer(request, *await to_thread.run_sync(work, asked, limiter=limiter))
+            asked = asked_of(request, self._all)
+            if not self.tabled:
+                return read_answer(request, *await to_thread.run_sync(work, asked, limiter=limiter))
+            accepted = request.headers.get("accept", "")
+            form = asked["format"] or ("csv" if CSV in accepted and JSON not in accepted else "json")
+            found = await to_thread.run_sync(work, {**asked, "format": form}, limiter=limiter)
+            answer = read_answer(request, *found, media=CSV if form == "csv" else JSON)
+            answer.headers["Vary"] = "Accept"
+            if form == "csv":
+                name = self.path.replace("/{id}", "").removeprefix("/api/").replace("/", "-")
+                answer.headers["Content-Disposition"] = f'attachment; filename="steno-{name}.csv"'
+            return answer
 
         return routed((self.operation,), endpoint)[0]
 
     @property
     def operation(self) -> Operation:
         answers = {
-            200: Reply("The state at the position in the header.", self.shape, headers=_HEADERS),
+            200: Reply("The state at the position in the header.", self.shape, headers=_HEADERS, csv=self.tabled),
             304: Reply("Unchanged since the client's copy (If-None-Match)."),
         }
-        parameters = [one.described() for one in (*self.parameters, *MOMENT)]
+        parameters = [one.described() for one in self._all]
         return Operation(f"GET {self.path}", self.summary, self.tag, answers, parameters=parameters)
 
 

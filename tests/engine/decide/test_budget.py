@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 
-from engine.decide.budget import account, check, committed, due_alerts, worst_case
+from engine.decide.budget import Forecast, account, check, committed, due_alerts, worst_case
 from engine.errors import RefusedByPolicy
 from engine.fold.run import Placed, Run
 from engine.fold.vm import Vm
@@ -211,13 +211,18 @@ def test_what_a_live_machine_may_still_cost(told: list[tuple[float, VmState]], s
 
 
 def test_the_burn_rate_is_the_mean_of_the_last_day_and_gives_the_date() -> None:
-    """Two machines for two hours at $1.99: $3.98 in two hours, so $6.02 last another 3.025 hours."""
+    """Two machines at $1.99: a mean of $3.98 an hour; a date only with a day of history."""
     vms = [machine(name, (0, VmState.IDLE), last=7200) for name in ("a", "b")]
     found = account(world(*vms, last=7200), Policy(budget_total=14 * DOLLAR), at(7200))
     assert (found.spent, found.spent_day, found.rate_now) == (4 * HOURLY, 4 * HOURLY, 2 * HOURLY)
     assert found.burn_rate_hourly == 2 * HOURLY
     assert found.remaining == 14 * DOLLAR - 4 * HOURLY
-    assert found.exhausted_at == at(7200) + found.remaining * HOUR // (2 * HOURLY)
+    assert (found.forecast, found.exhausted_at) == (Forecast.TOO_EARLY, None)
+    vms = [machine(name, (0, VmState.IDLE), last=86400) for name in ("a", "b")]
+    found = account(world(*vms, last=86400), Policy(budget_total=200 * DOLLAR), at(86400))
+    assert found.remaining == 200 * DOLLAR - 48 * HOURLY
+    assert found.forecast is Forecast.DATED
+    assert found.exhausted_at == at(86400) + found.remaining * HOUR // (2 * HOURLY)
 
 
 def test_what_was_spent_more_than_a_day_ago_is_no_burn_rate() -> None:
@@ -225,7 +230,11 @@ def test_what_was_spent_more_than_a_day_ago_is_no_burn_rate() -> None:
     vm = machine("vm", (0, VmState.IDLE), (3600, VmState.TERMINATED), ended=3600)
     found = account(world(vm, last=3600), Policy(), at(3 * 86400))
     assert (found.spent, found.burn_rate_hourly, found.exhausted_at) == (HOURLY, 0, None)
+    assert found.forecast is Forecast.NO_BUDGET
+    rich = account(world(vm, last=3600), Policy(budget_total=14 * DOLLAR), at(3 * 86400))
+    assert (rich.forecast, rich.exhausted_at) == (Forecast.NEVER, None)
     over = account(world(vm, last=3600), Policy(budget_total=DOLLAR), at(3 * 86400))
+    assert over.forecast is Forecast.USED_UP
     assert (over.remaining, over.exhausted_at) == (-990_000, at(3 * 86400))
 
 

@@ -60,6 +60,8 @@ class ToldTime:
             "floor_ms": 0.002374,
             "times_ms": times,
             "walls_ms": [time + LAUNCH for time in times],
+            "around_ms": [1.0] * 15,
+            "idle_ms": 1.0,
             "digests": [f"{number:016x}" for number in range(17)],
         }
         found |= self.result

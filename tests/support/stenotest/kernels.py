@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -48,6 +49,9 @@ extern "C" void solution(const float* A, const float* B, float* C, size_t M, siz
 """A right answer to matmul in C++, of three loops."""
 PATIENT: Final = {"compile": 1200, "reference": 1200, "case": 1200, "measure": 0}
 """Limits that no step that ends reaches, however busy the machine is."""
+
+
+_WITHOUT: Final = Path(__file__).parents[2] / "kernel" / "without.py"
 
 
 def briefly(problem: str, repeats: int = 10, **sizes: int) -> dict[str, Any]:
@@ -124,6 +128,21 @@ def judge(wanted: KernelSubmission, folder: Path, *, compiler: str = "g++", **jo
         check=False,
     )
     return Judgement(process)
+
+
+def judged_without(defences: list[str], source: str, problem: str = "vector-add", **changes: object) -> Judgement:
+    """The judgement of a solution by a judge that lacks these defences."""
+    wanted = submission(problem, **{"solution_code": source, "language": "cpp", "gpu_type": "CPU"} | changes)
+    job = job_of(wanted, KEY, compiler="auto") | {"limits": PATIENT}
+    done = subprocess.run(
+        [sys.executable, str(_WITHOUT), *defences],
+        input=json.dumps(job).encode(),
+        capture_output=True,
+        timeout=3600,
+        check=False,
+    )
+    assert not done.stderr, done.stderr.decode()
+    return Judgement(done)
 
 
 def told(url: str, source: str = ADDITION, *, patience: float = 240, **changes: object) -> list[dict[str, Any]]:

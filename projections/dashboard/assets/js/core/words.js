@@ -27,20 +27,30 @@ export function moment(at) {
 export const day = (at) => moment(at).slice(0, 10);
 // `15:00:02Z`
 export const clock = (at) => (ms(at) === null ? dash : moment(at).slice(11));
-// `15:00`, or `11-20 15:00` where the span is longer than a day, or `11-20`, for axes.
+// `15:00`, or `11-20 15:00` where the span is longer than a day, or `11-20`, for axes, in the zone of who looks.
 export function tick(at, span) {
-  const text = moment(at);
+  const text = moment(ms(at) + ahead(ms(at)));
   if (span > 8 * 86400e3) return text.slice(5, 10);
   if (span > 20 * 3600e3) return text.slice(5, 16);
   return span > 5 * 60e3 ? text.slice(11, 16) : text.slice(11, 19);
 }
 
-// In the zone of who looks, with its name: `2026-11-20 16:00:02 GMT+1`; "" where that is UTC.
-export function local(at) {
-  const time = new Date(ms(at));
-  if (Number.isNaN(time.getTime()) || !time.getTimezoneOffset()) return "";
-  const zone = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(time).find((part) => part.type === "timeZoneName")?.value ?? "local";
-  return `${new Date(time.getTime() - time.getTimezoneOffset() * 60e3).toISOString().slice(0, 19).replace("T", " ")} ${zone}`;
+// Milliseconds by which the zone of who looks is ahead of UTC at that time.
+export const ahead = (time) => -new Date(time).getTimezoneOffset() * 60e3;
+
+// In the zone of who looks: {local: `2026-11-20 16:00:02`, zone: `GMT+1`, utc: `15:00:02Z`, with the date where it differs}; null where that is UTC.
+export function zoned(at) {
+  const time = ms(at);
+  if (time === null || Number.isNaN(time) || !ahead(time)) return null;
+  const [here, there] = [new Date(time + ahead(time)).toISOString().slice(0, 19).replace("T", " "), moment(time)];
+  const zone = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(time).find((part) => part.type === "timeZoneName")?.value ?? "";
+  return { local: here, zone, utc: here.slice(0, 10) === there.slice(0, 10) ? there.slice(11) : there };
+}
+
+// `2026-11-20 16:00:02 GMT+1 (15:00:02Z)`, or `2026-11-20 15:00:02Z` where the zone is UTC.
+export function told(at) {
+  const here = zoned(at);
+  return here ? `${here.local} ${here.zone} (${here.utc})` : moment(at);
 }
 
 // `12 s ago`, `3 m ago`, `5 h ago`, `4 d ago`; `past`: counted from the moment shown, `3 m before`

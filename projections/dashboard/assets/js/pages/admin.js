@@ -1,4 +1,4 @@
-// What was told to the webhook, who did what, and the tokens of the service.
+// Notices to the webhook, who did what, and the tokens of the service.
 import { html } from "../core/dom.js";
 import { PageHead, Tabs } from "../ui/all.js";
 import { Notices } from "./admin/notices.js";

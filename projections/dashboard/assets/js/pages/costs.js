@@ -1,11 +1,13 @@
 // What everything cost, by machine, run, day, user or GPU; rows sum to the machines' bills exactly.
 import { html, useState } from "../core/dom.js";
+import { several } from "./runs/filters.js";
 import { useData } from "../core/data.js";
 import { useNow } from "../core/clock.js";
 import { useAt } from "../core/moment.js";
-import { cents, duration, money, ms, price, signed } from "../core/words.js";
+import { cents, duration, money, ms, price, short, signed } from "../core/words.js";
 import { ArchiveMark, Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
 import { NoBudget } from "./overview.js";
+import { Charts, useShown } from "./costs/charts.js";
 import { Sides } from "./run/costs.js";
 import { Burn } from "../ui/burn.js";
 
@@ -14,9 +16,11 @@ export const title = () => "Costs";
 const BY = [["vm", "Machine"], ["run", "Run"], ["day", "Day"], ["user", "User"], ["gpu", "GPU"]].map(([key, label]) => ({ key, label }));
 const LINES = ["provisioning", "busy", "idle", "terminating", "unconfirmed", "unattributed", "rounding"];
 
-const linked = (by, row) => {
-  if (by === "vm") return html`<${VmLink} id=${row.key} name=${row.label} row /><${ArchiveMark} of=${row} />`;
-  if (by === "run" && /^[0-9a-f-]{36}$/.test(row.key)) return html`<${RunLink} id=${row.key} name=${row.label} row /><${ArchiveMark} of=${row} />`;
+// Things of one name also show the beginning of their id.
+const linked = (by, row, shared) => {
+  const id = shared.has(row.label) && html` <span class="dim mono">${short(row.key)}</span>`;
+  if (by === "vm") return html`<${VmLink} id=${row.key} name=${row.label} row />${id}<${ArchiveMark} of=${row} />`;
+  if (by === "run" && /^[0-9a-f-]{36}$/.test(row.key)) return html`<${RunLink} id=${row.key} name=${row.label} row />${id}<${ArchiveMark} of=${row} />`;
   return html`<strong>${row.label}</strong>`;
 };
 
@@ -27,8 +31,9 @@ function Report({ data, by, head, pages, turn }) {
   if (!data.rows.length && !pages.length) return html`<${Empty} title="Nothing has cost anything yet" say="steno vms">Costs begin with the first machine that has a price.<//>`;
   const lines = LINES.filter((line) => Number(data.total.lines[line]));
   const spot = Number(data.total.spot_usd) > 0;
+  const shared = several(data.rows.map((row) => row.label));
   const columns = [
-    { head, cell: (row) => linked(by, row) },
+    { head, cell: (row) => linked(by, row, shared) },
     ...lines.map((line) => ({ head: line, right: true, hide: "narrow", cell: (row) => (Number(row.lines[line]) ? money(row.lines[line]) : html`<span class="dim">–</span>`) })),
     ...(spot ? [{ head: "spot", right: true, hide: "narrow", cell: (row) => money(row.spot_usd) }] : []),
     { head: "time", right: true, hide: "phone", cell: (row) => duration(row.machine_seconds * 1000) },
@@ -59,8 +64,8 @@ function Theirs({ sides }) {
 
 function Budget({ budget, burn, now }) {
   return html`<${Panel} title="Budget"><${Burn} points=${burn} budget=${budget} now=${now} height=${170}><${NoBudget} /><//>
-    <dl class="facts"><dt>total</dt><dd class="right">${money(budget.total_usd)}</dd><dt>for new runs</dt><dd class="right">${cents(budget.available_usd)}</dd><dt>billed now</dt><dd class="right">${price(budget.rate_now_usd_per_hour)} an hour</dd>
-    <dt>last 24 hours</dt><dd class="right">${money(budget.spent_24h_usd)}</dd>${budget.alerts.map((one) => html`<dt key=${one.threshold}>alert at ${Math.round(one.threshold * 1000) / 10} %</dt><dd class="right">${one.told_at_position !== null ? `given at ${one.told_at_position}` : one.reached ? "reached" : "not reached"}</dd>`)}</dl><//>`;
+    <dl class="facts">${budget.total_usd !== null && html`<dt>total</dt><dd class="right">${money(budget.total_usd)}</dd><dt>for new runs</dt><dd class="right">${cents(budget.available_usd)}</dd>`}<dt>billed now</dt><dd class="right">${price(budget.rate_now_usd_per_hour)} an hour</dd>
+    <dt>last 24 hours</dt><dd class="right">${money(budget.spent_24h_usd)}</dd>${budget.total_usd !== null && budget.alerts.map((one) => html`<dt key=${one.threshold}>alert at ${Math.round(one.threshold * 1000) / 10} %</dt><dd class="right">${one.told_at_position !== null ? `given at ${one.told_at_position}` : one.reached ? "reached" : "not reached"}</dd>`)}</dl><//>`;
 }
 
 function By({ by }) {
@@ -76,5 +81,6 @@ function By({ by }) {
 }
 
 export default function Page() {
-  return html`<${PageHead} title="Costs" /><${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${by} by=${by} />`}<//>`;
+  const now = useShown();
+  return html`<${PageHead} title="Costs" /><${Charts} now=${now}><${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${by} by=${by} />`}<//><//>`;
 }

@@ -9,6 +9,7 @@ import { Await, Empty, Loading, PageHead, Problem, Tabs } from "../ui/all.js";
 import { Costs } from "./run/costs.js";
 import { Events } from "./run/events.js";
 import { Attempts, Facts, Watched } from "./run/facts.js";
+import { LikePanel } from "./run/like.js";
 import { Kernel } from "./run/kernel.js";
 import { Logs } from "./run/logs.js";
 import { AgainButtons } from "./run/again.js";
@@ -30,6 +31,7 @@ export default function Page({ params }) {
   const found = useData(path, mine);
   const life = useData(`${path}/timeline`, mine);
   const why = useData(`${path}/explain`, { ...mine, every: 2000 });
+  const like = useData(`${path}/like`, mine);
   const at = useAt();
   const may = useMay("submit");
   const run = found.data;
@@ -42,16 +44,18 @@ export default function Page({ params }) {
 
   if (found.error?.status === 404) return html`<${Missing} id=${params.id} past=${at !== null} />`;
   // All at once, so that nothing on the page moves when the last of them comes.
-  const waiting = [found, life, why, ...(run?.kernel ? [kernel] : [])].some((read) => read.data === null && read.error === null);
+  const waiting = [found, life, why, like, ...(run?.kernel ? [kernel] : [])].some((read) => read.data === null && read.error === null);
   if (!run || waiting) return html`<${PageHead} title="Run" />${found.error ? html`<${Problem} error=${found.error} retry=${found.reload} />` : html`<${Loading} height="5" />`}`;
   const open = !ended(run);
   return html`<div class=${found.stale ? "stack stale" : "stack"} aria-busy=${found.stale ? "true" : null}>
     <${Head} run=${run}><${AgainButtons} run=${run} may=${may && at === null} />${open && at === null && may && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}<//>
     <${Problem} error=${found.error} />
+    ${why.data && html`<p class="lead run-why">${withCode(why.data.why)}</p>`}
     <${Watched} run=${run} found=${why.data} />
     <${Facts} run=${run} />
     ${run.kernel && html`<${Await} read=${kernel} height="4">${(told) => html`<${Kernel} kernel=${told} />`}<//>`}
     <${Await} read=${life} height="3">${(drawn) => html`<${Timeline} key=${run.run_id} run=${run} life=${drawn} open=${open} live=${at === null} />`}<//>
+    <${LikePanel} read=${like} path="${path}/like" />
     <${Attempts} run=${run} />
     <div><${Tabs} name="tab" label="About this run" tabs=${TABS}>${(tab) => html`
       ${tab === "why" && html`<div class="columns"><${Await} read=${why} height="5">${(said) => html`<${Verdict} found=${said} />`}<//><${Reported} run=${run} /></div>`}
@@ -60,6 +64,9 @@ export default function Page({ params }) {
       ${tab === "events" && html`<${Events} run=${run} />`}`}<//></div>
   </div>`;
 }
+
+// `steno logs` in a sentence is code.
+const withCode = (text) => text.split(/`([^`\n]+)`/).map((part, place) => (place % 2 ? html`<code class="say">${part}</code>` : part));
 
 const Missing = ({ id, past }) => html`<${PageHead} title=${past ? "Not there yet" : "No such run"} />
   <section class="panel"><${Empty} title=${past ? "The record had no such run at this moment." : `The record has no run ${id}.`}>

@@ -2,10 +2,10 @@
 import { html } from "../core/dom.js";
 import { goTo, problem, useMoment, useRecord, utc } from "../core/moment.js";
 import { useStore } from "../core/store.js";
-import { moment, ms, number } from "../core/words.js";
+import { ms, number, told as moment } from "../core/words.js";
 import { PageHead } from "../ui/notes.js";
 
-const HOW = "Write a time, as 2026-11-20 15:00 or 15:00 (UTC), 10m for ten minutes ago, or a position.";
+const HOW = "Write a time of your zone, as 2026-11-20 15:00, 15:00 or yesterday 9:00 (with Z: of UTC), 10m for ten minutes ago, or a position.";
 
 // Why nothing can be shown of `at`; `record`: its facts, null: not known.
 export function said(at, record) {

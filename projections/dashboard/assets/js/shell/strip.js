@@ -7,7 +7,7 @@ import { goTo, problem, useMoment } from "../core/moment.js";
 import { usePlace } from "../core/router.js";
 import { useStore } from "../core/store.js";
 import { tip } from "../ui/tip.js";
-import { ago, local, moment, number, span } from "../core/words.js";
+import { ago, moment, number, span, told, zoned } from "../core/words.js";
 
 const LAMPS = { live: ["s-fresh", "Live"], connecting: ["s-none", "Connecting"], reconnecting: ["s-stale", "Reconnecting"], paused: ["s-none", "Paused"] };
 
@@ -59,10 +59,10 @@ export function Strip() {
   const sources = overview.data?.sources ?? [];
   const blind = sources.filter((one) => one.observability === "blind");
   if (at.at !== null) {
-    const when = at.time === null ? "…" : moment(at.time);
-    return html`<div class="strip past" role="status"><span class="asof" key=${when}>${wrong ? "No such moment" : html`<span class="wide-only">As of ${when}</span><span class="phone-only">${when.slice(5)}</span>${at.time !== null && local(at.time) && html`<span class="dim wide-only"> (${local(at.time)})</span>`}${at.position !== null && html`<span class="dim wide-only">, position ${number(at.position)}</span>`}`}</span>
+    const when = at.time === null ? "…" : told(at.time);
+    return html`<div class="strip past" role="status"><span class="asof" key=${when}>${wrong ? "No such moment" : html`<span class="wide-only">As of ${when}</span><span class="phone-only">${(zoned(at.time)?.local ?? when).slice(5)}</span>${at.position !== null && html`<span class="dim wide-only">, position ${number(at.position)}</span>`}`}</span>
       <button type="button" onClick=${() => goTo(null)}>Back to live</button>
-      <span class="grow"></span>${blind.length > 0 && html`<${Lamp} state="s-blind">${named(blind)} blind then<//>`}<${PageName} /></div>`;
+      <span class="grow"></span>${blind.length > 0 && html`<span class="wide-only"><${Lamp} state="s-blind">${named(blind)} blind then<//></span><span class="phone-only lamp s-blind" role="img" aria-label="${named(blind)} blind then" title="${named(blind)} blind then"><i></i></span>`}<${PageName} /></div>`;
   }
   const [lamp, word] = LAMPS[state];
   const head = Math.max(position ?? 0, overview.position ?? 0); // a poll that moved nothing is not told on the stream

@@ -8,10 +8,11 @@ import { goTo, moment, preview, useMoment, useRecord } from "../core/moment.js";
 import { useStore } from "../core/store.js";
 import { toast } from "../ui/dialog.js";
 import { said as why } from "./moment.js";
-import { moment as told, ms, number, tick } from "../core/words.js";
+import { ahead, moment as utc, ms, number, tick, told, zoned } from "../core/words.js";
 
 const SCALES = [["all", "All", Infinity], ["30d", "30 d", 30 * 86400e3], ["7d", "7 d", 7 * 86400e3], ["1d", "24 h", 86400e3], ["6h", "6 h", 6 * 3600e3], ["1h", "1 h", 3600e3], ["5m", "5 m", 300e3]];
 const OFTEN = 120; // milliseconds between two moments while dragging
+const GHOST = 75; // pixels, half as wide as a time
 const STEP = 900; // between two marks while playing
 const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 259200, 432000, 604800, 1209600, 2592000, 7776000].map((seconds) => seconds * 1000);
 const ROWS = { run: "M% 2V12", vm: "M% 13V21", anomaly: "M% 22V31" };
@@ -45,7 +46,8 @@ function Axis({ extent, width }) {
   const room = Math.max(2, Math.floor(width / (width < 500 ? 90 : 130)));
   const size = STEPS.find((one) => length / one <= room) ?? STEPS.at(-1);
   const ticks = [];
-  for (let time = Math.ceil(extent.from / size) * size; time < extent.to; time += size) ticks.push(time);
+  const zone = ahead(extent.from);
+  for (let time = Math.ceil((extent.from + zone) / size) * size - zone; time < extent.to; time += size) ticks.push(time);
   return ticks.filter((time) => { const x = ((time - extent.from) / length) * width; return x > 34 && x < width - 34; })
     .map((time) => html`<span class="at" key=${time} style=${{ left: `${((time - extent.from) / length) * 100}%` }}>${tick(time, Math.max(length, size * 2))}</span>`);
 }
@@ -56,7 +58,7 @@ function Readout() {
   const [wrong, blame] = useState(false);
   const field = useRef(null);
   useEffect(() => onKey("t", () => { field.current.focus(); field.current.select(); }), []);
-  const shown = at.at === null ? "" : at.time === null ? `position ${number(at.position)}` : told(at.time);
+  const shown = at.at === null ? "" : at.time === null ? `position ${number(at.position)}` : zoned(at.time)?.local ?? utc(at.time);
   const go = (event) => {
     event.preventDefault();
     const wanted = parsed(text ?? "");
@@ -64,12 +66,13 @@ function Readout() {
     blame(false); write(null); field.current.blur();
     goTo(wanted.at, { time: wanted.time, push: true });
   };
-  return html`<form class="read" onSubmit=${go}><input class="readout" ref=${field} aria-label="Go to a time (UTC) or a position" aria-invalid=${wrong ? "true" : null} spellcheck=${false} autocomplete="off"
-    title="A time, as 2026-11-20 15:00 or 15:00 (UTC), 10m for ten minutes ago, a position, or “live” (t)" placeholder="live; or type a time" value=${text ?? shown}
+  return html`<form class="read" onSubmit=${go}><input class="readout" ref=${field} aria-label="Go to a time or a position" aria-invalid=${wrong ? "true" : null} spellcheck=${false} autocomplete="off"
+    title="A time of your zone, as 15:00, yesterday 9:00 or 2026-11-20 15:00; with Z, of UTC; 10m for ten minutes ago; a position; or “live” (t)" placeholder="live; or type a time" value=${text ?? shown}
     onInput=${(event) => { write(event.target.value); blame(false); }} onFocus=${(event) => event.target.select()} onBlur=${() => { write(null); blame(false); }} onKeyDown=${(event) => { if (event.key === "Escape") event.target.blur(); }} /></form>`;
 }
 
-// What a person types: `live`, a position, `10m` (ago), `15:00`, `2026-11-20`, `2026-11-20 15:00[:02][Z]`; undefined: nothing of these.
+// What a person types: `live`, a position, `10m` (ago), `15:00`, `yesterday 9:00`, `2026-11-20`, `2026-11-20 15:00[:02][Z]`; undefined: nothing of these.
+// Without a zone it is a time of the zone of who types.
 function parsed(text) {
   const said = text.trim().replace(/,/g, "");
   if (said === "" || /^(live|now)$/i.test(said)) return { at: null, time: null };
@@ -79,9 +82,20 @@ function parsed(text) {
   const base = moment.get().time ?? now();
   let time;
   if (before) time = base - Number(before[1]) * { s: 1e3, m: 60e3, h: 3600e3, d: 86400e3 }[before[2]];
-  else if (/^\d{1,2}:\d\d(:\d\d)?Z?$/.test(said)) time = Date.parse(`${new Date(base).toISOString().slice(0, 10)}T${said.replace("Z", "").padStart(said.replace("Z", "").length < 6 ? 5 : 8, "0")}Z`);
-  else if (/^\d{4}-\d\d-\d\d/.test(said)) time = Date.parse(said.length === 10 ? said : said.replace(" ", "T").replace(/ ?(Z|[+-]\d\d:?\d\d)?$/i, (zone) => zone.trim() || "Z"));
+  else if (/^(today|yesterday|\d{1,2}:)/i.test(said)) time = newest(said, base);
+  else if (/^\d{4}-\d\d-\d\d/.test(said)) time = Date.parse(said.length === 10 ? `${said}T00:00` : said.replace(" ", "T").replace(/ ?(Z|[+-]\d\d:?\d\d)?$/i, (zone) => zone.trim()));
   return time === undefined || Number.isNaN(time) ? undefined : { at: new Date(time).toISOString(), time };
+}
+
+// The newest `15:00[:02][Z]` that is not after now, of the day shown, of today or of yesterday.
+function newest(text, base) {
+  const found = /^(today|yesterday)?(?:(?:^| +)(\d{1,2}):(\d\d)(?::(\d\d))?)?( ?Z)?$/i.exec(text);
+  if (!found) return undefined;
+  const [, word, hours = 0, minutes = 0, seconds = 0, zone] = found;
+  if (hours > 23 || minutes > 59 || seconds > 59) return undefined;
+  const day = new Date(word ? now() : base);
+  const time = zone ? day.setUTCHours(hours, minutes, seconds, 0) : day.setHours(hours, minutes, seconds, 0);
+  return /^y/i.test(word) || (!word && time > now()) ? (zone ? day.setUTCDate(day.getUTCDate() - 1) : day.setDate(day.getDate() - 1)) : time;
 }
 
 function usePlay() {
@@ -182,7 +196,7 @@ export function Tape() {
       <${Marks} marks=${marks} extent=${extent} />${record && html`<${Axis} extent=${extent} width=${width} />`}
       ${place < 1 && html`<span class="after" style=${{ left: `${place * 100}%` }}></span>`}
       ${(at.at === null || at.time !== null) && html`<span class="head" style=${{ left: `${place * 100}%` }}></span>`}
-      ${ghost !== null && html`<span class="ghost" style=${{ left: `${Math.min(1 - 75 / width, Math.max(75 / width, (ghost - extent.from) / length)) * 100}%` }}>${end(ghost) ? "live" : told(ghost)}</span>`}</div>
+      ${ghost !== null && html`<span class="ghost" style=${{ left: `${Math.min(1 - GHOST / width, Math.max(GHOST / width, (ghost - extent.from) / length)) * 100}%` }}>${end(ghost) ? "live" : zoned(ghost)?.local ?? utc(ghost)}</span>`}</div>
     <div class="controls">
       <button type="button" class="icon" aria-label="One mark back" title="One mark back ([)" onClick=${() => step(-1)}><svg viewBox="0 0 18 18" aria-hidden="true"><path d="M4 3.500v11M14 4 7 9l7 5z" fill="currentColor" stroke="currentColor" stroke-width="1.600" stroke-linejoin="round"/></svg></button>
       <button type="button" class="icon" aria-label="Play through the marks" aria-pressed=${String(playing)} title="Play through the marks (p)" onClick=${() => play(!playing)}><svg viewBox="0 0 18 18" aria-hidden="true"><path d=${playing ? "M6 4v10M12 4v10" : "M5 3.500 14 9l-9 5.500z"} fill="currentColor" stroke="currentColor" stroke-width=${playing ? 2.6 : 1.4} stroke-linejoin="round"/></svg></button>

@@ -16,15 +16,16 @@ export function Burn({ points, budget, now, height = 226, children }) {
     <dl class="sums">
       <div><dt>spent</dt><dd>${cents(budget.spent_usd)}</dd></div>
       <div><dt>committed</dt><dd>${cents(budget.committed_usd)}</dd></div>
-      <div><dt>remaining</dt><dd>${cents(budget.remaining_usd)}</dd></div>
-      <div><dt>used up</dt><dd title=${budget.exhausted_at ? moment(budget.exhausted_at) : ""}>${usedUp(budget, total, spent)}</dd></div>
+      ${total === null ? html`<div><dt>budget</dt><dd>none</dd></div>` : html`<div><dt>remaining</dt><dd>${cents(budget.remaining_usd)}</dd></div>
+      <div><dt>used up</dt><dd title=${AHEAD[budget.forecast] ?? moment(budget.exhausted_at)}>${usedUp(budget)}</dd></div>`}
     </dl></div>`;
 }
 
-function usedUp(budget, total, spent) {
-  if (total === null) return "no budget";
-  if (total - spent <= 0) return "now";
-  return budget.exhausted_at ? day(budget.exhausted_at) : "never";
+const AHEAD = { too_early: "a forecast needs 24 hours since the first machine", never: "nothing was spent in the last 24 hours" };
+
+function usedUp(budget) {
+  if (budget.forecast === "used_up") return "now";
+  return budget.exhausted_at ? day(budget.exhausted_at) : budget.forecast === "too_early" ? "not known yet" : "never";
 }
 
 function Chart({ points, budget, now, height, width, total, spent }) {
@@ -42,7 +43,7 @@ function Chart({ points, budget, now, height, width, total, spent }) {
   const rate = end === null ? 0 : (total - spent) / (end - now);
   const stop = end === null ? null : Math.min(end, to);
   const told = total === null ? `${money(budget.spent_usd)} spent, no budget set`
-    : `${money(budget.remaining_usd)} of ${money(budget.total_usd)} left, ${end === null ? "never used up at the rate of the last 24 hours" : `used up ${moment(budget.exhausted_at)} at the rate of the last 24 hours`}`;
+    : `${money(budget.remaining_usd)} of ${money(budget.total_usd)} left, ${end === null ? AHEAD[budget.forecast] : `used up ${moment(budget.exhausted_at)} at the rate of the last 24 hours`}`;
   return html`<svg viewBox="0 0 ${width} ${height}" height=${height} role="img" aria-label=${told}>
     ${amountsOf(top, 4).map((usd) => html`<line class="ground" x1=${PAD.left} x2=${width - PAD.right} y1=${y(usd)} y2=${y(usd)} /><text x=${PAD.left - 8} y=${y(usd) + 4} text-anchor="end">${whole(usd)}</text>`)}
     ${ticks.map((time) => x(time) > PAD.left + 20 && x(time) < width - 30 && html`<text x=${x(time)} y=${height - 4} text-anchor="middle">${tick(time, Math.max(to - from, size * 2))}</text>`)}

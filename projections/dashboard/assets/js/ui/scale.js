@@ -1,14 +1,17 @@
 // A time scale: positions as shares, and round ticks.
+import { ahead } from "../core/words.js";
+
 const SIZES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 259200, 432000, 604800, 1209600, 2592000, 7776000].map((seconds) => seconds * 1000);
 
 export const share = (time, from, to) => (to > from ? (time - from) / (to - from) : 0);
 export const clamp = (value, low = 0, high = 1) => Math.min(high, Math.max(low, value));
 
-// At most `most` round moments (ms, UTC) within, and their step.
+// At most `most` moments (ms) within that are round in the zone of who looks, and their step.
 export function ticksOf(from, to, most) {
   const size = SIZES.find((one) => (to - from) / one <= most) ?? SIZES.at(-1);
   const found = [];
-  for (let time = Math.ceil(from / size) * size; time <= to; time += size) found.push(time);
+  const zone = ahead(from);
+  for (let time = Math.ceil((from + zone) / size) * size - zone; time <= to; time += size) found.push(time);
   return { size, ticks: found };
 }
 

@@ -4,16 +4,17 @@ import { classes, html } from "../core/dom.js";
 import { useAt } from "../core/moment.js";
 import * as words from "../core/words.js";
 
-// `2026-11-20 15:00:02Z`, UTC, with the local time and how long ago as title; `relative` shows the distance and keeps the time as title; `clock` the hour alone.
+// The local time with UTC beside it, and how long ago as title; `relative` shows the distance and keeps the time as title; `clock` the hour alone.
 export function Time({ at, relative = false, clock = false, both = false }) {
   const now = useNow();
   const past = useAt() !== null;
   if (at === null || at === undefined) return html`<span class="dim">–</span>`;
-  const absolute = words.moment(at);
+  const here = words.zoned(at);
   const far = words.ago(at, now, past);
-  const title = [relative ? absolute : far + (past ? " the moment shown" : ""), words.local(at)].filter(Boolean).join("\n");
-  const text = relative ? far : clock ? words.clock(at) : absolute;
-  return html`<time class="nowrap" datetime=${absolute.replace(" ", "T")} title=${title}>${text}${both && html` <span class="dim">${far}</span>`}</time>`;
+  const title = relative ? words.told(at) : far + (past ? " the moment shown" : "");
+  const text = relative ? far : here ? here.local.slice(clock ? 11 : 0) : clock ? words.clock(at) : words.moment(at);
+  const parts = text.split(/ (?=\d\d:)/).map((part, place) => html`${place > 0 && " "}<span class="nowrap">${part}</span>`); // a phone breaks between day and hour only
+  return html`<time class="nowrap" datetime=${words.moment(at).replace(" ", "T")} title=${title}>${relative ? text : parts}${here && !relative && html` <span class="dim utc">${here.utc}</span>`}${both && html` <span class="dim">${far}</span>`}</time>`;
 }
 
 export function Money({ usd, sign = false, exact = false, class: names }) {

@@ -19,9 +19,9 @@ export function Actions() {
   const [cursor] = useQuery("cursor");
   const [who] = useQuery("who", "");
   const [typed, setTyped] = useTyped(who, (text) => only(text.trim()));
-  const read = useData(`/api/audit?limit=50${who ? `&who=${encodeURIComponent(who)}` : ""}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, { every: 2000 });
+  const read = useData(`/api/audit?limit=50${who ? `&who=${encodeURIComponent(who)}` : ""}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, { every: 2000, beat: 5000 });
   return html`<div class="filters" role="search"><label class="field grow"><span class="label">Who</span><input class="input" type="search" data-filter placeholder="a token's name, a user, loopback, policy" maxlength="200" spellcheck="false" value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>
-      <p class="dim">Submissions, stops, tokens and hidden archives. Who calls from this machine without a token is <code>loopback</code>.</p></div>
+      <p class="dim">Submissions, stops, tokens and hidden archives. Callers on this machine without a token are <code>loopback</code>.</p></div>
     <${Await} read=${read} height="5">${(data) => html`<section class="panel flush">
       ${data.actions.length ? html`<${Table} caption="Requests, newest first" columns=${COLUMNS} rows=${data.actions} rowKey=${(one) => one.position} />`
         : html`<${Empty} title="No requests">${who ? html`Nobody named ${who} asked for anything${data.next ? " on this page" : ""}.<div><button type="button" class="button small" onClick=${() => only(null)}>Show all</button></div>` : "Nobody has submitted or stopped anything through Steno."}<//>`}

@@ -1,4 +1,4 @@
-// Notices, newest first: what was told, when, where to, and whether it was accepted.
+// Notices, newest first: text, time, webhook, and whether it was accepted.
 import { useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { useAt } from "../../core/moment.js";
@@ -15,15 +15,15 @@ const COLUMNS = [
   { head: "Time", cell: (one) => html`<${Link} class="row" to=${`/record/${one.position}`}><${Time} at=${one.at} /><//>` },
   { head: "Kind", hide: "phone", cell: (one) => `${KINDS[one.kind] ?? one.kind}${one.facts > 1 ? ` × ${one.facts}` : ""}` },
   { head: "Delivery", cell: (one) => html`<span class="verdict-cell"><${StateBadge} state=${LOOKS[one.state]} bare=${one.state} /><span class="dim">${how(one)}</span></span>${one.error && one.state !== "delivered" && html`<div class="bad">${one.error}</div>`}` },
-  { head: "What was told", cell: (one) => html`<span class="told">${one.text.replace(/^Steno: /, "")}</span>` },
+  { head: "Text", cell: (one) => html`<span class="told">${one.text.replace(/^Steno: /, "")}</span>` },
 ];
 
 export function Notices() {
   const [cursor] = useQuery("cursor");
   const at = useAt();
-  const read = useData(`/api/notices?limit=50${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, { every: 3000 });
+  const read = useData(`/api/notices?limit=50${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, { beat: 5000 });
   return html`<${Await} read=${read} height="5">${(data) => html`<section class="panel flush">
-    ${at === null && html`<p class="note">${data.webhook ? html`Notices go to <strong>${data.webhook}</strong>, ${data.signed ? "signed" : "not signed (set alerts.secret)"}: ${data.reports.map((kind) => KINDS[kind] ?? kind).join(", ") || "of nothing (alerts.on is off)"}.` : html`No webhook is set: <code class="say">alerts.webhook</code> in steno.toml, or <code class="say">STENO_WEBHOOK</code>, says where notices go.`}</p>`}
-    ${data.notices.length ? html`<${Table} caption="Notices, newest first" columns=${COLUMNS} rows=${data.notices} rowKey=${(one) => one.notice_id} />` : html`<${Empty} title="No notices" say=${at === null ? "steno notify test" : null}>${at === null ? "Nothing was told yet. A test, from a terminal:" : "Nothing had been told at this moment."}<//>`}
+    ${at === null && html`<p class="note">${data.webhook ? html`Notices go to <strong>${data.webhook}</strong>, ${data.signed ? "signed" : "not signed (set alerts.secret)"}: ${data.reports.map((kind) => KINDS[kind] ?? kind).join(", ") || "of nothing (`alerts.on` is `off`)"}.` : html`No webhook is set, so no notices are sent. Set <code class="say">alerts.webhook</code> in steno.toml, or <code class="say">STENO_WEBHOOK</code>.`}</p>`}
+    ${data.notices.length ? html`<${Table} caption="Notices, newest first" columns=${COLUMNS} rows=${data.notices} rowKey=${(one) => one.notice_id} />` : html`<${Empty} title="No notices" say=${at === null ? "steno notify test" : null}>${at === null ? "No notice was sent yet. Send a test from a terminal:" : "No notice had been sent at this moment."}<//>`}
     <${CursorBar} cursor=${cursor} next=${data.next} noun="notices" /></section>`}<//>`;
 }

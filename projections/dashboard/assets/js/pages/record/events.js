@@ -36,7 +36,7 @@ export function Events() {
 export function EventList({ stream, type, own = false, children }) {
   const pages = usePages();
   const path = `/api/events?${pages.query}${stream ? `&stream=${encodeURIComponent(stream)}` : ""}${type ? `&type=${encodeURIComponent(type)}` : ""}`;
-  const read = useData(path, { every: 1500 });
+  const read = useData(path, { every: 1500, beat: 3000 });
   return html`<${Await} read=${read} height="5">${(data) => html`<${Shown} data=${data} pages=${pages} path=${read.stale ? null : path} own=${own} filtered=${Boolean(stream || type)}>${children}<//>`}<//>`;
 }
 

@@ -24,7 +24,7 @@ export function Polls() {
   const [failed] = useQuery("failed");
   const pages = usePages();
   const path = `/api/polls?${pages.query}${failed ? "&failed=true" : ""}`;
-  const read = useData(path, { every: 2000 });
+  const read = useData(path, { every: 2000, beat: 3000 });
   const only = (event) => setQuery({ failed: event.target.checked ? "true" : null, before: null, after: null });
   return html`<div class="filters"><label class="check"><input type="checkbox" data-filter checked=${Boolean(failed)} onChange=${only} /> Failed polls only</label></div>
     <${Await} read=${read} height="5">${(data) => html`<${Shown} data=${data} pages=${pages} path=${read.stale ? null : path} failed=${failed} />`}<//>`;

@@ -1,0 +1,90 @@
+"""The charts over HTTP and on their page: sums, CSV, the past, and what the tables say."""
+
+from __future__ import annotations
+
+import csv
+import io
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+from stenolab.dashboard import told
+from stenotest.busy_weeks import busy_weeks
+from stenotest.story import START
+
+if TYPE_CHECKING:
+    from conftest import Serve, Served
+    from stenolab.browser import See
+
+SINCE = "2025-12-01"
+PATHS = ("/api/spend", "/api/utilisation", "/api/starts", "/api/runs/train/like", "/api/costs")
+
+
+@pytest.fixture(scope="module")
+def here(served_on: Serve, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """A service on some weeks of work."""
+    return served_on(busy_weeks(tmp_path_factory.mktemp("weeks") / "record.db", days=8, start=START))
+
+
+def test_days_and_stacks_sum_to_the_bill(here: Served) -> None:
+    """To the micro-dollar, however it is stacked."""
+    total = told(here.client, "/api/costs")["total"]["total_usd"]
+    for by in ("line", "gpu", "user"):
+        found = told(here.client, "/api/spend", by=by, since=SINCE)
+        assert found["total_usd"] == total
+        assert sum(map(Decimal, found["daily"])) == Decimal(total)
+        for place, day in enumerate(found["daily"]):
+            assert sum(Decimal(one["daily"][place]) for one in found["series"]) == Decimal(day)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_chart_is_to_be_had_as_csv(here: Served, path: str) -> None:
+    """By the parameter or by `Accept`; the same rows, as a file."""
+    told(here.client, path)
+    by_format = here.client.get(path, params={"format": "csv"})
+    by_accept = here.client.get(path, headers={"Accept": "text/csv"})
+    assert by_format.text == by_accept.text
+    assert by_format.headers["content-type"].startswith("text/csv")
+    assert "attachment" in by_format.headers["content-disposition"]
+    assert by_format.headers["vary"] == "Accept"
+    rows = list(csv.reader(io.StringIO(by_format.text)))
+    assert len({len(row) for row in rows}) == 1
+
+
+def test_a_past_moment_shows_what_it_showed_then(here: Served) -> None:
+    """The last position is the present; half way back less was spent."""
+    now = told(here.client, "/api/spend", since=SINCE, until="2025-12-22")
+    position = now["position"]
+    assert told(here.client, "/api/spend", since=SINCE, until="2025-12-22", at=position)["daily"] == now["daily"]
+    before = told(here.client, "/api/spend", since=SINCE, at=position // 2)
+    assert Decimal(before["total_usd"]) < Decimal(now["total_usd"])
+
+
+def test_a_run_is_compared_with_the_others_of_its_name(here: Served) -> None:
+    """Its parts, and their medians."""
+    found = told(here.client, "/api/runs/train/like")
+    assert found["runs"] > 5
+    assert [one["phase"] for one in found["phases"]] == ["queue", "provisioning", "running"]
+    assert all(one["count"] == found["runs"] for one in found["phases"])
+
+
+def test_a_range_that_ends_before_it_begins_is_refused(here: Served) -> None:
+    """With the parameter's name."""
+    answer = here.client.get("/api/spend", params={"since": "2026-02-01", "until": "2026-01-01"})
+    assert (answer.status_code, answer.json()["field"]) == (400, "since")
+
+
+def test_the_page_draws_what_the_api_says(here: Served, see: See) -> None:
+    """A bar a day, a strip a GPU, the sums of the table; the range is in the address. Nothing is wrong or moves."""
+    seen = see(here.url)
+    page = seen.go("/costs?range=all&stack=gpu")
+    spend = told(here.client, "/api/spend", by="gpu", since=SINCE)
+    panel = page.get_by_label("Spend by day", exact=True)
+    assert panel.locator("g.bar").count() == len(spend["days"])
+    panel.get_by_text("As a table").click()
+    shown = panel.locator("tfoot td").last
+    shown.wait_for()
+    assert Decimal(shown.inner_text().lstrip("$").replace(",", "")) == round(Decimal(spend["total_usd"]), 4)
+    assert page.locator(".use-strips svg[role=group]").count() == 4  # three GPUs and all machines
+    assert seen.complaints == []
+    assert seen.shifted() < 0.01

@@ -1,0 +1,130 @@
+"""A run's output: streamed by `submit --wait`, printed by `logs`, cut into lines, without the frames of kernels."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stenotest.command_line import Steno, refused
+
+from cli.wiring.run_output import dated_lines, last_lines, lines_of, without_frames
+from engine.errors import Conflict
+from engine.kernel.machine.frames import MARK
+from events.clock import SystemClock
+
+FRAME = f'{MARK}{{"key": "k", "status": "CHECKED"}}'.encode()
+SOME = st.lists(st.sampled_from([b"a", b"::", b"::steno::", MARK.encode(), b"\n", FRAME, b"\r"]), max_size=12)
+
+
+def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
+    places = sorted({min(cut, len(data)) for cut in cuts})
+    for begin, end in zip([0, *places], [*places, len(data)], strict=True):
+        yield data[begin:end]
+
+
+@given(SOME, st.lists(st.integers(0, 200), max_size=6))
+def test_frames_are_left_out_wherever_the_output_is_cut(parts: list[bytes], cuts: list[int]) -> None:
+    """Every other byte comes, in order."""
+    data = b"".join(parts)
+    lines = data.split(b"\n")
+    ends = [b"\n"] * (len(lines) - 1) + [b""]
+    kept = b"".join(line + end for line, end in zip(lines, ends, strict=True) if not line.startswith(MARK.encode()))
+    assert b"".join(without_frames(pieces(data, cuts))) == kept
+
+
+@given(SOME, st.lists(st.integers(0, 200), max_size=6))
+def test_lines_are_the_same_wherever_the_output_is_cut(parts: list[bytes], cuts: list[int]) -> None:
+    data = b"".join(parts)
+    assert list(lines_of(pieces(data, cuts))) == (data.removesuffix(b"\n").split(b"\n") if data else [])
+
+
+def test_one_line_of_ten_megabytes_is_cut_in_linear_time() -> None:
+    """In pieces of 4 KB; it took minutes where each piece copied what had come so far."""
+    began = time.process_time()
+    (line,) = lines_of(b"x" * 4096 for _ in range(2560))
+    assert len(line) == 10 << 20
+    assert list(last_lines([line, b"\nend"], 1, None)) == [b"end\n"]
+    assert time.process_time() - began < 2
+
+
+def test_dated_lines_begin_at_a_time_and_carry_theirs() -> None:
+    """A line that came in two pieces has the time of the first."""
+    told = [(1_000_000, b"old\nha"), (2_000_000, b"lf\nnew\n"), (3_000_000, FRAME + b"\nrest")]
+    found = list(dated_lines(told, since=2_000_000, stamped=True, framed=True, arrival=None))
+    assert found == [b"1970-01-01T00:00:02.000000Z new\n", b"1970-01-01T00:00:03.000000Z rest\n"]
+    with pytest.raises(Conflict, match="does not say when"):
+        list(dated_lines([(None, b"x\n")], since=None, stamped=True, framed=False, arrival=None))
+    (arrived,) = dated_lines([(None, b"x\n")], since=None, stamped=True, framed=False, arrival=SystemClock())
+    assert arrived.startswith(b"20")
+
+
+@pytest.mark.slow
+def test_submit_prints_the_output_as_it_comes(steno: Steno) -> None:
+    """stdout has the output and the verdict, stderr the states; --quiet leaves the output out; JSON stays JSON."""
+    done = steno("submit", "--wait", "--name", "says", "--", "echo one; echo two >&2; nosuchprogram")
+    assert done.stdout.splitlines()[:2] == ["one", "two"]
+    assert "failed · exit_nonzero · exit 127" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("It exited 127: a command was not found; check its name")
+    assert "running" in done.stderr
+    quiet = steno("submit", "--wait", "-q", "--name", "quiet", "--", "echo one")
+    assert len(quiet.stdout.splitlines()) == 1
+    assert json.loads(steno("submit", "--wait", "--json", "--", "echo one").stdout)["state"] == "succeeded"
+    assert "add --wait" in refused(steno("submit", "-q", "--", "true"), 2)
+
+
+@pytest.mark.slow
+def test_several_runs_in_one_call(steno: Steno) -> None:
+    """`logs` names each, JSON has a line for each, and one that does not exist is one line of error."""
+    for name in ("one", "two"):
+        steno("submit", "--wait", "--name", name, "--", f"echo from {name}; exit 3")
+    assert steno("logs", "one", "two").stdout == "==> one <==\nfrom one\n==> two <==\nfrom two\n"
+    said = [json.loads(line) for line in steno("logs", "one", "two", "--json").stdout.splitlines()]
+    assert said == [{"run": "one", "text": "from one"}, {"run": "two", "text": "from two"}]
+    shown = [json.loads(line) for line in steno("show", "one", "two", "--json").stdout.splitlines()]
+    assert [one["name"] for one in shown] == ["one", "two"]
+    assert {one["why"] for one in shown} == {
+        f"It exited 3; read its output: `steno logs {name} --tail 50`." for name in ("one", "two")
+    }
+    assert len(steno("explain", "one", "two", "--json").stdout.splitlines()) == 2
+    assert len(steno("timeline", "two", "one", "--json").stdout.splitlines()) == 2
+    assert steno("stop", "one", "two").stdout.count("had already ended") == 2
+    assert "one run" in refused(steno("logs", "-f", "one", "two"), 2)
+    assert "there is no run" in steno("show", "one", "nobody").stderr
+    assert "does not say when output was written" in refused(steno("logs", "one", "--since", "10m"), 5)
+    assert "in the future" in refused(steno("logs", "one", "--since", "2999-01-01T00:00:00Z"), 2)
+
+
+@pytest.mark.slow
+def test_an_output_of_50_mb_and_a_line_of_ten_come_through_whole(steno: Steno, home: Path) -> None:
+    """Colours and binary: byte by byte into a pipe; the last lines and a terminal take no minute either."""
+    script = "import sys\nw=sys.stdout.buffer.write\n"
+    script += "[w(b'\\x1b[31m%07d\\x1b[0m \\xff\\x00 ' % n + b'x'*80 + b'\\n') for n in range(500_000)]\n"
+    script += "w(b'y' * (10 << 20) + b'\\nlast\\n')\n"
+    (home / "big.py").write_text(script)
+    steno("submit", "--wait", "-q", "--name", "big", "--", f"{sys.executable} big.py")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "STENO_RECORD": str(home / "record.db")}
+    call = [sys.executable, "-m", "cli.main", "logs", "big"]
+    whole = subprocess.run(call, env=environment, cwd=home, capture_output=True, check=True).stdout
+    assert len(whole) == 500_000 * (5 + 7 + 4 + 4 + 80 + 1) + (10 << 20) + 6
+    tail = subprocess.run([*call, "-n", "2"], env=environment, cwd=home, capture_output=True, check=True).stdout
+    assert tail.endswith(b"y\nlast\n")
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([*call, "-n", "2000"], env=environment, cwd=home, stdout=theirs) as process:
+        os.close(theirs)
+        come = bytearray()
+        try:
+            while piece := os.read(ours, 1 << 16):
+                come += piece
+        except OSError:  # the other end is closed
+            pass
+        assert process.wait() == 0
+    os.close(ours)
+    assert come.endswith(b"last\r\n")
+    assert b"\x00" not in come

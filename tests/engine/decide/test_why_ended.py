@@ -1,0 +1,131 @@
+"""`why` names the cause of a state and what to do about it, in one sentence."""
+
+from itertools import product
+
+import pytest
+
+from engine.decide.why_ended import why
+from engine.facts import RunFacts, Waits
+from engine.fold.run import Attempt, Held, Reported, ReportedJob, Run, Said
+from engine.requirements import Range, Requirements
+from engine.states import Reason, State
+
+
+def run(state: State = State.FAILED, reason: Reason | None = None, **facts: object) -> Run:
+    found = Run(
+        run_id="0123456789abcdef",
+        provider="dstack",
+        first_position=1,
+        first_at=0,
+        last_position=1,
+        last_at=0,
+        name="train",
+    )
+    found.state, found.reason, found.provider_id, found.requested_at = state, reason, "p1", 1
+    for name, value in facts.items():
+        setattr(found, name, value)
+    return found
+
+
+KILLED = (
+    "It exited 137: its command was killed (SIGKILL), in most cases because memory ran out; give it more memory: "
+    "`steno rerun train --memory 32GB`."
+)
+UNDECLARED = (
+    "The kernel does not compile (compile error): use of undeclared identifier '{name}'; "
+    "`steno kernel show train` has the compiler's output."
+)
+NO_MACHINE = (
+    "dstack had no machine with MI300X or MI250X; name other GPUs with `--fallback`, or try later (after 2 attempts)."
+)
+MEMORY = Requirements(submitter="ada", memory=Range(16, None), gpu=("MI300X", "MI250X"))
+
+
+@pytest.mark.parametrize(
+    ("found", "message", "said"),
+    [
+        (
+            run(reason=Reason.EXIT_NONZERO, exit_status=3),
+            None,
+            "It exited 3; read its output: `steno logs train --tail 50`.",
+        ),
+        (
+            run(reason=Reason.EXIT_NONZERO, exit_status=127),
+            None,
+            "It exited 127: a command was not found; check its name, PATH and the image.",
+        ),
+        (
+            run(reason=Reason.EXIT_NONZERO, exit_status=137, terms=MEMORY),
+            None,
+            KILLED,
+        ),
+        (
+            run(
+                reason=Reason.EXIT_NONZERO,
+                exit_status=2,
+                reported=Reported(jobs=(ReportedJob("done", None, 0), ReportedJob("failed", None, 2))),
+            ),
+            None,
+            "Its job 1 exited 2; read its output: `steno logs train --tail 50`.",
+        ),
+        (
+            run(reason=Reason.COMPILE_ERROR),
+            "ld: a.o: in function main:\nmain.cpp:(.text+0x5): undefined reference to `foo'\n",
+            "The linker did not find `foo` (compile error); `steno kernel show train` has the compiler's output.",
+        ),
+        (
+            run(reason=Reason.COMPILE_ERROR),
+            "ld.lld: error: undefined symbol: foo(int)\n>>> referenced by a.o",
+            "The linker did not find `foo(int)` (compile error); `steno kernel show train` has the compiler's output.",
+        ),
+        (
+            run(reason=Reason.COMPILE_ERROR),
+            "solution.hip:3:5: error: use of undeclared identifier '{name}'\n",
+            UNDECLARED,
+        ),
+        (
+            run(reason=Reason.NO_CAPACITY, terms=MEMORY, later_attempts=(Attempt(number=2, position=3),)),
+            None,
+            NO_MACHINE,
+        ),
+        (
+            run(reason=Reason.REJECTED, provider_id=None),
+            "the image is missing.\nmore",
+            "It was never handed to dstack: the image is missing; correct that and submit it again.",
+        ),
+        (
+            run(reason=Reason.INTERRUPTED, requested_at=None),
+            None,
+            "Its machine was taken away, as spot machines are; run it again.",
+        ),
+        (
+            run(State.QUEUED, facts=RunFacts(provider_id="p1", waits=Waits(why="3 nodes are down", remedy="wait"))),
+            None,
+            "It waits at dstack: 3 nodes are down; wait.",
+        ),
+        (
+            run(
+                State.REQUESTED,
+                held=Held(position=1, at=0, why="cap", detail="2 of 2 machines are in use", not_before=None),
+            ),
+            None,
+            "It waits in Steno's queue: 2 of 2 machines are in use.",
+        ),
+    ],
+)
+def test_the_cause_comes_with_its_remedy(found: Run, message: str | None, said: str) -> None:
+    assert why(found, message) == said
+
+
+def test_every_state_and_reason_has_one_sentence_without_a_gap() -> None:
+    """Whatever a provider reports: no placeholder, no `None`, one full stop, a name that a shell takes."""
+    for state, reason, message in product(State, (None, *Reason), (None, "line one\nline two")):
+        found = run(state, reason, name="two words; rm -rf", said=Said(mark=b""))
+        said = why(found, message)
+        assert said.endswith(".")
+        assert said[0].isupper() or said.startswith("dstack")
+        assert not any(gap in said for gap in ("{", "}", "None", "..", "rm -rf", "\n"))
+
+
+def test_a_long_message_is_cut() -> None:
+    assert len(why(run(reason=Reason.WRONG_ANSWER), "x" * 10_000)) < 400

@@ -1,0 +1,124 @@
+"""What a bad program comes to in containers: each has a reason of its own, in time, and nothing of it gets further."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from stenotest.kernels import ADDITION, KEY, submission
+
+from engine.kernel.executor import job_of
+from engine.kernel.machine.frames import MARK, Teller
+from engine.kernel.machine.judge import Judge
+
+if TYPE_CHECKING:
+    from engine.listener.sandbox import Containers
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
+
+LIMITS = {"compile": 120, "case": 60, "reference": 120, "measure": 0}
+SHORT = LIMITS | {"case": 3}
+HEAD = """
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+static void add(const float* A, const float* B, float* C, size_t N) {
+  for (size_t i = 0; i < N; ++i) C[i] = A[i] + B[i];
+}
+"""
+FILLS = """
+static char text[1 << 20];
+const int file = open("/tmp/full", O_CREAT | O_WRONLY, 0600);
+while (write(file, text, sizeof text) > 0) {}
+"""
+
+
+def does(body: str) -> str:
+    return HEAD + 'extern "C" void solution(const float* A, const float* B, float* C, size_t N) {' + body + "}"
+
+
+def ends(cells: Containers, source: str, **changes: Any) -> dict[str, Any]:
+    """The last frame of its judgement."""
+    wanted = submission("vector-add", solution_code=ADDITION, language="cpp", gpu_type="CPU", endpoint="checker")
+    job = job_of(wanted, KEY, compiler="auto") | {"limits": LIMITS, "solution": source} | changes
+    said: list[str] = []
+    Judge(job, cells, Teller(KEY, said.append)).run()
+    last: dict[str, Any] = json.loads([line for line in said if line.startswith(MARK)][-1].removeprefix(MARK))
+    return last
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "undefined reference to `solution'"),
+        ('#include "/dev/zero"\n' + ADDITION, "the compiler was ended: it needed more memory than it may have"),
+        ('asm(".globl main\\nmain: ret");\n' + ADDITION, "multiple definition of `main'"),
+        ("static volatile char huge[3UL << 30] = {1};\n" + ADDITION, "File size limit exceeded"),
+    ],
+    ids=["empty", "endless-file", "main", "3-GB"],
+)
+def test_source_that_harms_the_compiler_is_a_compile_error(cells: Containers, source: str, message: str) -> None:
+    last = ends(cells, source)
+    assert last["status"] == "COMPILE_ERROR", last
+    assert message in last["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "limits", "message"),
+    [
+        ("for (;;) {}", SHORT, "it did not end within 3 s"),
+        ("signal(SIGTERM, SIG_IGN); for (;;) pause();", SHORT, "it did not end within 3 s"),
+        ('execl("/bin/sh", "sh", "-c", "cat <&3 >&4", nullptr);', SHORT, "it did not end within 3 s"),
+        ("for (;;) memset(malloc(1 << 20), 1, 1 << 20);", LIMITS, "it needed more memory than it may have"),
+        ("for (;;) if (fork() < 0) abort();", LIMITS, "SIGABRT"),
+        ("static char text[1 << 20]; for (;;) fwrite(text, 1, sizeof text, stderr);", LIMITS, "it printed more than"),
+        ("exit(137);", LIMITS, "it exited with status 137, as after SIGKILL"),
+        ("signal(SIGSEGV, [](int) { _exit(0); }); raise(SIGSEGV);", LIMITS, "it ended before its work was done"),
+        ("for (int one = 0; one < 64; ++one) close(one);", LIMITS, "it exited with status 4"),
+    ],
+    ids=["loops", "ignores-sigterm", "another-program", "memory", "forks", "floods", "137", "handler", "closes"],
+)
+def test_a_program_that_goes_wrong_is_a_runtime_error(
+    cells: Containers, body: str, limits: dict[str, int], message: str
+) -> None:
+    last = ends(cells, does(body), limits=limits)
+    assert last["status"] == "RUNTIME_ERROR", last
+    assert message in last["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ("static char text[1 << 16]; for (;;) write(4, text, sizeof text);", "CHEATING_SUSPECTED", "the channel"),
+        ("add(A, B, C, N); if (fork() == 0) { setsid(); for (;;) pause(); }", "CHEATING_SUSPECTED", "still run"),
+        ("for (size_t i = 0; i < N; ++i) C[i] = INFINITY;", "WRONG_ANSWER", "entry 0 is inf, not "),
+        ("for (size_t i = 0; i < N; ++i) C[i] = NAN;", "WRONG_ANSWER", "entry 0 is nan, not "),
+        ("static float half; half = N ? A[0] + B[0] : 0; C[0] = half;", "WRONG_ANSWER", "are wrong"),
+    ],
+    ids=["channel", "daemon", "infinite", "no-number", "one-entry"],
+)
+def test_a_program_that_cheats_gets_nothing(cells: Containers, body: str, status: str, message: str) -> None:
+    last = ends(cells, does(body))
+    assert last["status"] == status, last
+    assert message in last["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        FILLS,
+        'for (int one = 0; one < 256; ++one) putchar(one); puts("::steno:: {\\"status\\": \\"BENCHMARKED\\"}");',
+    ],
+    ids=["full-tmp", "binary-and-forged-lines"],
+)
+def test_what_is_no_harm_is_no_failure(cells: Containers, body: str) -> None:
+    """Its /tmp and its output are its own; two calls in a row find what the first left, no more."""
+    last = ends(cells, does(body + " add(A, B, C, N);"))
+    assert last["status"] == "CHECKED", last
+    looks = 'if (access("/tmp/full", F_OK) == 0) abort(); add(A, B, C, N);'
+    assert ends(cells, does(looks))["status"] == "CHECKED"
