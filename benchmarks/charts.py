@@ -33,7 +33,7 @@ def main() -> None:
                 print(f"{store.runs.count():,} runs, {store.vms.count():,} machines")
                 now = max(row.last_at for row in store.vms.all(newest_first=True)) + DAY
                 for name, since in (("30 days", None), ("all", 0)):
-                    shown = charts.Range(since=since, now=now)
+                    shown = charts.ChartRange(since=since, now=now)
                     for what, made in (
                         ("spend by user", lambda shown=shown: charts.spend(store, "user", shown)),
                         ("use by GPU", lambda shown=shown: charts.utilisation(store, "gpu", shown)),

@@ -139,8 +139,8 @@ def _gaps(found: Measured, mark: KernelMark) -> Iterator[str]:
     calls = found.warm_ups + len(found.times_ms)
     if len(found.walls_ms) != len(found.times_ms):
         yield f"{len(found.times_ms)} calls were timed by its clock, {len(found.walls_ms)} by the judge's"
-    if mark.language != "command" and (not found.idle_ms or len(found.around_ms) != len(found.times_ms)):
-        yield "what it did before and after its calls was not timed"
+    if found.idle_ms and len(found.around_ms) != len(found.times_ms):
+        yield f"{len(found.times_ms)} calls were timed, the time around {len(found.around_ms)}"
     if len(found.digests) != calls:
         yield f"{len(found.digests)} of {calls} results were compared"
     median = statistics.median(found.times_ms)

@@ -52,12 +52,24 @@ class Program(Cell):
 
     def threads(self) -> int | None:
         """From the container's control group; None where this machine does not show it (a remote engine)."""
+        found = self._told_of_group("pids", "tasks", "cgroup.threads")
+        return None if found is None else len(found.split()) - _BESIDE
+
+    def cpu_ms(self) -> float | None:
+        found = self._told_of_group("cpuacct", "cpuacct.usage", "cpu.stat")  # nanoseconds; "usage_usec N …"
+        if found is None:
+            return None
+        return int(found) / 1e6 if found.strip().isdecimal() else int(found.split()[1]) / 1e3
+
+    def _told_of_group(self, controller: str, name: str, unified: str) -> str | None:
+        """A file of the container's control group by its name, which in cgroup v2 is another."""
         with suppress(OSError):
             for line in Path(f"/proc/{self._pid}/cgroup").read_text("ascii").splitlines():
                 _, group, path = line.split(":", 2)
-                if self._container in path and group in ("pids", ""):  # "": cgroup v2
-                    tasks = Path(f"/sys/fs/cgroup/{group}{path}", "tasks" if group else "cgroup.threads")
-                    return len(tasks.read_text("ascii").split()) - _BESIDE
+                if self._container in path and controller in group.split(","):
+                    return Path(f"/sys/fs/cgroup/{controller}{path}", name).read_text("ascii")
+                if self._container in path and not group and not Path("/sys/fs/cgroup", controller).exists():
+                    return Path(f"/sys/fs/cgroup{path}", unified).read_text("ascii")
         return None
 
     def result(self, cap: int) -> bytes | None:

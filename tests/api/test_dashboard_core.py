@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -203,9 +204,11 @@ def test_a_moment_that_is_none_is_said_plainly(served: Serve, busy: Busy, see: S
     seen.until("document.querySelector('.problem') === null")
 
 
-def test_times_are_utc_with_the_local_time_beside(served: Serve, busy: Busy, see: See) -> None:
-    """A time without a zone is UTC, wherever one looks; the title has the local time; of a past moment distances are
-    counted from there, and say so.
+def test_times_are_local_with_utc_beside_and_distances_count_from_the_moment(
+    served: Serve, busy: Busy, see: See
+) -> None:
+    """A time without a zone in the address is UTC, wherever one looks; banner and titles have the local time and UTC;
+    of a past moment distances are counted from there, and say so.
     """
     here = served(busy.path)
     last = told(here.client, "/api/record")["last_at"][:16]
@@ -213,7 +216,10 @@ def test_times_are_utc_with_the_local_time_beside(served: Serve, busy: Busy, see
     page = seen.go(f"/runs?at={last}")
     seen.until("/at=\\d+$/.test(location.search)")
     seen.settled()
-    assert page.locator(".strip").inner_text().startswith(f"As of {last.replace('T', ' ')}:00Z (")
+    india = datetime.fromisoformat(last) + timedelta(hours=5, minutes=30)
+    said = f"As of {india:%Y-%m-%d %H:%M:%S} GMT+5:30 ("
+    assert page.locator(".strip").inner_text().startswith(said)
+    assert f"{last[11:]}:00Z)" in page.locator(".strip").inner_text()
     shown = page.locator("tbody time").first
     assert shown.inner_text().endswith(" before")
     assert "GMT+5:30" in (shown.get_attribute("title") or "")

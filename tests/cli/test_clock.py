@@ -81,9 +81,9 @@ def test_ps_says_how_long_ago_and_whether_anybody_looks(
 def test_the_last_day_of_the_budget_ends_now(call: Call) -> None:
     """What was spent stays spent, the last 24 hours move on, and a forecast needs a day."""
     with time_in_hand(after(10)) as hands:
-        soon = told(call, "budget", STENO_BUDGET="1400")
+        soon = told(call, "budget")
         hands.later(25 * 3600)
-        later = told(call, "budget", STENO_BUDGET="1400")
+        later = told(call, "budget")
     assert soon["spent_usd"] == later["spent_usd"] == soon["spent_24h_usd"]
     assert later["spent_24h_usd"] == "0.000000"
     assert (soon["forecast"], soon["exhausted_at"]) == ("too_early", None)

@@ -141,10 +141,10 @@ def record_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return made
 
 
-def run(record: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(record: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The genuine command in the project's folder, 96 columns wide, in an empty home."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(record.parent), "LANG": "C.UTF-8", "COLUMNS": "96"}
-    return prefork.run(words, cwd=ROOT, env=environment | {"STENO_RECORD": str(record)})
+    return prefork.run(words, cwd=ROOT, env=environment | {"STENO_RECORD": str(record)} | variables)
 
 
 @pytest.mark.slow
@@ -154,8 +154,9 @@ def test_a_checked_session_prints_what_the_document_shows(
 ) -> None:
     """Output in a document that nobody runs again is soon of another version."""
     words = shlex.split(line)
-    assert words[0] == "steno", name
-    done = run(record_of(trace), *words[1:])
+    command = words.index("steno")
+    variables = dict(word.split("=", 1) for word in words[:command])
+    done = run(record_of(trace), *words[command + 1 :], **variables)
     said = "".join(f"{row.rstrip()}\n" for row in (done.stdout + done.stderr).splitlines())
     pattern = "".join(r"(?:.*\n)*?" if row == "…" else re.escape(row.rstrip()) + r"\n" for row in output.splitlines())
     assert re.fullmatch(pattern, said), said

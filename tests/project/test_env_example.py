@@ -61,8 +61,9 @@ def test_every_setting_with_a_variable_has_one_line() -> None:
 
 @pytest.mark.parametrize("name", sorted(entries()))
 def test_a_line_shows_the_default(name: str) -> None:
-    """An empty value where there is none."""
-    assert entries()[name][1] == (BY_VARIABLE[name].default or "")
+    """An empty value where there is none. A file of `AMD_` variables is the first site's, and so is its budget."""
+    known = BY_VARIABLE[name]
+    assert entries()[name][1] == (known.default or known.site_default or "")
 
 
 def test_every_line_stands_under_its_meaning() -> None:
@@ -75,11 +76,12 @@ def test_every_line_stands_under_its_meaning() -> None:
 
 
 @pytest.mark.parametrize("provider", ["local", "dstack"])
-def test_copied_as_it_stands_it_changes_nothing(tmp_path: Path, provider: str) -> None:
-    """Every value and the whole policy are as without it."""
-    before = load(tmp_path)
+def test_copied_as_it_stands_it_changes_nothing_but_the_budget(tmp_path: Path, provider: str) -> None:
+    """Every other value and the whole policy are as without it: `AMD_` variables bring the first site's budget."""
+    before = load(tmp_path, STENO_BUDGET="1400.00")
     (tmp_path / ".env").write_text(EXAMPLE.read_text())
     after = load(tmp_path)
+    assert load(tmp_path / "elsewhere").value("budget.total") is None
     assert {one.name: one.value for one in after.entries} == {one.name: one.value for one in before.entries}
     assert policy_from(after, provider) == policy_from(before, provider)
 

@@ -9,6 +9,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+_SIGNALS = {
+    4: ("SIGILL", ": an instruction that this processor does not have"),
+    6: ("SIGABRT", ": the program gave up"),
+    7: ("SIGBUS", ": memory was used that is not there"),
+    8: ("SIGFPE", ": a division by zero, or a number out of range"),
+    9: ("SIGKILL", ": perhaps the machine had no more memory"),
+    11: ("SIGSEGV", ": memory was used that is not there"),
+    25: ("SIGXFSZ", ": a file was too large"),
+    31: ("SIGSYS", ": a call of the system that is not allowed"),
+}
+
 
 class CellGone(Exception):
     """The program ended, closed its channel, or did not answer in time; `Cell.end` tells how."""
@@ -22,6 +33,22 @@ class ProgramEnd(NamedTuple):
     seconds: float
     out_of_memory: bool = False
     flooded: bool = False  # killed because it printed too much
+
+
+def how_ended(ended: ProgramEnd) -> str:
+    """How a program ended, for people."""
+    if ended.out_of_memory:
+        return "it needed more memory than it may have"
+    if ended.flooded:
+        return "it printed more than it may"
+    if ended.code is None:
+        return f"it did not end within {ended.seconds:.0f} s"
+    if ended.code >= 0:
+        name, means = _SIGNALS.get(ended.code - 128, ("", ""))  # a shell's way to tell of a signal
+        means = "" if name == "SIGKILL" else means  # memory that ran out is told by `out_of_memory` there
+        return f"it exited with status {ended.code}" + (f", as after {name}{means}" if name else "")
+    name, means = _SIGNALS.get(-ended.code, (f"signal {-ended.code}", ""))
+    return f"it was ended by {name}{means}"
 
 
 class Cell(ABC):
@@ -38,6 +65,10 @@ class Cell(ABC):
     @abstractmethod
     def threads(self) -> int | None:
         """How many threads there are in the cell, counted from outside; None: cannot be counted."""
+
+    @abstractmethod
+    def cpu_ms(self) -> float | None:
+        """Milliseconds that processors have worked for the cell, counted from outside; None: cannot be counted."""
 
     @abstractmethod
     def end(self) -> ProgramEnd:

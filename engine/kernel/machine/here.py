@@ -29,6 +29,7 @@ _ENDING = 5.0  # seconds for a program to end that closed its channel
 _FLUSHING = 1.0  # … and for one whose channel was closed
 _LINGER = 10.0  # seconds for an output to close once its program is over
 _SUBREAPER, _DUMPABLE = 36, 4  # of prctl(2)
+_CPU_CLOCK = 2  # of a process, as clock_getcpuclockid(3) has it
 _CHANNEL = 'ulimit -c 0; ulimit -f "$0"; exec "$@" 3<&0 4>&1 </dev/null >&2'
 _PLAIN = 'ulimit -c 0; ulimit -f "$0"; exec "$@" 2>&1'
 
@@ -164,6 +165,15 @@ class _Process(Cell):
 
     def threads(self) -> int | None:
         return sum(len(_tasks(pid)) for pid in _family(os.getpid())[1:]) or None
+
+    def cpu_ms(self) -> float | None:
+        """Of the program; of its children once they have ended."""
+        pid = self._running.process.pid
+        with contextlib.suppress(OSError, ValueError):
+            fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+            children = (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+            return (time.clock_gettime(~pid << 3 | _CPU_CLOCK) + children) * 1000
+        return None
 
     def end(self) -> ProgramEnd:
         if self._ended is None:

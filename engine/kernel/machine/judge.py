@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from . import build, measure, tensors
-from .cells import Cell, CellGone, Cells, ProgramEnd
+from .cells import Cell, CellGone, Cells, how_ended
 from .command import WRONG_OUTPUT
 from .frames import Teller, tail
 
@@ -28,21 +28,13 @@ Json = dict[str, Any]
 RIGHT, WRONG, BROKEN = 0, 1, 2  # exit statuses: success; the solution's fault; the problem's or machine's
 _POISON = 255  # what outputs are filled with before each call: no number, or -1
 _PINGS = 15
+_IDLE = 11  # calls of a program that does nothing; with the first two its memory is new
 _LEAST = 5  # timed calls: fewer say nothing where others use the machine
 _MOST = 3  # times as many calls as asked for, where their times differ
 _LONGEST = 3600.0  # seconds of one cell with a solution, the references beside it included
 _KEPT = 64 << 20  # bytes of tests' calls until their reference is computed; a larger test has a cell of its own
+_ATTEMPTS = 3  # measurements that must all be suspicious: a busy machine disturbs one
 _FAIR_TIME = 1.0  # seconds for what a solution started to end
-_SIGNALS = {
-    4: ("SIGILL", ": an instruction that this processor does not have"),
-    6: ("SIGABRT", ": the program gave up"),
-    7: ("SIGBUS", ": memory was used that is not there"),
-    8: ("SIGFPE", ": a division by zero, or a number out of range"),
-    9: ("SIGKILL", ": perhaps the machine had no more memory"),
-    11: ("SIGSEGV", ": memory was used that is not there"),
-    25: ("SIGXFSZ", ": a file was too large"),
-    31: ("SIGSYS", ": a call of the system that is not allowed"),
-}
 
 
 class _Over(Exception):
@@ -62,7 +54,7 @@ class _Called(NamedTuple):
     outputs: bytes
     own_ms: float  # by the solution's clock
     wall_ms: float  # by ours
-    around_ms: float  # from the first byte of its inputs to the last of its outputs, without `wall_ms`
+    around_ms: float  # from its inputs to its outputs, without `wall_ms`; on a CPU at most what it worked
 
 
 class Judge:
@@ -109,7 +101,7 @@ class Judge:
         if ended.code != 0 or program is None:
             message = tail(ended.output.strip())
             if ended.code is None or ended.code < 0 or ended.out_of_memory or not message:
-                message = f"the compiler was ended: {_why(ended)}\n{message}".strip()
+                message = f"the compiler was ended: {how_ended(ended)}\n{message}".strip()
             raise _Over(WRONG, "COMPILE_ERROR", message=message, seconds=round(ended.seconds, 3))
         self._program = program
 
@@ -146,8 +138,9 @@ class Judge:
             for number, case in batch:
                 what = f"test {number}"
                 self._configure(cell, case, what)
-                first = self._call(cell, case, what, f"{what}/0")
-                calls.append((first, self._call(cell, case, what, f"{what}/0")))
+                inputs = self._inputs(case, f"{what}/0")
+                first = self._call(cell, case, what, inputs)
+                calls.append((first, self._call(cell, case, what, inputs)))
         except (_Over, _Suspected) as stopped:
             return calls, stopped
         finally:
@@ -173,13 +166,7 @@ class Judge:
         for number, case in enumerate(cases, 1):
             told = {"benchmark": number, "benchmarks": len(cases), "sizes": case["sizes"]}
             self._evidence = told
-            idle = self._idle(case)
-            facts = {**self._measured(case, f"benchmark {number}"), **idle}
-            seen = measure.suspicion(facts)
-            if seen is not None and idle:  # perhaps the machine became busy: only what both say counts
-                again = self._idle(case)
-                facts |= {name: max(idle[name], again[name]) for name in idle}
-                seen = measure.suspicion(facts)
+            facts, seen = self._believable(case, f"benchmark {number}")
             self._evidence = {**told, **facts}
             if seen is not None:
                 raise _Suspected(f"benchmark {number}: {seen}")
@@ -187,8 +174,26 @@ class Judge:
             self._teller.say("BENCHMARK_RESULT", **self._evidence)
         self._teller.say("BENCHMARKED", benchmarks=len(cases), median_ms=best, seed=self._job["seed"])
 
-    def _measured(self, case: Json, what: str) -> Json:
-        """Every call has inputs of its own and is checked; which of them count is not to be told by the solution."""
+    def _believable(self, case: Json, what: str) -> tuple[Json, str | None]:
+        """A measurement, and what is suspicious about it. The machine may have other work, or get some meanwhile. So a
+        program that does nothing is measured before and after, and what is seen must be seen in each of `_ATTEMPTS`.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            before = self._idle(case)
+            facts = self._measured(case, what, what if attempt == 1 else f"{what}/{attempt}") | before
+            seen = measure.suspicion(facts)
+            if seen is not None:
+                after = self._idle(case)
+                facts |= {name: max(before[name], after[name]) for name in before}
+                seen = measure.suspicion(facts)
+            if seen is None or attempt == _ATTEMPTS:
+                break
+        return facts, seen
+
+    def _measured(self, case: Json, what: str, seed: str) -> Json:
+        """Every call has inputs of its own, by the `seed`, and is checked; which of them count is not to be told by the
+        solution.
+        """
         began, calls, before = time.monotonic(), list[_Called](), None
         warm_ups, repeats = case["warm_ups"], max(case["repeats"], _LEAST)
         digests: list[str] = []
@@ -197,7 +202,7 @@ class Judge:
             self._configure(cell, case, what)
             while len(calls) < warm_ups + repeats or self._goes_on(calls[warm_ups:], repeats, began):
                 where = f"{what}, call {len(calls) + 1}"
-                call = self._call(cell, case, where, f"{what}/{len(calls)}")
+                call = self._call(cell, case, where, self._inputs(case, f"{seed}/{len(calls)}"))
                 (expected,) = self._expected([(case, call.inputs)])
                 found = self._compared(case, call.outputs, expected)
                 if not found["passed"]:
@@ -237,10 +242,14 @@ class Judge:
         try:
             self._configure(cell, case, what)
             overhead = statistics.median(self._ping(cell, what) for _ in range(_PINGS))
-            calls = [] if self._is_command else [self._call(cell, case, what, "idle") for _ in range(_LEAST)]
+            inputs = self._inputs(case, "idle")
+            calls = [] if self._is_command else [self._call(cell, case, what, inputs) for _ in range(_IDLE)][2:]
         finally:
             cell.end()
-        around = min((one.around_ms for one in calls), default=0.0)
+        around = 0.0
+        if calls:
+            overhead = max(overhead, statistics.median(one.wall_ms - one.own_ms for one in calls))
+            around = max(one.around_ms for one in calls)
         return {"overhead_ms": round(overhead, 6), "idle_ms": round(around, 6)}
 
     def _goes_on(self, timed: list[_Called], repeats: int, began: float) -> bool:
@@ -281,8 +290,8 @@ class Judge:
         """Milliseconds from a question to its answer."""
         return self._asked(cell, struct.pack("<QQ", 0, 0), b"", what)[1]
 
-    def _call(self, cell: Cell, case: Json, what: str, seed: str) -> _Called:
-        inputs = tuple(
+    def _inputs(self, case: Json, seed: str) -> tuple[bytes, ...]:
+        return tuple(
             tensors.made(
                 one["entries"],
                 self._dtype,
@@ -292,14 +301,16 @@ class Judge:
             )
             for index, one in enumerate(case["inputs"])
         )
+
+    def _call(self, cell: Cell, case: Json, what: str, inputs: tuple[bytes, ...]) -> _Called:
         own, wall, before = self._asked(cell, struct.pack("<QQ", 1, _POISON), b"".join(inputs), what)
         size = sum(case["outputs"].values()) * tensors.SIZES[self._dtype]
-        returned = time.perf_counter()
+        returned = self._clocks(cell)
         try:
-            outputs = cell.receive(size, time.monotonic() + self._job["limits"]["case"])
+            outputs = cell.receive(size, until := time.monotonic() + self._job["limits"]["case"])
         except CellGone:
-            self._crashed(cell, what)
-        around = before + (time.perf_counter() - returned) * 1000
+            self._crashed(cell, what, late=time.monotonic() >= until)
+        around = min(map(sum, zip(before, self._since(cell, returned))))  # noqa: B905
         if not math.isfinite(own) or own < 0:
             raise _Suspected(f"{what}: its clock says {own} ms")
         until = time.monotonic() + _FAIR_TIME
@@ -309,24 +320,35 @@ class Judge:
             time.sleep(0.01)
         return _Called(inputs, outputs, own, wall, around)
 
-    def _asked(self, cell: Cell, question: bytes, data: bytes, what: str) -> tuple[float, float, float]:
-        """Milliseconds by its clock and by ours, from the word to go to the word that it is done, and by ours from the
-        `data` of the question until it is ready. The word is a random number, so that nothing can be answered before.
+    def _clocks(self, cell: Cell) -> tuple[float, float]:
+        """Milliseconds of the clock, and of the cell's processors where the solution can work on nothing else."""
+        on_cpu = cell.cpu_ms() if self._gpu == "CPU" else None
+        now = time.perf_counter() * 1000
+        return now, now if on_cpu is None else on_cpu
+
+    def _since(self, cell: Cell, began: tuple[float, float]) -> tuple[float, float]:
+        now = self._clocks(cell)
+        return now[0] - began[0], now[1] - began[1]
+
+    def _asked(self, cell: Cell, question: bytes, data: bytes, what: str) -> tuple[float, float, tuple[float, float]]:
+        """Milliseconds by its clock and by ours, from the word to go to the word that it is done, and by both of
+        ours from the `data` of the question until it is ready. The word is a random number, so that nothing can be
+        answered before.
         """
         until = time.monotonic() + self._job["limits"]["case"]
         word = secrets.token_bytes(8)
         try:
             cell.send(question)  # may wait for what ran before
-            asked = time.perf_counter()
+            asked = self._clocks(cell)
             cell.send(data)
             ready = cell.receive(8, until)
-            before = (time.perf_counter() - asked) * 1000
+            before = self._since(cell, asked)
             began = time.perf_counter()
             cell.send(word)
             done = cell.receive(16, until)
             wall = (time.perf_counter() - began) * 1000
         except CellGone:
-            self._crashed(cell, what)
+            self._crashed(cell, what, late=time.monotonic() >= until)
         if ready != struct.pack("<Q", 1) or done[:8] != word:
             raise _Suspected(f"{what}: it wrote to the channel of its results")
         return struct.unpack("<d", done[8:])[0], wall, before
@@ -350,7 +372,7 @@ class Judge:
         if ended.code != 0 or data is None or len(data) != sum(sizes):
             self._teller.show(ended.output)
             said = ended.output.strip().splitlines()
-            self._broken(f"the reference of the problem failed: {said[-1] if said else _why(ended)}")
+            self._broken(f"the reference of the problem failed: {said[-1] if said else how_ended(ended)}")
         ends = accumulate(sizes)
         return [self._split(case, data[end - size : end], 8) for case, size, end in zip(cases, sizes, ends)]  # noqa: B905
 
@@ -378,38 +400,22 @@ class Judge:
                 }
         return {"passed": True, "max_error": largest}
 
-    def _crashed(self, cell: Cell, what: str) -> NoReturn:
+    def _crashed(self, cell: Cell, what: str, *, late: bool = False) -> NoReturn:
+        """`late`: it did not answer in time. It may end well now, since its channel is closed."""
         ended = cell.end()
         limit = self._job["limits"]["case"]
         why = {
             0: "it ended before its work was done",
             3: f"the {self._gpu} reported an error (status 3)",  # see harness.hpp
             None: f"it did not end within {limit:.0f} s",
-        }.get(ended.code)
+        }.get(None if late and ended.code == 0 else ended.code)
         if self._is_command and ended.code == WRONG_OUTPUT:
             why = tail(ended.output.strip()).rpartition("\n")[2]
-        message = f"{what}: {why if why is not None and not ended.out_of_memory else _why(ended)}"
-        output = tail(ended.output.strip())
-        raise _Over(WRONG, "RUNTIME_ERROR", message=message, output=output, seed=self._job["seed"])
+        message = f"{what}: {why if why is not None and not ended.out_of_memory else how_ended(ended)}"
+        raise _Over(WRONG, "RUNTIME_ERROR", message=message, output=tail(ended.output.strip()), seed=self._job["seed"])
 
     def _broken(self, message: str) -> NoReturn:
         raise _Over(BROKEN, "ERROR", message=message)
-
-
-def _why(ended: ProgramEnd) -> str:
-    """How a program ended, for people."""
-    if ended.out_of_memory:
-        return "it needed more memory than it may have"
-    if ended.flooded:
-        return "it printed more than it may"
-    if ended.code is None:
-        return f"it did not end within {ended.seconds:.0f} s"
-    if ended.code >= 0:
-        name, means = _SIGNALS.get(ended.code - 128, ("", ""))  # a shell's way to tell of a signal
-        means = "" if name == "SIGKILL" else means  # memory that ran out is told by `out_of_memory` there
-        return f"it exited with status {ended.code}" + (f", as after {name}{means}" if name else "")
-    name, means = _SIGNALS.get(-ended.code, (f"signal {-ended.code}", ""))
-    return f"it was ended by {name}{means}"
 
 
 def _wrong(what: str, found: Json) -> str:

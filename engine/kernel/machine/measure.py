@@ -37,7 +37,7 @@ def spread(times: Sequence[float]) -> float:
 def suspicion(found: Mapping[str, Any]) -> str | None:
     """Why these times cannot be believed; None: nothing speaks against them. `found`: `times_ms` by the solution's own
     clock, `walls_ms` by the judge's, `overhead_ms` of a question and its answer, `floor_ms`; `around_ms` from inputs to
-    outputs without the call, and `idle_ms`, the same of a program that does nothing (0: not measured, of a command).
+    outputs without the call, and `idle_ms`, the most of a program that does nothing (0: not measured, as of a command).
     """
     calls = sorted(zip(found["times_ms"], found["walls_ms"]))  # noqa: B905 - Python 3.9 has no `strict`
     own = statistics.median(time for time, _ in calls)
@@ -48,7 +48,8 @@ def suspicion(found: Mapping[str, Any]) -> str | None:
     time, wall = min(calls[: len(calls) // 2 + 1], key=lambda call: call[1] - call[0])
     if wall - time > max(3 * found["overhead_ms"] + 0.5, 0.3 * time):
         return f"its clock says {time:.6f} ms for a call, the judge's {wall:.6f} ms"
-    idle, around = found["idle_ms"], min(found["around_ms"], default=0.0)
-    if idle and around > 1.5 * idle + 3 * found["overhead_ms"] + 0.5:
+    near = sorted(zip(found["times_ms"], found["around_ms"]))[: len(calls) // 2 + 1]  # noqa: B905
+    idle, around = found["idle_ms"], min((around for _, around in near), default=0.0)
+    if idle and around > 1.5 * idle + 0.5:
         return f"it works before or after its calls: around them it takes {around:.6f} ms, an empty one {idle:.6f} ms"
     return None
