@@ -36,6 +36,14 @@ class RecordLocked(StenoError):
     """Another process held the record longer than we wait."""
 
 
+class LeaseLost(RecordLocked):
+    """Another process took over the lease that this one acted under."""
+
+
+class RecordUnreachable(StenoError):
+    """The database of the record cannot be reached, or refuses the user."""
+
+
 class VersionConflict(StenoError):
     """The stream is not at the version the writer expected."""
 

@@ -33,7 +33,7 @@ def _load(name: str, folder: Path) -> None:
 _load("stenolab", Path(__file__).parent / "lab" / "stenolab")
 _load("stenotest", Path(__file__).parent / "support" / "stenotest")
 
-pytest_plugins = ["stenolab.plugin", "stenolab.browser", "stenolab.docker", "pytester"]
+pytest_plugins = ["stenolab.plugin", "stenolab.browser", "stenolab.docker", "stenotest.postgres", "pytester"]
 
 # Laws are not timed, and how long or large an example was to make is nobody's failure: a machine that does other work
 # at the same time breaks none of them. Where CI runs, every run tries the same examples, so that what a change did not

@@ -80,12 +80,14 @@ def rebuild_command(app: App) -> None:
 
 @click.group("db", cls=CommandGroup)
 def db_command() -> None:
-    """Upgrade the record to this version's schema.
+    """Look after the record's database: its state, its schema, a copy in another, who may use it.
 
     \b
     Examples:
+      steno db status
       steno db upgrade
-      steno db upgrade --record /srv/steno/record.db
+      steno db copy record.db postgresql://steno@db.example.org/steno
+      steno db grant recorder
     """
 
 
@@ -106,3 +108,88 @@ def upgrade(app: App) -> None:
     where = app.settings.record
     store_at(where).upgrade()
     show(app, {"record": where, "schema": REVISION}, f"{where} has schema {REVISION}, the newest of this version")
+
+
+@db_command.command("status")
+def status(app: App) -> None:
+    """Show the record's database: kind and version, schema, size, head.
+
+    With --json: {"record", "record_id", "database", "schema", "newest_schema", "bytes", "partitions",
+    "oldest_transaction_seconds", "head": {"position", "hash"}}.
+
+    \b
+    Examples:
+      steno db status
+      steno db status --record postgresql://db.example.org/steno
+    """
+    import msgspec
+
+    from cli.render import paint
+    from events.store.schema import REVISION
+
+    with app.reading() as record:
+        found, head, store = record.store.status(), record.head(), record.store
+        said = msgspec.structs.asdict(found)
+        value = {"record": str(store), "record_id": record.id, "newest_schema": REVISION, "head": head, **said}
+    upgrade = "" if found.schema == REVISION else f"; `steno db upgrade` makes it {REVISION}"
+    rows = [
+        ("record", str(store)),
+        ("id", value["record_id"]),
+        ("database", found.database),
+        ("schema", f"{found.schema}{upgrade}"),
+        ("size", f"{found.bytes:,} bytes in {count(found.partitions, 'partition')}"),
+        ("head", f"{head.position}:{head.hash}"),
+    ]
+    if found.oldest_transaction_seconds:
+        rows.append(("oldest transaction", f"{found.oldest_transaction_seconds} s"))
+    show(app, value, paint.table(("WHAT", "VALUE"), rows))
+
+
+@db_command.command("copy")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+def copy_command(app: App, source: str, target: str) -> None:
+    """Copy a record to another place, SQLite or PostgreSQL, with its vault and its tokens.
+
+    Every event is checked against the hash chain on the way; ids, bytes and head are those of the original. A copy that
+    was interrupted continues where it ended: call it again. Read models are rebuilt by the first reader. Stop what
+    writes to the original before the last call, and point STENO_RECORD to the copy then.
+
+    Exits 4 if FROM is missing, 5 if TO holds another record, 7 if FROM is damaged. With --json: {"from", "to", "head":
+    {"position", "hash"}}.
+
+    \b
+    Examples:
+      steno db copy record.db postgresql://steno@db.example.org/steno
+      steno db copy postgresql://db.example.org/steno backup.db
+    """
+    from events.store.copying import copy
+    from events.store.store import store_at
+
+    origin, place = store_at(source), store_at(target)
+    with progress("copying") as advance:
+        head = copy(origin, place, clock=app.clock, progress=advance)
+    value = {"from": str(origin), "to": str(place), "head": head}
+    show(app, value, f"{count(head.position, 'event')} in {place}, head {head.position}:{head.hash}")
+
+
+@db_command.command("grant")
+@click.argument("role")
+@click.option("--read-only", is_flag=True, help="Let the role only read.")
+def grant(app: App, role: str, *, read_only: bool) -> None:
+    """Let a role of PostgreSQL use the record: append and read, or only read; never change or delete.
+
+    Run it as the owner of the record, who made it. The role must exist (`createuser`). With --json: {"record", "role",
+    "appends"}.
+
+    \b
+    Examples:
+      steno db grant recorder
+      steno db grant analyst --read-only
+    """
+    from events.store.store import store_at
+
+    store = store_at(app.settings.record)
+    store.admit(role, appends=not read_only)
+    may = "read" if read_only else "append to and read"
+    show(app, {"record": str(store), "role": role, "appends": not read_only}, f"{role} may {may} {store}")

@@ -41,6 +41,7 @@ CODES: dict[type[BaseException], int] = {  # a subclass has the code of its near
     events.RecordTooOld: NOT_WRITABLE,
     events.RecordNotWritable: NOT_WRITABLE,
     events.RecordLocked: CONFLICT,
+    events.RecordUnreachable: UNREACHABLE,
     events.VersionConflict: CONFLICT,
     events.IdConflict: CONFLICT,
     events.SourceIsLive: CONFLICT,

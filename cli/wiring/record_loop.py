@@ -20,7 +20,7 @@ from engine.recorder.recorder import Recorder, Round
 from engine.states import Reason, VmReason
 from events import types
 from events.clock import SECOND
-from events.errors import RecordLocked
+from events.errors import RecordLocked, RecordUnreachable
 
 _log = logging.getLogger("steno.record")
 _RETRY = 2 * SECOND
@@ -67,19 +67,18 @@ def _rounds(recorder: Recorder, checks: Sequence[Callable[[], None]]) -> None:
         try:
             seen = recorder.journal.ledger().asked  # before: what somebody asks for during the round is not slept over
             found = recorder.watch()
-        except RecordLocked as error:
+            if recorder.holds != held:
+                held = recorder.holds
+                if held:
+                    recorder.started(f"steno {version('steno')}")
+                else:
+                    process = store.lease_holder(recorder.source)
+                    _log.warning("process %s records %s already; standing by", process, recorder.source)
+            said.round(found)
+            _wait(recorder, found.pause, seen, checks)
+        except (RecordLocked, RecordUnreachable) as error:
             _log.error("%s", error)
             recorder.clock.sleep(_RETRY)
-            continue
-        if recorder.holds != held:
-            held = recorder.holds
-            if held:
-                recorder.started(f"steno {version('steno')}")
-            else:
-                process = store.lease_holder(recorder.source)
-                _log.warning("process %s records %s already; standing by", process, recorder.source)
-        said.round(found)
-        _wait(recorder, found.pause, seen, checks)
 
 
 def _wait(recorder: Recorder, pause: int, seen: int, checks: Sequence[Callable[[], None]]) -> None:

@@ -6,6 +6,7 @@ runs effects: record, ledger, vault and world belong to that thread.
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -94,10 +95,13 @@ class Effects:
         *,
         ended: Callable[[], None] | None = None,
         idle: Callable[[], None] = lambda: None,
+        expect: Callable[[], None] = lambda: None,
     ) -> None:
         """`ended` is called when an effect that waited for a call has ended, so that others can start; `idle` now and
-        then while a poll is awaited.
+        then while a poll is awaited; `expect` in the call's thread right before each call of an effect, and it raises
+        if the call must not be made.
         """
+        self._expect = expect
         self._idle = idle
         self._executor = executor
         self._clock = clock
@@ -188,13 +192,17 @@ class Effects:
             finally:
                 self._refilling = False
 
+    def _checked(self, call: Call) -> object:
+        self._expect()
+        return call()
+
     def _go_on(self, key: str, result: Result | None) -> bool:
         """Continue the effect until a call is made elsewhere, or to its end."""
         _, effect = self._started[key]
         while result is not None:
             try:
                 call = effect.send(result.value) if result.error is None else effect.throw(result.error)
-                result = self._executor.make(key, call)
+                result = self._executor.make(key, partial(self._checked, call))
             except BaseException as error:
                 del self._started[key]
                 if isinstance(error, StopIteration):

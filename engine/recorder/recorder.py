@@ -27,7 +27,7 @@ from engine.recorder.interval import Pace, Rhythm, after_round
 from engine.states import VmState
 from events import types
 from events.clock import SECOND, Clock, foreign_run_id
-from events.errors import VersionConflict
+from events.errors import LeaseLost, VersionConflict
 from events.poll import Poll
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ class Recorder:
         self._notices = Notices(self.journal, clock, notify, source=provider.source, made_again=self._needed)
         self.stays = False  # True: it watches until it is stopped, and its settings decide what is reported
         asks_again = not self.policy.free and self.policy.queue_patience > 0
-        self.effects = Effects(executor or Executor(), clock, ended=self._ended, idle=self._idle)
+        self.effects = Effects(
+            executor or Executor(), clock, ended=self._ended, idle=self._idle, expect=self._expect_lease
+        )
         submitter = Submitter(self.journal, provider, record.vault, clock, asks_again=asks_again)
         self.actor = Actor(self.journal, provider, submitter, self._notices, self.effects)
         self._reports = Reports(self.journal, provider, clock, wake or self.effects.wake)
@@ -146,7 +148,11 @@ class Recorder:
         """Take the lease if it is free; whether it is ours now. RecordNotWritable: it cannot be made or opened."""
         if self._provider.keeper is not None and not self.stays:
             return False
-        self._lease = self._lease or self._record.store.lease(self.source)
+        if self._lease is not None and not self._lease.valid:
+            self._lose(self._lease)
+        if self._lease is None and (lease := self._record.store.lease(self.source)) is not None:
+            self._record.bind(lease)
+            self._lease = lease
         return self._lease is not None
 
     def release(self) -> None:
@@ -154,7 +160,23 @@ class Recorder:
         if self._lease is not None:
             lease, self._lease = self._lease, None
             if self.close():
+                self._record.unbind(lease)
                 lease.release()
+
+    def _lose(self, lease: "Lease") -> None:
+        """Drop a lease that another process may hold by now, with the outcomes that it may record itself."""
+        for _ in range(_TRIES * _TRIES):
+            with suppress(LeaseLost):  # each is the end of one effect
+                self.close()
+                break
+        self._lease = None
+        self._record.unbind(lease)
+        lease.release()
+
+    def _expect_lease(self) -> None:
+        """Raise LeaseLost if another process may act by now: this one slept, or was cut off from the database."""
+        if self._lease is not None and not self._lease.valid:
+            raise LeaseLost(f"This process was silent for too long and may act on {self.source} no more: standing by.")
 
     def close(self) -> bool:
         """Wait a moment for calls under way and leave the rest to the next holder; False: a call still goes on."""

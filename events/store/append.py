@@ -1,13 +1,13 @@
 """The one way into a record: whole batches, in one transaction, in order, chained."""
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
-from sqlalchemy import bindparam, insert, literal_column, select, update
+from sqlalchemy import bindparam, select
 
 from events.clock import Clock
 from events.codec import CODES, encode, type_of
@@ -15,26 +15,17 @@ from events.errors import IdConflict, RecordNotWritable, VersionConflict
 from events.store.chain import MARK_BYTES, SEAL_EVERY, chained, subject
 from events.store.parts import READER_CACHE, WRITER_CACHE
 from events.store.read import Reader
-from events.store.schema import events, head, streams
-from events.store.store import Store
+from events.store.schema import events
+from events.store.store import HeadMoved, Lease, Store
 from events.types import Event
 
 if TYPE_CHECKING:
     from events.store.store import Session
 
-_HEAD: Final = select(head.c.position, head.c.hash)
-_INSERT: Final = insert(events)
-_ADVANCE: Final = update(head).values(position=bindparam("at"), hash=bindparam("digest"))
-_MOVE: Final = (
-    update(streams)
-    .values(version=bindparam("now"), item_id=bindparam("item"), since=bindparam("asked"))
-    .where(streams.c.id == bindparam("stream"))
-)
-_STREAM: Final = select(streams).where(streams.c.name == bindparam("stream"))
-_NEW: Final = insert(streams).values(name=bindparam("stream"), version=literal_column("0"))
 _BY_ID: Final = select(events.c.position, events.c.stream_id, events.c.kind, events.c.data).where(
     events.c.event_id == bindparam("known")
 )
+T = TypeVar("T")
 _STREAMS_KEPT: Final = 100_000
 
 ANY: Final = None  # any version of a stream
@@ -83,31 +74,51 @@ class Appender(Reader):
         self._streams: dict[str, StreamHead] = {}
         self._dirty: dict[int, StreamHead] = {}  # not yet in `streams`, by id
         self._pending: list[tuple[object, ...]] = []
+        self._leases: list[Lease] = []
         self._on_rollback: list[Callable[[], None]] = [self._parts.forget]
 
-    @contextmanager
-    def _transaction(self, *, durable: bool) -> Iterator[None]:
-        """Commits everything appended inside at the end, or nothing."""
+    def _appended(self, work: Callable[[], T], *, durable: bool) -> T:
+        """What `work` returns, after everything it appended was committed; nothing is if it raises.
+
+        It runs once more, with other writers excluded, if one of them came first.
+        """
         if not self._write:
             raise RecordNotWritable(f"The record {self.store} was opened for reading only.")
         with self._session.guard():
             try:
-                self._session.begin(durable=durable)
-                position, digest = self._session.run(_HEAD).fetchone()
-                if position != self._position or digest != self._hash:
-                    # Another process appended, or our last transaction failed.
-                    self._position, self._hash, self._pending = position, digest, []
-                    self._streams.clear()
-                    self._dirty.clear()
-                yield
-                self._flush()
-                self._session.commit()
-            except BaseException:
-                self._position = -1
-                for forget in self._on_rollback:
-                    forget()
-                self._session.rollback()
-                raise
+                return self._attempt(work, durable=durable, locked=False)
+            except (HeadMoved, VersionConflict, IdConflict):
+                return self._attempt(work, durable=durable, locked=True)
+
+    def _attempt(self, work: Callable[[], T], *, durable: bool, locked: bool) -> T:
+        try:
+            position, digest = self._session.begin(durable=durable, locked=locked)
+            if position != self._position or digest != self._hash:
+                # Another process appended, or our last append failed.
+                self._position, self._hash, self._pending = position, digest, []
+                self._streams.clear()
+                self._dirty.clear()
+            done = work()
+            self._flush_rows()
+            moved = [(one.version, one.item, one.since, one.id) for one in self._dirty.values()]
+            self._dirty.clear()
+            self._session.commit((self._position, self._hash), moved)
+        except BaseException:
+            self._position = -1
+            for forget in self._on_rollback:
+                forget()
+            self._session.rollback()
+            raise
+        return done
+
+    def bind(self, lease: Lease) -> None:
+        """From now on an append raises LeaseLost if another process took this lease."""
+        self._leases.append(lease)
+        self._session.bind(self._leases)
+
+    def unbind(self, lease: Lease) -> None:
+        self._leases.remove(lease)
+        self._session.bind(self._leases)
 
     def _add(
         self, stream: StreamHead, kind: int, when: When, event_id: bytes | None, uses: Shared, data: bytes, chain: bytes
@@ -143,26 +154,30 @@ class Appender(Reader):
             [(CODES[type(event)], data, commit(data)) for event in batch.events for data in (encode(event),)]
             for batch in batches
         ]
+        return self._appended(partial(self._add_batches, batches, ready, now), durable=durable)
+
+    def _add_batches(
+        self, batches: Sequence[Batch], ready: Sequence[Sequence[tuple[int, bytes, bytes]]], now: int
+    ) -> tuple[int, ...]:
         positions: list[int] = []
-        with self._transaction(durable=durable):
-            for batch, events in zip(batches, ready, strict=True):
-                if not events:
-                    continue
-                stream = self._at_version(batch)
-                if batch.ids is None:
-                    positions += self._add_all(stream, events, now)
-                    continue
-                for event_id, (kind, data, commitment) in zip(map(event_id_bytes, batch.ids), events, strict=True):
-                    known = self._there(event_id)
-                    if known is None:
-                        position = self._add(stream, kind, (now, 0, now), event_id, (None, None), data, commitment)
-                    elif known[1:] == (stream.id, kind, data):
-                        position = known[0]
-                    else:
-                        raise IdConflict(
-                            f"The event id is already used at position {known[0]} by another event: use a new id."
-                        )
-                    positions.append(position)
+        for batch, facts in zip(batches, ready, strict=True):
+            if not facts:
+                continue
+            stream = self._at_version(batch)
+            if batch.ids is None:
+                positions += self._add_all(stream, facts, now)
+                continue
+            for event_id, (kind, data, commitment) in zip(map(event_id_bytes, batch.ids), facts, strict=True):
+                known = self._there(event_id)
+                if known is None:
+                    position = self._add(stream, kind, (now, 0, now), event_id, (None, None), data, commitment)
+                elif known[1:] == (stream.id, kind, data):
+                    position = known[0]
+                else:
+                    raise IdConflict(
+                        f"The event id is already used at position {known[0]} by another event: use a new id."
+                    )
+                positions.append(position)
         return tuple(positions)
 
     def _at_version(self, batch: Batch) -> StreamHead:
@@ -197,9 +212,9 @@ class Appender(Reader):
         """A stream by its name, made if new."""
         stream = self._streams.get(name)
         if stream is None:
-            row = self._session.run(_STREAM, name).fetchone()
+            row = self._session.find_stream(name)
             if row is None:
-                row = (self._session.insert(_NEW, name), name, 0, None, None)
+                row = (self._session.add_stream(name), name, 0, None, None)
             if len(self._streams) > _STREAMS_KEPT and not self._dirty:
                 self._streams.clear()
             stream = self._streams[name] = StreamHead(*row)
@@ -215,15 +230,8 @@ class Appender(Reader):
 
     def _flush_rows(self) -> None:
         if self._pending:
-            self._session.run_many(_INSERT, self._pending)
+            self._session.add_events(self._pending)
             self._pending = []
-
-    def _flush(self) -> None:
-        self._flush_rows()
-        if self._dirty:
-            self._session.run_many(_MOVE, [(s.version, s.item, s.since, s.id) for s in self._dirty.values()])
-            self._dirty.clear()
-            self._session.run(_ADVANCE, self._position, self._hash)
 
 
 def event_id_bytes(given: str | None) -> bytes | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from zlib import crc32
 
 import zstandard
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import bindparam, select
 
 from events.errors import RecordDamaged
 from events.store.chain import canonical_part
@@ -46,11 +46,6 @@ _ROW: Final = select(parts.c.id, parts.c.commitment, parts.c.base_id, parts.c.en
 _GET: Final = _ROW.where(parts.c.id == bindparam("part"))
 _GET_SOME: Final = _ROW.where(parts.c.id >= bindparam("first"), parts.c.id < bindparam("last"))
 _AHEAD: Final = 32  # rows read at once by who reads parts in order, as a fold does
-_FIND: Final = select(parts.c.id).where(parts.c.commitment == bindparam("commitment_"))
-_ADD: Final = text(
-    "INSERT INTO parts (commitment, base_id, encoding, crc, data) VALUES (:commitment, :base, :encoding, :crc, :data) "
-    "ON CONFLICT (commitment) DO NOTHING"
-)
 _packer: Final = partial(zstandard.ZstdCompressor, compression_params=_PARAMETERS)
 _unpacker: Final = partial(zstandard.ZstdDecompressor, format=zstandard.FORMAT_ZSTD1_MAGICLESS)
 _Coder = TypeVar("_Coder")
@@ -146,8 +141,7 @@ class Parts:
                 encoding, data = encoding | COMPRESSED, smaller
         if base is None or not encoding & COMPRESSED:
             base, depth = None, 0
-        added = self._session.insert(_ADD, commitment, base, encoding, crc32(data), data)
-        part_id = int(added or self._session.run(_FIND, commitment).fetchone()[0])
+        part_id, added = self._session.add_part(commitment, base, encoding, crc32(data), data)
         if added:
             self._keep(part_id, Part(text, children, commitment, depth))
         grown = added and len(data) > _SMALL and len(data) * 8 > len(joined)

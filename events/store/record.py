@@ -3,7 +3,7 @@
 A poll goes in without secrets, question and answer as parts, with an observation event for each change.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -112,18 +112,21 @@ class Record(Appender):
         RecordDamaged mean that nothing was appended.
         """
         now = self._clock.now()
-        results: list[PollAppended] = []
+        return self._appended(lambda: tuple(self._add_polls(polls, ids, stream_of, now)), durable=False)
+
+    def _add_polls(
+        self, polls: Sequence[Poll], ids: Sequence[str] | None, stream_of: StreamOf | None, now: int
+    ) -> Iterator[PollAppended]:
         new: dict[bytes, tuple[int, Poll]] = {}
-        with self._transaction(durable=False):
-            for poll, event_id in zip(polls, map(event_id_bytes, ids or repeat(None, len(polls))), strict=True):
-                position = None if event_id is None else self._known(event_id, poll, new)
-                if position is not None:
-                    results.append(PollAppended(position, (), appended=False))
-                    continue
-                results.append(self._append(poll, now, event_id, stream_of))
-                if event_id is not None:
-                    new[event_id] = (results[-1].position, poll)
-        return tuple(results)
+        for poll, event_id in zip(polls, map(event_id_bytes, ids or repeat(None, len(polls))), strict=True):
+            position = None if event_id is None else self._known(event_id, poll, new)
+            if position is not None:
+                yield PollAppended(position, (), appended=False)
+                continue
+            appended = self._append(poll, now, event_id, stream_of)
+            if event_id is not None:
+                new[event_id] = (appended.position, poll)
+            yield appended
 
     def scrubbed(self, poll: Poll) -> Poll:
         """The poll with its secrets replaced, as it would be stored: what a trace may show."""

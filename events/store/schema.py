@@ -100,21 +100,24 @@ def make_tables(connection: sa.Connection) -> None:
     connection.execute(revision.insert(), {"version_num": REVISION})
 
 
+def migrations_folder() -> Path:
+    """Inside the installed package, or beside it in a source tree."""
+    installed = Path(__file__).parents[1] / "_migrations"
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "migrations"
+
+
 def alembic_config(connection: sa.Connection | None = None) -> "Config":
     """Alembic's settings for a record, without a settings file."""
     from alembic.config import Config
 
-    # Inside the installed package, or beside it in a source tree.
-    installed = Path(__file__).parents[1] / "_migrations"
-    folder = installed if installed.is_dir() else Path(__file__).parents[2] / "migrations"
     config = Config()
-    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
 
 
 def migrate(connection: sa.Connection, version: str = REVISION) -> None:
-    """Bring the schema to a version inside the caller's transaction, so that it is upgraded whole or not at all."""
+    """Bring the schema to a version inside the caller's transaction, whole or not at all."""
     from alembic import command
 
     command.upgrade(alembic_config(connection), version)

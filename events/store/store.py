@@ -5,7 +5,7 @@ whether that is a file, a row or a lock of a database.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 import msgspec
 
 from events.clock import Clock
-from events.errors import NotARecord
+from events.errors import NotARecord, RecordLocked, StenoError
 
 if TYPE_CHECKING:
     from sqlalchemy import Executable
@@ -32,6 +32,16 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         """The hash before position 1, which covers all of this."""
         own = f"steno record {self.format} {self.record_id} {self.created_at}\n".encode()
         return hashlib.sha256(own + hashlib.sha256(self.key).digest()).digest()
+
+
+class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a database says of itself."""
+
+    database: str  # name and version
+    schema: str  # the Alembic revision
+    bytes: int
+    partitions: int
+    oldest_transaction_seconds: int  # a long one keeps the server from cleaning up
 
 
 class Blob(Protocol):
@@ -55,8 +65,26 @@ class Blob(Protocol):
         """Excludes every other `locked` block of any process, and waits for it."""
 
 
+class HeadMoved(RecordLocked):
+    """Another process appended meanwhile, or the database restarted: nothing was appended, and it is worth a retry."""
+
+    def __init__(self) -> None:
+        super().__init__("Other processes append to the record all the time: try again.")
+
+
 class Lease(ExitStack):
-    """The right to act, held by at most one process; freed when it is closed or the process ends."""
+    """The right to act, held by at most one process; freed when it is closed or the process ends.
+
+    `token` grows with each holder: an append of a session that is bound to the lease checks it.
+    """
+
+    name = ""
+    token = 0
+
+    @property
+    def valid(self) -> bool:
+        """Whether it is certainly still ours now."""
+        return True
 
     release = ExitStack.close
 
@@ -76,19 +104,35 @@ class Session(Protocol):
         Rows go past SQLAlchemy, which takes ten times as long and refuses a value of another type in a column.
         """
 
-    def insert(self, statement: "Executable", *given: object) -> int | None:
-        """The id of the row that a constant statement adds; None: no row added."""
+    def stream(self, statement: "Executable") -> Iterable[Any]:
+        """The rows of a constant statement, which may be more than fit into memory; inside `snapshot`."""
 
-    def run_many(self, statement: "Executable", given: Sequence[tuple[object, ...]]) -> None:
-        """Run a constant statement once for each row of parameters."""
+    def begin(self, *, durable: bool, locked: bool) -> tuple[int, bytes]:
+        """Begin an append; position and hash of the head that it follows. With `durable` its commit waits for the disk.
 
-    def begin(self, *, durable: bool) -> None:
-        """Begin a transaction that excludes other writers; with `durable` its commit waits for the disk."""
+        Without `locked` it need not exclude other writers: it may end in HeadMoved, also where it only reads.
+        """
 
-    def commit(self) -> None: ...
+    def bind(self, leases: Sequence[Lease]) -> None:
+        """Appends from now on raise LeaseLost where another process holds one of these leases."""
+
+    def find_stream(self, name: str) -> tuple[Any, ...] | None:
+        """The row of a stream."""
+
+    def add_stream(self, name: str) -> int:
+        """The id of a new stream of version 0."""
+
+    def add_part(self, commitment: bytes, base: int | None, encoding: int, crc: int, data: bytes) -> tuple[int, bool]:
+        """The id of the part with this commitment, and whether it is new."""
+
+    def add_events(self, rows: Sequence[tuple[object, ...]]) -> None:
+        """Rows of `events`, in order."""
+
+    def commit(self, end: tuple[int, bytes], streams: Sequence[tuple[int | None, ...]]) -> None:
+        """Commit an append: the new head, and (version, item, since, id) of every stream that it moved."""
 
     def rollback(self) -> None:
-        """Take the transaction back; a connection that fails at it is dropped, which does the same."""
+        """Take the append back; a connection that fails at it is dropped, which does the same."""
 
     def snapshot(self) -> AbstractContextManager[None]:
         """A read transaction: appends of others are not seen."""
@@ -115,12 +159,21 @@ class Store(Protocol):
     def open(self, *, write: bool, create: bool, check: bool, clock: Clock) -> Session:
         """A connection to the record; arguments and errors as in `Record.open`."""
 
+    def create(self, identity: Identity) -> None:
+        """Make an empty record of that identity, whole or not at all; one that is there stays."""
+
     def upgrade(self) -> None:
-        """Bring the schema to this version, in one transaction.
+        """Bring the schema to this version, each revision in one transaction.
 
         RecordNotFound, NotARecord, RecordDamaged, RecordTooNew, RecordNotWritable and RecordLocked mean that nothing
         was written.
         """
+
+    def status(self) -> "StoreStatus":
+        """What the database says of itself. Raises as `open`."""
+
+    def admit(self, role: str, *, appends: bool) -> None:
+        """Let a role of the database append and read, or only read. Raises StenoError where there are no roles."""
 
     def stamp(self) -> object:
         """A value that changes when another record replaces this one; None: no record."""
@@ -145,7 +198,9 @@ class Store(Protocol):
 
 Where: TypeAlias = str | Path | Store  # a store, its URL, or a path, which means SQLite
 
-_KINDS: Final = frozenset({"sqlite"})  # folders of stores here; `STORE` of `store.py` opens a URL's place
+_KINDS: Final = {"sqlite": "sqlite", "postgresql": "postgres", "postgres": "postgres"}
+"""By the name in a URL: the folders of stores here; `STORE` of `store.py` opens a place."""
+_NEEDS: Final = {"postgres": "PostgreSQL needs psycopg: `pip install 'steno[postgres]'`."}
 
 
 def store_at(where: Where) -> Store:
@@ -154,14 +209,27 @@ def store_at(where: Where) -> Store:
         return where
     kind, place = "sqlite", str(where)
     if "://" in place:
-        from sqlalchemy.engine import make_url
-        from sqlalchemy.exc import ArgumentError
+        scheme, _ = place.split("://", 1)
+        kind = _KINDS.get(scheme.partition("+")[0], "")
+        if not kind:
+            raise NotARecord(f"{scheme}:// is not a record's URL: give a path, sqlite:///PATH or postgresql://…")
+        if kind == "sqlite":
+            place = _file(place)
+    try:
+        module = import_module(f"events.store.{kind}.store")
+    except ImportError as error:
+        raise StenoError(_NEEDS.get(kind, str(error))) from error
+    return cast(Store, module.STORE(place))
 
-        try:
-            url = make_url(place)
-        except ArgumentError:
-            raise NotARecord(f"{place} is not a database URL: give a path or sqlite:///PATH.") from None
-        kind, place = url.get_backend_name(), url.database or ""
-        if kind not in _KINDS or place in ("", ":memory:"):
-            raise NotARecord(f"A record is kept in a SQLite file: give a path or sqlite:///PATH, not {url!r}.")
-    return cast(Store, import_module(f"events.store.{kind}.store").STORE(place))
+
+def _file(url: str) -> str:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        place = make_url(url).database or ""
+    except ArgumentError:
+        place = ""
+    if place in ("", ":memory:"):
+        raise NotARecord(f"{url} is not a record's URL: give a path or sqlite:///PATH.")
+    return place

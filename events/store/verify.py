@@ -106,8 +106,8 @@ class Verifier:
             self._say(None, "schema", f"the schema says it is {found}, not {REVISIONS[-1]}")
 
     def _load(self) -> None:
-        self._names.update(self._run(_NAMES))
-        self._commitments.update(self._run(_COMMITMENTS))
+        self._names.update(self._session.stream(_NAMES))
+        self._commitments.update(self._session.stream(_COMMITMENTS))
 
     def _chain(self) -> None:
         """Every event follows from the one before; after a break the walk resumes at the next whole hash."""
@@ -183,7 +183,7 @@ class Verifier:
     def _bad_parts(self, users: dict[int, list[int]]) -> Iterator[tuple[int, str]]:
         """Parts that changed, and why; fills `users` with which parts refer to which."""
         stored = Parts(self._session, self._commit, cache=WRITER_CACHE)
-        for part_id, commitment, base_id, encoding, crc, data in self._run(_PARTS):
+        for part_id, commitment, base_id, encoding, crc, data in self._session.stream(_PARTS):
             try:
                 if crc32(data) != crc:
                     # Not every byte of a packed text changes the text: the sum is over the stored bytes.
@@ -202,7 +202,7 @@ class Verifier:
 
     def _streams(self) -> None:
         """The rows that say where the next event goes."""
-        for stream_id, name, version, item, since in self._run(_STREAMS):
+        for stream_id, name, version, item, since in self._session.stream(_STREAMS):
             if stream_id not in self._versions:
                 self._say(None, "stream", f"no event is on {name}")
             elif version != self._versions[stream_id]:

@@ -1,5 +1,7 @@
 """The record: events, parts, streams, head, meta and the triggers that refuse change."""
 
+from pathlib import Path
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -15,6 +17,13 @@ def _to_part(name: str) -> sa.Column[int]:
 
 
 def upgrade() -> None:
+    connection = op.get_bind()
+    if connection.dialect.name == "postgresql":
+        script = Path(__file__).parents[1] / "postgres" / f"{revision}.sql"
+        driver = connection.connection.driver_connection
+        assert driver is not None  # noqa: S101
+        driver.execute(script.read_bytes())
+        return
     op.create_table(
         "meta", sa.Column("key", sa.Text(), primary_key=True), sa.Column("value", sa.LargeBinary(), nullable=False)
     )

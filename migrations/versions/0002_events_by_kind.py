@@ -8,7 +8,8 @@ down_revision: str | None = "0001"
 
 
 def upgrade() -> None:
-    op.create_index("events_kind", "events", ["kind", "position"], sqlite_where=sa.text("kind > 1"))
+    where = sa.text("kind > 1")
+    op.create_index("events_kind", "events", ["kind", "position"], sqlite_where=where, postgresql_where=where)
 
 
 def downgrade() -> None:

@@ -57,7 +57,8 @@ _ERRORS: dict[int, tuple[type[BaseException], ...]] = {
     502: (engine.ProviderUnreachable, engine.ProviderRefused, engine.ProviderError),
     503: (
         *(events.RecordLocked, events.RecordNotFound, events.RecordNotWritable, events.NotARecord),
-        *(events.RecordDamaged, events.RecordTooNew, events.RecordTooOld, engine.NotConfigured, Behind),
+        *(events.RecordUnreachable, events.RecordDamaged, events.RecordTooNew, events.RecordTooOld),
+        *(engine.NotConfigured, Behind),
     ),
 }
 STATUSES = {error: status for status, errors in _ERRORS.items() for error in errors}

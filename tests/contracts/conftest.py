@@ -8,6 +8,7 @@ import pytest
 from stenotest.memory_store import MemoryStore
 from stenotest.records import StandingClock
 
+from events.store.identity import new_identity
 from events.store.record import Record
 from events.store.store import Store, store_at
 
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
 
     Opener = Callable[..., Record]
 
-STORES: dict[str, Callable[[Path], Store]] = {
-    "sqlite": lambda folder: store_at(f"sqlite:///{folder}/record.db"),
-    "memory": lambda _: MemoryStore(),
-}
+STORES = ("memory", "postgres", "sqlite")
 
 
 @pytest.fixture
@@ -30,10 +28,19 @@ def clock() -> StandingClock:
     return StandingClock()
 
 
-@pytest.fixture(params=sorted(STORES))
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """A store whose record is not there yet."""
-    made = STORES[request.param](tmp_path)
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path, clock: StandingClock) -> Iterator[Store]:
+    """A store; its record is there already, except for who opens it (`opener`)."""
+    made: Store
+    match request.param:
+        case "memory":
+            made = MemoryStore()
+        case "postgres":
+            made = store_at(request.getfixturevalue("postgres_url"))
+        case _:
+            made = store_at(f"sqlite:///{tmp_path}/record.db")
+    if "opener" not in request.fixturenames:
+        made.create(new_identity(clock))
     yield made
     if isinstance(made, MemoryStore):
         made.close()

@@ -82,7 +82,7 @@ def test_another_file_is_no_record(tmp_path: Path, write: bool) -> None:
     refused(tmp_path / "other.db", NotARecord, write=write, folder=tmp_path)
 
 
-@pytest.mark.parametrize("url", ["postgresql://localhost/steno", "sqlite://", "sqlite:///:memory:", "://"])
+@pytest.mark.parametrize("url", ["mysql://localhost/steno", "sqlite://", "sqlite:///:memory:", "://"])
 def test_an_address_we_cannot_keep_a_record_at_is_refused(url: str, tmp_path: Path) -> None:
     """Only files, for now."""
     refused(url, NotARecord, write=True, folder=tmp_path)

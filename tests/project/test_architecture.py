@@ -24,6 +24,6 @@ def test_it_names_every_room():
 
 
 def test_the_store_port_knows_no_database():
-    """Only `events/store/sqlite/` speaks to SQLite; another store gets a folder of its own."""
-    words = re.compile(r"sqlite3|PRAGMA|BEGIN|sqlite_schema|sqlalchemy\.dialects")
+    """Only `events/store/sqlite/` speaks to SQLite, and `events/store/postgres/` to PostgreSQL."""
+    words = re.compile(r"sqlite3|PRAGMA|BEGIN|sqlite_schema|psycopg\.|pg_|sqlalchemy\.dialects")
     assert not [path.name for path in (ROOT / "events/store").glob("*.py") if words.search(path.read_text())]

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Connection, create_engine, literal_column, select
 from sqlalchemy.exc import DBAPIError
 
-from events.errors import NotARecord, RecordDamaged, RecordNotFound, RecordNotWritable, RecordTooNew, RecordTooOld
+from events.errors import NotARecord, RecordDamaged, RecordNotFound, RecordNotWritable
+from events.store import identity
 from events.store.chain import mark
-from events.store.schema import FORMAT, REFUSED, REVISION, REVISIONS, events, head, make_tables, meta, migrate, revision
+from events.store.schema import REFUSED, REVISION, REVISIONS, events, head, make_tables, meta, migrate, revision
 from events.store.sqlite.connection import may_write, while_closed
 from events.store.store import Identity
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = b"SQLite format 3\x00"
 _APPLICATION_ID: Final = 0x53544E4F  # `STNO`, at byte 68 of the file: tells a record from other SQLite files
-_DESCRIPTION: Final = frozenset({"format", "record_id", "key", "created_at"})
 
 _QUOTED: Final = re.compile(r'"(\w+)"')
 _LAYOUT: Final = re.compile(r" ?([(),]) ?")
@@ -122,11 +122,7 @@ def _expect_record(path: Path) -> None:
 
 
 def read_identity(connection: Connection, path: Path, *, write: bool, check: bool = True) -> Identity:
-    """What the record says of itself.
-
-    `write` requires this version's schema, else an older one will do. `check` requires it to be whole; verify reads
-    what it can and names the damage. Raises RecordDamaged, RecordTooNew or RecordTooOld.
-    """
+    """What the record says of itself, as `events.store.identity.read_identity`."""
     revisions: list[str] = []
     found: dict[str, bytes] = {}
     try:
@@ -135,25 +131,7 @@ def read_identity(connection: Connection, path: Path, *, write: bool, check: boo
     except (DBAPIError, sqlite3.Error, TypeError) as error:
         if check and not isinstance(error, TypeError) and "no such table" not in str(error):
             raise
-    schema = revisions[0] if len(revisions) == 1 else ""
-    identity = Identity(
-        format=_whole_number(found.get("format")),
-        record_id=found.get("record_id", b"").decode("utf-8", "replace"),
-        key=found.get("key", b""),
-        created_at=_whole_number(found.get("created_at")),
-    )
-    if schema > REVISION or (check and identity.format > FORMAT):
-        raise RecordTooNew(f"The record {path} was written by a newer version (schema {schema}): update steno.")
-    if check and (found.keys() < _DESCRIPTION or min(identity.format, identity.created_at) < 0):
-        raise RecordDamaged(f"The record {path} has lost its own description: restore it from a copy.")
-    if check and (schema not in REVISIONS or identity.format < 1):
-        raise RecordDamaged(f"The record {path} does not say its schema: restore it from a copy.")
-    if write and schema != REVISION:
-        raise RecordTooOld(
-            f"The record {path} has schema {schema}, this version writes {REVISION}: "
-            f"run `steno db upgrade --record {path}`."
-        )
-    return identity
+    return identity.read_identity(revisions, found, str(path), write=write, check=check)
 
 
 def expect_head(session: "Session", path: Path) -> None:
@@ -163,7 +141,3 @@ def expect_head(session: "Session", path: Path) -> None:
         last = session.run(_LAST).fetchone() or (0, session.identity.genesis())
     if ends is None or ends[0] != last[0] or mark(*ends) != last[1]:
         raise RecordDamaged(f"The newest events of the record {path} are missing or changed: run `steno verify`.")
-
-
-def _whole_number(text: bytes | None) -> int:
-    return int(text) if text is not None and text.isdigit() and len(text) < 20 else -1

@@ -2,31 +2,46 @@
 
 import os
 import re
-import secrets
 import sqlite3
 import stat
 import tempfile
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-import msgspec
-from sqlalchemy import Connection, Executable, create_engine
+from sqlalchemy import Connection, Executable, bindparam, create_engine, insert, literal_column, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
-from events.store.schema import FORMAT, head, meta, migrate
+from events.errors import StenoError
+from events.store.identity import described, new_identity
+from events.store.schema import events, head, meta, migrate, parts, revision, streams
 from events.store.sqlite.connection import Dialect, connect, file_id, may_write, translated
 from events.store.sqlite.files import FileBlob, locked, sync_folder, take_lease
 from events.store.sqlite.opening import create, expect_file, expect_head, read_identity, schema_damage
-from events.store.store import Identity, Lease
+from events.store.store import Identity, Lease, StoreStatus
 
 _EVENT_ROW: Final = re.compile(r"^row (\d+) missing from index events_")
 _DIALECT: Final = Dialect(paramstyle="qmark")
+
+_HEAD: Final = select(head.c.position, head.c.hash)
+_ADVANCE: Final = update(head).values(position=bindparam("at"), hash=bindparam("digest"))
+_INSERT: Final = insert(events)
+_STREAM: Final = select(streams).where(streams.c.name == bindparam("stream"))
+_NEW_STREAM: Final = insert(streams).values(name=bindparam("stream"), version=literal_column("0"))
+_MOVE: Final = (
+    update(streams)
+    .values(version=bindparam("now"), item_id=bindparam("item"), since=bindparam("asked"))
+    .where(streams.c.id == bindparam("stream"))
+)
+_FIND_PART: Final = select(parts.c.id).where(parts.c.commitment == bindparam("commitment_"))
+_NEW_PART: Final = text(
+    "INSERT INTO parts (commitment, base_id, encoding, crc, data) VALUES (:commitment, :base, :encoding, :crc, :data) "
+    "ON CONFLICT (commitment) DO NOTHING"
+)
 
 
 @cache
@@ -50,21 +65,41 @@ class SqliteSession:
     def run(self, statement: Executable, *given: object) -> sqlite3.Cursor:
         return self._driver.execute(_compiled(statement), given)
 
-    def insert(self, statement: Executable, *given: object) -> int | None:
-        cursor = self.run(statement, *given)  # RETURNING takes twice as long
-        return cursor.lastrowid if cursor.rowcount else None
+    def stream(self, statement: Executable) -> sqlite3.Cursor:
+        return self.run(statement)
 
-    def run_many(self, statement: Executable, given: Sequence[tuple[object, ...]]) -> None:
-        self._driver.executemany(_compiled(statement), given)
-
-    def begin(self, *, durable: bool) -> None:
+    def begin(self, *, durable: bool, locked: bool) -> tuple[int, bytes]:  # noqa: ARG002 - it always is
         execute = self.connection.exec_driver_sql
         if durable is not self._full:
             execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
             self._full = durable
         execute("BEGIN IMMEDIATE")
+        found: tuple[int, bytes] = self.run(_HEAD).fetchone()
+        return found
 
-    def commit(self) -> None:
+    def bind(self, leases: Sequence[Lease]) -> None:
+        """A locked file falls with its process, and with nothing else."""
+
+    def find_stream(self, name: str) -> tuple[Any, ...] | None:
+        found: tuple[Any, ...] | None = self.run(_STREAM, name).fetchone()
+        return found
+
+    def add_stream(self, name: str) -> int:
+        return cast(int, self.run(_NEW_STREAM, name).lastrowid)  # RETURNING takes twice as long
+
+    def add_part(self, commitment: bytes, base: int | None, encoding: int, crc: int, data: bytes) -> tuple[int, bool]:
+        cursor = self.run(_NEW_PART, commitment, base, encoding, crc, data)
+        if cursor.rowcount:
+            return cast(int, cursor.lastrowid), True
+        return int(self.run(_FIND_PART, commitment).fetchone()[0]), False
+
+    def add_events(self, rows: Sequence[tuple[object, ...]]) -> None:
+        self._driver.executemany(_compiled(_INSERT), rows)
+
+    def commit(self, end: tuple[int, bytes], streams: Sequence[tuple[int | None, ...]]) -> None:
+        if streams:
+            self._driver.executemany(_compiled(_MOVE), streams)
+            self.run(_ADVANCE, *end)
         self.connection.commit()
 
     def rollback(self) -> None:
@@ -120,8 +155,8 @@ class SqliteStore:
 
     def open(self, *, write: bool, create: bool, check: bool, clock: Clock) -> SqliteSession:
         path = self.path
-        if write and create and not _has_content(path):
-            _create(path, clock)
+        if write and create:
+            self.create(new_identity(clock))
         expect_file(path, write=write)
         with ExitStack() as opened:
             connection = opened.enter_context(connect(path, write=write))
@@ -132,6 +167,10 @@ class SqliteStore:
             opened.pop_all()
         return session
 
+    def create(self, identity: Identity) -> None:
+        if not _has_content(self.path):
+            _create(self.path, identity)
+
     def upgrade(self) -> None:
         expect_file(self.path, write=True)
         with connect(self.path, write=True) as connection, translated(str(self.path)):
@@ -140,6 +179,17 @@ class SqliteStore:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             migrate(connection)
             connection.commit()
+
+    def status(self) -> StoreStatus:
+        with connect(self.path, write=False) as connection, translated(str(self.path)):
+            schema = str(connection.execute(select(revision.c.version_num)).scalar())
+        wal = self.path.with_name(self.path.name + "-wal")
+        size = self.path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
+        database = f"SQLite {sqlite3.sqlite_version}"
+        return StoreStatus(database=database, schema=schema, bytes=size, partitions=1, oldest_transaction_seconds=0)
+
+    def admit(self, role: str, *, appends: bool) -> None:  # noqa: ARG002
+        raise StenoError(f"A SQLite record has no role {role}: change the permissions of {self.path} and its folder.")
 
     def stamp(self) -> object:
         return file_id(self.path)
@@ -181,7 +231,7 @@ def _has_content(path: Path) -> bool:
         return False
 
 
-def _create(path: Path, clock: Clock) -> None:
+def _create(path: Path, identity: Identity) -> None:
     """Make the record, whole or not at all; if another process has made it meanwhile, that one stays."""
     with translated(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +244,7 @@ def _create(path: Path, clock: Clock) -> None:
                 make = partial(sqlite3.connect, name, isolation_level=None)
                 with create_engine("sqlite+pysqlite://", creator=make, poolclass=NullPool).connect() as connection:
                     connection.exec_driver_sql("PRAGMA journal_mode = WAL")
-                    fill(connection, clock)
+                    fill(connection, identity)
                 Path(name).replace(path)
             finally:
                 for ending in ("", "-wal", "-shm", "-journal"):
@@ -202,13 +252,10 @@ def _create(path: Path, clock: Clock) -> None:
             sync_folder(path.parent)
 
 
-def fill(connection: Connection, clock: Clock) -> None:
+def fill(connection: Connection, identity: Identity) -> None:
     """Write schema, description and head of a new record, in one transaction."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
     create(connection)
-    made = Identity(format=FORMAT, record_id=str(uuid.uuid4()), key=secrets.token_bytes(32), created_at=clock.now())
-    own = msgspec.structs.asdict(made).items()
-    rows = [{"key": key, "value": value if key == "key" else str(value).encode()} for key, value in own]
-    connection.execute(meta.insert(), rows)
-    connection.execute(head.insert(), {"id": 1, "position": 0, "hash": made.genesis()})
+    connection.execute(meta.insert(), [{"key": key, "value": value} for key, value in described(identity)])
+    connection.execute(head.insert(), {"id": 1, "position": 0, "hash": identity.genesis()})
     connection.commit()

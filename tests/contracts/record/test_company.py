@@ -28,6 +28,7 @@ def test_a_blob_is_what_was_written_last(store: Store) -> None:
     assert store.blob("notes").stamp() not in (None, first)
 
 
+@pytest.mark.usefixtures("opener")
 def test_a_reader_makes_no_record(store: Store, clock: StandingClock) -> None:
     """What is not there is not found, and still not there afterwards."""
     for _ in range(2):

@@ -13,9 +13,10 @@ from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
 from events.errors import RecordNotFound
+from events.store.identity import new_identity
 from events.store.sqlite.opening import expect_head, read_identity
 from events.store.sqlite.store import SqliteSession, fill
-from events.store.store import Lease
+from events.store.store import Identity, Lease, StoreStatus
 
 _numbers = itertools.count()
 
@@ -70,16 +71,25 @@ class MemoryStore:
         if not self._made and not (write and create):
             raise RecordNotFound(f"There is no record at {self}.")
         if not self._made:
-            fill(self._anchor, clock)
-            self._made = True
+            self.create(new_identity(clock))
         connection = self._connect()
         session = SqliteSession(Path(self.url), connection, read_identity(connection, Path(self.url), write=write))
         if check:
             expect_head(session, Path(self.url))
         return session
 
+    def create(self, identity: Identity) -> None:
+        fill(self._anchor, identity)
+        self._made = True
+
     def upgrade(self) -> None:
         """It is never older than this process."""
+
+    def status(self) -> StoreStatus:
+        return StoreStatus(database="memory", schema="", bytes=0, partitions=1, oldest_transaction_seconds=0)
+
+    def admit(self, role: str, *, appends: bool) -> None:
+        """Whoever has the process may do everything."""
 
     def stamp(self) -> object:
         return id(self)

@@ -1,0 +1,149 @@
+"""Copies a record into another store: rows as they are, under the same ids, the chain checked on the way, so that head
+and bytes are equal. A copy that was interrupted is the record up to a position, and goes on from there.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any, Final
+from zlib import crc32
+
+from sqlalchemy import bindparam, select
+
+from events.clock import Clock
+from events.codec import CODES, type_of
+from events.errors import IdConflict, RecordDamaged, RecordNotFound
+from events.store.chain import Head, chained, committer, mark, subject
+from events.store.schema import events, head, parts, streams
+from events.store.store import Session, Store
+from events.types import RunObserved, VmObserved
+
+_CHUNK: Final = 2_000
+_EVENTS: Final = (
+    select(events).where(events.c.position > bindparam("after")).order_by(events.c.position).limit(bindparam("most"))
+)
+_PARTS: Final = (
+    select(parts).where(parts.c.id > bindparam("after"), parts.c.id <= bindparam("until")).order_by(parts.c.id)
+)
+_STREAMS: Final = (
+    select(streams.c.id, streams.c.name)
+    .where(streams.c.id > bindparam("after"), streams.c.id <= bindparam("until"))
+    .order_by(streams.c.id)
+)
+_HEAD: Final = select(head.c.position, head.c.hash)
+_KEPT: Final = select(events.c.hash).where(events.c.position == bindparam("at"))
+_COMMITMENTS: Final = select(parts.c.id, parts.c.commitment)
+_MOVED: Final = select(streams.c.id, streams.c.name, streams.c.version, streams.c.item_id, streams.c.since)
+_COMPANY: Final = ("vault", "tokens")
+_OBSERVATIONS: Final = (CODES[RunObserved], CODES[VmObserved])  # they say what a run or machine showed last
+
+
+def copy(source: Store, target: Store, *, clock: Clock, progress: Callable[[int, int], None]) -> Head:
+    """Copy a record with its vault and tokens; the head of the copy.
+
+    RecordNotFound: there is no source; IdConflict: the target is another record, or went on by itself; RecordDamaged:
+    the source's chain is broken, and the target holds all before that.
+    """
+    with closing(source.open(write=False, create=False, check=True, clock=clock)) as origin:
+        try:
+            made = target.open(write=True, create=False, check=True, clock=clock)
+        except RecordNotFound:
+            target.create(origin.identity)
+            made = target.open(write=True, create=False, check=True, clock=clock)
+        with closing(made):
+            ends = _Copier(origin, made, str(source), str(target)).run(progress)
+    for name in _COMPANY:
+        content = source.blob(name).read()
+        if content is not None and target.blob(name).read() is None:
+            target.blob(name).replace(content)
+    return Head(position=ends[0], hash=ends[1].hex())
+
+
+class _Copier:
+    def __init__(self, source: Session, target: Session, source_name: str, target_name: str) -> None:
+        self._source = source
+        self._target = target
+        self._source_name = source_name
+        self._commit = committer(source.identity.key)
+        if source.identity != target.identity:
+            raise IdConflict(f"{target_name} holds another record: copy to an empty place.")
+        with target.guard(), target.snapshot():
+            self._commitments: dict[int, bytes] = dict(target.stream(_COMMITMENTS))
+            self._streams = {row[0]: list(row[1:]) for row in target.stream(_MOVED)}
+            position, self._hash = target.run(_HEAD).fetchone()
+        self._position = int(position)
+        with source.guard():
+            kept = source.run(_KEPT, self._position).fetchone()
+        if self._position and (kept is None or kept[0] != mark(self._position, self._hash)):
+            raise IdConflict(f"{target_name} went on by itself since it was copied: copy to an empty place.")
+
+    def run(self, progress: Callable[[int, int], None]) -> tuple[int, bytes]:
+        with self._source.guard():
+            total = int(self._source.run(_HEAD).fetchone()[0])
+        while True:
+            with self._source.guard():
+                rows = self._source.run(_EVENTS, self._position, _CHUNK).fetchall()
+            if not rows:
+                return self._position, self._hash
+            try:
+                with self._target.guard():
+                    self._append(rows)
+            except BaseException:
+                self._target.rollback()
+                raise
+            progress(self._position, max(total, self._position))
+
+    def _append(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Append a chunk in one transaction, up to the first event that does not follow from the one before."""
+        begun = self._target.begin(durable=True, locked=True)
+        if begun != (self._position, self._hash):
+            raise IdConflict(f"Somebody else appends to the copy of {self._source_name}: stop that first.")
+        self._add_parts(max((part for row in rows for part in (row[8], row[9]) if part is not None), default=0))
+        self._add_streams(max(row[1] for row in rows))
+        moved: set[int] = set()
+        good, broken = 0, None
+        for good, row in enumerate(rows):  # noqa: B007 - how many were good
+            try:
+                digest = self._digest(row)
+                if row[0] != self._position + 1 or mark(row[0], digest) != row[11]:
+                    raise ValueError("the event or its hash was changed")
+            except (LookupError, TypeError, ValueError) as error:
+                broken = RecordDamaged(
+                    f"The record {self._source_name} is damaged at position {self._position + 1} ({error}): all before "
+                    "it was copied; run `steno verify`."
+                )
+                break
+            self._position, self._hash = row[0], digest
+            stream = self._streams[row[1]]
+            stream[1] = row[2]
+            if row[3] in _OBSERVATIONS and row[9] is not None:
+                stream[2:4] = row[9], row[5] - row[6]
+            moved.add(row[1])
+        else:
+            good += 1
+        self._target.add_events([tuple(row) for row in rows[:good]])
+        states = [(*self._streams[one][1:4], one) for one in sorted(moved)]
+        self._target.commit((self._position, self._hash), states)
+        if broken is not None:
+            raise broken
+
+    def _add_parts(self, until: int) -> None:
+        have = max(self._commitments, default=0)
+        for row in self._source.run(_PARTS, have, until).fetchall():
+            part_id, commitment, base, encoding, crc, data = row
+            if crc32(data) != crc or self._target.add_part(commitment, base, encoding, crc, data) != (part_id, True):
+                raise RecordDamaged(f"Part {part_id} of {self._source_name} was changed: run `steno verify`.")
+            self._commitments[part_id] = commitment
+
+    def _add_streams(self, until: int) -> None:
+        for stream_id, name in self._source.run(_STREAMS, max(self._streams, default=0), until).fetchall():
+            if self._target.add_stream(name) != stream_id:
+                raise RecordDamaged(f"Stream {stream_id} of {self._source_name} was changed: run `steno verify`.")
+            self._streams[stream_id] = [name, 0, None, None]
+
+    def _digest(self, row: Sequence[Any]) -> bytes:
+        position, stream_id, version, kind, event_id, moment, took, after, scope, body, data, _ = row
+        has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
+        about = subject(self._streams[stream_id][0], *type_of(kind))
+        own = [self._commitments[part] for part in (scope, body) if part is not None]
+        parts_of = b"".join((self._commit(data), *own))
+        return chained(self._hash, position, version, moment, took, moment + after, event_id, has, about, parts_of)

@@ -1,0 +1,152 @@
+"""What a record on PostgreSQL has beside it: blobs and leases, rows of its schema."""
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+
+from events.store.postgres.connection import Connection, connect, is_lost, shown, translated
+from events.store.store import Lease
+
+LEASE_LASTS: Final = 6.0  # seconds after which a silent holder has lost it; who takes over waits that long
+_RENEWED: Final = 1.5  # seconds between renewals
+_MARGIN: Final = 1.0  # seconds before the end from which the holder itself no longer trusts it
+_OWNER: Final = uuid.uuid4()  # of this process: a name or a number would be another's after a restart
+
+
+class Link:
+    """One connection that many threads use in turn, made when it is needed and again when it broke."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._process = 0
+
+    def ask(self, text: str, *given: object) -> tuple[Any, ...] | None:
+        """The first row of a statement that may be run twice. Raises what `translated` says."""
+        with self._lock, translated(self._url):
+            if self._process != os.getpid():
+                self._connection, self._process = None, os.getpid()
+            for last in (False, True):
+                try:
+                    if self._connection is None or self._connection.closed:
+                        self._connection = connect(self._url, write=True)
+                    cursor = self._connection.execute(text.encode(), given)
+                    return cursor.fetchone() if cursor.description is not None else None
+                except psycopg.Error as error:
+                    if last or self._connection is None or not is_lost(error):
+                        raise
+                    self._connection.close()
+        return None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None and self._process == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class PostgresBlob:
+    """A row of `blobs`."""
+
+    def __init__(self, url: str, link: Link, name: str) -> None:
+        self._url = url
+        self._link = link
+        self._name = name
+
+    def __str__(self) -> str:
+        return f"{self._name} of {shown(self._url)}"
+
+    def exists(self) -> bool:
+        return self.stamp() is not None
+
+    def stamp(self) -> object:
+        found = self._link.ask("SELECT changes FROM blobs WHERE name = %s", self._name)
+        return None if found is None else found[0]
+
+    def read(self) -> bytes | None:
+        found = self._link.ask("SELECT content FROM blobs WHERE name = %s", self._name)
+        return None if found is None else bytes(found[0])
+
+    def replace(self, content: bytes, *, durable: bool = True) -> None:  # noqa: ARG002 - the server decides for all
+        self._link.ask("SELECT put_blob(%s, %s)", self._name, content)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        # A connection of its own: a block in another thread of this process waits too.
+        with translated(self._url):
+            own = connect(self._url, write=True)
+            own.execute("SET lock_timeout = 0")
+            own.execute("SELECT pg_advisory_lock(hashtext('steno blob'), hashtext(%s))", (self._name,))
+        try:
+            yield
+        finally:
+            own.close()
+
+
+class PostgresLease(Lease):
+    """A row of `leases`, renewed by a thread of its own until it is released, lost, or this process ends."""
+
+    def __init__(self, url: str, name: str, token: int, taken: float) -> None:
+        super().__init__()
+        self.name = name
+        self.token = token
+        self._link = Link(url)
+        self._sure_until = taken + LEASE_LASTS - _MARGIN
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"lease {name}", daemon=True)
+        self._thread.start()
+        self.callback(self._free)
+
+    @property
+    def valid(self) -> bool:
+        return not self._over.is_set() and boot_time() < self._sure_until
+
+    def _keep(self) -> None:
+        while not self._over.wait(_RENEWED):
+            asked = boot_time()
+            try:
+                kept = self._renew(LEASE_LASTS)
+            except Exception:  # noqa: BLE001, S112 - the server is away: it is asked again, and `valid` says how it stands
+                continue
+            if not kept:
+                self._over.set()
+            self._sure_until = asked + LEASE_LASTS - _MARGIN
+
+    def _renew(self, seconds: float) -> bool:
+        text = "SELECT renew_lease(%s, %s, %s::bigint, make_interval(secs => %s::float8))"
+        found = self._link.ask(text, self.name, _OWNER, self.token, seconds)
+        return found is not None and bool(found[0])
+
+    def _free(self) -> None:
+        lost = self._over.is_set()
+        self._over.set()
+        self._thread.join()
+        try:
+            if not lost:
+                self._renew(0)
+        except Exception:  # noqa: BLE001, S110 - it expires by itself
+            pass
+        self._link.close()
+
+
+def take_lease(url: str, link: Link, name: str) -> PostgresLease | None:
+    asked = boot_time()
+    text = "SELECT take_lease(%s, %s, %s::bigint, %s, make_interval(secs => %s::float8))"
+    found = link.ask(text, name, _OWNER, os.getpid(), socket.gethostname(), LEASE_LASTS)
+    return None if found is None or found[0] is None else PostgresLease(url, name, int(found[0]), asked)
+
+
+def boot_time() -> float:
+    """Seconds that go on while the machine sleeps: a lease does too."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,0 +1,134 @@
+"""Connections to PostgreSQL: what libpq is given, and what its errors mean here.
+
+Passwords, services and TLS are libpq's: the URL, `PGPASSWORD`, `~/.pgpass`, `PGSERVICE`, `sslmode` …
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import psycopg
+from psycopg import errors
+
+from events.errors import (
+    LeaseLost,
+    NotARecord,
+    RecordDamaged,
+    RecordLocked,
+    RecordNotFound,
+    RecordNotWritable,
+    RecordUnreachable,
+    StenoError,
+)
+
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
+LOCK_TIMEOUT: Final = 5  # seconds a writer waits for another before it gives up
+_CONNECT_TIMEOUT: Final = 10
+_IDLE_TIMEOUT: Final = 60  # seconds after which the server ends a transaction that does nothing
+_DRIVER: Final = re.compile(r"^postgres(ql)?(\+psycopg)?://")
+_SECRET: Final = re.compile(r"(://[^:/@?]*):[^@/?]*@|(password=)[^&]*")
+
+HEAD_MOVED: Final = "ST001"  # the errors that `migrations/postgres` raises
+
+_HELD: Final = (RecordLocked, "The record {where} is held by another process: try again when it is done.")
+_FOREIGN: Final = (NotARecord, "The schema steno of {where} is not a Steno record ({why}).")
+_REFUSED: Final = (RecordNotWritable, "The record {where} cannot be written ({why}).")
+_FULL: Final = (
+    RecordNotWritable,
+    "The server of the record {where} is full ({why}): make room and try again; what was acknowledged is there.",
+)
+_AWAY: Final = (RecordUnreachable, "The database of the record {where} cannot be reached: {why}.")
+_NO_URL: Final = (NotARecord, "{where} is not a URL that libpq understands ({why}).")
+_DAMAGED: Final = (RecordDamaged, "The record {where} is damaged ({why}): run `steno verify`, restore it from a copy.")
+_ERRORS: Final[dict[str, tuple[type[StenoError], str]]] = {  # by SQLSTATE
+    HEAD_MOVED: _HELD,
+    "ST002": (LeaseLost, "Another process acts on this source since this one was silent: nothing was written."),
+    "ST003": _REFUSED,
+    "55P03": _HELD,  # lock_timeout
+    "40P01": _HELD,
+    "57014": _HELD,
+    "3D000": (RecordNotFound, "There is no database for the record {where}: create it with `createdb`."),
+    "3F000": _FOREIGN,
+    "42P01": _FOREIGN,
+    "42883": _FOREIGN,
+    "42704": (StenoError, "{why}: make it with `createuser`."),
+    "42501": (RecordNotWritable, "This user may not use the record {where} so ({why}): see `steno db grant --help`."),
+    "25006": _REFUSED,  # a standby, or a server that is read-only
+    "53100": _FULL,
+    "53200": _FULL,
+}
+
+
+def libpq(url: str) -> str:
+    """The URL as libpq reads it."""
+    return _DRIVER.sub("postgresql://", url)
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    return _SECRET.sub(lambda found: f"{found[1]}@" if found[1] else f"{found[2]}…", libpq(url))
+
+
+def connect(url: str, *, write: bool) -> Connection:
+    """A connection without transactions of its own. Raises psycopg.OperationalError."""
+    settings = {
+        "search_path": "steno",
+        "lock_timeout": f"{LOCK_TIMEOUT}s",
+        "idle_in_transaction_session_timeout": f"{_IDLE_TIMEOUT}s",
+        "timezone": "UTC",
+        "client_min_messages": "warning",
+        "jit": "off",  # compiling a query takes longer than any of ours
+    }
+    if not write:
+        settings["default_transaction_read_only"] = "on"
+    made = psycopg.connect(
+        libpq(url), autocommit=True, connect_timeout=_CONNECT_TIMEOUT, fallback_application_name="steno"
+    )
+    try:
+        pairs = "".join(f"SET {name} = '{value}';" for name, value in settings.items())
+        made.execute(pairs.encode())
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection went, so that another may do better."""
+    ended = (
+        errors.AdminShutdown,
+        errors.CrashShutdown,
+        errors.CannotConnectNow,
+        errors.IdleInTransactionSessionTimeout,
+    )
+    return isinstance(error, ended) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None)
+
+
+@contextlib.contextmanager
+def translated(url: str) -> Iterator[None]:
+    """Turns PostgreSQL's errors into those of `events.errors`."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _ours(error, shown(url)) from error
+
+
+def _ours(error: psycopg.Error, where: str) -> Exception:
+    state, why = error.sqlstate or "", _first_line(error)
+    if not state and "does not exist" in why and 'FATAL:  database "' in why:
+        state = "3D000"  # a connection that is refused has none
+    other: tuple[type[StenoError], str] = _DAMAGED
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        other = _AWAY
+    elif isinstance(error, psycopg.ProgrammingError) and not state:
+        other = _NO_URL
+    kind, text = _ERRORS.get(state, other)
+    return kind(text.format(where=where, why=why))
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if "FATAL:" in line or "failed:" in line] or lines or [type(error).__name__]
+    return said[0].rstrip(".")

@@ -1,0 +1,303 @@
+"""One session of a record on PostgreSQL, and the way its appends go.
+
+An append is computed from the head as this session knows it, without a lock, and sent in one round trip that locks the
+head there, inserts, and moves it. If another process appended meanwhile, all of it is void, and is done once more with
+the head locked first; so are the next ones, until the others pause.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from sqlalchemy import Executable
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+from events.errors import RecordDamaged
+from events.store.chain import mark
+from events.store.postgres.connection import HEAD_MOVED, Connection, connect, is_lost, shown, translated
+from events.store.postgres.inspection import damage
+from events.store.store import HeadMoved, Identity, Lease
+
+_DIALECT: Final = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
+_COPY_FROM: Final = 16  # rows from which COPY is faster than single inserts in one round trip
+_PAGE: Final = 2_000  # rows that a long read has in memory at once
+_PAUSES: Final = (0, 0.2, 0.5, 1, 2, 4)  # seconds before each try to learn whether a lost commit went through
+_OVERTAKEN: Final = (HEAD_MOVED, "40P01")
+
+_LOOK: Final = "SELECT * FROM look_at_head(false)"
+_LOCK: Final = "SELECT * FROM look_at_head(true)"
+_ADVANCE: Final = (
+    "SELECT advance(%s::bigint, %s, %s::bigint, %s, %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], "
+    "%s::text[], %s::bigint[])"
+)
+_FIND: Final = "SELECT id FROM parts WHERE commitment = %s"
+_STREAM: Final = "SELECT id, name, version, item_id, since FROM streams WHERE name = %s"
+_KEPT: Final = "SELECT hash FROM events WHERE position = %s::bigint"
+_INSERTS: Final = {
+    "streams": ("id int8", "name text", "version int8"),
+    "parts": ("id int8", "commitment bytea", "base_id int8", "encoding int2", "crc int8", "data bytea"),
+    "events": (
+        "position int8", "stream_id int8", "version int8", "kind int2", "event_id bytea", "observed_at int8",
+        "took int8", "recorded_after int8", "scope_id int8", "body_id int8", "data bytea", "hash bytea",
+    ),
+}  # fmt: skip
+
+
+class _End(NamedTuple):
+    """Where the record ends: the head, the highest ids, the first position without a partition."""
+
+    position: int
+    hash: bytes
+    part: int
+    stream: int
+    past: int
+
+
+@cache
+def _compiled(statement: Any) -> str:
+    """A statement's text; its constants must be literals in it."""
+    return str(statement.compile(dialect=_DIALECT))
+
+
+@cache
+def _insert(table: str) -> tuple[str, str, list[str]]:
+    """The texts of an insert of one row and of a COPY, and the columns' types."""
+    names, types = zip(*(column.split() for column in _INSERTS[table]), strict=True)
+    places = ", ".join(f"%s::{one}" for one in types)
+    into = f"{table} ({', '.join(names)})"
+    insert = f"INSERT INTO {into} VALUES ({places})"  # noqa: S608 - our own words
+    return insert, f"COPY {into} FROM STDIN (FORMAT BINARY)", list(types)
+
+
+class PostgresSession:
+    """One connection to a record, made again where it broke outside a transaction."""
+
+    def __init__(self, url: str, connection: Connection, identity: Identity, *, write: bool) -> None:
+        self.identity = identity
+        self._url = url
+        self._connection = connection
+        self._write = write
+        self._inside = False  # a transaction is open at the server
+        self._reading = False  # it is a snapshot
+        self._locked = False  # it has locked the head
+        self._durable = False
+        self._begun = (0, b"")  # the head that this append follows
+        self._end: _End | None = None
+        self._crowded = False  # others append too: lock first
+        self._renewed = False  # the connection is another since the last append
+        self._rows: dict[str, list[tuple[object, ...]]] = {name: [] for name in _INSERTS}
+        self._new_parts: dict[bytes, int] = {}
+        self._leases: tuple[Lease, ...] = ()
+
+    def guard(self) -> AbstractContextManager[None]:
+        return translated(self._url)
+
+    # -- reading
+
+    def run(self, statement: Executable, *given: object) -> Any:
+        if any(self._rows.values()):
+            self._send()
+        return self.execute(_compiled(statement), given)
+
+    def stream(self, statement: Executable) -> Iterator[tuple[Any, ...]]:
+        if not self._reading:
+            raise RuntimeError("a long read needs a snapshot")
+        with self._connection.cursor(name=f"steno_{id(statement)}", binary=True) as cursor:
+            cursor.itersize = _PAGE
+            yield from cursor.execute(_compiled(statement))
+
+    def execute(
+        self, text: str, given: Sequence[object] = (), *, prepare: bool | None = None
+    ) -> "psycopg.Cursor[tuple[Any, ...]]":
+        """The cursor after a statement of the driver's own; run again on a new connection if the old one was gone."""
+        try:
+            return self._connection.cursor(binary=True).execute(text.encode(), given, prepare=prepare)
+        except psycopg.Error as error:
+            if not (is_lost(error) or self._connection.closed) or self._reading:
+                raise
+            if self._inside:
+                self._resume(None)
+            self._reconnect()
+            return self._connection.cursor(binary=True).execute(text.encode(), given, prepare=prepare)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._inside = self._reading = True
+        try:
+            yield
+        finally:
+            self._reading = False
+            self._leave()
+
+    def shrink(self) -> None:
+        """The caches are the server's."""
+
+    def damage(self) -> Iterator[tuple[int | None, str, str]]:
+        yield from damage(self._connection)
+
+    # -- appending
+
+    def bind(self, leases: Sequence[Lease]) -> None:
+        self._leases = tuple(leases)
+
+    def begin(self, *, durable: bool, locked: bool) -> tuple[int, bytes]:
+        renewed, self._renewed = self._renewed, False
+        if renewed and not locked:
+            raise HeadMoved  # a database that was restored may have lost what the writer's caches know
+        self._durable, before = durable, self._end
+        if locked or self._crowded:
+            self._open()
+            self._end = _End(*self._one(_LOCK))
+            self._crowded = locked or self._end != before
+        elif before is None:
+            self._end = _End(*self._one(_LOOK))
+        self._locked = self._inside
+        assert self._end is not None  # noqa: S101
+        self._begun = self._end.position, self._end.hash
+        return self._begun
+
+    def find_stream(self, name: str) -> tuple[Any, ...] | None:
+        return self.execute(_STREAM, (name,)).fetchone()
+
+    def add_stream(self, name: str) -> int:
+        added = self._known.stream + 1
+        self._end = self._known._replace(stream=added)
+        self._rows["streams"].append((added, name, 0))
+        return added
+
+    def add_part(self, commitment: bytes, base: int | None, encoding: int, crc: int, data: bytes) -> tuple[int, bool]:
+        known = self._new_parts.get(commitment)
+        if known is None and (row := self.execute(_FIND, (commitment,)).fetchone()) is not None:
+            known = int(row[0])
+        if known is not None:
+            return known, False
+        added = self._new_parts[commitment] = self._known.part + 1
+        self._end = self._known._replace(part=added)
+        self._rows["parts"].append((added, commitment, base, encoding, crc, data))
+        return added, True
+
+    def add_events(self, rows: Sequence[tuple[object, ...]]) -> None:
+        self._rows["events"] += rows
+
+    def commit(self, end: tuple[int, bytes], streams: Sequence[tuple[int | None, ...]]) -> None:
+        if streams or self._inside or any(self._rows.values()):
+            moved = [[row[column] for row in streams] for column in (3, 0, 1, 2)]
+            leases = [one.name for one in self._leases], [one.token for one in self._leases]
+            self._send((*self._begun, *end, *moved, *leases))
+        self._inside = False
+        self._end = self._known._replace(position=end[0], hash=end[1])
+        self._new_parts.clear()
+
+    def rollback(self) -> None:
+        for rows in self._rows.values():
+            rows.clear()
+        self._new_parts.clear()
+        self._end = None
+        self._leave()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _send(self, last: Sequence[Any] | None = None) -> None:
+        """Send the rows that wait; with `last`, move the head and commit."""
+        rows, self._rows = self._rows, {name: [] for name in _INSERTS}
+        try:
+            self._make_room(rows["events"])
+            self._send_rows(rows, last)
+        except psycopg.Error as error:
+            if is_lost(error) or self._connection.closed:
+                self._resume(None if last is None else (last[2], last[3]))
+            elif error.sqlstate in _OVERTAKEN:
+                self._crowded = True
+                raise HeadMoved from error
+            else:
+                raise
+
+    def _make_room(self, events: Sequence[tuple[Any, ...]]) -> None:
+        if events and events[-1][0] >= self._known.past:
+            (past,) = self._one("SELECT make_room(%s::bigint)", events[-1][0])
+            self._end = self._known._replace(past=past)
+
+    def _send_rows(self, rows: dict[str, list[tuple[object, ...]]], last: Sequence[Any] | None) -> None:
+        connection = self._connection
+        bulk = {table for table, found in rows.items() if len(found) >= _COPY_FROM}
+        if bulk:
+            self._claim()
+        for table in bulk:
+            _, text, types = _insert(table)
+            with connection.cursor().copy(text.encode()) as copy:
+                copy.set_types(types)
+                for row in rows[table]:
+                    copy.write_row(row)
+        # Nothing is prepared in it: after an error the driver takes what the server skipped for prepared.
+        with connection.pipeline():
+            self._claim()
+            cursor = connection.cursor(binary=True)
+            for table in rows.keys() - bulk:
+                for row in rows[table]:
+                    cursor.execute(_insert(table)[0].encode(), row, prepare=False)
+            if last is not None:
+                cursor.execute(_ADVANCE, last, prepare=False)
+                cursor.execute("COMMIT", prepare=False)
+
+    def _open(self) -> None:
+        """Begin a transaction at the server if none is open."""
+        if not self._inside:
+            self.execute("BEGIN", prepare=False)
+            self._inside = True
+            if self._durable:
+                self.execute("SET LOCAL synchronous_commit = on", prepare=False)
+
+    def _claim(self) -> None:
+        """Lock the head where this append begins, if that is not done."""
+        self._open()
+        if not self._locked:
+            self.execute("SELECT claim(%s::bigint, %s)", self._begun, prepare=False)
+            self._locked = True
+
+    def _leave(self) -> None:
+        if self._inside:
+            self._inside = False
+            try:
+                self._connection.execute("ROLLBACK")
+            except psycopg.Error:
+                self._connection.close()
+
+    def _one(self, text: str, *given: object) -> Sequence[Any]:
+        row = self.execute(text, given).fetchone()
+        assert row is not None  # noqa: S101 - a function's only row
+        return row
+
+    @property
+    def _known(self) -> _End:
+        assert self._end is not None  # noqa: S101 - since `begin`
+        return self._end
+
+    # -- a connection that went
+
+    def _reconnect(self) -> None:
+        """Connect again. Raises psycopg.OperationalError, or RecordDamaged if another record is there now."""
+        self._connection.close()
+        self._connection = connect(self._url, write=self._write)
+        self._inside, self._end, self._renewed = False, None, self._write
+        row = self._connection.execute("SELECT value FROM meta WHERE key = 'record_id'").fetchone()
+        if row is None or row[0] != self.identity.record_id.encode():
+            raise RecordDamaged(f"Another record took the place of {shown(self._url)}: restart.")
+
+    def _resume(self, end: tuple[int, bytes] | None) -> None:
+        """After a connection was lost in an append: return if all of it up to `end` was committed, else raise."""
+        for pause in _PAUSES:
+            time.sleep(pause)
+            with suppress(psycopg.OperationalError):
+                self._reconnect()
+                break
+        else:
+            self._reconnect()
+        found = None if end is None else self.execute(_KEPT, (end[0],)).fetchone()
+        if end is None or found is None or bytes(found[0]) != mark(*end):
+            raise HeadMoved
+        self._end = _End(*self._one(_LOOK))

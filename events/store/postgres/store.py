@@ -1,0 +1,180 @@
+"""The PostgreSQL store: one record in the schema `steno` of a database."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from sqlalchemy import Connection as Migrated
+from sqlalchemy import create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from events.clock import Clock
+from events.errors import NotARecord, RecordDamaged, RecordNotFound
+from events.store.chain import mark
+from events.store.identity import described, new_identity, read_identity
+from events.store.postgres.company import Link, PostgresBlob, PostgresLease, take_lease
+from events.store.postgres.connection import Connection, connect, shown, translated
+from events.store.postgres.session import PostgresSession
+from events.store.schema import REVISIONS, migrate
+from events.store.store import Identity, StoreStatus
+
+_TABLES: Final = frozenset({"alembic_version", "meta", "head", "events", "parts", "streams"})
+_MIGRATOR: Final = 0x5354454E  # the advisory lock that only one migrator holds
+
+
+class PostgresStore:
+    """A record in a database, its company in tables beside it; files and read models in folders of this machine."""
+
+    def __init__(self, place: str) -> None:
+        self._url = place
+        self._link = Link(place)
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def __str__(self) -> str:
+        return shown(self._url)
+
+    def open(self, *, write: bool, create: bool, check: bool, clock: Clock) -> PostgresSession:
+        with ExitStack() as opened:
+            opened.enter_context(translated(self._url))
+            connection = connect(self._url, write=write)
+            opened.callback(connection.close)
+            if write and create and not self._found(connection):
+                self.create(new_identity(clock))
+            identity = self._identity(connection, write=write, check=check)
+            session = PostgresSession(self._url, connection, identity, write=write)
+            if check:
+                self._expect_head(connection, session.identity)
+            opened.pop_all()
+        return session
+
+    def create(self, identity: Identity) -> None:
+        with self._migrating() as (database, connection):
+            if self._found(connection):
+                return
+            connection.execute("CREATE SCHEMA IF NOT EXISTS steno")
+            migrate(database)
+            for row in described(identity):
+                connection.execute("INSERT INTO meta (key, value) VALUES (%s, %s)", row)
+            connection.execute("INSERT INTO head (id, position, hash) VALUES (1, 0, %s)", (identity.genesis(),))
+
+    def upgrade(self) -> None:
+        for revision in REVISIONS:
+            with self._migrating() as (database, connection):
+                self._identity(connection, write=False, check=True)
+                if self._revisions(connection)[0] < revision:
+                    migrate(database, revision)
+
+    def admit(self, role: str, *, appends: bool) -> None:
+        """Let a role of the database append and read, or only read."""
+        with translated(self._url), connect(self._url, write=True) as connection:
+            self._identity(connection, write=True, check=True)
+            connection.execute("SELECT admit(%s, %s)", (role, appends))
+
+    def status(self) -> StoreStatus:
+        with translated(self._url), connect(self._url, write=False) as connection:
+            self._identity(connection, write=False, check=False)
+            row = connection.execute(
+                "SELECT current_setting('server_version'), pg_database_size(current_database()), "
+                "(SELECT count(*) FROM ranges), "
+                "(SELECT coalesce(extract(epoch FROM max(now() - xact_start)), 0)::bigint"
+                " FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())"
+            ).fetchone()
+            schema = "".join(self._revisions(connection))
+        version, size, partitions, oldest = row or ("?", 0, 0, 0)
+        return StoreStatus(
+            database=f"PostgreSQL {version}",
+            schema=schema,
+            bytes=size,
+            partitions=partitions,
+            oldest_transaction_seconds=oldest,
+        )
+
+    def stamp(self) -> object:
+        found = self._link.ask("SELECT value FROM meta WHERE key = 'record_id'")
+        return None if found is None else bytes(found[0])
+
+    def is_writable(self) -> bool:
+        return True
+
+    def blob(self, name: str) -> PostgresBlob:
+        return PostgresBlob(self._url, self._link, name)
+
+    def lease(self, name: str) -> PostgresLease | None:
+        return take_lease(self._url, self._link, name)
+
+    def lease_holder(self, name: str) -> int | None:
+        found = self._link.ask("SELECT process FROM leases WHERE name = %s", name)
+        return None if found is None else int(found[0])
+
+    def folder(self, name: str) -> Path:
+        from platformdirs import user_data_path
+
+        return user_data_path("steno") / "records" / self._record_id() / name
+
+    def place(self, name: str) -> str:
+        from platformdirs import user_cache_path
+
+        folder = user_cache_path("steno") / "records" / self._record_id()
+        folder.mkdir(parents=True, exist_ok=True)
+        return f"sqlite:///{folder / name}"
+
+    def _record_id(self) -> str:
+        found = self.stamp()
+        if not isinstance(found, bytes):
+            raise RecordNotFound(f"There is no record in {self}.")
+        return found.decode()
+
+    def _found(self, connection: Connection) -> bool:
+        """Whether there is a record. Raises NotARecord if the schema is another's."""
+        rows = connection.execute(
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = 'steno' AND c.relkind IN ('r', 'p', 'v', 'm')"
+        ).fetchall()
+        names = {str(name) for (name,) in rows}
+        if names and not names >= _TABLES:
+            raise NotARecord(f"The schema steno of {self} is not a Steno record.")
+        return bool(names)
+
+    def _identity(self, connection: Connection, *, write: bool, check: bool) -> Identity:
+        if not self._found(connection):
+            raise RecordNotFound(f"There is no record in {self}: `steno record` or `steno import` makes one.")
+        found = {str(key): bytes(value) for key, value in connection.execute("SELECT key, value FROM meta").fetchall()}
+        return read_identity(self._revisions(connection), found, str(self), write=write, check=check)
+
+    def _revisions(self, connection: Connection) -> list[str]:
+        return [str(one) for (one,) in connection.execute("SELECT version_num FROM alembic_version").fetchall()]
+
+    def _expect_head(self, connection: Connection, identity: Identity) -> None:
+        """Raise RecordDamaged unless the head names the newest event."""
+        row = connection.execute(
+            "SELECT h.position, h.hash, e.position, e.hash FROM head h LEFT JOIN LATERAL "
+            "(SELECT position, hash FROM events ORDER BY position DESC LIMIT 1) e ON true"
+        ).fetchone()
+        newest = None if row is None else (row[2] or 0, row[3] or identity.genesis())
+        if row is None or newest is None or row[0] != newest[0] or mark(row[0], row[1]) != newest[1]:
+            raise RecordDamaged(f"The newest events of the record {self} are missing or changed: run `steno verify`.")
+
+    @contextmanager
+    def _migrating(self) -> Iterator[tuple[Migrated, Connection]]:
+        """One transaction of the only migrator, for Alembic and for the driver."""
+        with translated(self._url):
+            connection = connect(self._url, write=True)
+            connection.autocommit = False
+            made = create_engine("postgresql+psycopg://", creator=lambda: connection, poolclass=NullPool)
+            try:
+                with made.begin() as database:
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATOR,))
+                    yield database, connection
+            except DBAPIError as error:
+                raise error.orig if isinstance(error.orig, psycopg.Error) else error from None
+            finally:
+                connection.close()
+
+
+STORE: Final = PostgresStore

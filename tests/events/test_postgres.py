@@ -1,0 +1,374 @@
+"""What only PostgreSQL can do to a record: other writers, a server that ends, roles, expiring leases."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import errors
+from stenotest.postgres import FAST, new_server
+from stenotest.records import StandingClock, poll_of
+
+from events.clock import RandomIds
+from events.errors import (
+    LeaseLost,
+    RecordLocked,
+    RecordNotFound,
+    RecordNotWritable,
+    RecordTooNew,
+    RecordUnreachable,
+    StenoError,
+)
+from events.store.copying import copy
+from events.store.identity import new_identity
+from events.store.record import Batch, Record
+from events.store.store import store_at
+from events.types import SubmitIntended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PATIENCE_S = 300
+"""A test that waits longer has failed, however busy the machine is."""
+
+
+def opened(url: object, *, write: bool = True, create: bool = True) -> Record:
+    return Record.open(url, clock=StandingClock(), write=write, create=write and create)  # type: ignore[arg-type]
+
+
+def numbered(first: int, count: int = 1, stream: str = "run/1") -> Batch:
+    facts = tuple(
+        SubmitIntended(run_id=str(number), provider="local", name="a") for number in range(first, first + count)
+    )
+    return Batch(stream=stream, events=facts)
+
+
+@pytest.fixture
+def owner(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of the record's owner, past Steno; the record is there."""
+    opened(postgres_url).close()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("SET search_path = steno")
+        yield connection
+
+
+def test_the_same_events_give_the_same_head_as_on_sqlite(postgres_url: str, tmp_path: Path) -> None:
+    """Position by position: a record is the same record wherever it is kept."""
+    identity = new_identity(StandingClock())
+    heads = []
+    for url in (postgres_url, str(tmp_path / "record.db")):
+        store_at(url).create(identity)
+        with opened(url) as record:
+            record.append_many([numbered(1, 40), numbered(7, 3, "run/2")])
+            for number in range(30):
+                body = b'[{"id":"a","n":%d},{"id":"b","n":%d}]' % (number, number // 10)
+                record.append_polls([poll_of(body)])
+            heads.append((record.head(), record.streams(), [record.poll(44 + at).body for at in range(5)]))
+    assert heads[0] == heads[1]
+
+
+def test_two_writers_and_a_reader_that_follows_miss_nothing(postgres_url: str) -> None:
+    """Every position is there when a higher one is; both writers' events are whole and in order."""
+    opened(postgres_url).close()
+    rounds, trouble = 60, []
+
+    def write(stream: str) -> None:
+        try:
+            with opened(postgres_url) as record:
+                for number in range(rounds):
+                    record.append_many([numbered(number, 1 + number % 20, stream)])
+        except Exception as error:  # noqa: BLE001 - shown below
+            trouble.append(error)
+
+    writers = [threading.Thread(target=write, args=(f"run/{name}",)) for name in "ab"]
+    total = 2 * sum(1 + number % 20 for number in range(rounds))
+    for one in writers:
+        one.start()
+    seen: list[int] = []
+    end = time.monotonic() + PATIENCE_S
+    with opened(postgres_url, write=False) as record:
+        while len(seen) < total and not trouble and time.monotonic() < end:
+            seen += [stored.position for stored in record.read(after=len(seen))]
+        for one in writers:
+            one.join()
+        assert not trouble
+        assert seen == list(range(1, total + 1))
+        assert record.verify().ok
+        assert record.streams() == (("run/a", total // 2), ("run/b", total // 2)) or len(record.streams()) == 2
+
+
+def test_a_server_that_crashes_in_mid_append_loses_and_doubles_nothing() -> None:
+    """What was acknowledged is there, once; a writer goes on when the server is back."""
+    with ExitStack() as stack:
+        server = new_server(*FAST)
+        stack.callback(server.remove)
+        server.start()
+        url, acknowledged, over, trouble = server.url(), [], threading.Event(), []
+
+        def write() -> None:
+            try:
+                with opened(url) as record:
+                    while not over.is_set():
+                        number, event_id = len(acknowledged), RandomIds().new()
+                        batch = Batch(stream="run/1", events=numbered(number).events, ids=(event_id,))
+                        while True:  # one that is not acknowledged is given again, under its id
+                            try:
+                                acknowledged.append(record.append_many([batch], durable=True)[0])
+                                break
+                            except (RecordUnreachable, RecordLocked):
+                                time.sleep(0.05)
+            except Exception as error:  # noqa: BLE001 - shown below
+                trouble.append(error)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        end = time.monotonic() + PATIENCE_S
+        for _ in range(3):
+            before = len(acknowledged)
+            while len(acknowledged) < before + 20 and not trouble and time.monotonic() < end:
+                time.sleep(0.01)
+            server.stop(signal.SIGQUIT)
+            server.start()
+        before = len(acknowledged)
+        while len(acknowledged) < before + 20 and not trouble and time.monotonic() < end:
+            time.sleep(0.01)
+        over.set()
+        writer.join()
+        assert not trouble
+        with opened(url, write=False) as record:
+            assert record.verify().ok
+            assert [stored.data.run_id for stored in record.read()] == [str(n) for n in range(len(acknowledged))]  # type: ignore[union-attr]
+            assert acknowledged == list(range(1, len(acknowledged) + 1))
+
+
+def test_nobody_changes_what_is_recorded(owner: psycopg.Connection[Any], postgres_url: str) -> None:
+    """Triggers refuse it to the owner too, in a partition as well."""
+    with opened(postgres_url) as record:
+        record.append_many([numbered(1)])
+    for table in ("events", "events_1", "parts", "meta"):
+        for verb in (f"UPDATE {table} SET {'value' if table == 'meta' else 'data'} = ''", f"DELETE FROM {table}"):
+            with pytest.raises(psycopg.DatabaseError, match="append-only"):
+                owner.execute(verb)
+    for table in ("events", "events_1", "parts", "meta", "streams", "head"):
+        with pytest.raises(psycopg.DatabaseError, match="append-only"):
+            owner.execute(f"TRUNCATE {table}")
+
+
+@pytest.fixture
+def role(owner: psycopg.Connection[Any], postgres_url: str) -> Iterator[tuple[str, str]]:
+    """A role without rights: its name and the URL with which it connects."""
+    name = f"steno_role_{RandomIds().new()[:8]}"
+    owner.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'secret'")
+    with psycopg.connect(postgres_url) as found:
+        port, database = found.info.port, found.info.dbname
+    yield name, f"postgresql://{name}:secret@127.0.0.1:{port}/{database}"
+    owner.execute(f"DROP OWNED BY {name}")
+    owner.execute(f"DROP ROLE {name}")
+
+
+def test_a_role_that_appends_may_only_insert_and_select(role: tuple[str, str], postgres_url: str) -> None:
+    """It records, keeps the vault and takes leases, and may change nothing in place by itself."""
+    name, url = role
+    store_at(postgres_url).admit(name, appends=True)
+    with opened(url, create=False) as record:
+        record.append_many([numbered(1, 30)], durable=True)
+        record.append_polls([poll_of(b'[{"id":"a","env":{"TOKEN":"secret"}}]')])
+        with record.store.lease("local/here") or pytest.fail("it is free"):
+            pass
+        assert record.verify().ok
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET search_path = steno")
+        for table in ("head", "streams", "events", "parts", "meta", "blobs", "leases"):
+            with pytest.raises(errors.InsufficientPrivilege):
+                connection.execute(f"DELETE FROM {table}")
+        for table, column in (("head", "position"), ("streams", "version"), ("leases", "token"), ("blobs", "changes")):
+            with pytest.raises(errors.InsufficientPrivilege):
+                connection.execute(f"UPDATE {table} SET {column} = 1")
+
+
+def test_a_role_that_reads_may_not_append_or_see_the_vault(role: tuple[str, str], postgres_url: str) -> None:
+    """An analyst's account opens no door."""
+    name, url = role
+    store_at(postgres_url).admit(name, appends=False)
+    with opened(url, write=False) as record:
+        assert record.head().position == 0
+        with pytest.raises(RecordNotWritable, match="db grant"):
+            record.store.blob("vault").read()
+    with opened(url, create=False) as record, pytest.raises(RecordNotWritable, match="db grant"):
+        record.append_many([numbered(1)])
+
+
+def test_a_holder_that_lost_its_lease_appends_nothing(owner: psycopg.Connection[Any], postgres_url: str) -> None:
+    """It slept through its lease: the append itself checks the token, and the lease says so before a call."""
+    with opened(postgres_url) as record, opened(postgres_url) as other:
+        mine = record.store.lease("dstack/main")
+        assert mine is not None
+        record.bind(mine)
+        record.append_many([numbered(1)])
+        owner.execute("UPDATE leases SET expires = clock_timestamp()")
+        theirs = other.store.lease("dstack/main")
+        assert theirs is not None
+        assert theirs.token == mine.token + 1
+        with pytest.raises(LeaseLost):
+            record.append_many([numbered(2)])
+        assert record.head().position == 1
+        end = time.monotonic() + PATIENCE_S
+        while mine.valid and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not mine.valid
+        mine.release()
+        assert theirs.valid
+        other.bind(theirs)
+        other.append_many([numbered(2)])
+        theirs.release()
+
+
+def test_a_killed_holder_is_followed_within_ten_seconds(owner: psycopg.Connection[Any], postgres_url: str) -> None:
+    """By the database's clock: the lease that it renewed last has ended by then, and another may act."""
+    script = textwrap.dedent(
+        f"""
+        import time
+        from events.store.store import store_at
+        lease = store_at({postgres_url!r}).lease("local/here")
+        print("held", flush=True)
+        time.sleep(3600)
+        """
+    )
+    store = store_at(postgres_url)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        assert store.lease("local/here") is None
+        assert store.lease_holder("local/here") == process.pid
+        process.kill()
+    killed, expires = owner.execute("SELECT clock_timestamp(), expires FROM leases").fetchone() or (None, None)
+    assert (expires - killed).total_seconds() < 10
+    lease, end = None, time.monotonic() + PATIENCE_S
+    while lease is None and time.monotonic() < end:
+        lease = store.lease("local/here")
+        time.sleep(0.05)
+    assert lease is not None
+    lease.release()
+
+
+def test_an_append_goes_on_in_the_next_partition(owner: psycopg.Connection[Any], postgres_url: str) -> None:
+    """The range that a record reaches is made then, with the triggers of the others."""
+    owner.execute("DROP TABLE events_1; DELETE FROM ranges; SELECT make_room(1, 10)")
+    with opened(postgres_url) as record:
+        record.append_many([numbered(1, 25)])
+        assert len(list(record.read())) == 25
+        assert record.verify().ok
+    assert owner.execute("SELECT first, past FROM ranges ORDER BY first").fetchall() == [(1, 11), (11, 10_000_011)]
+    with pytest.raises(psycopg.DatabaseError, match="append-only"):
+        owner.execute("DELETE FROM events_11")
+
+
+def test_verify_names_a_changed_byte_and_a_missing_trigger(owner: psycopg.Connection[Any], postgres_url: str) -> None:
+    """A superuser can do anything; not unseen."""
+    with opened(postgres_url) as record:
+        record.append_many([numbered(1, 5)])
+    owner.execute("DROP TRIGGER no_update ON events_1; DROP TRIGGER no_update ON events")
+    owner.execute("UPDATE events SET observed_at = observed_at + 1 WHERE position = 3")
+    with opened(postgres_url, write=False) as record:
+        found = record.verify()
+    assert not found.ok
+    assert [one.position for one in found.damage if one.kind == "chain"] == [3]
+    assert {one.detail.split(":")[0] for one in found.damage if one.kind == "trigger"} == {"events", "events_1"}
+
+
+def test_a_newer_schema_is_left_alone(owner: psycopg.Connection[Any], postgres_url: str) -> None:
+    """A newer Steno wrote it."""
+    owner.execute("UPDATE alembic_version SET version_num = '9999'")
+    for write in (False, True):
+        with pytest.raises(RecordTooNew):
+            opened(postgres_url, write=write)
+
+
+def test_an_older_schema_is_upgraded_once(owner: psycopg.Connection[Any], postgres_url: str) -> None:
+    """A writer asks for it, and two that upgrade at once do it once."""
+    owner.execute("DROP INDEX events_kind; UPDATE alembic_version SET version_num = '0001'")
+    with pytest.raises(StenoError, match="db upgrade"):
+        opened(postgres_url)
+    upgrades = [threading.Thread(target=store_at(postgres_url).upgrade) for _ in range(2)]
+    for one in upgrades:
+        one.start()
+    for one in upgrades:
+        one.join()
+    with opened(postgres_url) as record:
+        assert record.verify().ok
+
+
+def test_processes_that_make_a_record_at_once_make_one(postgres_url: str) -> None:
+    """The others open what the first has made."""
+    made: list[str] = []
+
+    def make() -> None:
+        with opened(postgres_url) as record:
+            made.append(record.id)
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(made) == 4
+    assert len(set(made)) == 1
+
+
+def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """psycopg is an extra."""
+    for name in [name for name in sys.modules if name.startswith("events.store.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StenoError, match=r"pip install 'steno\[postgres\]'"):
+        store_at("postgresql://localhost/steno")
+
+
+def test_a_copy_that_was_interrupted_goes_on(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There and back, with the vault: the same head, and every byte verifies."""
+    monkeypatch.setattr("events.store.copying._CHUNK", 7)
+    origin, back = tmp_path / "origin.db", tmp_path / "back.db"
+    with opened(origin) as record:
+        for number in range(20):
+            body = b'[{"id":"a","env":{"TOKEN":"secret"},"n":%d},{"id":"b"}]' % number
+            record.append_polls([poll_of(body)])
+            record.append_many([numbered(number, 2, f"run/{number % 3}")])
+        head = record.head()
+
+    def interrupted(done: int, _total: int) -> None:
+        if done > 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copy(store_at(origin), store_at(postgres_url), clock=StandingClock(), progress=interrupted)
+    with opened(postgres_url, write=False) as record:
+        assert record.verify().ok
+        assert 0 < record.head().position < head.position
+    for source, target in ((origin, postgres_url), (postgres_url, back)):
+        assert copy(store_at(source), store_at(target), clock=StandingClock(), progress=lambda *_: None) == head
+        with opened(target, write=False) as record:
+            assert record.verify().ok
+            assert record.store.blob("vault").read() == store_at(origin).blob("vault").read()
+    with opened(postgres_url) as record:
+        record.append_many([numbered(1)])
+    with pytest.raises(StenoError, match="went on by itself"):
+        copy(store_at(back), store_at(postgres_url), clock=StandingClock(), progress=lambda *_: None)
+
+
+def test_what_is_not_there_is_not_made_by_a_reader(postgres_url: str) -> None:
+    """Neither a record nor a schema."""
+    with pytest.raises(RecordNotFound):
+        opened(postgres_url, write=False)
+    with closing(psycopg.connect(postgres_url)) as connection:
+        assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'steno'").fetchone() == (0,)
