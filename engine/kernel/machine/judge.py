@@ -145,7 +145,7 @@ class Judge(Calls):
                 after = self._idle(case)
                 facts |= {name: max(before[name], after[name]) for name in before}
                 seen = measure.suspicion(facts)
-            if seen is None or attempt == _ATTEMPTS:
+            if seen is None:
                 break
         return facts, seen
 
@@ -205,10 +205,8 @@ class Judge(Calls):
             calls = [] if self._is_command else [self._call(cell, case, what, inputs) for _ in range(_IDLE)][2:]
         finally:
             cell.end()
-        around = 0.0
-        if calls:
-            overhead = max(overhead, statistics.median(one.wall_ms - one.own_ms for one in calls))
-            around = max(one.around_ms for one in calls)
+        overhead = max(overhead, statistics.median([one.wall_ms - one.own_ms for one in calls] or [0.0]))
+        around = max((one.around_ms for one in calls), default=0.0)
         return {"overhead_ms": round(overhead, 6), "idle_ms": round(around, 6)}
 
     def _goes_on(self, timed: list[Called], repeats: int, began: float) -> bool:
