@@ -17,7 +17,8 @@ from typing import Any
 from engine.errors import Conflict
 from engine.kernel.machine.cells import Cell, Cells, ProgramEnd
 from engine.kernel.machine.frames import Teller
-from engine.kernel.machine.judge import BROKEN, Judge
+from engine.kernel.machine.calls import BROKEN
+from engine.kernel.machine.judge import Judge
 from events.errors import StenoError
 
 QUEUED, RUNNING, ENDED, CANCELLED, TIMED_OUT = "queued", "running", "ended", "cancelled", "timed_out"
