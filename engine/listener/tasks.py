@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import Conflict
+from engine.kernel.machine.calls import BROKEN
 from engine.kernel.machine.cells import Cell, Cells, ProgramEnd
 from engine.kernel.machine.frames import Teller
-from engine.kernel.machine.calls import BROKEN
 from engine.kernel.machine.judge import Judge
 from events.errors import StenoError
 
