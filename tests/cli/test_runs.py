@@ -79,7 +79,8 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
 
     found = json.loads(steno("explain", "fine", "--json").stdout)
     assert list(found) == [
-        *("run", "sentence", "rule", "evidence", "steps", "flips", "anomalies", "blind", "witnesses", "not_warm")
+        *("run", "sentence", "rule", "evidence", "steps", "flips", "anomalies", "blind", "witnesses", "why"),
+        "not_warm",
     ]
     fields = {field["path"]: field["value"] for field in found["evidence"][0]["fields"]}
     assert fields[".[0].exit_status"] == 0
