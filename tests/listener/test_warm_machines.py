@@ -118,12 +118,12 @@ def test_what_is_wrong_with_a_kernel_is_told(site: Site) -> None:
 
 
 def test_the_command_submits_and_follows(site: Site) -> None:
-    """`kernel submit --wait`, `kernel show` and `logs`: the output is the listener's."""
+    """`kernel submit --wait`, and `logs`: the lines by which a kernel reports are not its output."""
     said = site.steno("kernel", "submit", site.file(), "--problem", "vector-add", "--checker", "--wait", "--json")
     shown = said.json()
     assert shown["statuses"][-1]["status"] == "CHECKED"
-    logged = site.steno("logs", shown["name"]).out
-    assert logged.count('"status": "TEST_RESULT"') == 3
+    assert [one["status"] for one in shown["statuses"]].count("TEST_RESULT") == 3
+    assert "::steno::" not in site.steno("logs", shown["name"]).out
 
 
 def test_a_kernel_that_goes_on_for_ever_is_stopped(site: Site) -> None:
@@ -209,7 +209,7 @@ def test_a_kernel_in_the_queue_names_the_machine_it_waits_for(other: Site) -> No
 
 @pytest.mark.parametrize(
     ("variable", "said"),
-    [({}, "no word from the engine for too long"), ({"DOCKER_HOST": "unix:///nowhere"}, "No Docker engine answers")],
+    [({}, "the engine has been silent for too long"), ({"DOCKER_HOST": "unix:///nowhere"}, "No Docker engine answers")],
 )
 def test_a_listener_that_is_sent_needs_nothing_of_steno(
     engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: dict[str, str], said: str

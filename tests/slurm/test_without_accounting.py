@@ -82,7 +82,7 @@ def test_what_no_source_tells_stays_open(bare: Steno, slurm_unaccounted: Cluster
 def test_doctor_says_what_remains_unknown(bare: Steno) -> None:
     checks = {one["name"]: one for one in bare("doctor", "--json").json()["checks"]}
     assert checks["accounting"]["state"] == "warning"
-    assert "there is none here; runs are followed by scontrol" in checks["accounting"]["said"]
+    assert "this cluster has no accounting; runs are followed by scontrol" in checks["accounting"]["said"]
     assert "MinJobAge: 2 s" in checks["accounting"]["said"]
     assert "gpu-a6000 (2 × 4 a6000)" in checks["partitions"]["said"]
 
