@@ -1,6 +1,8 @@
 """`steno events`, `steno polls` and `steno poll`: the record, unchanged."""
 
 import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,10 +10,19 @@ from cli.render import paint
 from cli.render.words import moment
 from cli.wiring.app import App, steno_command
 from cli.wiring.options import from_option, last_option, to_option
-from cli.wiring.output import emit, emit_json, hint
+from cli.wiring.output import emit, emit_json, hint, paged
 from cli.wiring.time_arguments import between
 
+if TYPE_CHECKING:
+    from events.store.record import Record
+
 _WAIT = 1_000_000  # how long one look for new events waits, microseconds
+_follow_option = click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Print what is new as it comes (from now, without --from or -n), until stopped.",
+)
 
 
 @steno_command("events")
@@ -19,7 +30,7 @@ _WAIT = 1_000_000  # how long one look for new events waits, microseconds
 @from_option
 @click.option("--type", "types", metavar="NAME", multiple=True, help="Only events of this type; may be repeated.")
 @last_option
-@click.option("-f", "--follow", is_flag=True, help="Print new events as they come, until interrupted.")
+@_follow_option
 def events_command(
     app: App, stream: str | None, start: str | None, types: tuple[str, ...], last: int | None, follow: bool
 ) -> None:
@@ -39,34 +50,30 @@ def events_command(
     from events.types import NAMES
     from projections.models.record_pages import event_row
 
-    def printed(stored: Stored) -> None:
-        if app.json:
-            emit_json(event_row(stored), lines=True)
-            return
+    def line(stored: Stored) -> str:
         place = paint.dim(f"{stored.stream} v{stored.version}")
-        emit(f"{stored.position:>8}  {moment(stored.observed_at)}  {stored.type:<17} {place}")
+        return f"{stored.position:>8}  {moment(stored.observed_at)}  {stored.type:<17} {place}"
 
     with app.reading() as record:
-        if sys.stdout.isatty() and not app.json:
-            emit(paint.dim(f"{'POSITION':>8}  {'OBSERVED':<20}  {'TYPE':<17} STREAM"))
         known = sorted(NAMES)
         for name in types:
             if name not in known:
                 raise click.BadParameter(f"there is no event type {name}{near(name, known)}", param_hint="--type")
-        after, until = between(app, record, start, None)
-        if last is not None:
-            newest = record.read(after=after, stream=stream, types=types or None, limit=last, backwards=True)
-            for stored in reversed(list(newest)):
-                printed(stored)
-            after = record.head().position
-        while True:
-            for stored in record.read(after=after, until=until, stream=stream, types=types or None):
-                printed(stored)
-            after = max(after, until)
-            if not follow:
-                return
-            record.wait(after, _WAIT)
-            until = record.head().position
+
+        def found() -> Iterator[Stored]:
+            for number, (after, until) in enumerate(_ranges(app, record, start, None, follow=follow, last=last)):
+                if last is not None and number == 0:
+                    newest = record.read(
+                        after=after, until=until, stream=stream, types=types or None, limit=last, backwards=True
+                    )
+                    yield from reversed(list(newest))
+                else:
+                    yield from record.read(after=after, until=until, stream=stream, types=types or None)
+
+        if app.json:
+            _lines_of_json(map(event_row, found()))
+        else:
+            paged(f"{'POSITION':>8}  {'OBSERVED':<20}  {'TYPE':<17} STREAM", map(line, found()), whole=not follow)
 
 
 @steno_command("polls")
@@ -75,8 +82,15 @@ def events_command(
 @click.option("--failed", is_flag=True, help="Only polls without a usable answer.")
 @click.option("--source", metavar="NAME", help="Only this source (dstack/main).")
 @last_option
+@_follow_option
 def polls_command(
-    app: App, start: str | None, end: str | None, failed: bool, source: str | None, last: int | None
+    app: App,
+    start: str | None,
+    end: str | None,
+    failed: bool,
+    source: str | None,
+    last: int | None,
+    follow: bool,
 ) -> None:
     """List the record's polls: position, time, HTTP status or exit code, milliseconds, source, path, and what changed.
 
@@ -88,24 +102,54 @@ def polls_command(
     Examples:
       steno polls -n 20
       steno polls --failed --from 2h
+      steno polls -n 10 -f
       steno polls --json | jq -r 'select(.changed != []) | .position'
     """
     from projections.models.record_pages import poll_rows
 
+    def line(row: dict[str, object]) -> str:
+        status, changed = row["status"], row["changed"]
+        assert isinstance(changed, list)  # noqa: S101 - made there
+        answer = click.style(f"{'none' if status is None else status:>4}", fg="green" if row["answered"] else "red")
+        what = paint.dim(f"  changed {', '.join(changed)}") if changed else ""
+        front = f"{row['position']:>8}  {moment(str(row['t']))}  {answer}  {row['ms']:>7} ms"
+        return f"{front}  {row['source']}  {row['asked']}{what}"
+
+    if follow and end is not None:
+        raise click.UsageError("--follow has no end: leave --to out")
     with app.reading() as record:
-        if sys.stdout.isatty() and not app.json:
-            emit(paint.dim(f"{'POSITION':>8}  {'ASKED':<20}  {'CODE':>4}  {'TOOK':>10}  SOURCE  PATH  CHANGED"))
-        after, until = between(app, record, start, end)
-        for row in poll_rows(record, after=after, until=until, failed=failed, source=source, last=last):
-            if app.json:
-                emit_json(row, lines=True)
-                continue
-            status, changed = row["status"], row["changed"]
-            assert isinstance(changed, list)  # noqa: S101 - made above
-            answer = click.style(f"{'none' if status is None else status:>4}", fg="green" if row["answered"] else "red")
-            what = paint.dim(f"  changed {', '.join(changed)}") if changed else ""
-            front = f"{row['position']:>8}  {moment(str(row['t']))}  {answer}  {row['ms']:>7} ms"
-            emit(f"{front}  {row['source']}  {row['asked']}{what}")
+
+        def found() -> Iterator[dict[str, object]]:
+            for number, (after, until) in enumerate(_ranges(app, record, start, end, follow=follow, last=last)):
+                newest = last if number == 0 else None
+                yield from poll_rows(record, after=after, until=until, failed=failed, source=source, last=newest)
+
+        if app.json:
+            _lines_of_json(found())
+        else:
+            header = f"{'POSITION':>8}  {'ASKED':<20}  {'CODE':>4}  {'TOOK':>10}  SOURCE  PATH  CHANGED"
+            paged(header, map(line, found()), whole=not follow)
+
+
+def _lines_of_json(rows: Iterable[object]) -> None:
+    for row in rows:
+        emit_json(row, lines=True)
+
+
+def _ranges(
+    app: App, record: "Record", start: str | None, end: str | None, *, follow: bool, last: int | None
+) -> Iterator[tuple[int, int]]:
+    """The positions to print, as (after, until]: those asked for, and with `follow` every new stretch for ever."""
+    after, until = between(app, record, start, end)
+    if follow and start is None and last is None:
+        after = until
+    while True:
+        yield after, until
+        if not follow:
+            return
+        after = max(after, until)
+        record.wait(after, _WAIT)
+        until = record.head().position
 
 
 @steno_command("poll")

@@ -81,7 +81,7 @@ def _context(words: tuple[str, ...]) -> click.Context:
         found = group.get_command(context, word) if isinstance(group, click.Group) else None
         if found is None:
             known = group.list_commands(context) if isinstance(group, click.Group) else []
-            raise click.UsageError(f"there is no command {' '.join(words)!r}{near(word, known)}")
+            raise click.UsageError(f"there is no command {' '.join(words)!r}{near(word, known)}", context)
         context = click.Context(found, info_name=word, parent=context)
     return context
 

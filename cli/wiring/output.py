@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +14,7 @@ from cli.render.paint import visible, visible_json
 from cli.wiring.terminal import colour_wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from cli.wiring.app import App
     from engine.money.tables import Tabled
@@ -20,6 +22,24 @@ if TYPE_CHECKING:
 
 def emit(text: str) -> None:
     click.echo(visible(text), color=colour_wanted(sys.stdout.isatty()))
+
+
+def paged(header: str, lines: Iterable[str], *, whole: bool) -> None:
+    """Lines on stdout; on a terminal below a header, and through a pager if they are `whole`: they end by themselves.
+
+    The pager is that of `PAGER`; `less` shows what fits on the screen without a question.
+    """
+    if not sys.stdout.isatty():
+        for line in lines:
+            emit(line)
+        return
+    shown = chain((click.style(header, dim=True),), lines)
+    if whole:
+        os.environ.setdefault("LESS", "-FRX")
+        click.echo_via_pager((f"{visible(line)}\n" for line in shown), color=colour_wanted(terminal=True))
+    else:
+        for line in shown:
+            emit(line)
 
 
 def emit_json(value: object, *, lines: bool = False) -> None:

@@ -179,7 +179,7 @@ def test_a_real_prometheus_scrapes_a_service_by_these_rules(
     prometheus: str, served: Serve, town: Path, tmp_path: Path
 ) -> None:
     """The target is up, every rule evaluates, and what the record shows is what it fires."""
-    here = served(town)
+    here = served(town, budget__total="1400")
     metrics = {
         one.name
         for family in text_string_to_metric_families(here.client.get("/metrics").text)
