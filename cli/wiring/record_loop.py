@@ -20,7 +20,7 @@ from engine.recorder.recorder import Recorder, Round
 from engine.states import Reason, VmReason
 from events import types
 from events.clock import SECOND
-from events.errors import RecordLocked, RecordUnreachable
+from events.errors import LeaseLost, RecordLocked, RecordUnreachable
 
 _log = logging.getLogger("steno.record")
 _RETRY = 2 * SECOND
@@ -55,7 +55,8 @@ def record_forever(recorder: Recorder, *checks: Callable[[], None]) -> None:
 
 def _stopped(recorder: Recorder, why: str) -> None:
     if recorder.holds:
-        recorder.stopped(why)
+        with suppress(LeaseLost):  # another process acts by now, which this one did not notice yet
+            recorder.stopped(why)
 
 
 def _rounds(recorder: Recorder, checks: Sequence[Callable[[], None]]) -> None:

@@ -122,6 +122,16 @@ def printed(pieces: Iterable[bytes], place: LineAbove | None = None) -> None:
         place.above(partial(written, line + b"\n"))
 
 
+def _ended(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """With an end of its last line: the verdict follows on a line of its own."""
+    last = b"\n"
+    for piece in pieces:
+        last = piece or last
+        yield piece
+    if not last.endswith(b"\n"):
+        yield b"\n"
+
+
 class OutputPrinter:
     """Prints the output of one attempt of a run, in a thread, until the run has ended. `logs` reads it."""
 
@@ -143,6 +153,6 @@ class OutputPrinter:
 
     def _print(self) -> None:
         try:
-            printed(self._logs(), self._place)
+            printed(_ended(self._logs()), self._place)
         except (StenoError, OSError) as error:
             self._trouble = error

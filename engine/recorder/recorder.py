@@ -159,7 +159,9 @@ class Recorder:
         """Close, and let another process act; a call still under way keeps the lease until this process ends."""
         if self._lease is not None:
             lease, self._lease = self._lease, None
-            if self.close():
+            if not lease.valid:
+                self._lose(lease)
+            elif self.close():
                 self._record.unbind(lease)
                 lease.release()
 

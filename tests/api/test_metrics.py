@@ -79,7 +79,7 @@ def a_poll(*, answered: bool, took: int = 30_000) -> Poll:
 
 def test_runs_and_machines_are_those_of_a_replay(served: Serve, town: Path) -> None:
     """By state and reason; the money is that of `steno budget`."""
-    here = served(town)
+    here = served(town, budget__total="1400")
     found = samples(here)
     with Record.open(town, clock=SystemClock(), shapes=READINGS.shape) as record:
         replay = replay_record(record)

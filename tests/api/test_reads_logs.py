@@ -21,7 +21,7 @@ Serve = Callable[..., Any]
 
 def submitted(record: Path, name: str, command: str, *, wait: bool) -> None:
     """Have a command run on this machine."""
-    words = ["submit", "--record", str(record), "--name", name, *(["--wait"] if wait else []), "--", command]
+    words = ["submit", "--record", str(record), "--name", name, *(["--wait", "--quiet"] if wait else []), "--", command]
     env = {"PATH": os.environ["PATH"], "HOME": str(record.parent), "LANG": "C.UTF-8"}
     prefork.run(words, env=env, cwd=record.parent, check=True)
 

@@ -72,11 +72,17 @@ def test_submit_prints_the_output_as_it_comes(steno: Steno) -> None:
     assert done.stdout.splitlines()[:2] == ["one", "two"]
     assert "failed · exit_nonzero · exit 127" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("It exited 127: a command was not found; check its name")
-    assert "running" in done.stderr
+    assert "says  failed" in done.stderr
     quiet = steno("submit", "--wait", "-q", "--name", "quiet", "--", "echo one")
     assert len(quiet.stdout.splitlines()) == 1
     assert json.loads(steno("submit", "--wait", "--json", "--", "echo one").stdout)["state"] == "succeeded"
     assert "add --wait" in refused(steno("submit", "-q", "--", "true"), 2)
+
+
+def test_the_verdict_has_a_line_of_its_own(steno: Steno) -> None:
+    """Also behind output that does not end its last line."""
+    half, verdict = steno("submit", "--wait", "--name", "half", "--", "printf half").stdout.splitlines()
+    assert (half, verdict.split()[0]) == ("half", "half")
 
 
 @pytest.mark.slow
