@@ -168,7 +168,8 @@ def test_the_metrics_are_the_documents_own() -> None:
     runs = [a_run(f"cold-{n}", start="cold") for n in range(3)] + [a_run(f"warm-{n}", start="warm") for n in range(44)]
     runs += [a_run("going on", State.RUNNING, start="warm"), a_run("never had one", State.FAILED)]
     state = world(*vms, last=3600, runs=runs)
-    found = json.loads(msgspec.json.encode(metrics(state, account(state, Policy(budget_total=1_400_000_000), at(3600)))))
+    policy = Policy(budget_total=1_400_000_000)
+    found = json.loads(msgspec.json.encode(metrics(state, account(state, policy, at(3600)))))
     assert found == {
         "total_cost_usd": 5.25,
         "remaining_credits_usd": 1394.75,
