@@ -134,15 +134,12 @@ class LiveWorld:
         return self._record
 
     @property
-    def _current(self) -> RecordFold:
-        if self._fold is None:
-            raise RuntimeError("the live world was not opened, or its fold was broken off")
-        return self._fold
-
-    @property
     def world(self) -> World:
-        """For the owner's thread; others use `reading`."""
-        return self._current.world
+        """For the owner's thread; others use `reading`. Raises what `catch_up` does if a fold was broken off."""
+        if self._fold is None:
+            self.catch_up()
+        assert self._fold is not None  # noqa: S101 - `catch_up` made it
+        return self._fold.world
 
     @property
     def state(self) -> "WorldState":
@@ -206,7 +203,8 @@ class LiveWorld:
 
     def _advance(self, until: int, *, shown: bool = True, more: bool = True) -> None:
         """Fold one batch. A world that an exception leaves half-way is loaded again by the next `catch_up`."""
-        fold, after, changes = self._current, self._position, list[Change]()
+        fold, after, changes = self._fold, self._position, list[Change]()
+        assert fold is not None  # noqa: S101 - of `catch_up`
         observer = self._observer if shown and self._started is fold.world.state else None
 
         def each(position: int, new: tuple[Change, ...]) -> None:

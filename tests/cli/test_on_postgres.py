@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from pathlib import Path
@@ -124,7 +123,7 @@ def test_recording_goes_on_after_the_database_was_restarted(
             done = steno("submit", "--wait", "--", "true")
             assert done.returncode == 0, done.stderr + log.read_text()
         finally:
-            os.kill(up.pid, signal.SIGTERM)
+            up.terminate()
             assert up.wait() == 0, log.read_text()
         assert steno("verify").returncode == 0
     finally:
