@@ -50,9 +50,9 @@ class Daemon:
         except ImportError:
             raise SandboxUnavailable("The Docker SDK is not installed: pip install 'steno[listener]'.") from None
         try:
+            self._expect_answer()
             with self._lock:
                 if self._client is None:
-                    self._expect_answer()
                     settings = docker.utils.kwargs_from_env() | {"base_url": self._url}
                     self._client = docker.DockerClient(**settings, version="auto")
                     self._client.api.trust_env = False  # no proxy leads to it; each request would read the environment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from .daemon import SandboxUnavailable, StartedContainer
 
@@ -18,7 +19,7 @@ class ContainerPool:
     """
 
     def __init__(self, start: Callable[[], StartedContainer], remove: Callable[[str], None], size: int) -> None:
-        self._start, self._remove, self._size = start, remove, size
+        self._start, self._remove, self.size = start, remove, size
         self._ready: deque[StartedContainer] = deque()
         self._taken: set[str] = set()  # ids
         self._used: deque[str] = deque()  # ids
@@ -72,15 +73,16 @@ class ContainerPool:
             self._change.wait_for(lambda: not self._busy and not self._used, _STEP)
 
     def close(self) -> None:
-        """Remove all containers, and wait for that."""
+        """Remove all containers, and wait for that; those of an engine that is away are left to the next listener."""
         with self._change:
             self._closed = True
             self._change.notify_all()
         self._thread.join()
         for ready in self._ready:
             ready.streams.close()
-        for container in (*self._used, *(ready.container for ready in self._ready)):
-            self._remove(container)
+        with suppress(SandboxUnavailable):
+            for container in (*self._used, *(ready.container for ready in self._ready)):
+                self._remove(container)
 
     def _resume(self) -> None:
         self._paused = False
@@ -115,5 +117,5 @@ class ContainerPool:
     def _has_work(self) -> bool:
         if self._closed or self._used:
             return True
-        wanted = min(1, self._size) if self._taken or self._taking else self._size
+        wanted = min(1, self.size) if self._taken or self._taking else self.size
         return not self._paused and len(self._ready) < wanted

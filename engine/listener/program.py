@@ -21,7 +21,7 @@ _EXIT = 5.0  # seconds at most until the engine knows that a program ended whose
 _READ_BACK = 20.0  # seconds at most to read a result file
 _OOM_NOTICE = 0.5  # seconds that the engine may take to notice that memory ran out
 _BESIDE = 1  # threads of a container that are ours: the init
-_ATTEMPTS = 3  # a waiting container may have stopped, as after a restart of the engine
+_ATTEMPTS = 3  # beside the containers that wait: all of them have stopped after a restart of the engine
 _TERM = "kill -TERM -1"  # all processes of the user; the shell ignores it
 _DIGITS = 20
 
@@ -101,14 +101,15 @@ class Program(Cell):
 
     def _start(self, sent: bytes) -> StartedContainer:
         """Send it to a container in which nothing ran; the program has begun, or ended already: `end` tells how."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        attempts = self._pool.size + _ATTEMPTS
+        for attempt in range(1, attempts + 1):
             found = self._pool.take()
             self._until = time.monotonic() + self._limit
             try:
                 found.streams.write(sent, self._until)
                 found.streams.read(1, self._until)
             except CellGone:
-                if found.streams.closed and attempt < _ATTEMPTS:
+                if found.streams.closed and attempt < attempts:
                     self._pool.give_back(found)
                     continue
             except BaseException:

@@ -100,6 +100,7 @@ class ListenerServer(ThreadingHTTPServer):
     def health(self) -> tuple[int, dict[str, Any]]:
         """Status and object of `GET /health`."""
         found = self.containers.health()
+        self._examined = time.monotonic(), found.problems
         said = {
             "ok": not found.problems,
             "engine": found.engine,

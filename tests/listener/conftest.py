@@ -18,12 +18,14 @@ Make = Callable[..., Containers]
 
 @pytest.fixture(scope="session")
 def make(engine: str) -> Iterator[Make]:
-    """`make(kind, size=, **limits)`: a sandbox of small limits; all are closed in the end."""
+    """`make(kind, size=, name=, url=, **limits)`: a sandbox of small limits; all are closed in the end."""
     made: list[Containers] = []
 
-    def make(kind: type[Containers] = Containers, *, size: int = 0, name: str = "tests", **limits: Any) -> Containers:
+    def make(
+        kind: type[Containers] = Containers, *, size: int = 0, name: str = "tests", url: str = engine, **limits: Any
+    ) -> Containers:
         small = {"image": IMAGE, "memory": 1 << 30, "tmp": 256 << 20, "pids": 128}
-        made.append(kind(ContainerLimits(**(small | limits)), url=engine, size=size, name=name))
+        made.append(kind(ContainerLimits(**(small | limits)), url=url, size=size, name=name))
         return made[-1]
 
     yield make

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stenolab.waiting import wait
 
 from engine.kernel.machine.cells import Cell, CellGone
 from engine.listener.attachment import KEPT
@@ -309,13 +310,14 @@ def test_an_engine_that_cannot_kill_what_just_ended_is_asked_again(make: Any, mo
     assert make(name="ending").daemon.labelled("steno.listener=ending") == []
 
 
-def test_a_container_that_stopped_in_the_pool_is_replaced(make: Any) -> None:
-    sandbox = make(size=1, name="stopped")
+def test_containers_that_stopped_in_the_pool_are_replaced(make: Any) -> None:
+    """All of them, as after a restart of the engine."""
+    sandbox = make(size=5, name="stopped")
     sandbox.run(["true"], {}, limit=9)
-    deadline = soon(10)
-    while not (waiting := list(sandbox.warm()._ready)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    sandbox.daemon.kill(waiting[0].container)
+    pool = sandbox.warm()
+    wait(lambda: len(pool._ready) == 5, seconds=60, what="a full pool")
+    for waiting in list(pool._ready):
+        sandbox.daemon.kill(waiting.container)
     assert sandbox.run(["true"], {}, limit=9)[0].code == 0
 
 

@@ -25,6 +25,7 @@ from engine.listener.tasks import Tasks
 
 if TYPE_CHECKING:
     from conftest import Make
+    from stenolab.docker import MortalEngine
 
     from engine.listener.sandbox import Containers
 
@@ -311,6 +312,38 @@ def test_a_machine_is_given_back_once_nothing_runs(containers: Containers, tmp_p
         machine.read("endless")
         assert machine.client.post("/shutdown").status_code == 200
         assert machine.server.stopped
+
+
+def test_a_task_ends_with_its_engine_and_goes_on_when_that_is_back(
+    make: Make, engine: str, mortal: MortalEngine, tmp_path: Path
+) -> None:
+    """The containers that were ready are dead then, and those that were used are removed late."""
+    ready = 4
+    containers = make(size=ready, url=mortal.url, name="mortal")
+    pool, gone = containers.warm(), "No Docker engine answers"
+
+    def full() -> bool:
+        return len(pool._ready) == ready and not pool._busy
+
+    with listening(containers, tmp_path) as machine:
+        machine.execute("endless", ENDLESS)
+        wait(lambda: "CHECKING" in machine.client.get("/tasks/endless").text, seconds=120, what="the program runs")
+        mortal.kill()
+        said, frames = machine.read("endless")
+        assert (said["state"], said["code"], frames[-1]["status"]) == ("ended", 2, "ERROR"), frames
+        assert gone in frames[-1]["message"]
+        health = machine.client.get("/health")
+        assert health.status_code == 503
+        assert gone in health.text
+        refused = machine.execute("meanwhile")
+        assert (refused.status_code, gone in refused.text) == (503, True)
+        mortal.start(engine)
+        machine.execute("after")
+        said, frames = machine.read("after")
+        assert said["code"] == 0, frames
+        assert machine.client.get("/health").status_code == 200
+        wait(full, seconds=60, what="a full pool")
+        assert len(containers.daemon.labelled("steno=listener")) == ready
 
 
 BODIES = (

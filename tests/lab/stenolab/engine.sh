@@ -1,7 +1,8 @@
 #!/bin/bash
-# A Docker engine for the tests, without systemd and without an image registry: engine.sh up|down FOLDER
+# A Docker engine for the tests, without systemd and without an image registry: engine.sh up|down FOLDER [FROM]
 # Needs root and Debian's docker.io, tini, mmdebstrap. What is there already is used again: the image
-# stays in FOLDER. Outside of it there are only the control groups /steno-tests, which `down` removes.
+# stays in FOLDER; with FROM, the address of another engine, it is copied from there. Outside of FOLDER
+# there are only the control groups /steno-tests, which `down` removes.
 set -euo pipefail
 folder=${2:?folder}; socket=$folder/docker.sock; pidfile=$folder/dockerd.pid; image=steno-lab/kernel:1
 client() { docker -H "unix://$socket" "$@"; }
@@ -22,7 +23,9 @@ up)
       sleep 0.1
     done
   fi
-  if ! client image inspect $image >/dev/null 2>&1; then
+  if [ -n "${3:-}" ] && ! client image inspect $image >/dev/null 2>&1; then
+    docker -H "$3" save $image | client load >/dev/null
+  elif ! client image inspect $image >/dev/null 2>&1; then
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -1)
     mmdebstrap --quiet --variant=apt --include=g++,python3 --dpkgopt='path-exclude=/usr/share/doc/*' \
       --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' bookworm - "$mirror" \
