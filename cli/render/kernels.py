@@ -1,6 +1,7 @@
 """Kernels: problems, the story of one with its evidence, verdicts that change, and leaderboards."""
 
 import shlex
+import statistics
 from collections.abc import Sequence
 
 from cli.render import paint, words
@@ -127,6 +128,7 @@ def _evidence(found: Measured) -> list[str]:
     rows = [
         ("its clock", f"median {ms(found.median_ms)}, {ms(found.min_ms)} to {ms(found.max_ms)}"),
         ("judge's clock", f"median {ms(found.wall_ms)}, of which {ms(found.overhead_ms)} are the way there and back"),
+        *([("processors", f"median {ms(statistics.median(found.works_ms))} of work")] if found.works_ms else []),
         ("around a call", f"{ms(min(found.around_ms))} at least, {ms(found.idle_ms)} of an empty one")
         if found.around_ms and found.idle_ms
         else ("around a call", "not timed"),

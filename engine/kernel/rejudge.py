@@ -37,6 +37,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     floor_ms: _Ms
     times_ms: _Times  # of each timed call, by the solution's clock
     walls_ms: _Times  # by the judge's
+    works_ms: tuple[_Ms, ...] = ()  # of processors in them, at most; on a GPU none
+    overhead_work_ms: _Ms = 0.0
     around_ms: tuple[_Ms, ...] = ()  # from inputs to outputs of each call, without the call
     idle_ms: _Ms = 0.0  # the same of a program that does nothing
     digests: tuple[str, ...]  # of each call's outputs, warm-ups too
@@ -139,6 +141,8 @@ def _gaps(found: Measured, mark: KernelMark) -> Iterator[str]:
     calls = found.warm_ups + len(found.times_ms)
     if len(found.walls_ms) != len(found.times_ms):
         yield f"{len(found.times_ms)} calls were timed by its clock, {len(found.walls_ms)} by the judge's"
+    if len(found.works_ms) not in {0, len(found.times_ms)}:
+        yield f"{len(found.times_ms)} calls were timed, the work of {len(found.works_ms)}"
     if found.idle_ms and len(found.around_ms) != len(found.times_ms):
         yield f"{len(found.times_ms)} calls were timed, the time around {len(found.around_ms)}"
     if len(found.digests) != calls:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,6 +39,23 @@ TIMED = {"vector-add": BRIEF, "matmul": briefly("matmul", M=192, N=192, K=192)}
 """Large enough for a time that a false clock contradicts."""
 TWICE = BRIEF | {"tests": [{"sizes": {"N": 100}, "seed": 1}, {"sizes": {"N": 100}, "seed": 2}], "benchmarks": []}
 """Vector addition with two tests that only their inputs tell apart."""
+IN_PARALLEL = """
+#include <thread>
+static void rows(const float* A, const float* B, float* C, size_t from, size_t to, size_t N, size_t K) {
+  for (size_t i = from; i < to; ++i)
+    for (size_t j = 0; j < N; ++j) {
+      double sum = 0;
+      for (size_t k = 0; k < K; ++k) sum += static_cast<double>(A[i * K + k]) * B[k * N + j];
+      C[i * N + j] = static_cast<float>(sum);
+    }
+}
+extern "C" void solution(const float* A, const float* B, float* C, size_t M, size_t N, size_t K) {
+  std::thread other(rows, A, B, C, 0, M / 2, N, K);
+  rows(A, B, C, M / 2, M, N, K);
+  other.join();
+}
+"""
+"""An honest solution: its processors work twice as long as its call takes."""
 STOPPED_CLOCK = (
     """
 #include <time.h>
@@ -187,3 +207,20 @@ def test_an_honest_measurement_carries_its_evidence(judged: Judged) -> None:
     assert all(own <= wall for own, wall in zip(found["times_ms"], found["walls_ms"], strict=True))
     assert 0 < found["floor_ms"] < found["min_ms"] <= found["median_ms"] <= found["max_ms"]
     assert found["overhead_ms"] > 0
+    assert len(found["works_ms"]) == found["repeats"]
+    assert all(work <= wall for work, wall in zip(found["works_ms"], found["walls_ms"], strict=True))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("source", [SLOW_MATMUL, IN_PARALLEL], ids=["one-thread", "two-threads"])
+def test_an_honest_kernel_is_believed_beside_much_other_work(source: str) -> None:
+    """Twice as many loops as processors."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        for _ in range(10):
+            said = judged_without([], source, "matmul", problem_def=TIMED["matmul"])
+            assert said.statuses[-1] == "BENCHMARKED", said.output
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()

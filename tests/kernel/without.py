@@ -32,9 +32,9 @@ def _by_its_own_word(self: judge.Judge, case: dict) -> dict:
     """How long an answer takes, asked of the solution."""
     cell = self._opened()
     self._configure(cell, case, "pings")
-    overhead = statistics.median(self._ping(cell, "pings") for _ in range(15))
+    overhead = statistics.median(max(self._ping(cell, "pings")) for _ in range(15))
     cell.end()
-    return {"overhead_ms": overhead, "idle_ms": 0.0}
+    return {"overhead_ms": overhead, "overhead_work_ms": overhead, "idle_ms": 0.0}
 
 
 def main() -> int:

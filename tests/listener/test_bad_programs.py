@@ -52,6 +52,14 @@ def ends(cells: Containers, source: str, **changes: Any) -> dict[str, Any]:
     return last
 
 
+BOMB = """
+template <unsigned N, unsigned M> struct Grows { using A = Grows<N - 1, 2 * M>; using B = Grows<N - 1, 2 * M + 1>;
+  enum { value = A::value + B::value }; };
+template <unsigned M> struct Grows<0, M> { enum { value = M }; };
+static const int boom = Grows<28, 1>::value;
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -59,13 +67,20 @@ def ends(cells: Containers, source: str, **changes: Any) -> dict[str, Any]:
         ('#include "/dev/zero"\n' + ADDITION, "the compiler was ended: it needed more memory than it may have"),
         ('asm(".globl main\\nmain: ret");\n' + ADDITION, "multiple definition of `main'"),
         ("static volatile char huge[3UL << 30] = {1};\n" + ADDITION, "File size limit exceeded"),
+        (BOMB + ADDITION, "the compiler was ended: it "),
+        ('asm(".incbin \\"/etc/shadow\\"");\n' + ADDITION, "file not found: /etc/shadow"),
+        ('#include "../../../etc/shadow"\n' + ADDITION, "Permission denied"),
     ],
-    ids=["empty", "endless-file", "main", "3-GB"],
+    ids=["empty", "endless-file", "main", "3-GB", "template-bomb", "incbin", "include"],
 )
 def test_source_that_harms_the_compiler_is_a_compile_error(cells: Containers, source: str, message: str) -> None:
-    last = ends(cells, source)
+    last = ends(cells, source, limits=LIMITS | {"compile": 30})
     assert last["status"] == "COMPILE_ERROR", last
     assert message in last["message"]
+
+
+def test_ten_megabytes_of_source_are_compiled(cells: Containers) -> None:
+    assert ends(cells, "// " + "x" * (10 << 20) + "\n" + ADDITION)["status"] == "CHECKED"
 
 
 @pytest.mark.parametrize(

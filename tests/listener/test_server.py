@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import statistics
 import threading
@@ -359,11 +360,19 @@ BODIES = (
 def test_nothing_is_left_of_many_tasks(
     machine: Machine, containers: Containers, tasks: int, record_property: Callable[..., None]
 ) -> None:
-    """Containers, threads, descriptors and files are as many as before; how long a task takes is told."""
+    """Containers, processes, bytes on the engine's disk, descriptors and files are as many as before."""
 
     def count() -> dict[str, int]:
+        found = [one for one, _ in containers.daemon.labelled("steno=listener", "steno.listener=server")]
+        with containers.daemon.client() as client:
+            used = client.df()
+            inside = [client.api.top(one)["Processes"] for one in found]
         return {
-            "containers": len(containers.daemon.labelled("steno=listener", "steno.listener=server")),
+            "containers": len(found),
+            "processes": sum(map(len, inside))
+            + len(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()),
+            "bytes": used["LayersSize"] + sum(one.get("SizeRw", 0) for one in used["Containers"]),
+            "volumes": len(used["Volumes"] or ()),
             "threads": threading.active_count(),
             "descriptors": sum(1 for _ in Path("/proc/self/fd").iterdir()),
             "files": len(list(machine.server.tasks._folder.iterdir())),

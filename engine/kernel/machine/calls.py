@@ -38,6 +38,7 @@ class Called(NamedTuple):
     outputs: bytes
     own_ms: float  # by the solution's clock
     wall_ms: float  # by ours
+    work_ms: float | None  # of `wall_ms`, what processors worked for the cell; None: not seen, as on a GPU
     around_ms: float  # from its inputs to its outputs, without `wall_ms`; on a CPU at most what it worked
 
 
@@ -71,9 +72,10 @@ class Calls:
         entries = sum(one["entries"] for one in case["inputs"]) + sum(case["outputs"].values())
         return int(entries * tensors.SIZES[self._dtype])
 
-    def _ping(self, cell: Cell, what: str) -> float:
-        """Milliseconds from a question to its answer."""
-        return self._asked(cell, struct.pack("<QQ", 0, 0), b"", what)[1]
+    def _ping(self, cell: Cell, what: str) -> tuple[float, float]:
+        """Milliseconds from a question to its answer, and of processors in them (0: not seen)."""
+        _, wall, work, _ = self._asked(cell, struct.pack("<QQ", 0, 0), b"", what)
+        return wall, work or 0.0
 
     def _inputs(self, case: Json, seed: str) -> tuple[bytes, ...]:
         return tuple(
@@ -88,7 +90,7 @@ class Calls:
         )
 
     def _call(self, cell: Cell, case: Json, what: str, inputs: tuple[bytes, ...]) -> Called:
-        own, wall, before = self._asked(cell, struct.pack("<QQ", 1, POISON), b"".join(inputs), what)
+        own, wall, work, before = self._asked(cell, struct.pack("<QQ", 1, POISON), b"".join(inputs), what)
         size = sum(case["outputs"].values()) * tensors.SIZES[self._dtype]
         returned = self._clocks(cell)
         try:
@@ -103,11 +105,15 @@ class Calls:
             if time.monotonic() > until:
                 raise Suspected(f"{what}: threads or processes that it started still run after it returned")
             time.sleep(0.01)
-        return Called(inputs, outputs, own, wall, around)
+        return Called(inputs, outputs, own, wall, work, around)
+
+    def _work(self, cell: Cell) -> float | None:
+        """Milliseconds of the cell's processors where the solution can work on nothing else."""
+        return cell.cpu_ms() if self._gpu == "CPU" else None
 
     def _clocks(self, cell: Cell) -> tuple[float, float]:
-        """Milliseconds of the clock, and of the cell's processors where the solution can work on nothing else."""
-        on_cpu = cell.cpu_ms() if self._gpu == "CPU" else None
+        """Milliseconds of the clock, and of the cell's processors or else of the clock."""
+        on_cpu = self._work(cell)
         now = time.perf_counter() * 1000
         return now, now if on_cpu is None else on_cpu
 
@@ -115,10 +121,12 @@ class Calls:
         now = self._clocks(cell)
         return now[0] - began[0], now[1] - began[1]
 
-    def _asked(self, cell: Cell, question: bytes, data: bytes, what: str) -> tuple[float, float, tuple[float, float]]:
-        """Milliseconds by its clock and by ours, from the word to go to the word that it is done, and by both of
-        ours from the `data` of the question until it is ready. The word is a random number, so that nothing can be
-        answered before.
+    def _asked(
+        self, cell: Cell, question: bytes, data: bytes, what: str
+    ) -> tuple[float, float, float | None, tuple[float, float]]:
+        """Milliseconds by its clock, by ours, and of processors, from the word to go to the word that it is done; and
+        by both of ours from the `data` of the question until it is ready. The word is a random number, so that nothing
+        can be answered before.
         """
         until = time.monotonic() + self._job["limits"]["case"]
         word = secrets.token_bytes(8)
@@ -128,15 +136,18 @@ class Calls:
             cell.send(data)
             ready = cell.receive(8, until)
             before = self._since(cell, asked)
+            worked = self._work(cell)
             began = time.perf_counter()
             cell.send(word)
             done = cell.receive(16, until)
             wall = (time.perf_counter() - began) * 1000
+            on_cpu = self._work(cell)
         except CellGone:
             self._crashed(cell, what, late=time.monotonic() >= until)
         if ready != struct.pack("<Q", 1) or done[:8] != word:
             raise Suspected(f"{what}: it wrote to the channel of its results")
-        return struct.unpack("<d", done[8:])[0], wall, before
+        work = None if worked is None or on_cpu is None else min(wall, on_cpu - worked)  # of several threads less
+        return struct.unpack("<d", done[8:])[0], wall, work, before
 
     def _crashed(self, cell: Cell, what: str, *, late: bool = False) -> NoReturn:
         """`late`: it did not answer in time. It may end well now, since its channel is closed."""

@@ -184,6 +184,7 @@ class Judge(Calls):
             "floor_ms": round(measure.floor_ms(self._gpu, self._dtype, self._bytes(case), case["operations"]), 9),
             "times_ms": times,
             "walls_ms": [round(one.wall_ms, 6) for one in timed],
+            "works_ms": [round(one.work_ms, 6) for one in timed if one.work_ms is not None],
             "around_ms": [round(one.around_ms, 6) for one in timed],
             "digests": digests,
         }
@@ -200,14 +201,15 @@ class Judge(Calls):
         cell = self._opened(program)
         try:
             self._configure(cell, case, what)
-            overhead = statistics.median(self._ping(cell, what) for _ in range(_PINGS))
+            pings = [self._ping(cell, what) for _ in range(_PINGS)]
             inputs = self._inputs(case, "idle")
             calls = [] if self._is_command else [self._call(cell, case, what, inputs) for _ in range(_IDLE)][2:]
         finally:
             cell.end()
-        overhead = max(overhead, statistics.median([one.wall_ms - one.own_ms for one in calls] or [0.0]))
+        beside = [(one.wall_ms - one.own_ms, (one.work_ms or 0.0) - one.own_ms) for one in calls] or [(0.0, 0.0)]
+        wall, work = (max(map(statistics.median, pair)) for pair in zip(zip(*pings), zip(*beside)))  # noqa: B905
         around = max((one.around_ms for one in calls), default=0.0)
-        return {"overhead_ms": round(overhead, 6), "idle_ms": round(around, 6)}
+        return {"overhead_ms": round(wall, 6), "overhead_work_ms": round(work, 6), "idle_ms": round(around, 6)}
 
     def _goes_on(self, timed: list[Called], repeats: int, began: float) -> bool:
         """Whether more calls are worth while: the times differ, and there is time."""

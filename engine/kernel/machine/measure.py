@@ -36,20 +36,32 @@ def spread(times: Sequence[float]) -> float:
 
 def suspicion(found: Mapping[str, Any]) -> str | None:
     """Why these times cannot be believed; None: nothing speaks against them. `found`: `times_ms` by the solution's own
-    clock, `walls_ms` by the judge's, `overhead_ms` of a question and its answer, `floor_ms`; `around_ms` from inputs to
-    outputs without the call, and `idle_ms`, the most of a program that does nothing (0: not measured, as of a command).
+    clock, `walls_ms` by the judge's, `works_ms` of processors in them (empty: not seen, as on a GPU); `overhead_ms` and
+    `overhead_work_ms` of a question and its answer; `floor_ms`; `around_ms` from inputs to outputs without the call,
+    and `idle_ms`, the most of a program that does nothing (0: not measured, as of a command).
     """
-    calls = sorted(zip(found["times_ms"], found["walls_ms"]))  # noqa: B905 - Python 3.9 has no `strict`
-    own = statistics.median(time for time, _ in calls)
+    own = statistics.median(found["times_ms"])
     if own < found["floor_ms"]:
         return f"{own:.6f} ms is less than this GPU can do it in: {found['floor_ms']:.6f} ms"
-    # Between the clocks lies the way there and back, and whatever else a busy machine does. So of the calls that the
-    # median stands on the best one counts: who lies about the median lies about all of these.
-    time, wall = min(calls[: len(calls) // 2 + 1], key=lambda call: call[1] - call[0])
-    if wall - time > max(3 * found["overhead_ms"] + 0.5, 0.3 * time):
-        return f"its clock says {time:.6f} ms for a call, the judge's {wall:.6f} ms"
-    near = sorted(zip(found["times_ms"], found["around_ms"]))[: len(calls) // 2 + 1]  # noqa: B905
-    idle, around = found["idle_ms"], min((around for _, around in near), default=0.0)
+    # Between the clocks lies the way there and back, and whatever else a busy machine does; what processors worked
+    # for a call has nothing of the latter, so a busy machine hides no cheat from it.
+    says = {"walls_ms": "the judge's {:.6f} ms", "works_ms": "it worked {:.6f} ms for it"}
+    for name, overhead in (("walls_ms", "overhead_ms"), ("works_ms", "overhead_work_ms")):
+        time, other = _nearest(found["times_ms"], found[name])
+        if other - time > max(3 * found[overhead] + 0.5, 0.3 * time):
+            return f"its clock says {time:.6f} ms for a call, {says[name].format(other)}"
+    around = min((around for _, around in _half(found["times_ms"], found["around_ms"])), default=0.0)
+    idle = found["idle_ms"]
     if idle and around > 1.5 * idle + 0.5:
         return f"it works before or after its calls: around them it takes {around:.6f} ms, an empty one {idle:.6f} ms"
     return None
+
+
+def _half(times: Sequence[float], others: Sequence[float]) -> list[tuple[float, float]]:
+    """The calls that the median stands on, each as (time, other)."""
+    return sorted(zip(times, others))[: len(times) // 2 + 1]  # noqa: B905 - Python 3.9 has no `strict`
+
+
+def _nearest(times: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
+    """The call that speaks most for the solution: who lies about the median lies about all that it stands on."""
+    return min(_half(times, others), key=lambda call: call[1] - call[0], default=(0.0, 0.0))
