@@ -15,28 +15,34 @@ LONG_S = 200.0
 
 
 @pytest.mark.parametrize(
-    ("cluster", "forgotten"),
+    ("cluster", "forgotten", "behind"),
     [
-        pytest.param("slurm_cluster", False, id="it waits or runs"),
-        pytest.param("slurm_cluster", True, id="the controller forgot it"),
-        pytest.param("slurm_unaccounted", False, id="it waits or runs-unaccounted", marks=pytest.mark.long),
-        pytest.param("slurm_unaccounted", True, id="the controller forgot it-unaccounted"),
+        pytest.param("slurm_cluster", False, False, id="it waits or runs"),
+        pytest.param("slurm_cluster", True, False, id="the controller forgot it"),
+        pytest.param("slurm_cluster", True, True, id="the controller forgot it, accounting is behind"),
+        pytest.param("slurm_unaccounted", False, False, id="it waits or runs-unaccounted", marks=pytest.mark.long),
+        pytest.param("slurm_unaccounted", True, False, id="the controller forgot it-unaccounted"),
     ],
 )
 def test_a_crash_between_the_call_and_its_answer(
-    request: pytest.FixtureRequest, tmp_path: Path, cluster: str, forgotten: bool
+    request: pytest.FixtureRequest, tmp_path: Path, cluster: str, forgotten: bool, behind: bool
 ) -> None:
-    """Accounting has the command line of sbatch; without it the job's own script wrote whose it was."""
+    """Accounting has the command line of sbatch; where it does not know the job yet, or there is none, the job's own
+    script wrote whose it was.
+    """
     slurm: Cluster = request.getfixturevalue(cluster)
     tools = tmp_path / "tools"
     tools.mkdir()
-    real = shutil.which("sbatch", path=slurm.environment["PATH"])
-    (tools / "sbatch").write_text(f'#!/bin/sh\n{real} "$@" >> {tmp_path}/answers; kill -9 $PPID\n')
-    (tools / "sbatch").chmod(0o755)
+    sbatch, sacct = (shutil.which(name, path=slurm.environment["PATH"]) for name in ("sbatch", "sacct"))
+    (tools / "sbatch").write_text(f'#!/bin/sh\n{sbatch} "$@" >> {tmp_path}/answers; kill -9 $PPID\n')
+    # The database on a busy day: a search by name does not find the job yet.
+    (tools / "sacct").write_text(f'#!/bin/sh\ncase " $* " in *" --name "*) exit;; esac\nexec {sacct} "$@"\n')
+    for tool in ("sbatch", *(["sacct"] if behind else [])):
+        (tools / tool).chmod(0o755)
     folder = str(slurm.folder / "jobs" / tmp_path.name)
     where = {"STENO_PROVIDER": "slurm", "STENO_SLURM_FOLDER": folder, "STENO_SLURM_CLUSTER": "lab"}
     steno = Steno(folder=tmp_path, **where, **slurm.environment)
-    name = f"once-{cluster.partition('_')[2]}-{'gone' if forgotten else 'there'}"
+    name = f"once-{cluster.partition('_')[2]}-{'gone' if forgotten else 'there'}{'-late' * behind}"
     path = f"{tools}:{slurm.environment['PATH']}"
     command = "exit 6" if forgotten else "sleep 20; exit 6"
     steno("submit", "--name", name, *JOB, "--", command, code=-9, PATH=path)

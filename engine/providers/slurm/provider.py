@@ -216,7 +216,9 @@ class SlurmProvider(Provider):
         return Submitted(provider_id=found[1], name=submission.name, sent=script)
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
-        """Jobs of that name: those of the controller, and those of accounting, with the mark in their command line."""
+        """Jobs of that name: those of the controller, those whose script wrote that it began, and those of accounting,
+        with the mark in their command line. Accounting hears of a job later than the controller may forget it.
+        """
         found = {row.job: _named(row) for row in self._listed_as(name, "-t", "all")}
         now = self._clock.now()
         if since > now + _LOOK_BACK:
@@ -228,11 +230,10 @@ class SlurmProvider(Provider):
                 mark = _MARKED.search(line)
                 for row in _rows(done.words, line):
                     found.setdefault(row.job, _named(row, mark[1] if mark is not None else None))
-        else:
-            written = self.client.ask("grep", "-rHs", "-e", f" {name}$", "-e", f" {name} ", self._ends())
-            for row in self._read(written):
-                if row.name == name:
-                    found.setdefault(row.job, _named(row))
+        written = self.client.ask("grep", "-rHs", "-e", f" {name}$", "-e", f" {name} ", self._ends())
+        for row in self._read(written):
+            if row.name == name:
+                found.setdefault(row.job, _named(row))
         early = since - _LOOK_BACK
         kept = [one for one in found.values() if one.submitted_at is None or one.submitted_at >= early]
         # Slurm's times are whole seconds; a later job has a greater number.
