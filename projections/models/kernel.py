@@ -228,14 +228,18 @@ def _message(status: str, said: dict[str, Any]) -> str:
         case "COMPILING":
             return f"compiling with {said.get('compiler', 'a compiler')}"
         case "CHECKING":
-            return f"checking {said.get('tests')} tests"
+            return f"checking {_count(said.get('tests'), 'test')}"
         case "TEST_RESULT":
             return f"test {said.get('test')} of {said.get('tests')}: {'right' if said.get('passed') else 'wrong'}"
         case "CHECKED":
             return CHECKED
         case "BENCHMARKING":
-            return f"timing {said.get('benchmarks')} benchmarks"
+            return f"timing {_count(said.get('benchmarks'), 'benchmark')}"
         case "BENCHMARK_RESULT":
             return f"benchmark {said.get('benchmark')} of {said.get('benchmarks')}: {said.get('median_ms')} ms"
         case _:
             return status.lower()
+
+
+def _count(number: object, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
