@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from decimal import Decimal
+from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.dashboard import told
+from stenotest import prefork
 from stenotest.busy_weeks import busy_weeks
 from stenotest.story import START
 
+from cli.render.words import duration, short
+from events.clock import SECOND
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Serve, Served
     from stenolab.browser import See
 
@@ -66,6 +74,28 @@ def test_a_run_is_compared_with_the_others_of_its_name(here: Served) -> None:
     assert found["runs"] > 5
     assert [one["phase"] for one in found["phases"]] == ["queue", "provisioning", "running"]
     assert all(one["count"] == found["runs"] for one in found["phases"])
+
+
+def test_show_says_what_the_api_says_of_runs_with_its_name(here: Served) -> None:
+    """The same object with --json; the medians of duration and cost in one line of text, of the runs that ended."""
+    runs = told(here.client, "/api/runs", name="train", limit=100)["runs"]
+    words, home = ("show", runs[0]["run_id"], "--record", str(here.record)), {"HOME": str(here.record.parent)}
+    found = told(here.client, f"/api/runs/{runs[0]['run_id']}/like")
+    assert found.pop("position") > 0
+    assert json.loads(prefork.run([*words, "--json"], env=home, check=True).stdout)["like"] == found
+    assert found["cost_usd"] == runs[0]["cost_usd"]
+    assert Decimal(found["median_cost_usd"]) == median(Decimal(run["cost_usd"]) for run in runs[1:])
+    shown = prefork.run(words, env=home, check=True).stdout
+    took = duration(round(median(run["execution_seconds"] for run in runs[1:]) * SECOND))
+    assert f"median of {len(runs) - 1} other runs: ran {took}, cost {short(found['median_cost_usd'])}\n" in shown
+
+
+def test_a_run_whose_name_no_other_has_is_compared_with_none(town: Path) -> None:
+    """No line in the text, no medians in the JSON."""
+    words, home = ("show", "ok-run", "--record", str(town)), {"HOME": str(town.parent)}
+    found = json.loads(prefork.run([*words, "--json"], env=home, check=True).stdout)["like"]
+    assert (found["runs"], found["median_cost_usd"]) == (0, None)
+    assert "median" not in prefork.run(words, env=home, check=True).stdout
 
 
 def test_a_range_that_ends_before_it_begins_is_refused(here: Served) -> None:
