@@ -37,12 +37,13 @@ def paged(header: str, lines: Iterable[str], *, whole: bool) -> None:
         for line in lines:
             emit(line)
         return
-    shown = chain((click.style(header, dim=True),), lines)
+    header = click.style(header, dim=True)
     if whole:
         os.environ.setdefault("LESS", "-FRX")
-        click.echo_via_pager((f"{visible(line)}\n" for line in shown), color=colour_wanted(terminal=True))
+        pieces = chain((header,), (f"\n{visible(line)}" for line in lines))  # click ends the last line
+        click.echo_via_pager(pieces, color=colour_wanted(terminal=True))
     else:
-        for line in shown:
+        for line in chain((header,), lines):
             emit(line)
 
 

@@ -30,16 +30,20 @@ def on_terminal(
     start: Start = prefork.Popen,
     seconds: float = 600,
 ) -> Shown:
-    """Run `start(words)` to its end with these streams on one terminal; standard input is empty.
+    """Run `start(words)` to its end with these streams on one terminal; otherwise standard input is empty.
 
     Args:
         start: what starts it, as `subprocess.Popen`; by default `steno`.
         seconds: after these it is killed.
     """
     ours, theirs = pty.openpty()
-    given: dict[str, int | IO[Any]] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    given: dict[str, int | IO[Any]] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.DEVNULL,
+    }
     given |= dict.fromkeys(streams, theirs)
-    with start(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, **given) as process:
+    with start(words, cwd=cwd, env=env, **given) as process:
         os.close(theirs)
         late = threading.Timer(seconds, process.kill)
         late.start()
