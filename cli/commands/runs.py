@@ -143,7 +143,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
 
 @steno_command("logs")
 @runs_argument
-@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends; of one run.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output of one run until it ends.")
 @click.option(
     "-n", "--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N lines; with -f, from there."
 )
@@ -155,13 +155,13 @@ def logs_command(
     """Print a run's output, read from its provider; output is not recorded.
 
     On a terminal, colours are kept and other control characters are shown as text (\\x1b). A file or pipe gets every
-    byte. The lines that a kernel reports its progress with are left out; `steno kernel show` shows them. Of several
-    runs, a line with the name stands before each output.
+    byte. The lines that a kernel reports its progress with are left out; `steno kernel show` shows them. With several
+    runs, a line with the name comes before each output.
 
-    --since and --timestamps need a provider that says when output was written: dstack. Of another provider they are
+    --since and --timestamps need a provider that says when output was written: dstack. With another provider they are
     refused (exit 5); with -f, --timestamps then prints when a line arrived.
 
-    With --json, JSON Lines: {"text"}, one for each line of output; of several runs also "run", with --timestamps "at".
+    With --json, JSON Lines: {"text"}, one for each line of output; with several runs "run", with --timestamps "at".
 
     \b
     Examples:
