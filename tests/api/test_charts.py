@@ -118,3 +118,16 @@ def test_the_page_draws_what_the_api_says(here: Served, see: See) -> None:
     assert page.locator(".use-strips svg[role=group]").count() == 4  # three GPUs and all machines
     assert seen.complaints == []
     assert seen.shifted() < 0.01
+
+
+def test_the_page_of_a_run_shows_the_median_cost_of_its_name(here: Served, see: See) -> None:
+    """Beside its own, above the bars."""
+    found = told(here.client, "/api/runs/train/like")
+    seen = see(here.url)
+    panel = seen.go(f"/runs/{found['run_id']}").get_by_label("Compared with its like", exact=True)
+    words = panel.locator("p").first.inner_text()
+    shown = words.split("cost: ")[1].rstrip(".").replace("$", "").split(", median ")
+    assert [round(Decimal(amount), 4) for amount in shown] == [
+        round(Decimal(found[key]), 4) for key in ("cost_usd", "median_cost_usd")
+    ]
+    assert seen.complaints == []
