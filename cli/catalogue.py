@@ -16,12 +16,12 @@ SECTIONS = {  # command → one-line help, by section of the page
     },
     "See what happened": {
         "ps": "List runs.",
-        "watch": "Print each change of runs as it comes.",
+        "watch": "Print changes of runs as they happen.",
         "show": "Show one run: the provider's words beside the verdict.",
         "compare": "Compare two runs: outcome, times, cost, what was asked for.",
         "timeline": "Draw where a run's time went.",
         "explain": "Explain a verdict, a cold start, or why a machine still runs.",
-        "incidents": "List what providers said that they should not, and gaps.",
+        "incidents": "List anomalies in what providers answered, and gaps.",
     },
     "Machines and money": {
         "vms": "List machines, show one, stop one; also `steno machines`.",
@@ -50,7 +50,7 @@ SECTIONS = {  # command → one-line help, by section of the page
         "poll": "Print a provider's answer as it was received.",
         "verify": "Check every byte of the record against its hash chain.",
         "rebuild": "Rebuild the read models from the record.",
-        "db": "Upgrade the record to this version's schema.",
+        "db": "Show, upgrade or copy the record's database, or share it.",
     },
     "About Steno": {
         "help": "Print the help of Steno or of a command.",

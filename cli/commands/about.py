@@ -69,7 +69,7 @@ def completion_command(_: App, shell: str) -> None:
 
 @click.group("states", cls=CommandGroup)
 def states_command() -> None:
-    """Draw a state machine that the verdicts come from.
+    """Draw the state machine of runs, or that of machines.
 
     \b
     Examples:

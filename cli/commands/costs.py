@@ -59,7 +59,7 @@ def costs_command(
     With --json: {"by", "rows": [{"key", "label", "total_usd", "on_demand_usd", "spot_usd", "machine_seconds",
     "lines"}], "total", "low_usd", "high_usd", "position"}; with --reconcile {"runs", "total", "position"}; with --chart
     {"spend", "utilisation", "starts", "position"}, those that were asked for. With --chart, --by is gpu or user, and vm
-    for a strip for each machine. What a workload would cost says `steno estimate`.
+    for a strip for each machine. `steno estimate` says what a workload would cost.
 
     \b
     Examples:

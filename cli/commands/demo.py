@@ -47,9 +47,9 @@ def demo_command(app: App) -> None:
     no network, and costs nothing.
 
     The tour submits two commands and follows them: one succeeds, one fails. Their machine is a process of this host
-    with a price. The first run waits for it to boot, the second finds it warm; then it is stopped for being idle. Then
-    the recording of a real dstack server is replayed under the rules of the first poller, which called the run failed,
-    and under Steno's rules. The tour shows the poll that decides. Its record is kept; the path is printed at the end.
+    with a price. The first run waits for it to boot, the second finds it warm. It is stopped when it is idle.
+    Then the recording of a real dstack server is replayed under the rules of the first poller, which called the run
+    failed, and under Steno's rules. The tour shows the poll that decides. Its record is kept; its path is printed.
 
     With --json: {"record", "runs", "machines", "incident": {"trace", "diff", "settled_by"}}.
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     metavar="N",
     help="How long one run takes.",
 )
-@click.option("--gpu", metavar="NAME", default="MI300X", show_default=True, help="Its machine's price is used.")
+@click.option("--gpu", metavar="NAME", default="MI300X", show_default=True, help="GPU whose machine's price is used.")
 @setting_option("--idle-timeout", "vms.idle_timeout", metavar="TIME", help="As 10m; else the setting vms.idle_timeout.")
-@click.option("--start", metavar="TIME", help="Of a machine; else the median of this record, else 2m.")
+@click.option("--start", metavar="TIME", help="How long a machine takes to start; else the record's median, else 2m.")
 @at_option
 def estimate_command(app: App, runs_per_day: int, minutes: float, gpu: str, start: str | None, at: str | None) -> None:
-    """Estimate what a workload costs: a run with and without a start, a month with and without reuse of machines.
+    """Estimate what a workload costs: a cold and a warm run, a month with and without reuse of machines.
 
-    Below the estimate stands what this record measured: start times, idle shutdowns and the cost of a task, beside
+    Below the estimate is what this record measured: start times, idle shutdowns and the cost of a task, beside
     their targets. `--at` is a moment of the record.
 
     With --json: {"inputs", "cold_usd", "warm_usd", "months": [{"pattern", "machine_seconds", "cost_usd", "saved_usd",

@@ -21,7 +21,7 @@ _follow_option = click.option(
     "-f",
     "--follow",
     is_flag=True,
-    help="Print what is new as it comes (from now, without --from or -n), until stopped.",
+    help="Print new rows as they are recorded (from now, without --from or -n), until stopped.",
 )
 
 

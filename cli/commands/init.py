@@ -31,8 +31,8 @@ _QUESTIONS = (  # setting, question; an empty answer keeps the default and write
     show_default=True,
     help="The file to write.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing: take the defaults, and what --set says.")
-@click.option("--set", "given", metavar="NAME=VALUE", multiple=True, help="A setting and its value; not asked for.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: use the defaults and the values of --set.")
+@click.option("--set", "given", metavar="NAME=VALUE", multiple=True, help="A setting; it is not asked for.")
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def init_command(app: App, target: Path, given: tuple[str, ...], *, yes: bool, force: bool) -> None:
     """Write a steno.toml: asks where tasks run, how long machines may idle and what may be spent.

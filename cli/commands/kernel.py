@@ -69,7 +69,7 @@ def submit(
 ) -> None:
     """Submit the kernel in FILE.
 
-    With --wait each status is printed as it comes.
+    With --wait each status is printed when it arrives.
 
     Start `steno up` or `steno record` first: one of them keeps the warm machines (kernel.warm) and reads what the
     kernel reports. On local, kernels run in containers. Without a container engine they are refused (exit 6);
@@ -155,7 +155,7 @@ def _existing(path: Path) -> Path:
 
 
 def _followed(app: App, here: "RunSession", submitted: "SubmittedRun") -> "Status":
-    """The final status; prints each status as it comes. Raises `Detached` on Ctrl-C; the kernel goes on."""
+    """The final status; prints each status when it arrives. Raises `Detached` on Ctrl-C; the kernel goes on."""
     from cli.render.kernels import status_line
     from cli.wiring.signals import stoppable
 

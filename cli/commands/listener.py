@@ -18,15 +18,15 @@ _SHORTEST = 32
 @steno_command("listener")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), metavar="N", help="0: any.")
-@setting_option("--image", "kernel.image", metavar="IMAGE", help="Of the containers: a compiler and Python.")
-@setting_option("--memory", "container.memory_limit", metavar="SIZE", help="Of a container: 16GB.")
-@setting_option("--cpus", "container.cpu_limit", metavar="N", help="Of a container: 4.")
-@click.option("--device", "devices", multiple=True, metavar="PATH", help="Of the GPU; /dev/kfd and /dev/dri if there.")
+@setting_option("--image", "kernel.image", metavar="IMAGE", help="Container image with compiler and Python.")
+@setting_option("--memory", "container.memory_limit", metavar="SIZE", help="Memory of a container: 16GB.")
+@setting_option("--cpus", "container.cpu_limit", metavar="N", help="Processors of a container: 4.")
+@click.option("--device", "devices", multiple=True, metavar="PATH", help="GPU device; default: /dev/kfd, /dev/dri.")
 @click.option("--tls", type=click.Path(path_type=Path), metavar="FILE", help="PEM file with certificate and key.")
 @click.option(
     "--forgotten-after", default="15m", show_default=True, metavar="DURATION", help="Silence after which to end."
 )
-@click.option("--at-end", metavar="COMMAND", help="Run when forgotten, to stop this machine: poweroff.")
+@click.option("--at-end", metavar="COMMAND", help="Command that then stops this machine: poweroff.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),

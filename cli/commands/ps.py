@@ -43,7 +43,7 @@ _SORTS = click.Choice(["time", "name", "duration", "cost"])  # as `run_query.SOR
 @click.option("--search", "-s", metavar="TEXT", default="", help="Runs with this text in name, command or id.")
 @click.option("--sort", type=_SORTS, default="time", help="Newest first, A to Z, longest, or most expensive.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), metavar="N", help="At most N runs.")
-@click.option("-q", "quiet", is_flag=True, help="Only run ids, one a line.")
+@click.option("-q", "quiet", is_flag=True, help="Only run ids, one per line.")
 @click.option("--wide", "-w", is_flag=True, help="Every column, with user, GPU and command.")
 @click.option("--unfold", is_flag=True, help="A line for each run of an array.")
 @hidden_option

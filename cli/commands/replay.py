@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from cli.wiring.app import App, StenoCommand
 from cli.wiring.errors import NOT_SUCCEEDED, say
-from cli.wiring.output import emit, emit_json, show
+from cli.wiring.output import emit, emit_json, progress, show
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from engine.replay.result import Replay, Step
     from engine.rules.sets import RuleSet
 
-    History = tuple[Callable[[str, Until | None], Replay], Callable[[str, Until | None], Iterator[Step]]]
+    Fold = Callable[[str, Until | None, Callable[[int, int], None]], Replay]
+    History = tuple[Fold, Callable[[str, Until | None], Iterator[Step]]]
     """(fold everything, fold poll by poll), each up to a limit."""
 
 _SQLITE = b"SQLite format 3\0"
@@ -101,17 +102,22 @@ def replay_command(
         raise click.UsageError("--step and --diff cannot be combined")
     limit = None if until is None else parse_until(until)
     with _history(app, history, lenient=lenient) as (replay, steps):
-        left = replay(rules, limit)
+        left = _folded(replay, rules, limit)
         if step:
             _walk(app, left, steps(rules, limit))
         elif other is None:
             show(app, left.to_json, lambda: summary(left, columns()))
         else:
-            right = replay(other, limit)
+            right = _folded(replay, other, limit)
             differences = diff(left, right)
             if differences:
                 app.exit_code = NOT_SUCCEEDED
             show(app, lambda: diff_object(left, right), lambda: comparison(left, right, differences))
+
+
+def _folded(replay: Fold, rules: str, limit: Until | None) -> Replay:
+    with progress(f"replaying under {rules}") as advance:
+        return replay(rules, limit, advance)
 
 
 def _walk(app: App, whole: Replay, steps: Iterator[Step]) -> None:

@@ -22,7 +22,9 @@ def show_command(app: App, run: str, at: str | None) -> None:
     RUN is a run id or its first characters, the provider's id, or a name (the open run Steno submitted under it, else
     the newest). With --json the run object, as in replay, with "ran" ({"type", "command", "image", "gpu_asked",
     "gpu_got", "project", "source", "user", "submitter"}), "observability", "anomalies", "position", "queued" (its
-    place in Steno's queue as in `ps`, or null) and "why" (cause and remedy, in a sentence).
+    place in Steno's queue as in `ps`, or null), "why" (cause and remedy, in a sentence) and "like" ({"run_id", "name",
+    "runs", "phases": [{"phase", "seconds", "median_seconds", "count"}], "cost_usd", "median_cost_usd"}: the run beside
+    the newest 200 ended runs of its name).
 
     \b
     Examples:
@@ -35,11 +37,13 @@ def show_command(app: App, run: str, at: str | None) -> None:
     from cli.render.runs import anomaly_table, in_full
     from cli.wiring.view import viewing
     from engine.decide.why_ended import why
+    from projections.models.charts import like
     from projections.models.evidence import message_of
     from projections.store.world_table import decode_run
 
     with viewing(app, at) as (record, view, now):
         row = view.row(run)
+        others = like(view.store, row)
         folded = decode_run(row.folded)
         cause = why(folded, message_of(record, folded))
         found, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
@@ -53,8 +57,10 @@ def show_command(app: App, run: str, at: str | None) -> None:
         "position": position,
         "queued": None if queued is None else wire(queued),
         "why": cause,
+        "like": wire(others),
     }
-    parts = [in_full(found, now, why=cause, columns=columns(), executed=ran, queued=queued, machine=machine)]
+    page = in_full(found, now, why=cause, columns=columns(), executed=ran, like=others, queued=queued, machine=machine)
+    parts = [page]
     if anomalies:
         parts.append(anomaly_table(anomalies))
     if source is not None and source.observability != "fresh" and not found.ended:
@@ -137,7 +143,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
 
 @steno_command("logs")
 @runs_argument
-@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends; of one run.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output of one run until it ends.")
 @click.option(
     "-n", "--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N lines; with -f, from there."
 )
@@ -149,13 +155,13 @@ def logs_command(
     """Print a run's output, read from its provider; output is not recorded.
 
     On a terminal, colours are kept and other control characters are shown as text (\\x1b). A file or pipe gets every
-    byte. The lines that a kernel reports its progress with are left out; `steno kernel show` shows them. Of several
-    runs, a line with the name stands before each output.
+    byte. The lines that a kernel reports its progress with are left out; `steno kernel show` shows them. With several
+    runs, a line with the name comes before each output.
 
-    --since and --timestamps need a provider that says when output was written: dstack. Of another provider they are
+    --since and --timestamps need a provider that says when output was written: dstack. With another provider they are
     refused (exit 5); with -f, --timestamps then prints when a line arrived.
 
-    With --json, JSON Lines: {"text"}, one for each line of output; of several runs also "run", with --timestamps "at".
+    With --json, JSON Lines: {"text"}, one for each line of output; with several runs "run", with --timestamps "at".
 
     \b
     Examples:

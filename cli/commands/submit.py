@@ -65,7 +65,7 @@ class TaskCommand(StenoCommand):
 )
 @click.option("--wait", is_flag=True, help="Follow the run to its end; exit 1 if it does not succeed.")
 @click.option("-q", "--quiet", is_flag=True, help="With --wait: print states only, not the run's output.")
-@click.option("--timeout", metavar="DURATION", help="With --wait: stop looking after this long (90s, 15m, 2h).")
+@click.option("--timeout", metavar="DURATION", help="With --wait: stop waiting after this long (90s, 15m, 2h).")
 @provider_option
 @project_option
 @click.option("--name", metavar="NAME", help="The run's name; else the file's, else a generated one.")
@@ -89,7 +89,7 @@ class TaskCommand(StenoCommand):
 @click.option(
     "--idle-duration",
     metavar="DURATION",
-    help="Keep the machine this long after the run: 5m, 0m, off; `vms.idle_timeout` holds where it is shorter.",
+    help="Keep the machine this long after the run: 5m, 0m, off; a shorter `vms.idle_timeout` wins.",
 )
 @click.option(
     "--profile",
@@ -117,9 +117,9 @@ def submit_command(
     It runs on this machine, or on dstack with --provider dstack (or STENO_PROVIDER, or steno.toml). Steno records the
     request before it calls the provider, so a crash never starts a task twice. Flags override the file.
 
-    With --wait, the run's output is printed on stdout as it comes, its states on stderr. The exit code is 0 if the run
-    succeeded and 1 if not. There is no time limit without --timeout. After the timeout, or on Ctrl-C (exit 130), the
-    run goes on.
+    With --wait, the run's output is printed on stdout while it runs, its states on stderr. The exit code is 0 if the
+    run succeeded and 1 if not. There is no time limit without --timeout. After the timeout, or on Ctrl-C (exit 130),
+    the run goes on.
 
     If the provider does not answer, the command says so after a few seconds and exits 3. The message says whether the
     request stays or ended.
@@ -155,8 +155,8 @@ def submit_command(
 def rerun_command(app: App, /, run: str, wait: bool, quiet: bool, timeout: str | None, **flags: object) -> None:
     """Submit a run again: its recorded configuration, with the flags over it, at the same provider and project.
 
-    It keeps the run's name, unless Steno chose that. Secret values are not recorded: a variable that held one is taken
-    from your shell. With --json as `steno submit`.
+    It keeps the run's name, unless Steno generated it. Secret values are not recorded: a variable that held one is
+    taken from your shell. With --json as `steno submit`.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ import click
 from cli.render.words import count
 from cli.wiring.app import App, steno_command
 from cli.wiring.options import from_option, to_option
-from cli.wiring.output import hint, show
+from cli.wiring.output import hint, progress, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +58,10 @@ def export_command(app: App, run: str | None, target: str, start: str | None, en
         if run is not None:
             begun, ended, sources = _part_of_run(record, view.row(run))
             after, until = max(after, begun - 1), min(until, ended)
-        with _opened(target) as file:
+        last_position = min(until, record.head().position)
+        with _opened(target) as file, progress("exporting") as advance:
             for stored in record.read(after=after, until=until, types=_POLLS):
+                advance(stored.position - after, last_position - after)
                 if sources is None or stored.stream.removeprefix("source/") in sources:
                     file.write(write_trace_line(record.poll(stored.position)))
                     polls += 1
@@ -148,8 +150,8 @@ def import_command(app: App, trace: str, lenient: bool, name: str | None) -> Non
     existing(trace)
     if name is not None and _NAME.fullmatch(name) is None:
         raise click.BadParameter(f"{name!r}: use 1–64 letters, digits, '.', '_' and '-'", param_hint="--as")
-    with app.writing() as record:
-        found = import_trace(record, trace, trace_reading(), lenient=lenient, name=name)
+    with app.writing() as record, progress("importing") as advance:
+        found = import_trace(record, trace, trace_reading(), lenient=lenient, name=name, progress=advance)
     parts = [count(found.polls, "poll") + " imported"]
     if found.first_position is not None:
         parts[0] += f", positions {found.first_position:,} to {found.last_position:,}"

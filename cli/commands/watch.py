@@ -1,4 +1,4 @@
-"""`steno watch`: changes of runs as they come."""
+"""`steno watch`: changes of runs as they happen."""
 
 import time
 
@@ -15,10 +15,10 @@ _PAUSE = 0.5  # seconds between looks at the read models
 @steno_command("watch")
 @click.argument("runs", metavar="[RUN...]", nargs=-1, shell_complete=completed_runs)
 def watch_command(app: App, runs: tuple[str, ...]) -> None:
-    """Print each change of runs as it comes: of those named, until all have ended; else of every run, until Ctrl-C.
+    """Print changes of runs as they happen: of the runs named, until all have ended; else of every run, until Ctrl-C.
 
-    The open runs come first. It only looks: `steno up` or `steno record` polls, and `steno submit --wait` follows a run
-    with its output. The exit code is 0 if all named runs succeeded, else 1.
+    The open runs come first. It polls nothing itself: `steno up` or `steno record` does, and `steno submit --wait`
+    follows a run with its output. The exit code is 0 if all named runs succeeded, else 1.
 
     With --json, JSON Lines: the run object, as in `steno show`.
 

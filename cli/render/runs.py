@@ -13,6 +13,7 @@ from events.clock import SECOND, parse_time
 
 if TYPE_CHECKING:
     from engine.decide.queue import Queued
+    from engine.money.starts import Like
     from projections.models.incidents import DatedAnomaly
 
 
@@ -170,6 +171,7 @@ def in_full(
     why: str,
     columns: int,
     executed: RanObject,
+    like: "Like",
     queued: "Queued | None" = None,
     machine: str | None = None,
 ) -> str:
@@ -195,6 +197,7 @@ def in_full(
         ("ran", ran(run)),
         *([("cost", words.short(run.cost_usd))] if costs(run) or run.provider != "local" else []),
         *([] if run.provider == "local" else [("provider's cost", words.money(run.provider_cost_usd))]),
+        *_beside(like),
         ("run id", run.run_id),
         ("provider's id", run.provider_id or "–"),
     ]
@@ -210,6 +213,16 @@ def in_full(
     if moves:
         lines += ["", paint.table(("POSITION", "AT", "TRANSITION", "RULE"), moves, right=(0,))]
     return "\n".join(lines)
+
+
+def _beside(like: "Like") -> Iterator[tuple[str, str]]:
+    """The medians of the runs with its name."""
+    took = next(one.median_seconds for one in like.phases if one.phase == "running")
+    ran = None if took is None else f"ran {words.duration(round(took * SECOND))}"
+    known = [ran, f"cost {words.short(like.median_cost_usd)}" if like.median_cost_usd else None]
+    if like.runs and any(known):
+        others = words.count(like.runs, "other run")
+        yield "same name", f"median of {others}: {', '.join(filter(None, known))}"
 
 
 def _what_ran(ran: RanObject) -> Iterator[tuple[str, str]]:

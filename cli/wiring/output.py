@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from engine.money.tables import Tabled
 
 
+PATIENCE = 1.0
+"""Seconds of work without a progress bar."""
+
+
 def emit(text: str) -> None:
     click.echo(visible(text), color=colour_wanted(sys.stdout.isatty()))
 
@@ -33,12 +37,13 @@ def paged(header: str, lines: Iterable[str], *, whole: bool) -> None:
         for line in lines:
             emit(line)
         return
-    shown = chain((click.style(header, dim=True),), lines)
+    header = click.style(header, dim=True)
     if whole:
         os.environ.setdefault("LESS", "-FRX")
-        click.echo_via_pager((f"{visible(line)}\n" for line in shown), color=colour_wanted(terminal=True))
+        pieces = chain((header,), (f"\n{visible(line)}" for line in lines))  # click ends the last line
+        click.echo_via_pager(pieces, color=colour_wanted(terminal=True))
     else:
-        for line in shown:
+        for line in chain((header,), lines):
             emit(line)
 
 
@@ -73,23 +78,24 @@ def hint(text: str) -> None:
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr for work of more than a second; nothing without a terminal."""
+    """A progress bar on stderr for work that lasts longer than `PATIENCE`; nothing without a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
     import time
 
     started = time.monotonic()
-    shown = False
+    shown = ""
 
     def advance(done: int, total: int) -> None:
         nonlocal shown
-        if time.monotonic() - started < 1:
+        if time.monotonic() - started < PATIENCE:
             return
-        shown = True
         share = min(1.0, done / total) if total else 1.0
-        bar = "█" * round(share * 24)
-        click.echo(f"\r{what} {bar:░<24} {share:4.0%}", err=True, nl=False)
+        text = f"{what} {'█' * round(share * 24):░<24} {share:4.0%}"
+        if text != shown:
+            shown = text
+            click.echo(f"\r{text}", err=True, nl=False)
 
     try:
         yield advance

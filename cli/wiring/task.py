@@ -58,8 +58,8 @@ def described(
 
 
 def repeated(before: RunRequested, *, flags: Mapping[str, object], settings: Settings, run_id: str) -> Completed:
-    """The recorded task with the flags over it. It keeps its name, unless Steno chose that. Raises as `described`, and
-    `TaskInvalid` where a secret cannot be read again.
+    """The recorded task with the flags over it. It keeps its name, unless Steno generated it. Raises as `described`,
+    and `TaskInvalid` where a secret cannot be read again.
     """
     kind = registry.kind(before.provider)
     language = kind if kind.task_files else registry.task_language()

@@ -8,6 +8,7 @@ from typing import Final
 from engine.decide.queue import waits
 from engine.fold.run import Run
 from engine.states import Reason, State
+from events.clock import SECOND
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
 _LONGEST: Final = 200  # characters of a message that is quoted
@@ -98,7 +99,7 @@ def _failed(run: Run, *, quoted: bool) -> str:
         case Reason.OUT_OF_MEMORY:
             return f"It ran out of memory; {_more_memory(run, 'give it more')}"
         case Reason.TIMED_OUT:
-            return f"It ran longer than it may; {_again(run, '--max-duration 4h', 'allow it more time')}"
+            return f"It ran longer than it may; {_again(run, f'--max-duration {_longer(run)}', 'allow it more time')}"
         case Reason.NO_CAPACITY:
             models = "" if run.terms is None else " or ".join(run.terms.gpu)
             machine = f"machine with {models}" if models else "machine of the kind it asks for"
@@ -131,6 +132,20 @@ def _more_memory(run: Run, advice: str) -> str:
     least = None if run.terms is None else run.terms.memory.least
     size = "64GB" if least is None else f"{max(1, round(least * 2))}GB"
     return _again(run, f"--memory {size}", advice)
+
+
+def _longer(run: Run) -> str:
+    """Twice the limit, or the time that it ran under a limit of the provider's."""
+    limit = None if run.terms is None else run.terms.max_duration
+    if limit is None and run.started_at is not None and run.finished_at is not None:
+        limit = run.finished_at - run.started_at
+    if not limit:
+        return "4h"
+    seconds = -(-2 * limit // SECOND)
+    minutes = -(-seconds // 60)
+    if seconds < 2 * 60:
+        return f"{seconds}s"
+    return f"{minutes // 60}h" if minutes % 60 == 0 and minutes > 60 else f"{minutes}m"
 
 
 def _again(run: Run, flags: str, advice: str) -> str:

@@ -5,6 +5,7 @@ sum to it exactly, and so do the stacks of any of the three groupings.
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, timedelta
 from functools import lru_cache
+from heapq import nsmallest
 from itertools import pairwise
 from typing import Annotated, Final, Literal, NamedTuple, get_args
 
@@ -81,7 +82,7 @@ def days_of(bill: Bill, user: Callable[[str], str]) -> MachineDays:
 # -- sums of many ------------------------------------------------------------------------------------------------------
 
 
-class BilledMachine(NamedTuple):
+class BilledMachine(msgspec.Struct, frozen=True, gc=False):
     """A machine whose days are summed."""
 
     vm_id: str
@@ -187,23 +188,27 @@ def spend_of(machines: Iterable[BilledMachine], by: Stack, shown: DayRange) -> S
 
 def utilisation_of(machines: Iterable[BilledMachine], by: Strip, shown: DayRange) -> Utilisation:
     """Busy and billed time of machines in a range of days, which begins with the first that has any."""
-    sums: dict[str, dict[int, tuple[int, int]]] = {}
+    shown_days = range(shown.first, shown.last + 1)
+    among = list(machines)
+    alone: set[str] = set()
     labels: dict[str, str] = {}
-    whole: dict[int, tuple[int, int]] = {}
-    for machine in machines:
-        key = machine.gpu if by == "gpu" else machine.vm_id
-        labels[key] = key if by == "gpu" else machine.name or key
+    if by == "vm":  # a dict for each of thousands of machines costs more than all else
+        billed = {one.vm_id: sum(use.billed for use in one.days.use if use.day in shown_days) for one in among}
+        used = [key for key, length in billed.items() if length]
+        alone = {*nsmallest(MACHINES, used, key=lambda key: (-billed[key], key))}
+        labels[OTHER] = f"{len(used) - len(alone)} other machines"
+    sums: dict[str, dict[int, tuple[int, int]]] = {}
+    for machine in among:
+        key = machine.gpu if by == "gpu" else machine.vm_id if machine.vm_id in alone else OTHER
+        labels.setdefault(key, key if by == "gpu" else machine.name or key)
         for one in machine.days.use:
-            if shown.first <= one.day <= shown.last:
+            if one.day in shown_days:
                 _add(sums.setdefault(key, {}), one.day, one.billed, one.busy)
-                _add(whole, one.day, one.billed, one.busy)
-    order = sorted(sums, key=lambda key: (-sum(billed for billed, _ in sums[key].values()), key))
-    if by == "vm" and len(order) > MACHINES:
-        sums[OTHER], labels[OTHER] = {}, f"{len(order) - MACHINES} other machines"
-        for key in order[MACHINES:]:
-            for day, (billed, busy) in sums[key].items():
-                _add(sums[OTHER], day, billed, busy)
-        order = [*order[:MACHINES], OTHER]
+    whole: dict[int, tuple[int, int]] = {}
+    for found in sums.values():
+        for day, (length, busy) in found.items():
+            _add(whole, day, length, busy)
+    order = sorted(sums, key=lambda key: (key == OTHER, -sum(length for length, _ in sums[key].values()), key))
     days = _without_gaps(whole, shown)
     return Utilisation(
         by=by,

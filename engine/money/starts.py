@@ -11,7 +11,7 @@ from engine.fold.run import Run
 from engine.money.report import start_time
 from engine.money.tables import Cell, Tabled, seconds
 from engine.states import State
-from engine.wire import Shape
+from engine.wire import Shape, Usd
 from events.clock import SECOND
 
 EDGES: Final = (0, 1, 2, 5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
@@ -106,14 +106,16 @@ class Like(Tabled, frozen=True, kw_only=True):
     name: str | None
     runs: Annotated[int, Meta(description="How many such runs there are, at most the newest 200.")]
     phases: tuple[LikeSpan, ...]
+    cost_usd: Usd | None
+    median_cost_usd: Usd | None
 
     def table(self) -> Iterator[tuple[Cell, ...]]:
         yield "phase", "seconds", "median_seconds", "count"
         yield from ((one.phase, one.seconds, one.median_seconds, one.count) for one in self.phases)
 
 
-def like_of(run: Run, others: Sequence[Run]) -> Like:
-    """The run beside others."""
+def like_of(run: Run, others: Sequence[Run], *, cost: int | None, costs: Sequence[int]) -> Like:
+    """The run and its cost beside others and the costs that are known of them, in micro-dollars."""
     own, theirs = spans_of(run), [spans_of(one) for one in others]
     phases = []
     for place, name in enumerate(SPANS):
@@ -126,7 +128,14 @@ def like_of(run: Run, others: Sequence[Run]) -> Like:
                 count=len(known),
             )
         )
-    return Like(run_id=run.run_id, name=run.name, runs=len(others), phases=tuple(phases))
+    return Like(
+        run_id=run.run_id,
+        name=run.name,
+        runs=len(others),
+        phases=tuple(phases),
+        cost_usd=cost,
+        median_cost_usd=round(median(costs)) if costs else None,
+    )
 
 
 def spans_of(run: Run) -> tuple[int | None, int | None, int | None]:

@@ -1,7 +1,7 @@
 """Replay of a record; positions are those of its events."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -14,20 +14,33 @@ from engine.providers.readings import READINGS, rules_named
 from engine.replay.result import Replay, Step
 
 if TYPE_CHECKING:
+    from engine.live.live_world import Progress
     from events.store.record import Record
 
+_STEP: Final = 4_096  # positions between two reports of progress
 
-def replay_record(record: "Record", rules: str = "current", until: Until | None = None) -> Replay:
+
+def replay_record(
+    record: "Record", rules: str = "current", until: Until | None = None, progress: "Progress | None" = None
+) -> Replay:
     """Fold a record from its start to its end or `until`. UnknownRules: there is no rule set of that name."""
-    world = world_of(record, rules, until)
+    world = world_of(record, rules, until, progress)
     fill_costs(record, world.state.runs.values())
     return Replay(world)
 
 
-def world_of(record: "Record", rules: str = "current", until: Until | None = None) -> World:
+def world_of(
+    record: "Record", rules: str = "current", until: Until | None = None, progress: "Progress | None" = None
+) -> World:
     """As `replay_record`, the world itself; the provider's costs are not read yet (`fill_costs`)."""
     world = World(READINGS, rules_named(rules))
-    RecordFold(record, world).run(until)
+    fold, limit = RecordFold(record, world), until if until is not None else Until()
+    if progress is not None:
+        end = record.head().position if limit.position is None else min(limit.position, record.head().position)
+        for position in range(_STEP, end, _STEP):
+            fold.run(Until(position=position, at=limit.at))
+            progress(position, end)
+    fold.run(limit)
     return world
 
 

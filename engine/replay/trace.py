@@ -8,13 +8,15 @@ from engine.fold.world import World
 from engine.providers.readings import READINGS, rules_named
 from engine.replay.result import Replay, Step
 from events.poll import Poll
-from events.traces.trace import TraceReading, read_trace
+from events.traces.trace import Progress, TraceReading, read_trace
 
 NumberedPoll = tuple[int, Poll | None]
 Broken = Callable[[int], object]  # gets the number of every broken line that is left out
 
 
-def open_trace(path: str | Path, *, lenient: bool = False, broken: Broken | None = None) -> Iterator[NumberedPoll]:
+def open_trace(
+    path: str | Path, *, lenient: bool = False, broken: Broken | None = None, progress: Progress | None = None
+) -> Iterator[NumberedPoll]:
     """The lines of a trace file (`.jsonl`, `.jsonl.zst`, `-` for standard input) as (1-based number, poll). None stands
     for a line that is no poll (a lab note); with `lenient` also for a broken line, which `broken` gets.
 
@@ -23,7 +25,7 @@ def open_trace(path: str | Path, *, lenient: bool = False, broken: Broken | None
     """
     # A trace line alone says neither whose answer it is nor whether it is one.
     reading = TraceReading(source_of=READINGS.source, answered=READINGS.answered)
-    return read_trace(path, reading, lenient=lenient, broken=broken)
+    return read_trace(path, reading, lenient=lenient, broken=broken, progress=progress)
 
 
 def fold_polls(world: World, polls: Iterable[NumberedPoll], until: Until | None = None) -> Iterator[Step]:
@@ -49,12 +51,13 @@ def replay_trace(
     path: str | Path,
     rules: str = "current",
     until: Until | None = None,
+    progress: Progress | None = None,
     *,
     lenient: bool = False,
     broken: Broken | None = None,
 ) -> Replay:
     """Fold a trace file; see `open_trace` and `replay_polls`."""
-    return replay_polls(open_trace(path, lenient=lenient, broken=broken), rules, until)
+    return replay_polls(open_trace(path, lenient=lenient, broken=broken, progress=progress), rules, until)
 
 
 def step_trace(

@@ -50,6 +50,7 @@ _PACKED: Final = 2 << 10  # bytes read at a time: zstd unpacks one to at most 32
 CUT: Final = b"\0"  # for what cannot be unpacked; not a line of any trace
 
 _BATCH: Final = 500
+Progress = Callable[[int, int], None]  # called with (bytes read, bytes of the file) after each line
 _ID_BYTES: Final = 8  # tells all trace lines of a record apart; every imported poll pays twice for each byte
 
 
@@ -70,24 +71,29 @@ class BadTraceLine(UnreadableInput):
 
 
 def read_trace(
-    path: str | Path, reading: TraceReading, *, lenient: bool = False, broken: Callable[[int], object] | None = None
+    path: str | Path,
+    reading: TraceReading,
+    *,
+    lenient: bool = False,
+    broken: Callable[[int], object] | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[tuple[int, Poll | None]]:
     """Each line's number, from 1, and its poll; None for a line that is not a poll, or broken with `lenient`.
 
     `broken` is called with the number of every skipped broken line. Raises BadTraceLine for a broken line unless
     `lenient`, UnreadableInput if the file is missing or cannot be unpacked.
     """
-    for number, _, poll, is_broken in _parsed(path, str(path), reading, lenient=lenient):
+    for number, _, poll, is_broken in _parsed(path, str(path), reading, progress, lenient=lenient):
         if is_broken and broken is not None:
             broken(number)
         yield number, poll
 
 
 def _parsed(
-    file: str | Path, name: str, reading: TraceReading, *, lenient: bool
+    file: str | Path, name: str, reading: TraceReading, progress: Progress | None, *, lenient: bool
 ) -> Iterator[tuple[int, bytes, Poll | None, bool]]:
     """Number, text and poll of each line, and whether it is broken."""
-    for number, raw in numbered_lines(file, lenient=lenient):
+    for number, raw in numbered_lines(file, lenient=lenient, progress=progress):
         poll, broken = None, False
         try:
             poll = parse_line(raw, reading)
@@ -184,7 +190,9 @@ def _members(raw: bytes) -> dict[str, msgspec.Raw]:
         return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in found.items()}
 
 
-def numbered_lines(path: str | Path, *, lenient: bool = False) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(
+    path: str | Path, *, lenient: bool = False, progress: Progress | None = None
+) -> Iterator[tuple[int, bytes]]:
     """The lines of a `.jsonl`, a `.jsonl.zst` or standard input (`-`), numbered from 1, without blank lines.
 
     With `lenient`, a file that cannot be unpacked to its end gives what can be, then the line `CUT`; otherwise it
@@ -192,7 +200,7 @@ def numbered_lines(path: str | Path, *, lenient: bool = False) -> Iterator[tuple
     """
     number = blank = 0
     try:
-        for number, line in enumerate(_lines(str(path)), 1):
+        for number, line in enumerate(_lines(str(path), progress), 1):
             if len(line) > LONGEST_LINE:
                 raise UnreadableInput(f"{path}: line {number} is longer than {LONGEST_LINE >> 20} MB; no poll is.")
             if line.strip():
@@ -210,7 +218,7 @@ def numbered_lines(path: str | Path, *, lenient: bool = False) -> Iterator[tuple
         raise UnreadableInput(f"{path} cannot be unpacked behind line {number} ({error}): it is damaged.") from error
 
 
-def _lines(path: str) -> Iterator[bytes]:
+def _lines(path: str, progress: Progress | None) -> Iterator[bytes]:
     if path == "-":
         yield from _split(iter(partial(cast(BufferedReader, sys.stdin.buffer).read1, _PIECE), b""))
         return
@@ -218,9 +226,12 @@ def _lines(path: str) -> Iterator[bytes]:
     if not stat.S_ISREG(Path(path).stat().st_mode):
         raise UnreadableInput(f"{path} is not a regular file: give one, or `-` and the lines on standard input.")
     with Path(path).open("rb") as file:
-        packed = file.read(4) == zstandard.FRAME_HEADER
+        size, packed = Path(path).stat().st_size, file.read(4) == zstandard.FRAME_HEADER
         file.seek(0)
-        yield from _split(_unpacked(file) if packed else iter(partial(file.read, _PIECE), b""))
+        for line in _split(_unpacked(file) if packed else iter(partial(file.read, _PIECE), b"")):
+            if progress is not None:
+                progress(file.tell(), size)
+            yield line
 
 
 def _split(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -264,13 +275,20 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def import_trace(
-    record: "Record", path: str | Path, reading: TraceReading, *, lenient: bool = False, name: str | None = None
+    record: "Record",
+    path: str | Path,
+    reading: TraceReading,
+    *,
+    lenient: bool = False,
+    name: str | None = None,
+    progress: Progress | None = None,
 ) -> Imported:
     """Write one poll event per poll line, in order. Without `lenient` a broken line imports nothing.
 
     A poll's id is the hash of its line and of how often that line came before: importing again, or after an
     interruption, adds what is missing. The id marks the poll as imported: its source is an archive. With `name`, all is
-    imported as `<provider>/<name>`, with other ids.
+    imported as `<provider>/<name>`, with other ids. `progress` counts the bytes of both readings of the file: the first
+    is to know that no line is broken.
 
     BadTraceLine, UnreadableInput and SourceIsLive mean that nothing was imported. After IdConflict, RecordLocked or
     RecordNotWritable what was imported stays.
@@ -283,14 +301,18 @@ def import_trace(
     first = last = None
     count: Counter[str] = Counter()
     with _rereadable(path) as file:
-        sources = {poll.source for _, _, poll, _ in _parsed(file, str(path), reading, lenient=lenient) if poll}
+        once = progress and (lambda at, size: progress(at, 2 * size))
+        lines = _parsed(file, str(path), reading, once, lenient=lenient)
+        sources = {poll.source for _, _, poll, _ in lines if poll}
         for source in sorted(sources):
             if "/" in source and _is_recorded(record, f"source/{source}"):
                 raise SourceIsLive(
                     f"This record records {source} itself, so a trace cannot be imported under that name: give the "
                     "import a name of its own with `--as NAME`."
                 )
-        polls = _identified(_parsed(file, str(path), reading, lenient=lenient), (name or "").encode(), count)
+        again = progress and (lambda at, size: progress(size + at, 2 * size))
+        lines = _parsed(file, str(path), reading, again, lenient=lenient)
+        polls = _identified(lines, (name or "").encode(), count)
         while batch := list(islice(polls, _BATCH)):
             results = record.append_polls([poll for _, poll in batch], ids=[name for name, _ in batch])
             count["polls"] += sum(result.appended for result in results)

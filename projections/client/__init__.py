@@ -17,13 +17,17 @@ from projections.client.requests import (
     budget,
     costs,
     explain,
+    like,
     machine,
     machines,
     run,
     runs,
+    spend,
+    starts,
     stop,
     stop_machine,
     submit,
+    utilisation,
 )
 
 __all__ = [
@@ -34,11 +38,15 @@ __all__ = [
     "budget",
     "costs",
     "explain",
+    "like",
     "machine",
     "machines",
     "run",
     "runs",
+    "spend",
+    "starts",
     "stop",
     "stop_machine",
     "submit",
+    "utilisation",
 ]

@@ -109,6 +109,87 @@ class BudgetInfo(msgspec.Struct, frozen=True, kw_only=True):
     exhausted_at: datetime | None
 
 
+class SeriesInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of every day's spend: a purpose, a GPU or a user."""
+
+    key: str
+    total_usd: Decimal
+    daily: tuple[Decimal, ...]  # of each of the answer's days
+
+
+class SpendInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What machines cost by day; the series of a day sum to it."""
+
+    days: tuple[str, ...]  # ISO dates without gaps
+    daily: tuple[Decimal, ...]
+    total_usd: Decimal
+    series: tuple[SeriesInfo, ...]
+
+
+class StripInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The machines of one GPU, or one machine."""
+
+    key: str
+    label: str
+    billed_seconds: float
+    busy_seconds: float
+    days: tuple[tuple[float, float], ...]  # (billed, busy) seconds of each of the answer's days
+
+
+class UseInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How long machines were busy of the time they were billed."""
+
+    days: tuple[str, ...]  # ISO dates without gaps
+    strips: tuple[StripInfo, ...]
+    total: StripInfo
+
+
+class StartFiguresInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Start-up times of one kind in seconds; None: there are none."""
+
+    count: int
+    median_seconds: float | None
+    p95_seconds: float | None
+    worst_seconds: float | None
+
+
+class BucketInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How many runs took so long to start; `to_seconds` is excluded, None: no limit."""
+
+    from_seconds: int
+    to_seconds: int | None
+    cold: int
+    warm: int
+
+
+class StartsInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Start-up times, cold and warm."""
+
+    buckets: tuple[BucketInfo, ...]
+    cold: StartFiguresInfo
+    warm: StartFiguresInfo
+
+
+class PartInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a part of a run took, and the median of `count` others; None: unknown."""
+
+    phase: Literal["queue", "provisioning", "running"]
+    seconds: float | None
+    median_seconds: float | None
+    count: int
+
+
+class LikeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A run beside the newest ended ones of its name; `runs` is how many."""
+
+    run_id: str
+    name: str | None
+    runs: int
+    phases: tuple[PartInfo, ...]
+    cost_usd: Decimal | None
+    median_cost_usd: Decimal | None
+
+
 class ChangeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One event of the record, and what it changed."""
 

@@ -11,13 +11,18 @@ from projections.client.objects import (
     AcceptedInfo,
     BudgetInfo,
     CostInfo,
+    LikeInfo,
     MachineInfo,
     RunInfo,
+    SpendInfo,
+    StartsInfo,
     StopInfo,
+    UseInfo,
 )
 
 T = TypeVar("T")
 Moment = int | datetime | str | None  # a position, a time, or now
+Day = datetime | str | None  # a time of that day, or the range's default
 
 
 class Ask(msgspec.Struct, Generic[T], frozen=True):
@@ -81,6 +86,30 @@ def costs(by: Literal["vm", "run", "day", "user", "gpu"] = "vm", *, at: Moment =
 
 def budget(*, at: Moment = None) -> Ask[BudgetInfo]:
     return Ask(BudgetInfo, "/api/budget", {"at": at})
+
+
+def spend(
+    by: Literal["line", "gpu", "user"] = "line", *, since: Day = None, until: Day = None, at: Moment = None
+) -> Ask[SpendInfo]:
+    """By day, of the days `since` to `until` (UTC), by default the last 30; `line` is the purpose."""
+    return Ask(SpendInfo, "/api/spend", {"by": by, "since": since, "until": until, "at": at})
+
+
+def utilisation(
+    by: Literal["gpu", "vm"] = "gpu", *, since: Day = None, until: Day = None, at: Moment = None
+) -> Ask[UseInfo]:
+    """By day, as `spend`."""
+    return Ask(UseInfo, "/api/utilisation", {"by": by, "since": since, "until": until, "at": at})
+
+
+def starts(*, since: Day = None, until: Day = None, at: Moment = None) -> Ask[StartsInfo]:
+    """Start-up times of the runs submitted on these days."""
+    return Ask(StartsInfo, "/api/starts", {"since": since, "until": until, "at": at})
+
+
+def like(word: str, *, at: Moment = None) -> Ask[LikeInfo]:
+    """A run beside the medians of its name."""
+    return Ask(LikeInfo, f"/api/runs/{word}/like", {"at": at})
 
 
 def submit(

@@ -53,8 +53,9 @@ def starts(store: ProjectionStore, of: ChartRange) -> Starts:
 def like(store: ProjectionStore, row: RunRow) -> Like:
     """A run beside the newest ended ones of its name."""
     found = () if row.name is None else store.runs.ended_named(row.name, LIKE + 1)
-    others = [decode_run(one.folded) for one in found if one.run_id != row.run_id][:LIKE]
-    return like_of(decode_run(row.folded), others)
+    others = [one for one in found if one.run_id != row.run_id][:LIKE]
+    costs = [one.cost for one in others if one.cost is not None]
+    return like_of(decode_run(row.folded), [decode_run(one.folded) for one in others], cost=row.cost, costs=costs)
 
 
 def _machines(store: ProjectionStore, of: ChartRange) -> Iterator[BilledMachine]:

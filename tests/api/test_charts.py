@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from decimal import Decimal
+from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.dashboard import told
+from stenotest import prefork
 from stenotest.busy_weeks import busy_weeks
 from stenotest.story import START
 
+from cli.render.words import duration, short
+from events.clock import SECOND
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Serve, Served
     from stenolab.browser import See
 
@@ -68,6 +76,28 @@ def test_a_run_is_compared_with_the_others_of_its_name(here: Served) -> None:
     assert all(one["count"] == found["runs"] for one in found["phases"])
 
 
+def test_show_says_what_the_api_says_of_runs_with_its_name(here: Served) -> None:
+    """The same object with --json; the medians of duration and cost in one line of text, of the runs that ended."""
+    runs = told(here.client, "/api/runs", name="train", limit=100)["runs"]
+    words, home = ("show", runs[0]["run_id"], "--record", str(here.record)), {"HOME": str(here.record.parent)}
+    found = told(here.client, f"/api/runs/{runs[0]['run_id']}/like")
+    assert found.pop("position") > 0
+    assert json.loads(prefork.run([*words, "--json"], env=home, check=True).stdout)["like"] == found
+    assert found["cost_usd"] == runs[0]["cost_usd"]
+    assert Decimal(found["median_cost_usd"]) == median(Decimal(run["cost_usd"]) for run in runs[1:])
+    shown = prefork.run(words, env=home, check=True).stdout
+    took = duration(round(median(run["execution_seconds"] for run in runs[1:]) * SECOND))
+    assert f"median of {len(runs) - 1} other runs: ran {took}, cost {short(found['median_cost_usd'])}\n" in shown
+
+
+def test_a_run_whose_name_no_other_has_is_compared_with_none(town: Path) -> None:
+    """No line in the text, no medians in the JSON."""
+    words, home = ("show", "ok-run", "--record", str(town)), {"HOME": str(town.parent)}
+    found = json.loads(prefork.run([*words, "--json"], env=home, check=True).stdout)["like"]
+    assert (found["runs"], found["median_cost_usd"]) == (0, None)
+    assert "median" not in prefork.run(words, env=home, check=True).stdout
+
+
 def test_a_range_that_ends_before_it_begins_is_refused(here: Served) -> None:
     """With the parameter's name."""
     answer = here.client.get("/api/spend", params={"since": "2026-02-01", "until": "2026-01-01"})
@@ -88,3 +118,16 @@ def test_the_page_draws_what_the_api_says(here: Served, see: See) -> None:
     assert page.locator(".use-strips svg[role=group]").count() == 4  # three GPUs and all machines
     assert seen.complaints == []
     assert seen.shifted() < 0.01
+
+
+def test_the_page_of_a_run_shows_the_median_cost_of_its_name(here: Served, see: See) -> None:
+    """Beside its own, above the bars."""
+    found = told(here.client, "/api/runs/train/like")
+    seen = see(here.url)
+    panel = seen.go(f"/runs/{found['run_id']}").get_by_label("Compared with its like", exact=True)
+    words = panel.locator("p").first.inner_text()
+    shown = words.split("cost: ")[1].rstrip(".").replace("$", "").split(", median ")
+    assert [round(Decimal(amount), 4) for amount in shown] == [
+        round(Decimal(found[key]), 4) for key in ("cost_usd", "median_cost_usd")
+    ]
+    assert seen.complaints == []

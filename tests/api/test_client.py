@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +21,18 @@ from projections.client import (
     budget,
     costs,
     explain,
+    like,
     machine,
     machines,
     objects,
     run,
     runs,
+    spend,
+    starts,
     stop,
     stop_machine,
     submit,
+    utilisation,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +49,15 @@ ANSWERS = {
     objects.CostInfo: "CostAnswer",
     objects.CostRowInfo: "CostRow",
     objects.BudgetInfo: "AccountAnswer",
+    objects.SpendInfo: "SpendAnswer",
+    objects.SeriesInfo: "Series",
+    objects.UseInfo: "UtilisationAnswer",
+    objects.StripInfo: "UseStrip",
+    objects.StartsInfo: "StartsAnswer",
+    objects.StartFiguresInfo: "StartFigures",
+    objects.BucketInfo: "StartBucket",
+    objects.LikeInfo: "LikeAnswer",
+    objects.PartInfo: "LikeSpan",
     objects.ChangeInfo: "StreamMessage",
     objects.AcceptedInfo: "RunAccepted",
     objects.StopInfo: "RunStop",
@@ -93,6 +107,25 @@ def test_lists_come_whole_and_typed(steno_here: StenoClient, monkeypatch: pytest
     assert steno_here.ask(budget()).spent_usd >= 0
     then = steno_here.ask(run(one.run_id, at=one.evidence[-1] - 1))
     assert not then.ended
+
+
+def test_charts_are_typed(steno_here: StenoClient) -> None:
+    """Their days in a range, and their money exactly."""
+    since, until = "2025-11-01", datetime(2026, 12, 31, tzinfo=UTC)
+    total = steno_here.ask(costs()).total.total_usd
+    for by in ("line", "gpu", "user"):
+        found = steno_here.ask(spend(by, since=since, until=until))
+        assert sum(sum(one.daily) for one in found.series) == sum(found.daily) == found.total_usd == total > 0
+    use = steno_here.ask(utilisation("vm", since=since, until=until))
+    assert {one.key for one in use.strips} == {one.vm_id for one in steno_here.each(machines())}
+    assert sum(billed for billed, _ in use.total.days) == pytest.approx(use.total.billed_seconds)
+    kinds = steno_here.ask(starts(since=since, until=until))
+    assert kinds.cold.count == sum(bucket.cold for bucket in kinds.buckets) > 0
+    beside = steno_here.ask(like("ok-run"))
+    assert (beside.name, beside.runs, beside.median_cost_usd) == ("ok-run", 0, None)
+    assert isinstance(beside.cost_usd, Decimal)
+    with pytest.raises(Refused, match="since"):
+        steno_here.ask(spend(since=until, until=since))
 
 
 def test_a_refusal_says_why_and_silence_ends(steno_here: StenoClient) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+from stenotest.terminal import on_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,18 +39,8 @@ def test_a_run_does_not_steer_the_terminal(tmp_path: Path) -> None:
     call("submit", "--wait", "--name", "says", "--", f"{sys.executable} {script}")
     assert call("logs", "says") == said.encode()
 
-    ours, theirs = pty.openpty()
-    with subprocess.Popen([*steno, "logs", "says"], env=environment, cwd=tmp_path, stdout=theirs) as process:
-        os.close(theirs)
-        come = b""
-        try:
-            while piece := os.read(ours, 1 << 16):
-                come += piece
-        except OSError:  # the other end is closed
-            pass
-        assert process.wait() == 0
-    os.close(ours)
-    text = come.decode()
+    code, text, _ = on_terminal(["logs", "says"], cwd=tmp_path, env=environment, streams=("stdout",))
+    assert code == 0
     assert "\x1b[31mred\x1b[0m\r" in text
     assert "\ttab" in text
     assert "\\x1b]52;c;aGVsbG8=\\x07" in text

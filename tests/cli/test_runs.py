@@ -59,7 +59,7 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
     assert [one["run_id"] for one in listed["runs"]] == [run["run_id"]]
 
     shown = json.loads(steno("show", "fine", "--json").stdout)
-    assert list(shown) == [*RUN_KEYS, "ran", "observability", "anomalies", "position", "queued", "why"]
+    assert list(shown) == [*RUN_KEYS, "ran", "observability", "anomalies", "position", "queued", "why", "like"]
 
     drawn = json.loads(steno("timeline", "fine", "--json").stdout)
     spanned = [

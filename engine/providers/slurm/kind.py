@@ -23,8 +23,8 @@ class SlurmKind(ProviderKind):
     commands = "engine.providers.slurm.commands:slurm"
     options = (
         Option(flag="--partition", field="partition", metavar="NAME", help="The partition of a Slurm job."),
-        Option(flag="--account", field="account", metavar="NAME", help="The account it is charged to."),
-        Option(flag="--qos", field="qos", metavar="NAME", help="Its quality of service."),
+        Option(flag="--account", field="account", metavar="NAME", help="The account that a Slurm job is charged to."),
+        Option(flag="--qos", field="qos", metavar="NAME", help="The job's quality of service."),
     )
 
     def reading(self) -> SlurmReading:

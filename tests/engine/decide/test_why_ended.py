@@ -9,6 +9,7 @@ from engine.facts import RunFacts, Waits
 from engine.fold.run import Attempt, Held, Reported, ReportedJob, Run, Said
 from engine.requirements import Range, Requirements
 from engine.states import Reason, State
+from events.clock import SECOND, parse_duration
 
 
 def run(state: State = State.FAILED, reason: Reason | None = None, **facts: object) -> Run:
@@ -39,6 +40,23 @@ NO_MACHINE = (
     "dstack had no machine with MI300X or MI250X; name other GPUs with `--fallback`, or try later (after 2 attempts)."
 )
 MEMORY = Requirements(submitter="ada", memory=Range(16, None), gpu=("MI300X", "MI250X"))
+
+
+def limited(seconds: float | None) -> Requirements:
+    return Requirements(submitter="ada", max_duration=None if seconds is None else round(seconds * SECOND))
+
+
+@pytest.mark.parametrize(
+    ("limit", "proposed"),
+    [(20, "40s"), (45, "90s"), (90, "3m"), (2700, "90m"), (7200, "4h"), (43_200, "24h"), (None, "49m"), (0.5, "1s")],
+)
+def test_a_run_that_hit_its_limit_is_to_be_given_twice_as_much(limit: float | None, proposed: str) -> None:
+    """Without a limit of its own, the provider's: twice the time that it ran, 24 m 20 s. The flag takes it."""
+    terms, ended = limited(limit), 1460 * SECOND
+    found = why(run(reason=Reason.TIMED_OUT, terms=terms, started_at=1, finished_at=ended))
+    said = f"allow it more time: `steno rerun train --max-duration {proposed}`."
+    assert found == f"It ran longer than it may; {said}"
+    assert parse_duration(proposed) >= 2 * (terms.max_duration or ended - 1)
 
 
 @pytest.mark.parametrize(
