@@ -152,8 +152,8 @@ def logs_command(
     byte. The lines that a kernel reports its progress with are left out; `steno kernel show` shows them. Of several
     runs, a line with the name stands before each output.
 
-    --since and --timestamps need a provider that says when output was written: dstack. Of another provider they are
-    refused (exit 5); with -f, --timestamps then prints when a line arrived.
+    --since and --timestamps need a provider that says when output was written. Of any other they are refused (exit 5);
+    with -f, --timestamps then prints when a line arrived.
 
     With --json, JSON Lines: {"text"}, one for each line of output; of several runs also "run", with --timestamps "at".
 
