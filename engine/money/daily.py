@@ -82,8 +82,6 @@ def days_of(bill: Bill, user: Callable[[str], str]) -> MachineDays:
 
 
 class BilledMachine(NamedTuple):
-    """A machine whose days are summed."""
-
     vm_id: str
     name: str | None
     gpu: str  # `MI300X:2`; `none`

@@ -113,7 +113,6 @@ class Like(Tabled, frozen=True, kw_only=True):
 
 
 def like_of(run: Run, others: Sequence[Run]) -> Like:
-    """The run beside others."""
     own, theirs = spans_of(run), [spans_of(one) for one in others]
     phases = []
     for place, name in enumerate(SPANS):
