@@ -33,11 +33,13 @@ from engine.wire import wire
 from events.clock import SystemClock
 from events.store.record import Record
 from projections.models import record_pages as browse
+from projections.models.costs import costs
 from projections.models.incidents import incidents, record_object
 from projections.models.overview import overview
 from projections.models.past_worlds import opened
 from projections.models.projector import Lag, Projector, rebuilt
 from projections.models.reader_pool import Look, Pool
+from projections.store.run_query import RunQuery, find
 
 EVENTS = int(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1].isdecimal() else 1_000_000
 GIVEN = Path(sys.argv[1]) if len(sys.argv) == 2 and not sys.argv[1].isdecimal() else None
@@ -50,9 +52,11 @@ MODELS: dict[str, Callable[[Look], object]] = {
     "overview": lambda look: wire(overview(look, POLICY)),
     "50 newest runs": lambda look: [msgspec.Raw(one) for _, one in look.view.store.runs.page(limit=50)],
     "50 newest failed runs": lambda look: [
-        msgspec.Raw(one) for _, one in look.view.store.runs.page(limit=50, state="failed")
+        msgspec.Raw(look.view.store.runs.object_of(run_id) or b"")
+        for run_id, _ in find(look.view.store, RunQuery(state="failed"), 50)
     ],
     "one run": lambda look: msgspec.Raw(look.view.row("run-77").object),
+    "costs by run": lambda look: wire(costs(look.view.store, "run").report),
     "incidents": lambda look: [wire(one) for one in incidents(look).anomalies],
     "marks of the slider": lambda look: wire(record_object(look, Lag(positions=0, seconds=0.0))),
     "50 newest events": lambda look: browse.events(look, backwards=True).rows,

@@ -13,8 +13,9 @@ def money(amount: int | None) -> str | None:
     """Micro-dollars as dollars with six decimals, as JSON objects have them: `1.990000`."""
     if amount is None:
         return None
-    sign = "-" if amount < 0 else ""
-    return f"{sign}{abs(amount) // DOLLAR}.{abs(amount) % DOLLAR:06d}"
+    if amount < 0:
+        return f"-{money(-amount)}"
+    return f"{amount // DOLLAR}.{amount % DOLLAR:06d}"
 
 
 def usd(amount: int) -> str:

@@ -1,8 +1,10 @@
 """The public JSON of models: a `Shape` holds microseconds and micro-dollars, its JSON has times and dollars as text."""
 
 from collections.abc import Callable
-from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from enum import Enum
+from functools import cache
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -47,28 +49,43 @@ class Stretched(Shape, frozen=True, kw_only=True, rename={"start": "from", "end"
 
 def wire(shape: Shape) -> dict[str, Any]:
     """The JSON values of an object; keys whose value is unset are left out."""
-    values = ((key, text, getattr(shape, name)) for name, key, text in _fields(type(shape)))
-    return {key: text(value) for key, text, value in values if value is not msgspec.UNSET}
+    keys, texts = _fields(type(shape))
+    found = dict(zip(keys, msgspec.structs.astuple(shape), strict=True))
+    for key, text in texts:
+        value = found[key]
+        if value is msgspec.UNSET:
+            del found[key]
+        elif value is not None:
+            found[key] = text(value)
+    return found
 
 
 @cache
-def _fields(shape: type[Shape]) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
-    """(name, JSON key, what makes the JSON value) of each field."""
-    return tuple((field.name, field.encode_name, _text(field.type)) for field in msgspec.structs.fields(shape))
+def _fields(shape: type[Shape]) -> tuple[tuple[str, ...], tuple[tuple[str, Callable[[Any], Any]], ...]]:
+    """(all keys, (key, what makes the JSON value) of each field that is not its own JSON value)."""
+    texts = ((field.encode_name, _text(field.type)) for field in msgspec.structs.fields(shape))
+    return shape.__struct_encode_fields__, tuple((key, text) for key, text in texts if text is not None)
 
 
-def _text(hint: Any) -> Callable[[Any], Any]:
+def _text(hint: Any) -> Callable[[Any], Any] | None:
+    """None: values of this type are their own JSON values."""
     for meta in getattr(hint, "__metadata__", ()):
         if isinstance(meta, Meta) and meta.extra is not None:
-            return partial(_known, meta.extra["text"])
-    if get_origin(hint) is dict:
-        inner = _text(get_args(hint)[1])
-        return lambda value: {key: inner(one) for key, one in value.items()}
-    return next((text for one in get_args(hint) if (text := _text(one)) is not _plain), _plain)
+            known: Callable[[Any], Any] = meta.extra["text"]
+            return known
+    kind = get_origin(hint)
+    inner = _text(get_args(hint)[1]) if kind is dict else None
+    if inner is not None:
+        return lambda value: {key: None if one is None else inner(one) for key, one in value.items()}
+    if kind in (dict, Literal) or (isinstance(hint, type) and issubclass(hint, _AS_IS)):
+        return None
+    if kind in (None, list, tuple):
+        return _plain
+    found = [text for one in get_args(hint) if not isinstance(one, Meta) and (text := _text(one)) is not None]
+    return next((text for text in found if text is not _plain), found[0] if found else None)
 
 
-def _known(text: Callable[[int], str], value: int | None) -> str | None:
-    return None if value is None else text(value)
+_AS_IS: Final = (str, int, float, NoneType, Enum, msgspec.Raw)
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ SECOND = 1_000_000  # microseconds in a second
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}  # seconds of each unit of a duration
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAIVE_EPOCH: Final = _EPOCH.replace(tzinfo=None)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -67,7 +68,7 @@ def format_time(moment: int) -> str:
     """`YYYY-MM-DDTHH:MM:SS.ffffffZ`, the one form Steno prints; the nearest moment of the years 1 to 9999."""
     moment = min(max(moment, _FIRST), _LAST)
     # Not strftime: its %Y drops leading zeros.
-    return (_EPOCH + timedelta(microseconds=moment)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return (_NAIVE_EPOCH + timedelta(microseconds=moment)).isoformat(timespec="microseconds") + "Z"
 
 
 def format_second(moment: int) -> str:

@@ -16,9 +16,9 @@ from cli.wiring.output import show
 def config_command(app: App, *, sample: bool) -> None:
     """Show every setting and where its value comes from.
 
-    Later wins: defaults, dstack's own configuration file, steno.toml of your configuration folder, steno.toml of the
-    current folder, .env of the current folder, the environment, flags. Secrets are shown as "set". A file can also set
-    rates.<GPU> (dollars an hour of any GPU model), billing.<backend>.minimum and billing.<backend>.granularity.
+    Later wins: defaults, the provider's own configuration file, steno.toml of your configuration folder, steno.toml of
+    the current folder, .env of the current folder, the environment, flags. Secrets are shown as "set". A file can also
+    set rates.<GPU> (dollars an hour of any GPU model), billing.<backend>.minimum and billing.<backend>.granularity.
 
     With --json: {"settings": {name: {"value", "source"}}, "variables": {name: [strongest first]}}.
 

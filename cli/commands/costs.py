@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import sys
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
 from cli.wiring.app import App, steno_command
 from cli.wiring.options import at_option
-from cli.wiring.output import hint, show
+from cli.wiring.output import emit_csv, hint, show
 from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
+    from engine.money.daily import Stack, Strip
     from projections.models.view import View
 
 By = Literal["vm", "run", "day", "user", "gpu"]
@@ -76,10 +77,8 @@ def costs_command(
     if chart is not None:
         if reconcile or form == "csv" or by in ("run", "day"):
             raise click.UsageError("--chart goes with --by gpu, user or vm, --since, --until, --csv and --json only")
-        from cli.commands.charts import draw_charts
-
         app.json = app.json or form == "json"
-        draw_charts(app, chart, by, (since, until), at, as_csv=as_csv)
+        _draw_charts(app, chart, by, (since, until), at, as_csv=as_csv)
         return
     if as_csv and (reconcile or form is not None):
         raise click.UsageError("--csv is the table of --by: leave --reconcile and --format out")
@@ -100,12 +99,47 @@ def costs_command(
         if reconcile:
             _reconciliation(app, view)
         elif as_csv:
-            from cli.wiring.output import emit_csv
             from projections.models.costs import costs
 
             emit_csv(costs(view.store, by or "vm").report)
         else:
             _report(app, view, by or "vm")
+
+
+def _draw_charts(
+    app: App, chart: str, by: str | None, between: tuple[str | None, str | None], at: str | None, *, as_csv: bool
+) -> None:
+    """Draw charts, or give them as JSON or CSV (of `days`: the spend). `by`: gpu, user or vm; `between`: its range."""
+    from cli.render import charts as draw
+    from cli.wiring.time_arguments import moment
+    from cli.wiring.view import viewing
+    from engine.wire import wire
+    from projections.models import charts
+
+    stack: Stack = "gpu" if by == "gpu" else "user" if by == "user" else "line"
+    strip: Strip = "vm" if by == "vm" else "gpu"
+    drawn: dict[str, tuple[Any, Any]] = {}
+    with viewing(app, at) as (_, view, now):
+        since, until = (None if text is None else moment(text, app.clock.now()) for text in between)
+        if since is not None and since > min(now, now if until is None else until):
+            raise click.BadParameter("--since is later than the end of the range")
+        shown = charts.ChartRange(since=since, until=until, now=now)
+        if chart in ("days", "spend"):
+            drawn["spend"] = charts.spend(view.store, stack, shown), draw.spend_chart
+        if chart in ("days", "utilisation"):
+            drawn["utilisation"] = charts.utilisation(view.store, strip, shown), draw.utilisation_chart
+        if chart == "starts":
+            drawn["starts"] = charts.starts(view.store, shown), draw.starts_chart
+        position = view.position
+    if as_csv:
+        emit_csv(next(iter(drawn.values()))[0])
+        return
+    value = {name: wire(report) for name, (report, _) in drawn.items()} | {"position": position}
+    texts = [text for report, made in drawn.values() if (text := made(report, columns()))]
+    if texts or app.json:
+        show(app, value, "\n\n".join(texts))
+    else:
+        hint("nothing to draw in this range; --since 2026-01-01 shows more days")
 
 
 def _report(app: App, view: View, by: By) -> None:

@@ -80,7 +80,7 @@ def events_command(
 @from_option
 @to_option
 @click.option("--failed", is_flag=True, help="Only polls without a usable answer.")
-@click.option("--source", metavar="NAME", help="Only this source (dstack/main).")
+@click.option("--source", metavar="NAME", help="Only this source (PROVIDER/PROJECT).")
 @last_option
 @_follow_option
 def polls_command(

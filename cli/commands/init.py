@@ -12,7 +12,7 @@ from cli.wiring.errors import REFUSED, say
 from cli.wiring.output import emit_json, hint
 
 _QUESTIONS = (  # setting, question; an empty answer keeps the default and writes nothing
-    ("provider", "Where do tasks run: local (this machine), dstack or slurm"),
+    ("provider", "Where do tasks run"),
     ("project", "The project there, if you have several"),
     ("vms.idle_timeout", "Stop a machine that has been idle for this long (10m, 1h, off)"),
     ("vms.max", "At most this many machines at a time"),
@@ -43,8 +43,10 @@ def init_command(app: App, target: Path, given: tuple[str, ...], *, yes: bool, f
     \b
     Examples:
       steno init
-      steno init --yes --set provider=dstack --set vms.idle_timeout=10m
+      steno init --yes --set provider=local --set budget.total=100
     """
+    from engine.providers import registry
+
     if target.exists() and not force:
         app.exit_code = REFUSED
         say(f"{target} exists; --force replaces it, --file writes another")
@@ -57,6 +59,9 @@ def init_command(app: App, target: Path, given: tuple[str, ...], *, yes: bool, f
         _check(app, name, value)
         values[name] = value
     for name, question in () if yes else _QUESTIONS:
+        if name == "provider" and name not in values:
+            kinds = [kind for kind in registry.built_in() if not kind.settings.hosted]
+            click.echo("\n".join(f"{kind.name}: {kind.summary}" for kind in kinds), err=True)
         if name not in values and (answer := _asked(app, name, question)):
             values[name] = answer
     target.write_text(_toml(values), encoding="utf-8")

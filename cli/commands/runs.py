@@ -158,8 +158,8 @@ def logs_command(
     byte. The lines that a kernel reports its progress with are left out; `steno kernel show` shows them. With several
     runs, a line with the name comes before each output.
 
-    --since and --timestamps need a provider that says when output was written: dstack. With another provider they are
-    refused (exit 5); with -f, --timestamps then prints when a line arrived.
+    --since and --timestamps need a provider that says when output was written. With another provider they are refused
+    (exit 5); with -f, --timestamps then prints when a line arrived.
 
     With --json, JSON Lines: {"text"}, one for each line of output; with several runs "run", with --timestamps "at".
 

@@ -198,7 +198,6 @@ def _limit(timeout: str | None, *, wait: bool, quiet: bool) -> int | None:
 def _submit(
     app: App, here: RunSession, task: Completed, run_id: str, *, wait: bool, quiet: bool, limit: int | None
 ) -> None:
-    """Submit, and say what became of it."""
     import msgspec
 
     from cli.render.runs import ended

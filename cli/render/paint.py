@@ -33,7 +33,6 @@ STATE_COLOURS: dict[str, str] = {  # one colour per state, everywhere
 
 
 def state(name: str, text: str | None = None) -> str:
-    """A state's name, or `text`, in that state's colour."""
     return click.style(name if text is None else text, fg=STATE_COLOURS.get(name))
 
 
@@ -74,7 +73,6 @@ def width(text: str) -> int:
 
 
 def pad(text: str, columns: int, right: bool = False) -> str:
-    """Pad a painted text to `columns`; `right` aligns it to the right."""
     fill = " " * max(0, columns - width(text))
     return fill + text if right else text + fill
 

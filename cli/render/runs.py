@@ -226,7 +226,6 @@ def _beside(like: "Like") -> Iterator[tuple[str, str]]:
 
 
 def _what_ran(ran: RanObject) -> Iterator[tuple[str, str]]:
-    """What is known of it."""
     lines = (ran.command or "").split("\n")
     yield "command", lines[0] or "–"
     yield from (("", line) for line in lines[1:])

@@ -153,8 +153,6 @@ steno_command = functools.partial(click.command, cls=StenoCommand)
 
 
 class CommandGroup(click.Group):
-    """A group of `StenoCommand`s."""
-
     command_class = StenoCommand
 
 

@@ -58,7 +58,6 @@ def emit_json(value: object, *, lines: bool = False) -> None:
 
 
 def emit_csv(report: Tabled) -> None:
-    """The report's table on stdout."""
     from engine.money.tables import csv_of
 
     click.echo(csv_of(report), nl=False)

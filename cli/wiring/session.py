@@ -148,7 +148,6 @@ class RunSession:
         self._recorder.effects.wait(duration)
 
     def why(self, run_id: str) -> str:
-        """Why the run is where it is, in a sentence."""
         from projections.models.evidence import message_of
 
         run = self.run(run_id)

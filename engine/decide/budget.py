@@ -54,8 +54,6 @@ class Forecast(StrEnum):
 
 
 class BudgetAlert(Shape, frozen=True, kw_only=True):
-    """A threshold of the budget."""
-
     threshold: float
     reached: bool
     told_at_position: Position | None

@@ -30,7 +30,6 @@ def held_machines(state: WorldState, source: str, beneath: str) -> tuple[HeldMac
 
 
 def held_machine(run: Run) -> HeldMachine | None:
-    """The machine that a run of ours keeps; None: it keeps none."""
     gpu = None if run.name is None or run.requested_at is None else gpu_named(run.name)
     if gpu is None:
         return None

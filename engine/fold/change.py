@@ -33,8 +33,6 @@ class VmStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AnomalyKind(StrEnum):
-    """What should not be."""
-
     CONTRADICTION = "contradiction"  # the provider takes back an end, or says two things of one thing at once
     ILLEGAL_TRANSITION = "illegal_transition"  # a newer answer shows the run behind where it was
     SCHEMA_DRIFT = "schema_drift"  # a word or a type we do not know

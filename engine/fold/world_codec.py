@@ -14,8 +14,6 @@ from engine.policy import Policy
 
 
 class PolicyStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy and from when it was in force."""
-
     position: int
     at: int
     policy: Policy

@@ -117,8 +117,6 @@ class Tolerance(_Strict, frozen=True, kw_only=True):
 
 
 class Definition(_Strict, frozen=True, kw_only=True):
-    """A problem, complete."""
-
     signature: Signature
     reference: Reference
     tests: Annotated[tuple[Test, ...], msgspec.Meta(min_length=1, max_length=32)]

@@ -42,8 +42,6 @@ _SUFFIXES: Final = frozenset({".py", ".hpp", ".h", ".json"})
 
 
 class HeldMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that keeps a machine."""
-
     run_id: str
     name: str
     gpu: str | None  # in capitals; None: without a GPU

@@ -47,8 +47,6 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelSubmission(msgspec.Struct, frozen=True, kw_only=True):
-    """A valid request."""
-
     solution: str
     problem: str
     definition: Definition

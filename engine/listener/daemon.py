@@ -77,7 +77,6 @@ class Daemon:
                 tried.connect("/" + self._url.removeprefix("unix://").lstrip("/"))
 
     def start(self, arguments: dict[str, Any]) -> StartedContainer:
-        """Create a container, attach to it and start it."""
         with self.client() as client:
             made = client.containers.create(**arguments)
             try:

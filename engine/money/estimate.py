@@ -15,8 +15,6 @@ PATTERNS: Final[tuple[Pattern, ...]] = ("a new machine each", "one batch a day",
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """The inputs of an estimate."""
-
     hourly: int  # of one machine
     idle_timeout: int | None  # None: never ended
     runs_per_day: int = 30
@@ -28,8 +26,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Month(msgspec.Struct, frozen=True, kw_only=True):
-    """A month of a pattern of runs."""
-
     pattern: Pattern
     machine_time: int
     cost: int

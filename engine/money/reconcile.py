@@ -100,8 +100,6 @@ def reconciliation(
 
 
 class Charged(NamedTuple):
-    """One submission as the provider charges it."""
-
     key: str  # as in `Occupancy.job`
     since: int
     until: int  # its end; of one that goes on, the newest poll of the run

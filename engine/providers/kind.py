@@ -46,8 +46,6 @@ class KernelRights(StrEnum):
 
 
 class CheckState(StrEnum):
-    """The result of a check."""
-
     OK = "ok"
     WARNING = "warning"  # a task can run, but look at this
     FAILED = "failed"  # a task cannot run
@@ -55,8 +53,6 @@ class CheckState(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing checked."""
-
     name: str
     state: CheckState = CheckState.OK
     message: str  # one line: the state, and what to do if it is not well

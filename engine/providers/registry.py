@@ -54,7 +54,6 @@ def commands_of(name: str) -> str | None:
 
 
 def knows(name: str) -> bool:
-    """Whether there is a provider of that name."""
     return name in BUILT_IN or name in _installed()
 
 

@@ -43,8 +43,6 @@ class TraceSink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The result of one round."""
-
     changes: tuple[Change, ...]
     pause: int  # microseconds to wait before the next
     polls: int = 0

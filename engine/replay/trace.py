@@ -29,7 +29,6 @@ def open_trace(
 
 
 def fold_polls(world: World, polls: Iterable[NumberedPoll], until: Until | None = None) -> Iterator[Step]:
-    """Fold numbered polls into a world, one step each; stops after `until`."""
     read, apply = PollReader(world.readings).read, world.apply
     limit = until if until is not None else Until()
     for number, poll in polls:

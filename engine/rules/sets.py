@@ -48,8 +48,6 @@ class ObservationFilter(StrEnum):
 
 
 class RunJudge(Protocol):
-    """Judges one observation."""
-
     def __call__(self, facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:
         """What the observation says."""
 

@@ -60,7 +60,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.find(name).value
 
     def parsed(self, name: str) -> Any:
-        """The parsed value of that setting; None: not set."""
         return self.find(name).parsed
 
     @property

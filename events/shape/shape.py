@@ -15,8 +15,6 @@ LINES: Final = "lines"  # `BodyShape.items` of an answer that is a text
 
 
 class BodyShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The shape of the answers of one endpoint."""
-
     kind: str  # what an item is: `run`, `vm`, `provider_event`, `fleet` or `other`
     items: str = ""  # "": it is one; `[]`: a list of them; `jobs[]`: under a key (`a.b[]`); `LINES`: a text
     identity: str = "id"  # the key that names an item; of a line, the number of its column, from 0

@@ -36,8 +36,6 @@ Shared: TypeAlias = tuple[int | None, int | None]  # the parts for scope and bod
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Events for one stream."""
-
     stream: str
     events: Sequence[Event]
     expected_version: int | None = ANY  # of the stream (0: new)

@@ -94,7 +94,6 @@ class Parts:
         return self._load(part_id, 0) if part is None else part
 
     def commitment(self, part_id: int) -> bytes:
-        """The commitment of a part, which the chain covers."""
         return self.get(part_id).commitment
 
     def forget(self) -> None:

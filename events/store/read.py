@@ -100,8 +100,6 @@ class PollRow(NamedTuple):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """One event of a record."""
-
     position: int
     stream: str
     version: int  # place in its stream, from 1
@@ -264,7 +262,6 @@ class Reader:
             )
 
     def position_of(self, event_id: bytes) -> int | None:
-        """Where the event of that id is, or None."""
         row = self._first(_BY_ID, event_id)
         return None if row is None else int(row[0])
 

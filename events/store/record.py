@@ -52,8 +52,6 @@ class PollAppended(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Question:
-    """The cache of one question."""
-
     id: int
     commitment: bytes
     shape: BodyShape | None

@@ -81,7 +81,6 @@ class Vault:
         return COMMITMENT.sub(lambda found: value(found).strip(b'"'), _WHOLE.sub(value, text))
 
     def erase(self, owner: str) -> None:
-        """Erase every value kept for `owner`."""
         if self._blob.exists() and owner in self.owners():
             with self._changing() as content:
                 content.secrets.pop(owner, None)

@@ -47,8 +47,6 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """What verify found."""
-
     ok: bool
     events: int
     head: Head

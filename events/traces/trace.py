@@ -265,8 +265,6 @@ def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a trace."""
-
     polls: int  # poll lines the record did not have
     known: int  # poll lines it had already
     skipped: int  # broken lines

@@ -84,7 +84,6 @@ def notice_row(record: Record, stored: Stored, until: int | None = None) -> dict
 
 
 def notices(look: Look, *, behind: int | None, limit: int) -> Page:
-    """Notices, newest first."""
     return events(
         look,
         behind=behind,

@@ -35,7 +35,6 @@ class ChartRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spend(store: ProjectionStore, by: Stack, of: ChartRange) -> Spend:
-    """Spend by day."""
     return spend_of(_machines(store, of), by, range_of(of.since, of.until, of.now))
 
 

@@ -21,6 +21,7 @@ LINES: Final = (
     Line.PROVISIONING, Line.BUSY, Line.IDLE, Line.TERMINATING, Line.UNCONFIRMED, Line.UNATTRIBUTED, Line.ROUNDING
 )  # fmt: skip
 """The purposes of charges, in display order."""
+_LINES: Final = tuple(line.value for line in LINES)
 _EACH: Final = 1_000_000  # places of one machine: more than it has parts
 _LAST: Final = 10**17  # what no run pays comes behind all else
 
@@ -66,7 +67,7 @@ class _Sum(msgspec.Struct, kw_only=True):
     key: str
     label: str
     place: int = 0
-    lines: dict[str, int] = msgspec.field(default_factory=lambda: {line.value: 0 for line in LINES})
+    lines: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(_LINES, 0))
     spot: int = 0
     time: int = 0
     archive: bool = False
@@ -94,7 +95,7 @@ def costs(store: ProjectionStore, by: By) -> StoredCosts:
     """All costs up to the newest poll in the store."""
     known: dict[str, str] = {}  # run id → its row's name: the run's name or submitter
     paid = theirs = 0
-    causes: Counter[Cause] = Counter()
+    causes = Counter[str]()
     for _, run_id, name, user, compared in store.runs.against():
         if word := name if by == "run" else user:
             known[run_id] = word
@@ -102,9 +103,9 @@ def costs(store: ProjectionStore, by: By) -> StoredCosts:
             against = decode_against(compared)
             paid, theirs = paid + against.ours, theirs + (against.theirs or 0)
             for cause, amount in against.causes:
-                causes[Cause(cause)] += amount
+                causes[cause] += amount
     sums: dict[str, _Sum] = {}
-    total, nobodys = _Sum(key="total", label="total"), Counter[Line]()
+    total, nobodys = _Sum(key="total", label="total"), Counter[str]()
     low = high = archived = 0
     for ordinal, vm_id, vm_name, kept, archive in store.vms.paid():
         one = decode_paid(kept)
@@ -120,13 +121,17 @@ def costs(store: ProjectionStore, by: By) -> StoredCosts:
             total.add(part, spot=one.spot)
             archived += 0 if archive is None else part.cost
             if part.run_id is None:
-                nobodys[Line(part.line)] += part.cost
+                nobodys[part.line] += part.cost
     ours, in_order = total.row(), sorted(sums.values(), key=lambda found: found.place)
     rows = tuple(found.row() for found in in_order)
+    differences = {Cause(cause): amount for cause, amount in causes.items()}
+    unpaid = {Line(line): amount for line, amount in nobodys.items()}
     return StoredCosts(
         report=CostReport(by=by, rows=rows, total=ours, low_usd=low, high_usd=high, archived_usd=archived),
         places=tuple(found.place for found in in_order),
-        reconciliation=reconcile_sums(ours=ours.total_usd, paid=paid, theirs=theirs, causes=causes, nobodys=nobodys),
+        reconciliation=reconcile_sums(
+            ours=ours.total_usd, paid=paid, theirs=theirs, causes=differences, nobodys=unpaid
+        ),
     )
 
 

@@ -44,8 +44,6 @@ class JudgedKernel(Shape, frozen=True, kw_only=True):
 
 
 class ToldKernel(Shape, frozen=True, kw_only=True):
-    """One kernel run, ended or not."""
-
     mark: KernelMark
     story: tuple[Status, ...]
     judged: JudgedKernel | None  # None: it has no final status yet

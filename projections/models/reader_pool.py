@@ -241,7 +241,6 @@ class Pool:
         return True
 
     def _unused(self) -> _Reader | None:
-        """A free reader."""
         with self._lock:
             return self._free.pop() if self._free else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -49,7 +50,7 @@ class EventObject(Shape, frozen=True, kw_only=True):
     id: str | None
     observed_at: Time
     recorded_at: Time
-    data: dict[str, Any]
+    data: Annotated[dict[str, Any], Meta(extra={"text": dict})]  # JSON values already
     hash: str
 
 
@@ -212,11 +213,9 @@ def _changed(record: Record, position: int) -> list[str]:
     streams: list[str] = []
     size = _FEW
     while True:
-        found = list(record.read(after=position + len(streams), limit=size))
-        for stored in found:
-            if stored.type not in _CHANGES:
-                return streams
-            streams.append(stored.stream)
+        following = record.read(after=position + len(streams), limit=size)
+        found = [stored.stream for stored in takewhile(lambda stored: stored.type in _CHANGES, following)]
+        streams += found
         if len(found) < size:
             return streams
         size = 500

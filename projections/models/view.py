@@ -122,7 +122,6 @@ class View:
         return tuple(_run.decode(self.store.runs.object_of(run_id) or b"") for run_id in ids)
 
     def ran(self, run_id: str) -> RanObject:
-        """What a known run executes."""
         return _ran.decode(self.store.runs.ran_of(run_id) or b"")
 
     def row(self, word: str) -> RunRow:
@@ -132,7 +131,6 @@ class View:
         return _one(self.store.runs, word, RunNotFound, "run", "steno ps --all")
 
     def run(self, word: str) -> RunObject:
-        """The object of `row`."""
         return _run.decode(self.row(word).object)
 
     def anomalies_of(self, subject: str) -> tuple[Anomaly, ...]:
@@ -166,7 +164,6 @@ class View:
         raise RunNotFound(_several(word, "runs and machines", found))
 
     def vm(self, word: str) -> VmObject:
-        """The object of `vm_row`."""
         return _vm.decode(self.vm_row(word).object)
 
     def machine(self, vm_id: str) -> Vm:
@@ -244,7 +241,6 @@ class View:
         )
 
     def hidden(self) -> tuple[str, ...]:
-        """The archives hidden from lists."""
         sources = self.state.sources.items()
         return tuple(name for name, source in sources if source.imported_to is not None and source.hidden)
 

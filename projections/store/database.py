@@ -44,7 +44,6 @@ class Database:
         self._connection.executemany(compiled(statement), given)
 
     def first(self, statement: Executable, **given: Any) -> Any:
-        """The first row, or None."""
         return self.execute(statement, **given).fetchone()
 
     def add(self, table: Table, rows: Iterable[tuple[Any, ...]], changed: int) -> None:
@@ -64,7 +63,6 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """One transaction."""
         self._connection.execute(self._begins)
         try:
             yield

@@ -154,19 +154,21 @@ class MarkTable(Database):
         first = min(self.first(_OLDEST, track=track, low=low, high=high, limit=1)[1] for track in tracks)
         last = max(self._newest(track, low, high, 1)[0][1] for track in tracks)
         width = _round(-(-(last - first + 1) // max(1, most // len(tracks) - 1)))
-        parts = [(track, part) for track in tracks for part in self._parts(track, first, last, width)]
-        each = max(1, most // len(parts))
+        newest = [(track, row) for track in tracks for row in self._newest_of_parts(track, first, last, width)]
+        each = most // len(newest)
+        if each < 2:
+            return [row for _, row in newest[:most]]
         rows: list[tuple[Any, ...]] = []
-        for track, part in parts[:most]:
-            rows += self._newest(track, max(first, part * width), min(last, (part + 1) * width - 1), each)
+        for track, row in newest:
+            part = row[1] // width
+            rows += self._newest(track, max(first, part * width), row[1], each)
         return rows
 
-    def _parts(self, track: int, first: int, last: int, width: int) -> Iterator[int]:
-        """The parts with a mark of a track, last first."""
+    def _newest_of_parts(self, track: int, first: int, last: int, width: int) -> Iterator[tuple[Any, ...]]:
+        """The newest mark of a track in each part that has one, last part first."""
         while found := self._newest(track, first, last, 1):
-            part = found[0][1] // width
-            yield part
-            last = part * width - 1
+            yield found[0]
+            last = found[0][1] // width * width - 1
 
     def _newest(self, track: int, low: int, high: int, limit: int) -> list[tuple[Any, ...]]:
         return self.execute(_NEWEST, track=track, low=low, high=high, limit=limit).fetchall()

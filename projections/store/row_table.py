@@ -67,7 +67,6 @@ class RowTable(Generic[Row]):
         self._database.execute_many(self._upsert, given)
 
     def drop(self, ids: Iterable[str], changed: int = 0) -> None:
-        """Delete rows at a position."""
         found = list(ids)
         self._keep(found, changed)
         self._database.execute_many(self._delete, ({"id": one} for one in found))

@@ -61,7 +61,6 @@ class ProjectionStore(NoteTable, MarkTable):
 
     @classmethod
     def create(cls, path: Path | None) -> "ProjectionStore":
-        """A new, empty store at `path`, or in memory."""
         if path is not None:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         connection = connected(":memory:" if path is None else str(path))
@@ -84,7 +83,6 @@ class ProjectionStore(NoteTable, MarkTable):
         self._begins = "BEGIN"  # an immediate one would take the lock of the store below too
 
     def copy(self) -> "ProjectionStore":
-        """A copy in memory."""
         store = ProjectionStore(connected(":memory:"))
         self._connection.backup(store._connection)
         return store

@@ -71,7 +71,6 @@ class RunTable(RowTable[RunRow]):
         return next((row for row in going_on if not row.foreign), None) or super()._named(name)
 
     def object_of(self, run_id: str) -> bytes | None:
-        """The run's object as JSON."""
         row = self._database.first(_OBJECT, id=run_id)
         return None if row is None else row[0]
 

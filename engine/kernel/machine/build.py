@@ -130,7 +130,6 @@ def idle_program(cells: Cells, compiler: Compiler, job: dict[str, Any]) -> bytes
 
 
 def compiled(cells: Cells, compiler: Compiler, job: dict[str, Any]) -> tuple[ProgramEnd, bytes | None]:
-    """How the compiler ended, and the program."""
     here, limit, source = Path(__file__).parent, job["limits"]["compile"], job["solution"]
     files = {path.relative_to(here).as_posix(): path.read_bytes() for path in here.rglob("*.h")}
     files["prototype.hpp"] = prototype(job["signature"], job["dtype"]).encode()

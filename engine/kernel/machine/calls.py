@@ -68,7 +68,6 @@ class Calls:
             self._crashed(cell, what)
 
     def _bytes(self, case: Json) -> int:
-        """Of all tensors."""
         entries = sum(one["entries"] for one in case["inputs"]) + sum(case["outputs"].values())
         return int(entries * tensors.SIZES[self._dtype])
 

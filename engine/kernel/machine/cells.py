@@ -26,8 +26,6 @@ class CellGone(Exception):
 
 
 class ProgramEnd(NamedTuple):
-    """How a program ended."""
-
     code: int | None  # exit status, negative for a signal; None: ended at its time limit
     output: str  # what it printed (standard output and error), bounded: the beginning and the end
     seconds: float

@@ -239,7 +239,6 @@ def _taken(path: Path, cap: int) -> bytes | None:
 
 
 def _family(pid: int) -> list[int]:
-    """The process and its descendants."""
     found = [pid]
     for one in found:
         for task in _tasks(one):

@@ -32,8 +32,6 @@ _VM_STATES: Final = {
 
 
 class _Asked(msgspec.Struct, kw_only=True):
-    """The request of a poll."""
-
     project: str
 
 
@@ -53,8 +51,6 @@ class WarmTask(msgspec.Struct, kw_only=True):
 
 
 class WarmMachine(msgspec.Struct, kw_only=True):
-    """One machine in an answer."""
-
     id: str  # the run id of its listener
     name: str
     project: str

@@ -88,8 +88,6 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of a list."""
-
     request: dict[str, object]
     answer: HttpAnswer
     rows: list[dict[str, object]] | None

@@ -35,7 +35,6 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 
 def decoded(text: bytes) -> object:
-    """The JSON value; None for text that is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):

@@ -54,7 +54,6 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
 
 
 def _fitting(value: object, kind: Any, *, strict: bool = True) -> Any:
-    """The value, if it is of that kind, else None."""
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError:

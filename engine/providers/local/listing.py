@@ -25,8 +25,6 @@ class AnswerPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A run or a machine."""
-
     id: str
     run_id: str | None  # the run itself, or the only one the machine was for
     at: int  # when it came to be; newest first

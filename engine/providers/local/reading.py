@@ -71,8 +71,6 @@ _KEYS: Final = {  # facts of a machine with another name in an answer
 
 
 class Asked(msgspec.Struct, kw_only=True):
-    """The request of a poll."""
-
     host: str | None = None
     limit: int = 1 << 62
 

@@ -49,8 +49,6 @@ _FORMER = {  # reason of an end in older versions → now
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to run on this machine."""
-
     argv: tuple[str, ...]
     folder: str
     max_duration: int | None  # seconds; None: no limit
@@ -60,8 +58,6 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accepted(Command, frozen=True, kw_only=True):
-    """What was asked."""
-
     run_id: str
     mark: str | None = None  # the run id it was submitted with (not an attempt's own); None: an older version
     name: str

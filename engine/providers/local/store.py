@@ -34,8 +34,6 @@ _PAUSE = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedRun:
-    """A run that is ours to start."""
-
     accepted: Accepted
     machine: Path | None  # the folder of its warm machine; None: the run's supervisor is the machine
     locks: dict[str, int]  # descriptors: `run`; of a machine `busy`, and `life` until its process starts

@@ -100,7 +100,6 @@ def resolve(name: str, aliases: Mapping[str, Sequence[str]], cluster: Cluster) -
 def make(
     request: Request, cluster: Cluster, probes: Iterable[Probe] = (), rates: Mapping[str, float] | None = None
 ) -> Allocation:
-    """The plan for a request, by what the probes said."""
     said = tuple(probes)
     found: list[Strategy] = []
     excluded: list[Excluded] = []

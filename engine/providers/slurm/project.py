@@ -95,7 +95,6 @@ def sync(client: Shell, project: Project, now: int) -> tuple[str, str]:
 
 
 def manifest(client: Shell, project: Project, snapshot: str, clock: Clock) -> Poll:
-    """The manifest of a snapshot, for the record."""
     req = ("manifest", snapshot)
     now = clock.now()
     return Poll(

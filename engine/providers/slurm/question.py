@@ -10,8 +10,6 @@ import msgspec
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A command, read."""
-
     tool: str  # `squeue`, `sacct`, `scontrol`, `sinfo`; or anything else
     columns: tuple[str, ...] = ()  # of a text answer, our names if used: see `_SQUEUE` and `_SACCT`
     separator: str = "|"

@@ -35,8 +35,6 @@ _NOTICE: Final = re.compile(r"warning|\*\*|\S+: (debug|info)\b", re.IGNORECASE)
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that has ended."""
-
     words: tuple[str, ...]  # as it ran at the cluster
     status: int
     out: str
@@ -106,7 +104,6 @@ class Shell:
         return path if path.startswith("/") else f"{self._whoami()[1]}/{path.removeprefix('~/')}"
 
     def user(self) -> str:
-        """Our user name there."""
         return self._whoami()[0]
 
     def _whoami(self) -> tuple[str, str]:

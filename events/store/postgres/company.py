@@ -57,8 +57,6 @@ class Link:
 
 
 class PostgresBlob:
-    """A row of `blobs`."""
-
     def __init__(self, url: str, link: Link, name: str) -> None:
         self._url = url
         self._link = link

@@ -62,7 +62,6 @@ _ERRORS: Final[dict[str, tuple[type[StenoError], str]]] = {  # by SQLSTATE
 
 
 def libpq(url: str) -> str:
-    """The URL as libpq reads it."""
     return _DRIVER.sub("postgresql://", url)
 
 

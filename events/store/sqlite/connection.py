@@ -109,7 +109,6 @@ def may_write(path: Path) -> bool:
 
 
 def file_id(path: Path | str) -> tuple[int, int] | None:
-    """Which file is at a path, or None."""
     try:
         found = os.stat(path)  # noqa: PTH116 - ten a second
     except OSError:

@@ -5,7 +5,6 @@ from engine.money.starts import Like, Starts
 from projections.api.parameters import Asked, choice, time
 from projections.api.problems import Problem
 from projections.api.reads.read import Read, at_position
-from projections.api.service import Service
 from projections.models import charts
 from projections.models.reader_pool import Look
 
@@ -22,27 +21,11 @@ def _range(look: Look, asked: Asked) -> charts.ChartRange:
     return charts.ChartRange(since=since, until=until, now=look.now)
 
 
-def _spend(_: Service, look: Look, asked: Asked) -> Spend:
-    return charts.spend(look.view.store, asked["by"], _range(look, asked))
-
-
-def _utilisation(_: Service, look: Look, asked: Asked) -> Utilisation:
-    return charts.utilisation(look.view.store, asked["by"], _range(look, asked))
-
-
-def _starts(_: Service, look: Look, asked: Asked) -> Starts:
-    return charts.starts(look.view.store, _range(look, asked))
-
-
-def _like(_: Service, look: Look, asked: Asked) -> Like:
-    return charts.like(look.view.store, look.view.row(asked["id"]))
-
-
 READS = (
     Read(
         "/api/spend",
         "Spend by day, stacked by purpose, GPU or user",
-        _spend,
+        lambda _, look, asked: charts.spend(look.view.store, asked["by"], _range(look, asked)),
         at_position(Spend),
         "money",
         (choice("by", "What a part of a day's stack is.", STACKS, default="line"), *RANGE),
@@ -51,7 +34,7 @@ READS = (
     Read(
         "/api/utilisation",
         "How long machines were busy of the time they were billed, by day",
-        _utilisation,
+        lambda _, look, asked: charts.utilisation(look.view.store, asked["by"], _range(look, asked)),
         at_position(Utilisation),
         "machines",
         (choice("by", "What a strip is: all machines of a GPU, or one machine.", STRIPS, default="gpu"), *RANGE),
@@ -60,7 +43,7 @@ READS = (
     Read(
         "/api/starts",
         "Distribution of start-up times, cold and warm",
-        _starts,
+        lambda _, look, asked: charts.starts(look.view.store, _range(look, asked)),
         at_position(Starts),
         parameters=RANGE,
         tabled=True,
@@ -68,7 +51,7 @@ READS = (
     Read(
         "/api/runs/{id}/like",
         "A run's queue, provisioning and running times beside the medians of its name",
-        _like,
+        lambda _, look, asked: charts.like(look.view.store, look.view.row(asked["id"])),
         at_position(Like),
         tabled=True,
     ),
