@@ -51,10 +51,9 @@ READS = 40
 MODELS: dict[str, Callable[[Look], object]] = {
     "overview": lambda look: wire(overview(look, POLICY)),
     "50 newest runs": lambda look: [msgspec.Raw(one) for _, one in look.view.store.runs.page(limit=50)],
-    "50 newest failed runs": lambda look: [
-        msgspec.Raw(look.view.store.runs.object_of(run_id) or b"")
-        for run_id, _ in find(look.view.store, RunQuery(state="failed"), 50)
-    ],
+    "50 newest failed runs": lambda look: look.view.store.runs.objects_of(
+        run_id for run_id, _ in find(look.view.store, RunQuery(state="failed"), 50)
+    ),
     "one run": lambda look: msgspec.Raw(look.view.row("run-77").object),
     "costs by run": lambda look: wire(costs(look.view.store, "run").report),
     "incidents": lambda look: [wire(one) for one in incidents(look).anomalies],

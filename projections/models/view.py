@@ -119,7 +119,7 @@ class View:
     def found(self, query: RunQuery, limit: int) -> tuple[RunObject, ...]:
         """At most `limit` runs that a query finds, in its order."""
         ids = (run_id for run_id, _ in find(self.store, query, limit))
-        return tuple(_run.decode(self.store.runs.object_of(run_id) or b"") for run_id in ids)
+        return tuple(_run.decode(shown) for shown, _ in self.store.runs.objects_of(ids))
 
     def ran(self, run_id: str) -> RanObject:
         return _ran.decode(self.store.runs.ran_of(run_id) or b"")

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+import msgspec
 from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.dialects.sqlite import insert
 
@@ -11,7 +12,9 @@ from projections.store.row_table import RowTable
 from projections.store.schema import RUN_GOES_ON, SHOWN, VM_GOES_ON, RunRow, VmRow, gone, marks, run_values, runs, vms
 
 _ID: Final = runs.c.run_id == bindparam("id")
-_OBJECT: Final = select(runs.c.object).where(_ID)
+_OBJECTS: Final = select(runs.c.run_id, runs.c.object, runs.c.ran).where(
+    text("run_id IN (SELECT value FROM json_each(:ids))")
+)
 _ANSWER: Final = select(runs.c.object, runs.c.ran).where(_ID)
 _RAN: Final = select(runs.c.ran).where(_ID)
 _MONEY: Final = select(runs.c.cost, runs.c.against).where(_ID)
@@ -37,6 +40,10 @@ _GONE: Final = insert(gone).values(run_id=bindparam("id")).on_conflict_do_nothin
 
 
 NEWEST: Final = "@last"  # in place of a name: the run first seen last; live ones before archived ones
+
+
+def answer(shown: bytes, ran: bytes) -> bytes:
+    return shown[:-1] + b',"ran":' + ran + b"}"
 
 
 class RunTable(RowTable[RunRow]):
@@ -70,14 +77,17 @@ class RunTable(RowTable[RunRow]):
         going_on = self._rows(f"name = :word AND {RUN_GOES_ON}", "ordinal DESC", word=name)
         return next((row for row in going_on if not row.foreign), None) or super()._named(name)
 
-    def object_of(self, run_id: str) -> bytes | None:
-        row = self._database.first(_OBJECT, id=run_id)
-        return None if row is None else row[0]
+    def objects_of(self, ids: Iterable[str]) -> list[tuple[bytes, bytes]]:
+        """The runs' objects and what they execute, as JSON, in this order."""
+        wanted = list(ids)
+        rows = self._database.execute(_OBJECTS, ids=msgspec.json.encode(wanted).decode())
+        found = {run_id: (shown, ran) for run_id, shown, ran in rows}
+        return [found[one] for one in wanted]
 
     def answer_of(self, run_id: str) -> bytes | None:
         """The run's object with what it executes as its last key, `ran`, as JSON."""
         row = self._database.first(_ANSWER, id=run_id)
-        return None if row is None else row[0][:-1] + b',"ran":' + row[1] + b"}"
+        return None if row is None else answer(*row)
 
     def ran_of(self, run_id: str) -> bytes | None:
         """What the run executes, as JSON (`RunRow.ran`)."""

@@ -16,6 +16,7 @@ from projections.models.compare import Comparison, compared
 from projections.models.reader_pool import Look
 from projections.models.record_pages import request_of
 from projections.store.schema import RunRow
+from projections.store.tables import answer
 
 
 class RequestedTask(Shape, frozen=True, kw_only=True):
@@ -64,7 +65,7 @@ def _compare(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     ids = [view.row(asked[name]).run_id for name in ("a", "b")]
     first, second = (view.run(run_id) for run_id in ids)
     found = compared(first, second, (request_of(look.record, ids[0]), request_of(look.record, ids[1])))
-    answers = [msgspec.Raw(view.store.runs.answer_of(run_id) or b"") for run_id in ids]
+    answers = [msgspec.Raw(answer(*one)) for one in view.store.runs.objects_of(ids)]
     return {"runs": answers, **msgspec.to_builtins(found)}
 
 

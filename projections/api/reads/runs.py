@@ -33,6 +33,7 @@ from projections.store.run_query import (
     filter_values,
     find,
 )
+from projections.store.tables import answer
 from projections.store.world_table import decode_run
 
 _DIGITS: Final = 18  # of a place: more may not fit the database
@@ -51,7 +52,7 @@ def _list(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
         except UnknownValue as error:
             raise Problem(400, str(error), field=error.filter) from None
     rows, more = found[:limit], len(found) > limit
-    answers = [msgspec.Raw(store.runs.answer_of(run_id) or b"") for run_id, _ in rows]
+    answers = [msgspec.Raw(answer(*one)) for one in store.runs.objects_of(run_id for run_id, _ in rows)]
     return {"runs": answers, "next": _cursor(rows[-1][1], query) if more else None}
 
 
