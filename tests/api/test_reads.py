@@ -160,7 +160,8 @@ def test_an_answer_has_a_tag_and_a_client_that_has_it_already_gets_no_body(clien
         assert again.headers["etag"] == tag
         assert again.headers["steno-position"] == first.headers["steno-position"]
     assert client.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
-    assert client.get(path, headers=[("If-None-Match", "x"), ("If-None-Match", tag)]).status_code == 304
+    for pair in (("x", tag), (tag, "x")):
+        assert client.get(path, headers=[("If-None-Match", one) for one in pair]).status_code == 304
     head = client.head(path)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-length"] == str(len(first.content))
