@@ -19,9 +19,10 @@ SCALARS = {"float32": "float", "float64": "double", "float16": "float", "bfloat1
 LARGEST = 64 << 20  # bytes of a program
 _MOST_OBJECTS = 64  # kept at once, of some 14 KB
 _HEADERS = {"float16": "#include <hip/hip_fp16.h>\n", "bfloat16": "#include <hip/hip_bf16.h>\n"}
-_LAUNCH = re.compile(r"([A-Za-z_][\w:]*)\s*((?:<[^<>;{}]*>)?)\s*<<<")
+# What repeats is bounded: a stranger's source must not keep the judge busy.
+_LAUNCH = re.compile(r"(?<![\w:])((?:::)?[A-Za-z_][\w:]{0,999})\s{0,99}((?:<[^<>;{}]{0,999}>\s{0,99})?)<<<")
 Signature = dict[str, Any]  # the names of the function, its inputs, outputs, parameters and sizes
-_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
+_SHARED = re.compile(r"\bextern\s{1,9}__shared__\s{1,9}([^;\[\]]{1,99}?)\s{0,9}\b(\w{1,99})\s{0,9}\[\s{0,9}\]\s{0,9};")
 _CANDIDATES = {"hip": ("hipcc", "g++", "clang++"), "cuda": ("nvcc",), "cpp": ("g++", "clang++")}
 # Debian's clang 19 compiles HIP without ROCm's packages; the one file that ROCm 5.2 lacks for gfx942 is made of IR.
 _WITHOUT_ROCM = "--rocm-path=/usr --rocm-device-lib-path=device -D__HIP_PLATFORM_AMD__ -lamdhip64"
@@ -182,21 +183,21 @@ def rewritten(source: str) -> str:
     line keeps its number, so that messages name the right one.
     """
     source = _SHARED.sub(lambda found: f"HIP_DYNAMIC_SHARED({found[1]}, {found[2]});", source)
-    done, rest = "", source
-    while (found := _LAUNCH.search(rest)) is not None:
-        middle = _closing(rest, found.end(), ">>>")
-        opening = None if middle is None else re.compile(r"\s*\(").match(rest, middle + 3)
-        end = None if opening is None else _closing(rest, opening.end(), ")")
+    parts, start = list[str](), 0
+    while (found := _LAUNCH.search(source, start)) is not None:
+        middle = _closing(source, found.end(), ">>>")
+        opening = None if middle is None else re.compile(r"\s{0,99}\(").match(source, middle + 3)
+        end = None if opening is None else _closing(source, opening.end(), ")")
         if middle is None or opening is None or end is None:
             break
-        where = _split(rest[found.end() : middle])
+        where = _split(source[found.end() : middle])
         shared = where[2] if len(where) > 2 else "0"
-        call = f"{found[1]}{found[2]}({rest[opening.end() : end]});"
+        call = f"{found[1]}{found[2]}({source[opening.end() : end]});"
         threads = where[1] if len(where) > 1 else "1"
         launch = f"(void)steno_stand_in::launch({where[0]}, {threads}, {shared}, [=]() {{ {call} }})"
-        done += rest[: found.start()] + launch
-        rest = rest[end + 1 :]
-    return done + rest
+        parts += [source[start : found.start()], launch]
+        start = end + 1
+    return "".join(parts) + source[start:]
 
 
 def _closing(text: str, start: int, end: str) -> int | None:
