@@ -142,6 +142,11 @@ enabled = false
 include-operation-id = "submitRun"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
 
+# nor can they say which values of a run's environment the record does not hold: those have to be given again
+[[operations]]
+include-operation-id = "rerunRun"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
+
 # output is asked of the run's provider, which is not there: the record is a recording
 [[operations]]
 include-operation-id = "getRunLogs"
