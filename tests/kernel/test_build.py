@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
+import pytest
 from stenotest.kernels import KEY, submission
 
 from engine.kernel.executor import job_of
@@ -69,3 +73,28 @@ def test_few_objects_are_kept() -> None:
     cells.objects = {(str(number),): b"" for number in range(64)}
     compiled(cells, "matmul")
     assert list(cells.objects.values()) == [b"made of ours"]
+
+
+BOMBS = {
+    "word": ("", "x" * 8),
+    "spaces": ("a", " " * 8),
+    "colons": ("", "a:" * 4),
+    "shared memory": ("", "extern __shared__ a "),
+    "shared memory, spaces": ("", "extern __shared__ a" + " " * 200),
+    "launches": ("", "f<<<1,2>>>(a);\n"),
+    "launches left open": ("", "f<<<("),
+    "templates": ("", "f<a,"),
+}
+"""What a source begins with, and what it then repeats."""
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_large_source_does_not_keep_the_judge_busy(bomb: str) -> None:
+    """Two megabytes, in a process that can be ended: without bounds of what repeats it takes hours, with them 2 s."""
+    first, repeated = BOMBS[bomb]
+    program = (
+        "import sys; from engine.kernel.machine.build import rewritten\n"
+        "first, repeated = sys.argv[1:]; rewritten(first + repeated * ((2 << 20) // len(repeated)))"
+    )
+    argv = [sys.executable, "-c", program, first, repeated]
+    subprocess.run(argv, cwd=Path(build.__file__).parents[3], timeout=300, check=True)

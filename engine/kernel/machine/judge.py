@@ -207,9 +207,11 @@ class Judge(Calls):
         finally:
             cell.end()
         beside = [(one.wall_ms - one.own_ms, (one.work_ms or 0.0) - one.own_ms) for one in calls] or [(0.0, 0.0)]
-        wall, work = (max(map(statistics.median, pair)) for pair in zip(zip(*pings), zip(*beside)))  # noqa: B905
-        around = max((one.around_ms for one in calls), default=0.0)
-        return {"overhead_ms": round(wall, 6), "overhead_work_ms": round(work, 6), "idle_ms": round(around, 6)}
+        return {
+            "overhead_ms": round(max(statistics.median(wall for wall, _ in seen) for seen in (pings, beside)), 6),
+            "overhead_work_ms": round(max(statistics.median(work for _, work in seen) for seen in (pings, beside)), 6),
+            "idle_ms": round(max((one.around_ms for one in calls), default=0.0), 6),
+        }
 
     def _goes_on(self, timed: list[Called], repeats: int, began: float) -> bool:
         """Whether more calls are worth while: the times differ, and there is time."""
