@@ -99,7 +99,10 @@ def _failed(run: Run, *, quoted: bool) -> str:
         case Reason.OUT_OF_MEMORY:
             return f"It ran out of memory; {_more_memory(run, 'give it more')}"
         case Reason.TIMED_OUT:
-            return f"It ran longer than it may; {_again(run, f'--max-duration {_longer(run)}', 'allow it more time')}"
+            longer = _longer(run) if run.facts is None or run.facts.finite else None
+            if longer is None:  # what ends on request ends at another limit: it was not used for too long
+                return f"{{provider}} ended it at a time limit{_by_its_words(run)}; raise the limit and submit it again"
+            return f"It ran longer than it may; {_again(run, f'--max-duration {longer}', 'allow it more time')}"
         case Reason.NO_CAPACITY:
             models = "" if run.terms is None else " or ".join(run.terms.gpu)
             machine = f"machine with {models}" if models else "machine of the kind it asks for"
@@ -134,13 +137,13 @@ def _more_memory(run: Run, advice: str) -> str:
     return _again(run, f"--memory {size}", advice)
 
 
-def _longer(run: Run) -> str:
-    """Twice the limit, or the time that it ran under a limit of the provider's."""
+def _longer(run: Run) -> str | None:
+    """Twice the limit, or the time that it ran under a limit of the provider's; None: neither is known."""
     limit = None if run.terms is None else run.terms.max_duration
     if limit is None and run.started_at is not None and run.finished_at is not None:
         limit = run.finished_at - run.started_at
     if not limit:
-        return "4h"
+        return None
     seconds = -(-2 * limit // SECOND)
     minutes = -(-seconds // 60)
     if seconds < 2 * 60:

@@ -59,6 +59,16 @@ def test_a_run_that_hit_its_limit_is_to_be_given_twice_as_much(limit: float | No
     assert parse_duration(proposed) >= 2 * (terms.max_duration or ended - 1)
 
 
+def test_a_limit_that_is_not_known_is_not_made_up() -> None:
+    """A run that no poll saw running, and one that ends on request: it was not used for too long."""
+    said = "dstack ended it at a time limit{}; raise the limit and submit it again."
+    assert why(run(reason=Reason.TIMED_OUT)) == said.format("")
+    facts = RunFacts(provider_id="p1", finite=False)
+    reported = Reported(reason="inactivity_duration_exceeded")
+    unused = run(reason=Reason.TIMED_OUT, facts=facts, reported=reported, started_at=1, finished_at=9 * SECOND)
+    assert why(unused) == said.format(" (`inactivity_duration_exceeded`)")
+
+
 @pytest.mark.parametrize(
     ("found", "message", "said"),
     [
