@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,12 +42,27 @@ def home(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "home"
     folder.mkdir()
     yield folder
-    for started in (*folder.glob("*.local/*/started.json"), *folder.glob("*.local/.machines/*/started.json")):
+    _end_runs(folder)
+
+
+def _end_runs(home: Path) -> None:
+    """Ends what still runs in a home, and waits for it: it may write to folders that the test removes."""
+    for started in (*home.glob("*.local/*/started.json"), *home.glob("*.local/.machines/*/started.json")):
         with suppress(OSError, ValueError, KeyError):
             told = json.loads(started.read_text())
             pid = told["supervisor" if "supervisor" in told else "pid"]
-            if os.fsencode(started.parent) in Path(f"/proc/{pid}/cmdline").read_bytes():
+            command = Path(f"/proc/{pid}/cmdline")
+            late = time.monotonic() + DEADLINE
+            if os.fsencode(started.parent) in command.read_bytes():
                 os.kill(pid, signal.SIGTERM)
+            while os.fsencode(started.parent) in command.read_bytes() and time.monotonic() < late:
+                time.sleep(0.02)
+
+
+@pytest.fixture
+def end_runs(home: Path) -> Callable[[], None]:
+    """`end_runs()`: nothing of the home runs any more."""
+    return partial(_end_runs, home)
 
 
 @pytest.fixture
