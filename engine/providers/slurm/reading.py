@@ -252,7 +252,8 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
     status = exit_status(row.state, row.exit_code)
     # 22.05's JSON has no exit code of a failed job.
     over = why is not None and not (asked.json and row.state == "FAILED" and status is None)
-    waiting = LIVE.get(row.state) is State.QUEUED  # the start of a pending job is a prediction
+    # The start of a pending job is a prediction, that of one cancelled there the moment of the cancelling.
+    waiting = LIVE.get(row.state) is State.QUEUED or (over and row.nodes is None and _says_nodes(asked))
     attempt = AttemptFacts(
         num=row.restarts or 0,
         status=row.state,
@@ -278,6 +279,10 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
         jobs=(JobFacts(attempts=(attempt,)),),
         drift=() if known else (f"state: unknown word {row.state!r}",),
     )
+
+
+def _says_nodes(asked: Question) -> bool:
+    return asked.json or asked.tool == "scontrol" or "nodes" in asked.columns
 
 
 def _common(row: Row, asked: Question, scope: Scope) -> dict[str, Any]:

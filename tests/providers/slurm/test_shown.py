@@ -9,7 +9,7 @@ import pytest
 from cli.render.runs import listing
 from engine.facts import Waits
 from engine.objects import RunObject, run_object
-from engine.providers.slurm.reading import SlurmReading
+from engine.providers.slurm.reading import PREFIX, SlurmReading
 from engine.providers.slurm.rows import maintenance
 from engine.providers.slurm.words import waits
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls
@@ -131,3 +131,33 @@ NOW = parse_time("2026-11-20T12:00:00Z")
 def test_a_job_that_waits_for_maintenance_says_until_when(listed: str, why: str, remedy: str) -> None:
     found = waits("ReqNodeNotAvail, Reserved for maintenance", "17", maintenance(listed, NOW))
     assert (found.why, found.remedy, found.never) == (why, remedy, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "row"),
+    [
+        (
+            ("sacct", "-P", "-o", "JobID,State,ExitCode,Submit,Start,End,AllocTRES,NodeList,JobName"),
+            "12|CANCELLED by 0|0:0|2026-11-25T20:00:14|2026-11-25T20:00:15|2026-11-25T20:00:15||None assigned|name",
+        ),
+        (
+            ("env", "STENO_ACCOUNTING=none", "scontrol", "-o", "show", "job"),
+            (
+                "JobId=12 JobName=name UserId=u(0) JobState=CANCELLED Reason=Resources Restarts=0 ExitCode=0:0 "
+                "SubmitTime=2026-11-25T20:00:14 StartTime=2026-11-25T20:00:15 EndTime=2026-11-25T20:00:15 NodeList=(null)"
+            ),
+        ),
+    ],
+    ids=["sacct", "scontrol"],
+)
+def test_a_job_cancelled_in_the_queue_never_started(words: tuple[str, ...], row: str) -> None:
+    """Slurm 22.05 gives it the moment of the cancelling as its start, but no node: seen where the controller had just
+    looked at it.
+    """
+    reading, req = SlurmReading(), msgspec.json.encode(list(words))
+    scope = reading.scope(PREFIX + " ".join(words), req)
+    assert scope is not None
+    (found,) = reading.runs(msgspec.json.encode(row), scope)
+    (attempt,) = found.jobs[0].attempts
+    assert (found.final, attempt.started_at, attempt.hosts) == (True, None, None)
+    assert attempt.finished_at is not None
