@@ -100,7 +100,7 @@ class Attachment:
             self._connection._response.close()
         with suppress(OSError):
             self._connection.close()
-            self._socket.close()
+        self._socket.close()
 
     def _wait(self, events: int, until: float) -> int:
         """The events that are ready; 0 when the time is over or the output is a flood."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from .daemon import SandboxUnavailable, StartedContainer
@@ -18,13 +18,21 @@ class ContainerPool:
     while one runs it starts only what is needed next, and while one is timed, nothing. One program is timed at a time.
     """
 
-    def __init__(self, start: Callable[[], StartedContainer], remove: Callable[[str], None], size: int) -> None:
-        self._start, self._remove, self.size = start, remove, size
+    def __init__(
+        self,
+        start: Callable[[], StartedContainer],
+        remove: Callable[[str], None],
+        there: Callable[[], Iterable[str]],
+        size: int,
+    ) -> None:
+        """`there`: the ids of all containers that `start` ever made and the engine still has."""
+        self._start, self._remove, self._there, self.size = start, remove, there, size
         self._ready: deque[StartedContainer] = deque()
         self._taken: set[str] = set()  # ids
         self._used: deque[str] = deque()  # ids
         self._taking = 0  # containers that `take` starts itself
         self._paused = self._busy = self._closed = False
+        self._strays = False  # a start failed: the engine may have made a container and not told us
         self._change = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="steno-containers", daemon=True)
         self._thread.start()
@@ -45,6 +53,8 @@ class ContainerPool:
         except BaseException:
             with self._change:
                 self._taking -= 1
+                self._strays = True
+                self._change.notify_all()
             raise
         with self._change:
             self._taking -= 1
@@ -95,13 +105,16 @@ class ContainerPool:
                 if self._closed:
                     return
                 used = self._used.popleft() if self._used else None
+                looks = used is None and self._strays and not self._taking
                 self._busy = True
-            failed, started = False, None
+            failed, started, there = False, None, set[str]()
             try:
-                if used is None:
-                    started = self._start()
-                else:
+                if used is not None:
                     self._remove(used)
+                elif looks:
+                    there = set(self._there())
+                else:
+                    started = self._start()
             except SandboxUnavailable:  # the next `take` says why
                 failed = True
             with self._change:
@@ -110,12 +123,19 @@ class ContainerPool:
                     self._ready.append(started)
                 if failed and used is not None:
                     self._used.append(used)
+                if failed and used is None:
+                    self._strays = True
+                elif looks and not self._taking:  # else it would take one for a stray that is just being started
+                    self._used.extend(there - self._taken - {ready.container for ready in self._ready})
+                    self._strays = False
                 self._change.notify_all()
                 if failed:
                     self._change.wait_for(lambda: self._closed, _BACK_OFF)
 
     def _has_work(self) -> bool:
         if self._closed or self._used:
+            return True
+        if self._strays and not self._taking and not self._paused:
             return True
         wanted = min(1, self.size) if self._taken or self._taking else self.size
         return not self._paused and len(self._ready) < wanted

@@ -132,8 +132,14 @@ class Containers(Cells):
         """Start the pool now; else the first program starts it."""
         with self._lock:
             if self._pool is None:
-                self._pool = ContainerPool(lambda: self.daemon.start(self.arguments()), self.daemon.remove, self._size)
+                self._pool = ContainerPool(
+                    lambda: self.daemon.start(self.arguments()), self.daemon.remove, self._of_this_pool, self._size
+                )
             return self._pool
+
+    def _of_this_pool(self) -> list[str]:
+        found = self.daemon.labelled(f"steno.pool={self._labels['steno.pool']}")
+        return [container for container, _ in found]
 
     def health(self) -> EngineHealth:
         return examine(self.daemon, self.limits.image, self.limits.devices)

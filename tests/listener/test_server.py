@@ -324,7 +324,8 @@ def test_a_task_ends_with_its_engine_and_goes_on_when_that_is_back(
     pool, gone = containers.warm(), "No Docker engine answers"
 
     def full() -> bool:
-        return len(pool._ready) == ready and not pool._busy
+        there = containers.daemon.labelled("steno=listener")
+        return len(pool._ready) == len(there) == ready and not pool._busy
 
     with listening(containers, tmp_path) as machine:
         machine.execute("endless", ENDLESS)
@@ -343,8 +344,7 @@ def test_a_task_ends_with_its_engine_and_goes_on_when_that_is_back(
         said, frames = machine.read("after")
         assert said["code"] == 0, frames
         assert machine.client.get("/health").status_code == 200
-        wait(full, seconds=60, what="a full pool")
-        assert len(containers.daemon.labelled("steno=listener")) == ready
+        wait(full, seconds=60, what="a full pool and nothing else")
 
 
 BODIES = (
