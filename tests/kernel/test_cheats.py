@@ -35,7 +35,7 @@ extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
 }
 """
 """Work once for each size."""
-TIMED = {"vector-add": BRIEF, "matmul": briefly("matmul", M=192, N=192, K=192)}
+TIMED = {"vector-add": BRIEF, "matmul": briefly("matmul", M=96, N=96, K=96)}
 """Large enough for a time that a false clock contradicts."""
 TWICE = BRIEF | {"tests": [{"sizes": {"N": 100}, "seed": 1}, {"sizes": {"N": 100}, "seed": 2}], "benchmarks": []}
 """Vector addition with two tests that only their inputs tell apart."""
@@ -197,7 +197,7 @@ def test_too_little_precision_is_a_wrong_answer(judged: Judged) -> None:
 
 def test_an_honest_measurement_carries_its_evidence(judged: Judged) -> None:
     """Both clocks, the digests of all outputs, compiler, flags and, at the end, the seed."""
-    wanted = {"solution_code": SLOW_MATMUL, "problem_def": briefly("matmul", M=256, N=256, K=256)}
+    wanted = {"solution_code": SLOW_MATMUL, "problem_def": briefly("matmul", M=96, N=96, K=96)}
     said = judged(submission("matmul", language="cpp", gpu_type="CPU", **wanted))
     assert said.statuses[-1] == "BENCHMARKED", str(said.last)
     assert said.frames[0]["flags"].startswith("-O3")
@@ -218,7 +218,7 @@ def test_an_honest_kernel_is_believed_beside_much_other_work(source: str) -> Non
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
     try:
         for _ in range(10):
-            said = judged_without([], source, "matmul", problem_def=TIMED["matmul"])
+            said = judged_without([], source, "matmul", problem_def=briefly("matmul", M=192, N=192, K=192))
             assert said.statuses[-1] == "BENCHMARKED", said.output
     finally:
         for loop in loops:

@@ -213,7 +213,7 @@ def events(draw: st.DrawFn) -> Item:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     first=histories("a-run"),
     second=histories("b-run"),

@@ -38,15 +38,18 @@ extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
 """A right answer to vector-add in C++."""
 SLOW_MATMUL: Final = """
 extern "C" void solution(const float* A, const float* B, float* C, size_t M, size_t N, size_t K) {
-  for (size_t i = 0; i < M; ++i)
-    for (size_t j = 0; j < N; ++j) {
-      double sum = 0;
-      for (size_t k = 0; k < K; ++k) sum += static_cast<double>(A[i * K + k]) * B[k * N + j];
-      C[i * N + j] = static_cast<float>(sum);
-    }
+  for (int again = 0; again < 20; ++again) {
+    for (size_t i = 0; i < M; ++i)
+      for (size_t j = 0; j < N; ++j) {
+        double sum = 0;
+        for (size_t k = 0; k < K; ++k) sum += static_cast<double>(A[i * K + k]) * B[k * N + j];
+        C[i * N + j] = static_cast<float>(sum);
+      }
+    asm volatile("" ::: "memory");
+  }
 }
 """
-"""A right answer to matmul in C++, of three loops."""
+"""A right answer to matmul in C++, twenty times: slow where the reference, which is Python, is not."""
 PATIENT: Final = {"compile": 1200, "reference": 1200, "case": 1200, "measure": 0}
 """Limits that no step that ends reaches, however busy the machine is."""
 
