@@ -144,7 +144,8 @@ def test_a_job_that_waits_for_maintenance_says_until_when(listed: str, why: str,
             ("env", "STENO_ACCOUNTING=none", "scontrol", "-o", "show", "job"),
             (
                 "JobId=12 JobName=name UserId=u(0) JobState=CANCELLED Reason=Resources Restarts=0 ExitCode=0:0 "
-                "SubmitTime=2026-11-25T20:00:14 StartTime=2026-11-25T20:00:15 EndTime=2026-11-25T20:00:15 NodeList=(null)"
+                "SubmitTime=2026-11-25T20:00:14 StartTime=2026-11-25T20:00:15 EndTime=2026-11-25T20:00:15 "
+                "NodeList=(null)"
             ),
         ),
     ],
