@@ -43,6 +43,7 @@ SECTIONS = {  # command → one-line help, by section of the page
         "export": "Export polls of the record as a trace file.",
         "import": "Import a trace into the record as an archive.",
         "sources": "List the record's sources, live and imported; hide an archive.",
+        "workers": "List the processes that act on the record, and what each holds.",
     },
     "The record itself": {
         "events": "List the record's events.",

@@ -15,6 +15,7 @@ import msgspec
 
 from events.clock import Clock
 from events.errors import NotARecord, RecordLocked, StenoError
+from events.store.holder import Holder
 
 if TYPE_CHECKING:
     from sqlalchemy import Executable
@@ -188,6 +189,9 @@ class Store(Protocol):
 
     def lease_holder(self, name: str) -> int | None:
         """The process id of the last holder, for a message; None if there never was one."""
+
+    def leases(self) -> list[Holder]:
+        """The holder of every lease, or its last one, by name. Raises as `open`."""
 
     def folder(self, name: str) -> Path:
         """A folder on this machine for the record's files; it may not exist."""

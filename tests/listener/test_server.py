@@ -324,8 +324,7 @@ def test_nothing_is_left_of_many_tasks(
             "containers": len(found),
             "processes": sum(map(len, inside))
             + len(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()),
-            "bytes": used["LayersSize"]
-            + sum(one.get("SizeRw", 0) for one in used["Containers"] if one["Id"] in found),
+            "bytes": used["LayersSize"] + sum(one.get("SizeRw", 0) for one in used["Containers"] if one["Id"] in found),
             "volumes": len(used["Volumes"] or ()),
             "threads": threading.active_count(),
             "descriptors": sum(1 for _ in Path("/proc/self/fd").iterdir()),

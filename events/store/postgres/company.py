@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import psycopg
 
+from events.store.holder import Holder, new_owner, since_of, worker_of
 from events.store.postgres.connection import Connection, connect, is_lost, shown, translated
 from events.store.store import Lease
 
 LEASE_LASTS: Final = 6.0  # seconds after which a silent holder has lost it; who takes over waits that long
 _RENEWED: Final = 1.5  # seconds between renewals
 _MARGIN: Final = 1.0  # seconds before the end from which the holder itself no longer trusts it
-_OWNER: Final = uuid.uuid4()  # of this process: a name or a number would be another's after a restart
 
 
 class Link:
@@ -95,9 +95,10 @@ class PostgresBlob:
 class PostgresLease(Lease):
     """A row of `leases`, renewed by a thread of its own until it is released, lost, or this process ends."""
 
-    def __init__(self, url: str, name: str, token: int, taken: float) -> None:
+    def __init__(self, url: str, name: str, owner: uuid.UUID, token: int, taken: float) -> None:
         super().__init__()
         self.name = name
+        self._owner = owner
         self.token = token
         self._link = Link(url)
         self._sure_until = taken + LEASE_LASTS - _MARGIN
@@ -123,7 +124,7 @@ class PostgresLease(Lease):
 
     def _renew(self, seconds: float) -> bool:
         text = "SELECT renew_lease(%s, %s, %s::bigint, make_interval(secs => %s::float8))"
-        found = self._link.ask(text, self.name, _OWNER, self.token, seconds)
+        found = self._link.ask(text, self.name, self._owner, self.token, seconds)
         return found is not None and bool(found[0])
 
     def _free(self) -> None:
@@ -139,10 +140,29 @@ class PostgresLease(Lease):
 
 
 def take_lease(url: str, link: Link, name: str) -> PostgresLease | None:
-    asked = boot_time()
+    asked, owner = boot_time(), new_owner()
     text = "SELECT take_lease(%s, %s, %s::bigint, %s, make_interval(secs => %s::float8))"
-    found = link.ask(text, name, _OWNER, os.getpid(), socket.gethostname(), LEASE_LASTS)
-    return None if found is None or found[0] is None else PostgresLease(url, name, int(found[0]), asked)
+    found = link.ask(text, name, owner, os.getpid(), socket.gethostname(), LEASE_LASTS)
+    return None if found is None or found[0] is None else PostgresLease(url, name, owner, int(found[0]), asked)
+
+
+def holders(connection: Connection) -> list[Holder]:
+    rows = connection.execute(
+        "SELECT name, process, host, owner, token, extract(epoch FROM expires - clock_timestamp())::float8 "
+        "FROM leases ORDER BY name"
+    )
+    return [
+        Holder(
+            name=name,
+            process=process,
+            host=host,
+            worker=worker_of(owner),
+            token=token,
+            since=since_of(owner),
+            seconds_left=left,
+        )
+        for name, process, host, owner, token, left in rows.fetchall()
+    ]
 
 
 def boot_time() -> float:

@@ -14,8 +14,9 @@ from sqlalchemy.pool import NullPool
 from events.clock import Clock
 from events.errors import NotARecord, RecordDamaged, RecordNotFound
 from events.store.chain import mark
+from events.store.holder import Holder
 from events.store.identity import described, new_identity, read_identity
-from events.store.postgres.company import Link, PostgresBlob, PostgresLease, take_lease
+from events.store.postgres.company import Link, PostgresBlob, PostgresLease, holders, take_lease
 from events.store.postgres.connection import Connection, connect, shown, translated
 from events.store.postgres.session import PostgresSession
 from events.store.schema import REVISIONS, migrate
@@ -111,6 +112,11 @@ class PostgresStore:
     def lease_holder(self, name: str) -> int | None:
         found = self._link.ask("SELECT process FROM leases WHERE name = %s", name)
         return None if found is None else int(found[0])
+
+    def leases(self) -> list[Holder]:
+        with translated(self._url), connect(self._url, write=False) as connection:
+            self._identity(connection, write=False, check=False)
+            return holders(connection)
 
     def folder(self, name: str) -> Path:
         from platformdirs import user_data_path

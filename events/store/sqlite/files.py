@@ -2,12 +2,17 @@
 
 import fcntl
 import os
+import socket
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import msgspec
+
 from events.errors import RecordNotWritable
+from events.store.holder import Holder, new_owner, since_of, worker_of
 from events.store.store import Lease
 
 
@@ -69,7 +74,7 @@ class FileBlob:
             raise RecordNotWritable(f"{self.path} cannot be {done} ({why}).") from error
 
 
-def take_lease(path: Path) -> Lease | None:
+def take_lease(path: Path, name: str) -> Lease | None:
     """The lease of a locked file, which is freed at once when its holder dies; None if another process holds it.
 
     The file stays: after a removal two processes could lock two files of one name. Raises RecordNotWritable if it
@@ -85,11 +90,57 @@ def take_lease(path: Path) -> Lease | None:
     except BlockingIOError:
         os.close(descriptor)
         return None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    before, owner = last_holder(path), new_owner()
     lease = Lease()
+    lease.token = 1 if before is None else before.token + 1
+    note = {"name": name, "process": os.getpid(), "host": socket.gethostname(), "owner": owner, "token": lease.token}
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, msgspec.json.encode(note) + b"\n", 0)
     lease.callback(os.close, descriptor)
     return lease
+
+
+class _Note(msgspec.Struct):
+    """What a holder writes into the file of its lease; an older version wrote its process id alone."""
+
+    name: str = ""
+    process: int = 0
+    host: str = ""
+    owner: uuid.UUID = uuid.UUID(int=0)
+    token: int = 0
+
+
+def last_holder(path: Path) -> Holder | None:
+    """Who took the lease last; None: nobody, or its file cannot be read."""
+    try:
+        text = path.read_bytes()
+        note = _Note(process=int(text)) if text.strip().isdigit() else msgspec.json.decode(text, type=_Note)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return Holder(
+        name=note.name,
+        process=note.process,
+        host=note.host,
+        worker=worker_of(note.owner),
+        token=note.token,
+        since=since_of(note.owner),
+        seconds_left=None if _is_locked(path) else 0,
+    )
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds it. Looking takes the lock for a moment, in which a taker finds it held."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The SQLite store: a record in one file, its company in files beside it."""
 
+import glob
 import os
 import re
 import sqlite3
@@ -17,10 +18,11 @@ from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
 from events.errors import StenoError
+from events.store.holder import Holder
 from events.store.identity import described, new_identity
 from events.store.schema import events, head, meta, migrate, parts, revision, streams
 from events.store.sqlite.connection import Dialect, connect, file_id, may_write, translated
-from events.store.sqlite.files import FileBlob, locked, sync_folder, take_lease
+from events.store.sqlite.files import FileBlob, last_holder, locked, sync_folder, take_lease
 from events.store.sqlite.opening import create, expect_file, expect_head, read_identity, schema_damage
 from events.store.store import Identity, Lease, StoreStatus
 
@@ -201,13 +203,16 @@ class SqliteStore:
         return FileBlob(self.folder(name))
 
     def lease(self, name: str) -> Lease | None:
-        return take_lease(self._lease(name))
+        return take_lease(self._lease(name), name)
 
     def lease_holder(self, name: str) -> int | None:
-        try:
-            return int(self._lease(name).read_text())
-        except (OSError, ValueError):
-            return None
+        found = last_holder(self._lease(name))
+        return None if found is None else found.process
+
+    def leases(self) -> list[Holder]:
+        expect_file(self.path, write=False)
+        found = map(last_holder, self.path.parent.glob(f"{glob.escape(self.path.name)}.lease-*"))
+        return sorted((one for one in found if one is not None and one.name), key=lambda one: one.name)
 
     def folder(self, name: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{name}")

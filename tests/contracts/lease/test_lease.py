@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from events.clock import SECOND, SystemClock
 from events.errors import RecordNotWritable
+from events.store.holder import this_worker
 from events.store.store import store_at
 
 if TYPE_CHECKING:
@@ -40,6 +43,45 @@ def test_leases_of_other_names_are_others(store: Store) -> None:
 
 def test_nobody_ever_held_it(store: Store) -> None:
     assert store.lease_holder("nothing") is None
+
+
+def test_every_lease_says_who_holds_it(store: Store) -> None:
+    """In the order of names; a lease that was released says so, and who held it last."""
+    assert store.leases() == []
+    later, first = store.lease("notices"), store.lease("dstack/main")
+    assert later is not None
+    assert first is not None
+    first.release()
+    source, notices = store.leases()
+    assert (source.name, source.held, source.token, first.token) == ("dstack/main", False, 1, 1)
+    assert (notices.name, notices.held, notices.process) == ("notices", True, os.getpid())
+    assert source.worker == notices.worker == this_worker()
+    assert abs((notices.since or 0) - SystemClock().now()) < 3600 * SECOND
+    again = store.lease("dstack/main")
+    assert again is not None
+    assert (again.token, store.leases()[0].token, store.leases()[0].held) == (2, 2, True)
+
+
+def test_another_start_of_a_process_is_another_worker() -> None:
+    """A fork too: its number may be anything, its id is its own."""
+    mine = this_worker()
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.write(write, this_worker().encode())
+        os._exit(0)
+    os.wait()
+    theirs = os.read(read, 100).decode()
+    os.close(read)
+    os.close(write)
+    assert (len(theirs), theirs != mine, this_worker()) == (16, True, mine)
+
+
+def test_a_lease_of_an_older_version_has_a_process_alone(tmp_path: Path) -> None:
+    store = store_at(tmp_path / "record.db")
+    (tmp_path / "record.db.lease-local-here").write_text("4711\n")
+    assert store.lease_holder("local/here") == 4711
+    with store.lease("local/here") or pytest.fail("it is free") as lease:
+        assert lease.token == 1
 
 
 def test_a_killed_holder_frees_it_at_once(tmp_path: Path) -> None:

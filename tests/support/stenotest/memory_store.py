@@ -1,6 +1,7 @@
 """A store in memory: what a second implementation of the port looks like, and the fastest one for a test."""
 
 import itertools
+import os
 import sqlite3
 import tempfile
 import threading
@@ -8,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
 from events.errors import RecordNotFound
+from events.store.holder import Holder, new_owner, since_of, worker_of
 from events.store.identity import new_identity
 from events.store.sqlite.opening import expect_head, read_identity
 from events.store.sqlite.store import SqliteSession, fill
@@ -62,7 +65,7 @@ class MemoryStore:
         self._made = False
         self._blobs: dict[str, MemoryBlob] = {}
         self._leases: dict[str, threading.Lock] = {}
-        self._held: set[str] = set()
+        self._held: dict[str, Holder] = {}
 
     def __str__(self) -> str:
         return self.url
@@ -104,13 +107,27 @@ class MemoryStore:
         lock = self._leases.setdefault(name, threading.Lock())
         if not lock.acquire(blocking=False):
             return None
-        self._held.add(name)
+        before, owner = self._held.get(name), new_owner()
         lease = Lease()
+        lease.token = 1 if before is None else before.token + 1
+        self._held[name] = Holder(
+            name=name,
+            process=os.getpid(),
+            host="here",
+            worker=worker_of(owner),
+            token=lease.token,
+            since=since_of(owner),
+            seconds_left=None,
+        )
         lease.callback(lock.release)
         return lease
 
     def lease_holder(self, name: str) -> int | None:
-        return 0 if name in self._held else None
+        return self._held[name].process if name in self._held else None
+
+    def leases(self) -> list[Holder]:
+        found = sorted(self._held.items())
+        return [one if self._leases[name].locked() else replace(one, seconds_left=0) for name, one in found]
 
     def folder(self, name: str) -> Path:
         return Path(self._folder.name) / name
