@@ -188,32 +188,34 @@ def spend_of(machines: Iterable[BilledMachine], by: Stack, shown: DayRange) -> S
 
 def utilisation_of(machines: Iterable[BilledMachine], by: Strip, shown: DayRange) -> Utilisation:
     """Busy and billed time of machines in a range of days, which begins with the first that has any."""
-    shown_days = range(shown.first, shown.last + 1)
-    among = list(machines)
-    alone: set[str] = set()
+    sums: dict[str, dict[int, list[int]]] = {} if by == "gpu" else {OTHER: {}}
     labels: dict[str, str] = {}
-    if by == "vm":  # a dict for each of thousands of machines costs more than all else
-        billed = {one.vm_id: sum(use.billed for use in one.days.use if use.day in shown_days) for one in among}
-        used = [key for key, length in billed.items() if length]
-        alone = {*nsmallest(MACHINES, used, key=lambda key: (-billed[key], key))}
-        labels[OTHER] = f"{len(used) - len(alone)} other machines"
-    sums: dict[str, dict[int, tuple[int, int]]] = {}
-    for machine in among:
-        key = machine.gpu if by == "gpu" else machine.vm_id if machine.vm_id in alone else OTHER
-        labels.setdefault(key, key if by == "gpu" else machine.name or key)
-        for one in machine.days.use:
-            if one.day in shown_days:
-                _add(sums.setdefault(key, {}), one.day, one.billed, one.busy)
-    whole: dict[int, tuple[int, int]] = {}
+    used: list[tuple[int, str, BilledMachine]] = []  # (time billed, negative, id, machine)
+    for machine in machines:
+        found = sums.setdefault(machine.gpu, {}) if by == "gpu" else sums[OTHER]
+        if length := _add(found, machine, shown):
+            used.append((-length, machine.vm_id, machine))
+    whole: dict[int, list[int]] = {}
     for found in sums.values():
         for day, (length, busy) in found.items():
-            _add(whole, day, length, busy)
+            total = whole.setdefault(day, [0, 0])
+            total[0] += length
+            total[1] += busy
+    if by == "vm":  # sums for each of thousands of machines cost more than all else
+        alone = nsmallest(MACHINES, used, key=lambda one: one[:2])
+        for _, key, machine in alone:
+            labels[key], sums[key] = machine.name or key, {}
+            _add(sums[key], machine, shown)
+            _add(sums[OTHER], machine, shown, sign=-1)
+        labels[OTHER] = f"{len(used) - len(alone)} other machines"
+        if len(used) == len(alone):
+            del sums[OTHER]
     order = sorted(sums, key=lambda key: (key == OTHER, -sum(length for length, _ in sums[key].values()), key))
     days = _without_gaps(whole, shown)
     return Utilisation(
         by=by,
         days=tuple(map(day_text, days)),
-        strips=tuple(_strip(key, labels[key], sums[key], days) for key in order),
+        strips=tuple(_strip(key, labels.get(key, key), sums[key], days) for key in order if sums[key]),
         total=_strip("total", "all machines", whole, days),
     )
 
@@ -242,12 +244,21 @@ def _without_gaps(days: Iterable[int], shown: DayRange) -> range:
     return range(0) if first is None else range(first, shown.last + 1)
 
 
-def _add(sums: dict[int, tuple[int, int]], day: int, billed: int, busy: int) -> None:
-    before = sums.get(day, (0, 0))
-    sums[day] = (before[0] + billed, before[1] + busy)
+def _add(sums: dict[int, list[int]], machine: BilledMachine, shown: DayRange, *, sign: int = 1) -> int:
+    """Add a machine's days in a range, or take them away; how long it was billed on them."""
+    whole = 0
+    for one in machine.days.use:
+        if shown.first <= one.day <= shown.last:
+            found = sums.get(one.day)
+            if found is None:
+                found = sums[one.day] = [0, 0]
+            found[0] += sign * one.billed
+            found[1] += sign * one.busy
+            whole += one.billed
+    return whole
 
 
-def _strip(key: str, label: str, found: dict[int, tuple[int, int]], days: Iterable[int]) -> UseStrip:
+def _strip(key: str, label: str, found: dict[int, list[int]], days: Iterable[int]) -> UseStrip:
     return UseStrip(
         key=key,
         label=label,

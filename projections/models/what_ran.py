@@ -68,9 +68,9 @@ def gpu_words(ran: RanObject) -> str:
 
 
 def search_words(run: Run, ran: RanObject) -> str:
-    """`RunRow.words`: what a search looks through."""
+    """`RunRow.words`: what a search looks through, without NUL."""
     parts = (run.name, ran.command, run.run_id, run.provider_id)
-    return "\n".join(dict.fromkeys(part for part in parts if part)).lower()
+    return "\n".join(dict.fromkeys(part for part in parts if part)).lower().replace("\0", " ")
 
 
 def _shown_at(record: "Record", position: int) -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 """Which runs are asked for, and in which order: one query for the command line, the API and the dashboard."""
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
@@ -20,6 +21,8 @@ _LEAST_PREFIX: Final = 4  # characters of a machine's id that name it
 NO_GPU: Final = "none"
 _AFTER_ANY: Final = "\U0010ffff"
 _NAMED: Final = 10  # known values that a message names
+_SPECIAL: Final = re.compile(r"[*?[]")
+_LONGEST: Final = 12_000  # characters of a search that are looked for; more make a pattern that SQLite refuses
 _SHOWN: Final = 60  # characters of an unknown value that it repeats
 
 
@@ -103,7 +106,7 @@ _CONDITIONS: Final[dict[str, ColumnElement[bool]]] = {
     **{name: runs.c[name] == bindparam(name) for name in ("state", "reason", "user", "project", "source", "name")},
     "gpu": func.instr(runs.c.gpu, bindparam("gpu")) > text("0"),
     "machine": runs.c.vm_id.in_(_MACHINES),
-    "words": func.instr(runs.c.words, bindparam("words")) > text("0"),
+    "words": runs.c.words.op("GLOB")(bindparam("words")),  # half the time of `instr`, which compares letter by letter
     "since": runs.c.sort_at >= bindparam("since"),
     "until": runs.c.sort_at <= bindparam("until"),
     "open_or_since": or_(text(f"({RUN_GOES_ON})"), runs.c.sort_at >= bindparam("open_or_since")),
@@ -179,9 +182,19 @@ def _given(query: RunQuery) -> tuple[tuple[str, ...], dict[str, str | int]]:
     if query.machine is not None:
         begins = _text(query.machine) if len(query.machine) >= _LEAST_PREFIX else _AFTER_ANY
         found |= {"machine_begins": begins, "machine_ends": begins + _AFTER_ANY}
+    if "words" in found:
+        found["words"] = _anywhere(str(found["words"]))
     if query.gpu is not None:
         found["gpu"] = f"\n{_text(query.gpu.strip().lower())}\n"
     return tuple(given), found
+
+
+def _anywhere(words: str) -> str:
+    """The pattern of GLOB for a text that has this one in it. For GLOB a text ends at NUL, so that
+    `search_words` writes a space for it.
+    """
+    literal = _SPECIAL.sub(r"[\g<0>]", words[:_LONGEST].replace("\0", " "))
+    return f"*{literal}*"
 
 
 @cache

@@ -20,8 +20,8 @@ _RAN: Final = select(runs.c.ran).where(_ID)
 _MONEY: Final = select(runs.c.cost, runs.c.against).where(_ID)
 _AGAINST: Final = select(runs.c.ordinal, runs.c.run_id, runs.c.name, runs.c.user, runs.c.against).where(text(SHOWN))
 _USER: Final = select(runs.c.user).where(_ID)
-_STARTS: Final = select(runs.c.start, runs.c.waited).where(
-    runs.c.start.is_not(None), runs.c.waited.is_not(None), text(f"{SHOWN} AND sort_at BETWEEN :since AND :until")
+_STARTS: Final = select(runs.c.start, runs.c.waited).where(  # `+`: not by the index of times
+    runs.c.start.is_not(None), runs.c.waited.is_not(None), text(f"{SHOWN} AND +sort_at BETWEEN :since AND :until")
 )
 _OF_PROVIDER: Final = select(runs.c.run_id).where(
     runs.c.provider_id == bindparam("provider_id"), runs.c.provider == bindparam("provider")
