@@ -150,9 +150,11 @@ class Actor:
 
     # -- what was decided
 
-    def carry_out(self, decisions: Sequence[Decision], state: WorldState, version: int) -> tuple[Decision, ...]:
+    def carry_out(
+        self, decisions: Sequence[Decision], state: WorldState, version: int, seen: int | None = None
+    ) -> tuple[Decision, ...]:
         """Carry out what was decided about this state of the world; the decisions that were new. Places are taken all
-        at once, before any call, at the `version` of the queue read before the world was folded.
+        at once, before any call; `version` and `seen` as in `Journal.queue`.
 
         Raises:
             VersionConflict: another process decided meanwhile; nothing was done.
@@ -161,7 +163,9 @@ class Actor:
         news = [one for one in decisions if _is_news(one, ledger)]
         queued = [one for one in news if isinstance(one, QueueDecision)]
         if queued:
-            self._journal.queue(self._provider.source, queued, version=version)
+            self._journal.queue(
+                self._provider.source, queued, version=version, seen=seen if _takes_place(queued) else None
+            )
         others = [one for one in news if not isinstance(one, QueueDecision)]
         stops = []
         for one in others:
@@ -190,6 +194,10 @@ def is_unheard(taken: TakenStop, *, facts: RunFacts | None, seen_at: int) -> boo
     if facts is None or facts.status is None or facts.final or facts.state is State.FINISHING:
         return False
     return seen_at - taken.taken_at > UNHEARD
+
+
+def _takes_place(queued: Iterable[Decision]) -> bool:
+    return any(isinstance(one, types.RunPlaced) for one in queued)
 
 
 def _is_news(decision: Decision, ledger: Outbox) -> bool:

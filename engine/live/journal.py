@@ -1,7 +1,7 @@
 """The record as effects use it: durable appends, and what is open, whichever process wrote it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.fold.outbox import Outbox
 from engine.fold.world_codec import WorldState
@@ -10,7 +10,9 @@ from events import types
 
 if TYPE_CHECKING:
     from engine.live.live_world import LiveWorld
-    from events.store.record import Batch, Record
+    from events.store.record import Batch, Record, Unless
+
+_PLACES: Final = frozenset({"RunPlaced"})
 
 
 class Journal:
@@ -27,9 +29,9 @@ class Journal:
 
         return self.append(Batch(stream=stream, events=facts))[-1]
 
-    def append(self, *batches: "Batch") -> tuple[int, ...]:
+    def append(self, *batches: "Batch", unless: "Unless | None" = None) -> tuple[int, ...]:
         """Append to several streams in one durable transaction; VersionConflict, IdConflict: nothing was appended."""
-        return self.record.append_many(batches, durable=True)
+        return self.record.append_many(batches, durable=True, unless=unless)
 
     def adopt_policy(self, source: str, policy: Policy, state: WorldState) -> bool:
         """Record that decisions about this source follow this policy from now on, as a replay needs it; False if they
@@ -41,16 +43,18 @@ class Journal:
         self.write(f"source/{source}", types.PolicyAdopted(source=source, policy=dump_policy(policy)))
         return True
 
-    def queue(self, source: str, facts: Sequence[types.Event], *, version: int) -> None:
+    def queue(self, source: str, facts: Sequence[types.Event], *, version: int, seen: int | None = None) -> None:
         """Append decisions about a source's queue, all or none. `version`: of the stream (`queue_version`), before the
-        world that the decisions rest on was folded.
+        world that the decisions rest on was folded. `seen`: the position of that world, where a place must not be given
+        beside one of another source that it does not know: both spend one budget. None: places do not cost anything.
 
         Raises:
             VersionConflict: another process decided meanwhile; nothing was appended.
         """
-        from events.store.record import Batch
+        from events.store.record import Batch, Unless
 
-        self.append(Batch(stream=f"queue/{source}", events=facts, expected_version=version))
+        unless = None if seen is None else Unless(_PLACES, seen)
+        self.append(Batch(stream=f"queue/{source}", events=facts, expected_version=version), unless=unless)
 
     def queue_version(self, source: str) -> int:
         return self.record.version(f"queue/{source}")

@@ -281,8 +281,9 @@ class Recorder:
             version = self.journal.queue_version(source)
             self.live.catch_up()
             decisions = self._decide(state, source, self.policy, self.clock.now(), self.stays)
+            spends = not self.policy.free and self.policy.budget_total is not None
             with suppress(VersionConflict):
-                done = self.actor.carry_out(decisions, state, version)
+                done = self.actor.carry_out(decisions, state, version, self.live.position if spends else None)
                 break
         self.live.catch_up()
         self.actor.submitter.erase_secrets(self._needed)

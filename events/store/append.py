@@ -42,6 +42,13 @@ class Batch(msgspec.Struct, frozen=True):
     ids: Sequence[str | None] | None = None  # for each a UUID, or up to 16 bytes as hex: appended once only
 
 
+class Unless(msgspec.Struct, frozen=True):
+    """A condition of an append: no event of these types follows the position up to which its writer knew the record."""
+
+    types: frozenset[str]
+    after: int
+
+
 @dataclass(slots=True)
 class StreamHead:
     """A stream as the writer knows it."""
@@ -141,8 +148,12 @@ class Appender(Reader):
         )  # fmt: skip
         return position
 
-    def append_many(self, batches: Sequence[Batch], *, durable: bool = False) -> tuple[int, ...]:
+    def append_many(
+        self, batches: Sequence[Batch], *, durable: bool = False, unless: Unless | None = None
+    ) -> tuple[int, ...]:
         """Append events to streams, all or none; their positions, in order. `durable` waits for the disk.
+
+        VersionConflict if what `unless` names is there.
 
         An event whose id and bytes exist already is not appended again: its position is the old one. VersionConflict,
         IdConflict, RecordLocked, RecordNotWritable and RecordDamaged mean that nothing was appended.
@@ -152,11 +163,20 @@ class Appender(Reader):
             [(CODES[type(event)], data, commit(data)) for event in batch.events for data in (encode(event),)]
             for batch in batches
         ]
-        return self._appended(partial(self._add_batches, batches, ready, now), durable=durable)
+        return self._appended(partial(self._add_batches, batches, ready, now, unless), durable=durable)
 
     def _add_batches(
-        self, batches: Sequence[Batch], ready: Sequence[Sequence[tuple[int, bytes, bytes]]], now: int
+        self,
+        batches: Sequence[Batch],
+        ready: Sequence[Sequence[tuple[int, bytes, bytes]]],
+        now: int,
+        unless: Unless | None,
     ) -> tuple[int, ...]:
+        if unless is not None:
+            for other in self.read(after=unless.after, types=unless.types, limit=1):
+                raise VersionConflict(
+                    f"{other.type} is at position {other.position}, which this append does not know: read it and retry."
+                )
         positions: list[int] = []
         for batch, facts in zip(batches, ready, strict=True):
             if not facts:

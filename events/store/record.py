@@ -21,7 +21,7 @@ from events.shape.cut import split
 from events.shape.secrets import is_secret_name, scrub
 from events.shape.shape import BodyShape, Node, Router, compile_answer, no_shapes
 from events.store.answers import Answer, Answers
-from events.store.append import ANY, Appender, Batch, StreamHead, When, event_id_bytes
+from events.store.append import ANY, Appender, Batch, StreamHead, Unless, When, event_id_bytes
 from events.store.chain import Head
 from events.store.question import EarlierPoll, encode_data, scope_text, write_number
 from events.store.read import Row, Stored
@@ -33,7 +33,7 @@ from events.types import OBSERVED, PollFailed, PollRecorded
 if TYPE_CHECKING:
     from events.store.store import Session
 
-__all__ = ["ANY", "Batch", "Head", "PollAppended", "Record", "Row", "Stored", "Verification"]
+__all__ = ["ANY", "Batch", "Head", "PollAppended", "Record", "Row", "Stored", "Unless", "Verification"]
 
 StreamOf = Callable[[str, str, bytes], str]  # (kind, provider id, item as sent) → stream of observations
 

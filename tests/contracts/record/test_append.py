@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from events import types
 from events.errors import IdConflict, RecordNotWritable, VersionConflict
-from events.store.record import ANY, Batch
+from events.store.record import ANY, Batch, Unless
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +50,20 @@ def test_what_was_appended_comes_back_in_order(opener: Opener, clock: object) ->
     seen = [(one.position, one.stream, one.version, one.data) for one in opener(write=False).read()]
     assert seen == [(1, "run/1", 1, requested), (2, "run/1", 2, intended("1")), (3, "run/2", 1, intended("2"))]
     assert record.streams() == (("run/1", 2), ("run/2", 1))
+
+
+def test_an_append_that_another_event_makes_wrong_is_void(opener: Opener) -> None:
+    """Of these types and after that position only, whoever wrote it; the writer reads it and tries again."""
+    record, other = opener(), opener()
+    seen = record.append_many([Batch("run/1", [intended("1")])])[-1]
+    other.append_many([Batch("run/2", [intended("2")])])
+    with pytest.raises(VersionConflict, match="SubmitIntended is at position 2"):
+        record.append_many([Batch("run/1", [intended("3")])], unless=Unless(frozenset({"SubmitIntended"}), seen))
+    assert record.head().position == 2
+    assert record.append_many([Batch("run/1", [intended("3")])], unless=Unless(frozenset({"StopIntended"}), seen)) == (
+        3,
+    )
+    assert other.append_many([Batch("run/2", [intended("4")])], unless=Unless(frozenset({"SubmitIntended"}), 3)) == (4,)
 
 
 def test_reading_narrows_by_position_stream_type_and_number(opener: Opener) -> None:

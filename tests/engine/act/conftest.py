@@ -157,7 +157,7 @@ class Bench:
                     break
 
 
-def bench_at(path, policy, notify, executor, offer):
+def bench_at(path, policy, notify, executor, offer, host=None):
     clock = Shifted()
     record = Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=clock)
     state = path.with_name(path.name + ".local")
@@ -165,7 +165,7 @@ def bench_at(path, policy, notify, executor, offer):
         state,
         clock=clock,
         ids=RandomIds(),
-        host=platform.node() or "localhost",
+        host=host or platform.node() or "localhost",
         environment={"PATH": "/usr/bin:/bin"},
         offer=LocalOffer(**offer),
     )
@@ -183,8 +183,8 @@ def open_bench():
     """
     with ExitStack() as opened:
 
-        def at(path, *, policy=FREE, notify=None, executor=None, **offer):
-            made = bench_at(path, policy, notify, executor, offer)
+        def at(path, *, policy=FREE, notify=None, executor=None, host=None, **offer):
+            made = bench_at(path, policy, notify, executor, offer, host)
             opened.enter_context(made.record)
             opened.callback(made.recorder.release)
             opened.callback(made.clear)
