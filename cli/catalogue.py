@@ -40,12 +40,13 @@ SECTIONS = {  # command → one-line help, by section of the page
     "Record and replay": {
         "record": "Poll a provider and record every answer, until interrupted.",
         "replay": "Replay a record or a trace under any rule set.",
-        "export": "Export polls of the record as a trace file.",
+        "export": "Export polls as a trace, or tables as Parquet or CSV.",
         "import": "Import a trace into the record as an archive.",
         "sources": "List the record's sources, live and imported; hide an archive.",
         "workers": "List the processes that act on the record, and what each holds.",
     },
     "The record itself": {
+        "sql": "Ask the record your own questions, in SQL.",
         "events": "List the record's events.",
         "polls": "List the record's polls.",
         "poll": "Print a provider's answer as it was received.",

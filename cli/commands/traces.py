@@ -1,4 +1,4 @@
-"""`steno export` and `steno import`: any part of the record as a trace, and a trace as an archive of the record."""
+"""`steno export` and `steno import`: any part of the record as a trace or as tables, and a trace as an archive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 
 from cli.render.words import count
 from cli.wiring.app import App, steno_command
-from cli.wiring.options import from_option, to_option
+from cli.wiring.options import at_option, from_option, to_option
 from cli.wiring.output import hint, progress, show
 
 if TYPE_CHECKING:
@@ -28,24 +28,77 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @steno_command("export")
-@click.argument("run", metavar="[RUN]", required=False)
-@click.option("--trace", "target", metavar="FILE", required=True, help="The trace to write: .jsonl, .jsonl.zst, or -.")
+@click.argument("words", metavar="[RUN|TABLE...]", nargs=-1)
+@click.option("--trace", "target", metavar="FILE", help="The trace to write: .jsonl, .jsonl.zst, or -.")
 @from_option
 @to_option
-def export_command(app: App, run: str | None, target: str, start: str | None, end: str | None) -> None:
-    """Write polls of the record to a trace file; `replay` and `import` read it on any machine.
+@click.option("--format", "form", type=click.Choice(["parquet", "csv"]), help="Write tables, one file each.")
+@click.option("-o", "--output", "folder", metavar="DIR", help="The folder of the tables; made if it is missing.")
+@at_option
+def export_command(
+    app: App,
+    words: tuple[str, ...],
+    target: str | None,
+    start: str | None,
+    end: str | None,
+    form: str | None,
+    folder: str | None,
+    at: str | None,
+) -> None:
+    """Write polls of the record to a trace file, or the tables of `steno sql` to files.
 
-    With RUN: the polls of its sources, from the first that shows it to the last that changed it. Without RUN: the whole
-    record, or the part between --from and --to. Lists are exported as they were received, so they contain the other
-    runs of the project too. Secrets are never in a trace.
+    With --trace: a file that `replay` and `import` read on any machine. With RUN: the polls of its sources, from the
+    first that shows it to the last that changed it. Without RUN: the whole record, or the part between --from and --to.
+    Lists are exported as they were received, so they contain the other runs of the project too. Secrets are never in a
+    trace. With --json: {"trace", "polls", "first_position", "last_position"}.
 
-    With --json: {"trace", "polls", "first_position", "last_position"}.
+    With --format: each TABLE (`steno sql --tables`), or all, as DIR/TABLE.parquet or DIR/TABLE.csv, as it is now or was
+    --at. A file that is there is replaced when the new one is complete. With --json: {"folder", "tables": [{"table",
+    "file", "rows"}]}.
 
     \b
     Examples:
       steno export matmul --trace matmul.jsonl.zst
       steno export --from 2h --trace - | steno replay - --rules 2025-12-sdk
+      steno export --format parquet runs costs -o figures
     """
+    if (target is None) == (form is None):
+        raise click.UsageError("give --trace FILE, or --format with -o DIR")
+    if form is not None:
+        if start is not None or end is not None:
+            raise click.UsageError("--from and --to are of a trace; tables have --at")
+        _export_tables(app, words, form, folder, at)
+        return
+    assert target is not None  # noqa: S101 - the other was not given
+    if folder is not None or at is not None:
+        raise click.UsageError("-o and --at are of tables: a trace has --from and --to")
+    if len(words) > 1:
+        raise click.UsageError("a trace is of one run, or of all: give one RUN")
+    _export_trace(app, words[0] if words else None, target, start, end)
+
+
+def _export_tables(app: App, words: tuple[str, ...], form: str, folder: str | None, at: str | None) -> None:
+    from cli.catalogue import near
+    from cli.commands.sql import looking
+    from projections.frames.catalogue import TABLES
+    from projections.frames.files import FORMATS
+
+    if folder is None:
+        raise click.UsageError("say where the tables go: -o DIR")
+    for word in words:
+        if word not in TABLES:
+            raise click.BadParameter(f"there is no table {word}{near(word, list(TABLES))}", param_hint="TABLE")
+    written = []
+    with looking(app, at, "exporting") as source:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for table in (TABLES[word] for word in dict.fromkeys(words or TABLES)):
+            path = Path(folder) / f"{table.name}.{form}"
+            written.append({"table": table.name, "file": str(path), "rows": FORMATS[form](table, source, path)})
+    lines = [f"{count(int(str(one['rows'])), 'row')} written to {one['file']}" for one in written]
+    show(app, {"folder": folder, "tables": written}, "\n".join(lines))
+
+
+def _export_trace(app: App, run: str | None, target: str, start: str | None, end: str | None) -> None:
     from cli.wiring.time_arguments import between
     from cli.wiring.view import viewing
     from events.traces.trace import write_trace_line

@@ -1,7 +1,7 @@
 """Reports that are tables too, and their CSV."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import StringIO
 from typing import Final
 
@@ -26,7 +26,7 @@ def csv_of(report: Tabled) -> str:
     leading apostrophe.
     """
     text = StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows([_cell(value) for value in row] for row in report.table())
+    csv.writer(text, lineterminator="\r\n").writerows(map(csv_cells, report.table()))
     return text.getvalue()
 
 
@@ -38,6 +38,11 @@ def dollars(amount: int) -> str:
 def seconds(span: int | None) -> float | None:
     """Microseconds as seconds."""
     return None if span is None else span / SECOND
+
+
+def csv_cells(row: Iterable[Cell]) -> list[Cell]:
+    """A row as `csv.writer` takes it."""
+    return [_cell(value) for value in row]
 
 
 def _cell(value: Cell) -> Cell:

@@ -1,0 +1,109 @@
+"""Tables as Arrow: batch by batch, so that a table of any length needs the memory of one batch."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from events.errors import StenoError
+from projections.frames.column import AnyTable, ColumnType
+from projections.frames.source import FrameSource
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+ROWS: Final = 2_000
+"""Rows of a batch."""
+
+
+class MissingLibrary(StenoError):
+    """Questions need DuckDB and Arrow: `pip install 'steno[questions]'`."""
+
+    def __init__(self) -> None:
+        super().__init__(self.__doc__)
+
+
+def arrow() -> Any:
+    """The module `pyarrow`. Raises MissingLibrary."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingLibrary from None
+    return pyarrow
+
+
+def schema_of(table: AnyTable) -> "pyarrow.Schema":
+    """The Arrow schema of a table; meaning and unit of a column are its metadata."""
+    pa = arrow()
+    types = {
+        ColumnType.TEXT: pa.string(),
+        ColumnType.INTEGER: pa.int64(),
+        ColumnType.NUMBER: pa.float64(),
+        ColumnType.BOOLEAN: pa.bool_(),
+        ColumnType.TIME: pa.timestamp("us", tz="UTC"),
+        ColumnType.INTEGERS: pa.list_(pa.int64()),
+        ColumnType.TEXTS: pa.list_(pa.string()),
+    }
+    return pa.schema(
+        [
+            pa.field(one.name, types[one.type], metadata={"meaning": one.meaning, "unit": one.unit})
+            for one in table.columns
+        ]
+    )
+
+
+def batches(table: AnyTable, source: FrameSource) -> Iterator["pyarrow.RecordBatch"]:
+    """The rows of a table in order."""
+    pa, schema = arrow(), schema_of(table)
+    things = iter(table.things(source))
+    while chunk := list(islice(things, ROWS)):
+        columns = [pa.array(values, type=field.type) for values, field in zip(table.values(chunk), schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class ArrowFrame:
+    """One table as of one moment, read anew by whoever asks: Arrow, pandas and polars frames, and DuckDB, which scans
+    it by its name.
+    """
+
+    def __init__(self, table: AnyTable, opened: Callable[[], AbstractContextManager[FrameSource]]) -> None:
+        self.table = table
+        self._opened = opened
+
+    @property
+    def schema(self) -> "pyarrow.Schema":
+        return schema_of(self.table)
+
+    def batches(self) -> Iterator["pyarrow.RecordBatch"]:
+        """The rows as Arrow batches, in order. Raises StenoError if the record cannot be read."""
+        with self._opened() as source:
+            yield from batches(self.table, source)
+
+    def reader(self) -> "pyarrow.RecordBatchReader":
+        return arrow().RecordBatchReader.from_batches(self.schema, self.batches())
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """All rows at once."""
+        return arrow().Table.from_batches(self.batches(), self.schema)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """All rows as pandas keeps them; integers with nulls stay integers."""
+        import pandas
+
+        kept = {arrow().int64(): pandas.Int64Dtype(), arrow().bool_(): pandas.BooleanDtype()}
+        return self.to_arrow().to_pandas(types_mapper=kept.get)
+
+    def to_polars(self) -> "polars.DataFrame":
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)  # noqa: S101 - of a table
+        return frame
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.reader().__arrow_c_stream__(requested_schema)

@@ -1,0 +1,102 @@
+"""What the tables are read from: a record and its read models, as of one moment."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from events.clock import SystemClock, parse_time
+from events.errors import StenoError
+from events.store.record import Record
+from projections.models.past_worlds import opened as opened_at
+from projections.models.position_at import NOTHING, Beyond, moment_at
+from projections.models.projector import caught_up
+from projections.models.view import View
+
+if TYPE_CHECKING:
+    from events.store.record import Stored
+    from events.store.store import Where
+    from projections.store.store import ProjectionStore
+
+T = TypeVar("T")
+At = int | str | datetime | None  # a position; a time (UTC where it names no zone); None: now
+
+
+@dataclass(kw_only=True)
+class FrameSource:
+    """One moment of a record, for one thread at a time."""
+
+    record: Record
+    view: View
+    position: int
+    beyond: Beyond = NOTHING
+    advance: Callable[[int, int], None] = field(default=lambda _done, _total: None)
+    """Called with (done, total) while a table is read."""
+
+    def events(self, types: Iterable[str] | None = None) -> Iterator["Stored"]:
+        """The events up to the moment, in order."""
+        for after, until in ((0, self.position), *((first - 1, last) for first, last in self.beyond.archives)):
+            for stored in self.record.read(after=after, until=until, types=None if types is None else tuple(types)):
+                self.advance(stored.position, until)
+                yield stored
+
+    def counted(self, rows: Iterable[T], total: int) -> Iterator[T]:
+        for number, row in enumerate(rows):
+            self.advance(number, total)
+            yield row
+
+
+@contextmanager
+def of_store(
+    record: Record, store: "ProjectionStore", position: int | None = None, beyond: Beyond = NOTHING
+) -> Iterator[FrameSource]:
+    """An open store as the source, unchanged until the block ends. `position` and `beyond`: the moment it shows; None:
+    up to where it is.
+    """
+    with store, store.reading():
+        view = View(store)
+        yield FrameSource(
+            record=record, view=view, position=view.position if position is None else position, beyond=beyond
+        )
+
+
+@contextmanager
+def opened(record: "Where | Record", at: At = None) -> Iterator[FrameSource]:
+    """A record as it was at a moment. Raises StenoError if the moment does not exist, and as `Record.open`."""
+    if isinstance(record, Record):
+        with _at(record, at) as source:
+            yield source
+        return
+    from engine.providers.readings import READINGS
+
+    with (
+        Record.open(record, write=False, shapes=READINGS.shape, clock=SystemClock()) as found,
+        _at(found, at) as source,
+    ):
+        yield source
+
+
+@contextmanager
+def _at(record: Record, at: At) -> Iterator[FrameSource]:
+    if at is None:
+        with of_store(record, caught_up(record)) as source:
+            yield source
+        return
+    position, beyond = _moment(record, at)
+    with of_store(record, opened_at(record, position, beyond), position, beyond) as source:
+        yield source
+
+
+def _moment(record: Record, at: int | str | datetime) -> tuple[int, Beyond]:
+    head = record.head().position
+    if isinstance(at, int):
+        if not 1 <= at <= head:
+            raise StenoError(f"the record has the positions 1 to {head}, not {at}")
+        return at, NOTHING
+    try:
+        time = parse_time(at.isoformat() if isinstance(at, datetime) else at)
+    except ValueError:
+        raise StenoError(f"{at!r} is not a time; use 2026-11-20T15:00:00Z") from None
+    with caught_up(record) as store:
+        return moment_at(record, time, head, View(store).state)

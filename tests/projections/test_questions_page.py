@@ -1,0 +1,57 @@
+"""docs/questions.md: each question is asked, and the tables are those that there are."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from events.poll import Poll
+from events.store.record import Record
+from projections import frames
+from projections.frames.catalogue import reference
+from projections.frames.question import asked
+from projections.frames.source import FrameSource, opened
+
+PAGE = (Path(__file__).parents[2] / "docs" / "questions.md").read_text()
+QUESTIONS = re.findall(r"^(\S[^\n]*\?)\n\n```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def source(
+    tmp_path_factory: pytest.TempPathFactory,
+    recording: Callable[[str], tuple[Poll, ...]],
+    recorded: Callable[[Path, Sequence[Poll]], Record],
+) -> Iterator[FrameSource]:
+    path = tmp_path_factory.mktemp("record") / "record.db"
+    with recorded(path, recording("dstack-0.22.5/warm_reuse")) as record, opened(record) as found:
+        yield found
+
+
+@pytest.mark.parametrize(("title", "statement"), QUESTIONS, ids=[title for title, _ in QUESTIONS])
+def test_a_worked_question_has_an_answer(title: str, statement: str, source: FrameSource) -> None:
+    """Rows, and something in each column."""
+    with asked(source, statement) as answer:
+        rows = list(answer.rows)
+    assert rows, title
+    empty = [
+        name
+        for name, values in zip(answer.columns, zip(*rows, strict=True), strict=True)
+        if all(value is None for value in values)
+    ]
+    assert set(empty) <= {"reported_reason"}  # of a run that nothing happened to
+
+
+def test_the_page_has_questions() -> None:
+    assert len(QUESTIONS) > 8
+
+
+def test_the_page_has_every_column() -> None:
+    """`projections.frames.catalogue.reference()` gives what belongs between the marks."""
+    assert PAGE.partition("<!-- tables -->\n")[2].partition("<!-- end of tables -->")[0] == reference()
+
+
+def test_python_has_a_function_a_table() -> None:
+    """By its name."""
+    for name in frames.TABLES:
+        assert getattr(frames, name)("record.db").table is frames.TABLES[name]
