@@ -17,7 +17,7 @@ from engine.fold.world_codec import WorldState, idle_evidence, source_of
 from engine.money.prices import in_force
 from engine.policy import Policy
 from engine.states import VmReason, VmState
-from events.clock import SECOND, format_time, span
+from events.clock import SECOND, format_second, span
 
 
 def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
@@ -129,10 +129,10 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
     """Every reason why the machine is still up; if it ended, when and why."""
     if vm.state is VmState.TERMINATED:
         why = "" if vm.reason is None else f" ({vm.reason.value})"
-        ended = "is gone" if vm.finished_at is None else f"has been gone since {format_time(vm.finished_at)}"
+        ended = "is gone" if vm.finished_at is None else f"has been gone since {format_second(vm.finished_at)}"
         return (f"It {ended}{why}.",)
     if vm.archive is not None:
-        return (f"It is part of the archive {vm.archive}, which ends at {format_time(until_of(state, vm))}.",)
+        return (f"It is part of the archive {vm.archive}, which ends at {format_second(until_of(state, vm))}.",)
     found, source = [], state.sources.get(vm.source)
     if observability(source, now) is Observability.BLIND:
         last = None if source is None else source.last_answered
@@ -143,7 +143,7 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
         found.append("Steno did not create it: it is listed and billed, and Steno never stops it.")
     elif vm.wish is not None:
         idle = ", once it is idle" if vm.wish.when_idle else ""
-        found.append(f"A user requested its stop at {format_time(vm.wish.at)}{idle}.")
+        found.append(f"A user requested its stop at {format_second(vm.wish.at)}{idle}.")
         occupants = [(one.run_id, state.runs.get(one.run_id)) for one in vm.occupants]
         foreign = [run_id for run_id, run in occupants if run is None or run.requested_at is None]
         if foreign:
@@ -151,10 +151,10 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
             found.append(f"{_names(state, foreign)} on it {said}")
     found += _doing(Scene(state=state, source=vm.source, policy=policy, now=now), vm)
     if vm.missing is not None:
-        since = format_time(vm.missing.at)
+        since = format_second(vm.missing.at)
         found.append(f"The provider has not listed it since {since}; that alone does not end its bill.")
     if vm.unreachable and vm.unreachable[-1].until is None:
-        since = format_time(vm.unreachable[-1].since)
+        since = format_second(vm.unreachable[-1].since)
         found.append(f"It has been unreachable for the provider since {since}.")
     return tuple(found)
 
@@ -172,7 +172,7 @@ def _doing(scene: Scene, vm: Vm) -> Iterator[str]:
             yield from _draining(scene, vm)
         case VmState.TERMINATING:
             taken = vm.told.taken_at if vm.told is not None else None
-            told = "" if taken is None else f"; the provider accepted the stop request at {format_time(taken)}"
+            told = "" if taken is None else f"; the provider accepted the stop request at {format_second(taken)}"
             yield f"It is being stopped{told}. It is billed until a poll shows it gone."
         case VmState.UNCONFIRMED:
             yield (
@@ -189,7 +189,7 @@ def _idle(scene: Scene, vm: Vm) -> Iterator[str]:
     coming = tuple(_coming(scene, vm))
     yield from coming
     timeout, seen = timeout_of(scene.state, vm, scene.policy), idle_evidence(scene.state, vm) // SECOND * SECOND
-    idle = "It is idle" if vm.idle_since is None else f"It has been idle since {format_time(vm.idle_since)}"
+    idle = "It is idle" if vm.idle_since is None else f"It has been idle since {format_second(vm.idle_since)}"
     if timeout.after is None:
         yield f"{idle}; its timeout is off: {_says(scene.state, timeout)}."
         return
@@ -203,7 +203,7 @@ def _draining(scene: Scene, vm: Vm) -> Iterator[str]:
     if drain is None:
         yield "It is draining."
         return
-    yield f"It has been draining since {format_time(drain.at)} ({drain.by}): no new run is placed on it."
+    yield f"It has been draining since {format_second(drain.at)} ({drain.by}): no new run is placed on it."
     if told is not None and told.position > drain.position and told.refused_at is not None:
         tries = "once" if told.times == 1 else f"{told.times} times"
         yield f"The provider refused to stop it ({tries}): {told.error or 'no reason given'}. Steno tries again."

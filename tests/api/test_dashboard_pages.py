@@ -177,6 +177,16 @@ def test_an_unknown_path_is_a_page_for_people_and_a_problem_for_programs(
 # -- runs
 
 
+def test_what_is_not_there_is_said_in_the_pages_own_words(served: Serve, empty_record: Path, see: See) -> None:
+    """Not as a status of HTTP with a button that cannot help."""
+    seen = see(served(empty_record).url)
+    for kind in ("run", "machine"):
+        said = seen.go(f"/{kind}s/nobody").get_by_text(f"The record has no {kind} nobody.")
+        said.wait_for()
+        assert "404" not in text_of(said.page, "main")
+    seen.go("/record/99999999").get_by_text("There is no such position.").wait_for()
+
+
 def test_the_list_of_runs_is_what_the_api_lists(served: Serve, town: Path, see: See) -> None:
     """Every run, newest first, with the words of its verdict; a state or a name narrows it, and a link keeps that."""
     here = served(town)

@@ -7,7 +7,7 @@ import { useAt } from "../core/moment.js";
 import { Link } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { called, count, day, duration, money, ms, price } from "../core/words.js";
-import { ArchiveMark, Await, Duration, Elapsed, Empty, Money, PageHead, Panel, PollLink, Problem, RunLink, StateBadge, Table, Time, confirm, toast } from "../ui/all.js";
+import { ArchiveMark, Await, Duration, Elapsed, Empty, Missing, Money, PageHead, Panel, PollLink, Problem, RunLink, StateBadge, Table, Time, confirm, toast, withCode } from "../ui/all.js";
 import { explained } from "./incidents/words.js";
 
 export const title = ({ id }) => `Machine ${id.slice(0, 8)}`;
@@ -103,7 +103,7 @@ function Machine({ vm, read }) {
       <div class="figure"><div class="value">${first ? html`<${Elapsed} from=${first.from} to=${last.to ?? (silent ? now : null)} />` : "–"}</div><div class="label">${last?.to ? "lived" : silent ? "up, to the last poll" : "up"}</div></div>
       <div class="figure"><div class="value">${vm.runs.length}</div><div class="label">${vm.runs.length === 1 ? "run" : "runs"}</div></div></div></section>
     <div class="machine-grid"><div class="stack">
-      <${Panel} title=${vm.state === "terminated" ? "Why it is gone" : "Why it is up"}><ul class="bullets">${vm.why_up.map((line) => html`<li key=${line}>${line}</li>`)}</ul>${vm.why_up.length === 0 && html`<span class="dim">No information.</span>`}<//>
+      <${Panel} title=${vm.state === "terminated" ? "Why it is gone" : "Why it is up"}><ul class="bullets">${vm.why_up.map((line) => html`<li key=${line}>${withCode(line)}</li>`)}</ul>${vm.why_up.length === 0 && html`<span class="dim">No information.</span>`}<//>
       <section class="panel" aria-label="Lifetime"><header><h2>Lifetime</h2><span class="grow"></span><span class="more">${first && html`<${Time} at=${first.from} /> to ${last.to ? html`<${Time} at=${last.to} />` : "now"}`}</span></header><${Share} vm=${vm} now=${now} /></section>
       <${Bill} vm=${vm} now=${now} silent=${silent} /></div>
     <div class="stack"><${Facts} vm=${vm} /><${Panel} title="Runs on it"><${Runs} ids=${vm.runs} /><//>
@@ -112,6 +112,8 @@ function Machine({ vm, read }) {
 
 export default function Page({ params }) {
   const read = useData(`/api/vms/${encodeURIComponent(params.id)}`, { on: about.vm(params.id), beat: 5000 }); // its bill goes on without a message
+  const at = useAt();
+  if (read.error?.status === 404) return html`<${Missing} kind="machine" id=${params.id} past=${at !== null} />`;
   if (read.data === null) return html`<${PageHead} title="Machine" /><${Await} read=${read} height="5" />`;
   return html`<${Await} read=${read}>${(vm) => html`<${Machine} vm=${vm} read=${read} />`}<//>`;
 }

@@ -2,10 +2,10 @@
 import { about, useData } from "../core/data.js";
 import { html, useEffect } from "../core/dom.js";
 import { useAt } from "../core/moment.js";
-import { Link, navigate } from "../core/router.js";
+import { navigate } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { called } from "../core/words.js";
-import { Await, Empty, Loading, PageHead, Problem, Tabs } from "../ui/all.js";
+import { Await, Loading, Missing, PageHead, Problem, Tabs, withCode } from "../ui/all.js";
 import { Costs } from "./run/costs.js";
 import { Events } from "./run/events.js";
 import { Attempts, Facts, Watched } from "./run/facts.js";
@@ -42,7 +42,7 @@ export default function Page({ params }) {
     if (run.run_id !== params.id && !found.stale) navigate(`/runs/${encodeURIComponent(run.run_id)}${location.search}`, { replace: true });
   }, [run?.run_id, run?.name, params.id]);
 
-  if (found.error?.status === 404) return html`<${Missing} id=${params.id} past=${at !== null} />`;
+  if (found.error?.status === 404) return html`<${Missing} kind="run" id=${params.id} past=${at !== null} />`;
   // All at once, so that nothing on the page moves when the last of them comes.
   const waiting = [found, life, why, like, ...(run?.kernel ? [kernel] : [])].some((read) => read.data === null && read.error === null);
   if (!run || waiting) return html`<${PageHead} title="Run" />${found.error ? html`<${Problem} error=${found.error} retry=${found.reload} />` : html`<${Loading} height="5" />`}`;
@@ -65,9 +65,3 @@ export default function Page({ params }) {
   </div>`;
 }
 
-// `steno logs` in a sentence is code.
-const withCode = (text) => text.split(/`([^`\n]+)`/).map((part, place) => (place % 2 ? html`<code class="say">${part}</code>` : part));
-
-const Missing = ({ id, past }) => html`<${PageHead} title=${past ? "Not there yet" : "No such run"} />
-  <section class="panel"><${Empty} title=${past ? "The record had no such run at this moment." : `The record has no run ${id}.`}>
-    <${Link} to="/runs">All runs<//>${past && html` · <${Link} to=${`/runs/${encodeURIComponent(id)}?at=`}>this run as it is now<//>`}<//></section>`;

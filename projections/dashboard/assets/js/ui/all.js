@@ -17,7 +17,7 @@ export { ArchiveMark, Glyph, StartMark, StateBadge } from "./badge.js";
 export { Code, Json } from "./code.js";
 export { Sheet, confirm, toast } from "./dialog.js";
 export { PollLink, RunLink, SubjectLink, VmLink } from "./links.js";
-export { Await, Empty, Loading, PageHead, Panel, Problem } from "./notes.js";
+export { Await, Empty, Loading, Missing, PageHead, Panel, Problem, withCode } from "./notes.js";
 export { Table } from "./table.js";
 export { Fresh, useSteady } from "./steady.js";
 export { Tabs } from "./tabs.js";

@@ -1,5 +1,6 @@
 // Placeholders: loading, empty, or failed.
 import { html } from "../core/dom.js";
+import { Link } from "../core/router.js";
 
 // `<${Empty} title="No run yet" say="steno submit …">What to do.<//>`; `say` is what to type.
 export const Empty = ({ title, say, children }) => html`<div class="empty"><strong>${title}</strong>
@@ -15,6 +16,14 @@ export function Problem({ error, retry }) {
     <span>${error.detail || error.message}${error.field && html` <span class="dim">Field: <code>${error.field}</code></span>`}</span>
     ${retry && html`<div><button type="button" class="button small" onClick=${retry}>Try again</button></div>`}</div>`;
 }
+
+// `steno logs` in a sentence is code.
+export const withCode = (text) => text.split(/`([^`\n]+)`/).map((part, place) => (place % 2 ? html`<code class="say">${part}</code>` : part));
+
+// A whole page: the record has no run or machine of this id, or had none at the moment that is shown.
+export const Missing = ({ kind, id, past }) => html`<${PageHead} title=${past ? "Not there yet" : `No such ${kind}`} />
+  <section class="panel"><${Empty} title=${past ? `The record had no such ${kind} at this moment.` : `The record has no ${kind} ${id}.`}>
+    <${Link} to="/${kind}s">All ${kind}s<//>${past && html` · <${Link} to=${`/${kind}s/${encodeURIComponent(id)}?at=`}>this ${kind} as it is now<//>`}<//></section>`;
 
 // Space for the content: height 1 (a line) to 5 (a page).
 export const Loading = ({ height = 3 }) => html`<div class="skeleton h-${height}" role="status"><span class="hidden-text">Loading</span></div>`;

@@ -4,7 +4,7 @@ import { html } from "../../core/dom.js";
 import { useMoment, useRecord } from "../../core/moment.js";
 import { Link } from "../../core/router.js";
 import { count, number } from "../../core/words.js";
-import { Loading, PageHead, Panel, PollLink, Problem, RunLink, Table, Time, VmLink } from "../../ui/all.js";
+import { Empty, Loading, PageHead, Panel, PollLink, Problem, RunLink, Table, Time, VmLink } from "../../ui/all.js";
 import { CopyButton } from "./copy.js";
 import { meaning } from "./data.js";
 import { Stream } from "./stream.js";
@@ -22,7 +22,8 @@ export function Entry({ position }) {
   return html`<p class="crumbs"><${Link} to="/record">Record<//> <span aria-hidden="true">/</span> position</p>
     <${PageHead} title=${html`${number(here)}${event && html` <span class="dim light">${event.type}</span>`}`}><span class="grow"></span>
       <nav class="bar" aria-label="Neighbours"><${Step} to=${here - 1} on=${here > 1}>← Previous<//><${Step} to=${here + 1} on=${last === null || here < last}>Next →<//></nav><//>
-    ${read.error ? html`<${Problem} error=${read.error} />${last !== null && html`<p class="note dim">The record has positions 1 to ${number(last)} at this moment.</p>`}`
+    ${read.error?.status === 404 ? html`<section class="panel"><${Empty} title="There is no such position.">${last !== null && `The record has positions 1 to ${number(last)} at this moment.`}<//></section>`
+      : read.error ? html`<${Problem} error=${read.error} />`
       : event === null ? html`<${Loading} height="5" />` : html`<div class="stack"><${Facts} event=${event} />
         ${event.poll ? html`<${Shown} items=${event.shows ?? []} /><${Poll} poll=${event.poll} />` : event.data.poll ? html`<${Observed} event=${event} />`
           : html`<${Panel} title="Data"><${JsonTree} value=${event.data} label="Data of the event" /><//>`}</div>`}`;
