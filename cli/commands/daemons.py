@@ -11,7 +11,14 @@ import click
 
 from cli.wiring.app import App, steno_command
 from cli.wiring.logging_setup import log_for_daemon
-from cli.wiring.options import host_option, port_option, project_option, provider_option, setting_option
+from cli.wiring.options import (
+    host_option,
+    port_option,
+    project_option,
+    provider_option,
+    setting_option,
+    sources_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,13 +44,17 @@ _open_option = click.option("--open", "show", is_flag=True, help="Show the dashb
 @_open_option
 @provider_option
 @project_option
-def up_command(app: App, *, api: bool, show: bool) -> None:
+@sources_option
+def up_command(app: App, *, api: bool, show: bool, sources: tuple[str, ...]) -> None:
     """Record a provider, control its machines and serve the dashboard, until interrupted.
 
     Every answer is recorded. Queued runs start in order, on at most vms.max machines. A machine that is idle for too
     long is drained, polled once more and stopped. The budget is checked. After a crash, `steno up` continues from the
     record. If another process holds the provider's lease, this one stands by. Log lines below ERROR go to stdout, the
     others to stderr; with --json each is {"at", "level", "message"}.
+
+    With --source, several times, it records several sources. Recorders of one record that name the same sources share
+    them evenly; if one ends or dies, the others take over its sources within 10 s. `steno workers` shows who has which.
 
     It serves dashboard, API, live stream and metrics like `steno serve`, by default on loopback. Exits 5 if the port is
     in use, 70 if the server fails; recording then ends in order.
@@ -57,9 +68,11 @@ def up_command(app: App, *, api: bool, show: bool) -> None:
       steno up --provider dstack --mode pool --max-vms 2 --idle-timeout 5m
       steno up --port 9000 --open
       steno up --no-api
+      steno up --source dstack/main --source dstack/lab --source slurm
     """
     from cli.wiring.record_loop import record_forever
     from cli.wiring.recorder import watching
+    from cli.wiring.shared_sources import SharedSources
     from cli.wiring.signals import Terminated, stoppable
     from cli.wiring.warm_machines import WarmMachines
     from engine.live.live_world import LiveWorld
@@ -70,11 +83,16 @@ def up_command(app: App, *, api: bool, show: bool) -> None:
         stoppable(signal.SIGTERM, Terminated) as ended,
         contextlib.suppress(Terminated),
         app.writing() as record,
-        contextlib.closing(app.provider(app.settings.provider, record.store)) as provider,
         contextlib.ExitStack() as stack,
     ):
-        provider.expect_project()
         live = LiveWorld(READINGS, keep=True)
+        if sources:
+            checks = [stack.enter_context(_serving(app, record.store, live, show=show))] if api else []
+            shared = SharedSources(app, record, live, sources, progress=lambda _done, _total: ended())
+            stack.enter_context(contextlib.closing(shared)).record_forever(ended, *checks)
+            return
+        provider = stack.enter_context(contextlib.closing(app.provider(app.settings.provider, record.store)))
+        provider.expect_project()
         checks = [stack.enter_context(_serving(app, record.store, live, show=show))] if api else []
         machines = stack.enter_context(contextlib.closing(WarmMachines(app, record, live)))
         recorder = stack.enter_context(
@@ -125,13 +143,19 @@ def _serving(app: App, record: Store, live: LiveWorld, *, show: bool) -> Iterato
 )
 @provider_option
 @project_option
-def record_command(app: App, trace: Path | None, since: str | None, interval: str | None) -> None:
+@sources_option
+def record_command(
+    app: App, trace: Path | None, since: str | None, interval: str | None, sources: tuple[str, ...]
+) -> None:
     """Poll a provider and record every answer, until interrupted.
 
     Failed polls are recorded and retried. The recorder also acts: it starts queued runs, stops idle machines, carries
     out stop requests and sends alerts. If another process records the provider already, this one stands by and takes
     over when that one ends. Log lines below ERROR go to stdout, the others to stderr; with --json each is
     {"at", "level", "message"}.
+
+    With --source, several times, it records several sources. Recorders of one record that name the same sources share
+    them evenly; if one ends or dies, the others take over its sources within 10 s. `steno workers` shows who has which.
 
     Ctrl-C exits 130, SIGTERM 0.
 
@@ -140,9 +164,11 @@ def record_command(app: App, trace: Path | None, since: str | None, interval: st
       steno record --provider dstack
       steno record --provider dstack --project main --since 7d
       steno record --provider dstack --trace incident.jsonl
+      steno record --source dstack/main --source dstack/lab --source slurm
     """
     from cli.wiring.record_loop import record_forever
     from cli.wiring.recorder import watching
+    from cli.wiring.shared_sources import SharedSources
     from cli.wiring.time_arguments import length, moment
     from cli.wiring.trace_files import TraceFile
     from cli.wiring.warm_machines import WarmMachines
@@ -156,6 +182,11 @@ def record_command(app: App, trace: Path | None, since: str | None, interval: st
     with contextlib.ExitStack() as stack:
         sink = None if trace is None else stack.enter_context(contextlib.closing(TraceFile(trace)))
         record = stack.enter_context(app.writing())
+        if sources:
+            live = LiveWorld(READINGS, keep=True)
+            shared = SharedSources(app, record, live, sources, since=beginning, pace=pace, trace=sink)
+            stack.enter_context(contextlib.closing(shared)).record_forever()
+            return
         provider = stack.enter_context(contextlib.closing(app.provider(app.settings.provider, record.store)))
         provider.expect_project()
         live = LiveWorld(READINGS, keep=True)

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 def workers_command(app: App) -> None:
     """List the processes that act on this record: which holds which source, and until when.
 
-    A source is recorded, and acted on, by the one process that holds its lease; `notices` is the lease of the process
-    that sends notices. On PostgreSQL a holder renews its lease every 1.5 s. When it dies or is cut off, the lease ends
-    within 6 s and another process takes over with the next token; an append with an older token is refused. On SQLite a
-    lease ends with its process.
+    A source is recorded, and acted on, by the one process that holds its lease. `notices` is the lease of the process
+    that sends notices, `sharing …` that of a process that shares its sources with others (`steno record --source`).
+
+    On PostgreSQL a holder renews its lease every 1.5 s. When it dies or is cut off, the lease ends within 6 s and
+    another process takes over with the next token; an append with an older token is refused. On SQLite a lease ends
+    with its process.
 
     A process has another worker id after each start. SINCE is when it took the lease, by its own clock.
 
@@ -31,9 +33,10 @@ def workers_command(app: App) -> None:
       steno workers --json | jq '.leases[] | select(.held | not) | .lease'
     """
     from cli.render import paint, words
+    from events.store.holder import SEATS
     from events.store.store import store_at
 
-    found = store_at(app.settings.record).leases()
+    found = [one for one in store_at(app.settings.record).leases() if one.held or not one.name.startswith(SEATS)]
     head = ("LEASE", "STATE", "PROCESS", "HOST", "SINCE", "TOKEN", "WORKER")
     rows = [
         (one.name, _state(one), str(one.process), one.host, words.moment(one.since), str(one.token), one.worker[:8])

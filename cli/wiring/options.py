@@ -53,6 +53,32 @@ provider_option = setting_option(
     help="Where tasks run: local, dstack, slurm, or one that another package registers; else STENO_PROVIDER, "
     "steno.toml, local.",
 )
+
+
+def _named_sources(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    from engine.errors import NotConfigured
+    from engine.providers import registry
+
+    flags = ctx.ensure_object(App).flags
+    if value and ("provider" in flags or "project" in flags):
+        raise click.UsageError("--source names provider and project: leave --provider and --project out", ctx)
+    for one in value:
+        try:
+            registry.kind(one.partition("/")[0])
+        except NotConfigured as error:
+            raise click.BadParameter(str(error), ctx, parameter) from None
+    return tuple(dict.fromkeys(value))
+
+
+sources_option = click.option(
+    "--source",
+    "sources",
+    metavar="PROVIDER[/PROJECT]",
+    multiple=True,
+    callback=_named_sources,
+    shell_complete=_providers,
+    help="Record this source; may be repeated. All recorders with the same sources share them evenly.",
+)
 project_option = setting_option(
     "--project",
     "project",

@@ -21,6 +21,7 @@ from engine.states import Reason, VmReason
 from events import types
 from events.clock import SECOND
 from events.errors import LeaseLost, RecordLocked, RecordUnreachable
+from events.store.record import Record
 
 _log = logging.getLogger("steno.record")
 _RETRY = 2 * SECOND
@@ -37,9 +38,7 @@ def record_forever(recorder: Recorder, *checks: Callable[[], None]) -> None:
     """
     recorder.stays = True
     recorder.live.nudge = recorder.effects.wake
-    recorder.live.record.shrink()  # the first fold has read all of it
-    with suppress(AttributeError, OSError):  # glibc's own: it would keep what is free, some MB, for itself
-        ctypes.CDLL(None).malloc_trim(0)
+    shrink(recorder.live.record)
     with stoppable(signal.SIGTERM, Terminated) as ended, stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
         try:
             _log.info("recording %s into %s; Ctrl-C stops", recorder.source, recorder.live.record.store)
@@ -51,6 +50,13 @@ def record_forever(recorder: Recorder, *checks: Callable[[], None]) -> None:
         except (KeyboardInterrupt, PartFailed) as error:
             _stopped(recorder, str(error) or "interrupted")
             raise
+
+
+def shrink(record: Record) -> None:
+    """Give back the memory of the first fold, which has read all of the record."""
+    record.shrink()
+    with suppress(AttributeError, OSError):  # glibc's own: it would keep what is free, some MB, for itself
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _stopped(recorder: Recorder, why: str) -> None:

@@ -54,7 +54,7 @@ def watching(
         policy=None if in_force and not adopt else policy_from(app.settings, provider.name),
         notify=webhook_of(app.settings),
         since=since,
-        pace=pace or (_NEARBY if provider.nearby else Pace()),
+        pace=pace or pace_of(provider),
         trace=trace,
         beside=beside,
     )
@@ -62,6 +62,10 @@ def watching(
         yield recorder
     finally:
         recorder.release()
+
+
+def pace_of(provider: Provider) -> Pace:
+    return _NEARBY if provider.nearby else Pace()
 
 
 def webhook_of(settings: Settings) -> Webhook | None:

@@ -110,6 +110,8 @@ class Effects:
         self._closed = False
         self._refilling = False
         self._polls = 0
+        self._asked = ""  # the key of the poll that is awaited
+        self._answer: Result | None = None
         self.errors: dict[str, StenoError] = {}  # why the newest effect of a run or machine has no outcome
         self.unreachable = False  # the provider was unreachable or refused us since this was last False
 
@@ -156,20 +158,31 @@ class Effects:
 
     def beside(self, call: Callable[[], T]) -> T:
         """The result of a call; effects go on meanwhile."""
-        self._polls += 1
-        poll = f"poll/{self._polls}"
-        result = self._executor.make(poll, call)
-        while result is None:
+        self.ask(call)
+        while (result := self.answer()) is None:
             found = self._executor.finished(GLANCE)
             if found is None:
                 self._idle()
-            elif found[0] == poll:
-                result = found[1]
             else:
                 self._take(*found)
         if result.error is not None:
             raise result.error
         return result.value  # type: ignore[return-value]
+
+    def ask(self, call: Call) -> None:
+        """Make a call whose result `answer` gives, after `attend` met it. One at a time: an earlier one is dropped."""
+        self._polls += 1
+        self._asked = f"poll/{self._polls}"
+        self._answer = self._executor.make(self._asked, call)
+
+    def answer(self) -> Result | None:
+        """The result of the call that was asked last; None: it is not there yet, or was given already."""
+        found, self._answer = self._answer, None
+        return found
+
+    def drain(self) -> None:
+        """Start nothing more, without a wait; `close` then ends it."""
+        self._closed = True
 
     def close(self) -> bool:
         """Start nothing more and wait up to `DRAIN_TIMEOUT` for calls under way; False: one is still under way."""
@@ -182,8 +195,10 @@ class Effects:
         return not self._closed
 
     def _take(self, key: str, result: Result) -> None:
+        if key == self._asked:
+            self._answer = result
         if key not in self._started:
-            return  # a poll of a round that was aborted
+            return  # a poll, perhaps of a round that was aborted
         self._go_on(key, result)
         if key not in self._started and self._ended is not None and not (self._closed or self.unreachable):
             self._refilling = True

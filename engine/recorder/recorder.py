@@ -2,13 +2,13 @@
 controller's decisions; or, while another process holds the lease, a follower of what that process appends.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from engine.act.executor import Effects, Executor
+from engine.act.executor import Call, Effects, Executor
 from engine.act.reconciler import Actor
 from engine.act.submitter import Submitter
 from engine.decide.controller import Decision, decide
@@ -50,6 +50,9 @@ class Round:
     trouble: str | None = None  # why the round's last unanswered poll has no answer; None: all were answered
     decisions: tuple[Decision, ...] = ()  # new decisions
 
+
+Rounds = Generator[Call, Any, Round]
+"""A round step by step: it yields each call to the provider and gets its result."""
 
 Decide = Callable[[WorldState, str, Policy, int, bool], tuple[Decision, ...]]
 """(world, source, policy, now, whether it stays) → decisions."""
@@ -187,7 +190,13 @@ class Recorder:
 
     def watch(self) -> Round:
         """A round if the lease is ours or free; else fold what its holder appended."""
-        return self.round() if self.hold() else Round(changes=self.catch_up(), pause=_LOOK)
+        return self._whole(self.watching())
+
+    def watching(self) -> Rounds:
+        """As `watch`, for who runs several recorders in one thread."""
+        if self.hold():
+            return (yield from self._steps(act=True))
+        return Round(changes=self.catch_up(), pause=_LOOK)
 
     def round(self, *, act: bool = True) -> Round:
         """Carry out stops, ask every endpoint once and fold the answers, decide, act; without `act` only look. An
@@ -196,13 +205,32 @@ class Recorder:
         Raises:
             RecordLocked, RecordNotWritable: the record took no more; what was acknowledged is in it.
         """
+        return self._whole(self._steps(act=act))
+
+    def _whole(self, steps: Rounds) -> Round:
+        result: object = None
+        while True:
+            try:
+                call = steps.send(result)
+            except StopIteration as end:
+                found: Round = end.value
+                return found
+            result = self.effects.beside(call)
+
+    def _steps(self, *, act: bool) -> Rounds:
         self.live.catch_up()
         if act:
             self._begin()
             self._reports.look(self.world.state)
         polls = answered = took = 0
         trouble: str | None = None
-        for poll in self._polls():
+        questions = self._provider.poll(self._followed(), since=self._since)
+        while True:
+            self.asked_at = self.clock.now()
+            poll = yield partial(next, questions, None)
+            self.asked_at = None
+            if poll is None:
+                break
             polls += 1
             took += max(0, poll.observed_at - poll.started_at)
             if poll.answered:
@@ -229,16 +257,6 @@ class Recorder:
             pause=self._pause(polled, told=act),
             decisions=decisions,
         )
-
-    def _polls(self) -> Iterator[Poll]:
-        polls = self._provider.poll(self._followed(), since=self._since)
-        while True:
-            self.asked_at = self.clock.now()
-            poll = self.effects.beside(partial(next, polls, None))
-            self.asked_at = None
-            if poll is None:
-                return
-            yield poll
 
     def _idle(self) -> None:
         self.live.catch_up()

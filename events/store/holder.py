@@ -9,6 +9,9 @@ import msgspec
 
 from events.clock import SystemClock
 
+SEATS: Final = "sharing "
+"""How the names of leases begin that say only that a process lives, to those it shares sources with."""
+
 _RANDOM_BITS: Final = 62  # of a UUID of version 7, behind its variant
 _own: tuple[int, int] = (0, 0)  # (process id, its random number)
 

@@ -31,6 +31,9 @@ class Link:
 
     def ask(self, text: str, *given: object) -> tuple[Any, ...] | None:
         """The first row of a statement that may be run twice. Raises what `translated` says."""
+        return next(iter(self.rows(text, *given)), None)
+
+    def rows(self, text: str, *given: object) -> list[tuple[Any, ...]]:
         with self._lock, translated(self._url):
             if self._process != os.getpid():
                 self._connection, self._process = None, os.getpid()
@@ -39,12 +42,12 @@ class Link:
                     if self._connection is None or self._connection.closed:
                         self._connection = connect(self._url, write=True)
                     cursor = self._connection.execute(text.encode(), given)
-                    return cursor.fetchone() if cursor.description is not None else None
+                    return cursor.fetchall() if cursor.description is not None else []
                 except psycopg.Error as error:
                     if last or self._connection is None or not is_lost(error):
                         raise
                     self._connection.close()
-        return None
+        return []
 
     def close(self) -> None:
         with self._lock:
@@ -146,8 +149,8 @@ def take_lease(url: str, link: Link, name: str) -> PostgresLease | None:
     return None if found is None or found[0] is None else PostgresLease(url, name, owner, int(found[0]), asked)
 
 
-def holders(connection: Connection) -> list[Holder]:
-    rows = connection.execute(
+def holders(link: Link) -> list[Holder]:
+    rows = link.rows(
         "SELECT name, process, host, owner, token, extract(epoch FROM expires - clock_timestamp())::float8 "
         "FROM leases ORDER BY name"
     )
@@ -161,7 +164,7 @@ def holders(connection: Connection) -> list[Holder]:
             since=since_of(owner),
             seconds_left=left,
         )
-        for name, process, host, owner, token, left in rows.fetchall()
+        for name, process, host, owner, token, left in rows
     ]
 
 

@@ -32,6 +32,7 @@ class PostgresStore:
     def __init__(self, place: str) -> None:
         self._url = place
         self._link = Link(place)
+        self._there = False  # a record was found
 
     @property
     def url(self) -> str:
@@ -114,9 +115,11 @@ class PostgresStore:
         return None if found is None else int(found[0])
 
     def leases(self) -> list[Holder]:
-        with translated(self._url), connect(self._url, write=False) as connection:
-            self._identity(connection, write=False, check=False)
-            return holders(connection)
+        if not self._there:  # else one line says that there is none
+            with translated(self._url), connect(self._url, write=False) as connection:
+                self._identity(connection, write=False, check=False)
+            self._there = True
+        return holders(self._link)
 
     def folder(self, name: str) -> Path:
         from platformdirs import user_data_path
