@@ -14,7 +14,6 @@ _PREFIX: Final = "/api/runs/"
 _AGAIN: Final = 1.0  # seconds before a file that could not be opened is tried again
 _HELD: Final = 0.02  # seconds that one snapshot is read; a new one costs ten look-ups
 _KEPT: Final = 4096  # answers kept ready while nothing changes
-_MAPPED: Final = 1 << 28  # bytes of the file that are read without asking the system each time
 
 
 class Ready:
@@ -110,7 +109,7 @@ class HotReads:
         try:
             with self._service.pool.now() as look:
                 stamp = look.view.store.stamp
-            return self._models.open_mapped(stamp, _MAPPED)
+            return self._models.reopen(stamp)
         except Exception:  # noqa: BLE001 - the router meets it too, and answers
             return None
 

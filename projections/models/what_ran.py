@@ -70,7 +70,7 @@ def gpu_words(ran: RanObject) -> str:
 def search_words(run: Run, ran: RanObject) -> str:
     """`RunRow.words`: what a search looks through, without NUL."""
     parts = (run.name, ran.command, run.run_id, run.provider_id)
-    return "\n".join(dict.fromkeys(part for part in parts if part)).lower().replace("\0", " ")
+    return "\n".join(dict.fromkeys(part for part in parts if part)).lower().replace("\0", "\ufffd")
 
 
 def _shown_at(record: "Record", position: int) -> dict[str, bytes]:

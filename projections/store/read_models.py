@@ -20,6 +20,8 @@ from projections.store.store import ProjectionStore, connected
 
 _SIDES: Final = ("-wal", "-shm", "-journal")
 _DIGITS: Final = 8
+_READS: Final = "PRAGMA query_only = ON", f"PRAGMA mmap_size = {1 << 28}"
+"""How a reader begins. What is mapped is read without a system call for each page, in half the time."""
 
 
 class ReadModels:
@@ -44,7 +46,8 @@ class ReadModels:
                 store = ProjectionStore(connection, stamp)
                 # Damage in the schema's page shows in the checksum.
                 if store.checkpoint() is not None and store.get("schema") == store.schema_sum():
-                    connection.execute("PRAGMA synchronous = NORMAL" if write else "PRAGMA query_only = ON")
+                    for line in ("PRAGMA synchronous = NORMAL",) if write else _READS:
+                        connection.execute(line)
                     return store
                 store.close()
         return None
@@ -96,14 +99,14 @@ class ReadModels:
             if stamp is not None and self.stamp() == stamp:
                 self._path.unlink()
 
-    def open_mapped(self, stamp: object, size: int) -> ProjectionStore | None:
-        """The current ones with `size` bytes mapped, for a reader that must not block; None if `stamp` is stale."""
+    def reopen(self, stamp: object) -> ProjectionStore | None:
+        """The current ones, for a reader that must not block; None if `stamp` is stale."""
         path = self._path.resolve(strict=True)
         if file_id(path) != stamp:
             return None
         database = connected(_uri(path, "rw"), uri=True, timeout=0)
-        database.execute("PRAGMA query_only = ON")
-        database.execute(f"PRAGMA mmap_size = {size}")
+        for line in _READS:
+            database.execute(line)
         return ProjectionStore(database, stamp)
 
     def _publish(self, built: Path) -> None:

@@ -191,9 +191,9 @@ def _given(query: RunQuery) -> tuple[tuple[str, ...], dict[str, str | int]]:
 
 def _anywhere(words: str) -> str:
     """The pattern of GLOB for a text that has this one in it. For GLOB a text ends at NUL, so that
-    `search_words` writes a space for it.
+    `search_words` writes U+FFFD for it.
     """
-    literal = _SPECIAL.sub(r"[\g<0>]", words[:_LONGEST].replace("\0", " "))
+    literal = _SPECIAL.sub(r"[\g<0>]", words[:_LONGEST].replace("\0", "\ufffd"))
     return f"*{literal}*"
 
 

@@ -80,7 +80,7 @@ def matches(query: RunQuery, row: RunRow) -> bool:
         all(getattr(query, name) in (None, getattr(row, name)) for name in equal)
         and (query.gpu is None or query.gpu.lower() in row.gpu.strip("\n").split("\n"))
         and (query.machine is None or row.vm_id in named)
-        and query.search.strip().lower().replace("\0", " ").encode("utf-8", "replace").decode() in row.words
+        and query.search.strip().lower().replace("\0", "\ufffd").encode("utf-8", "replace").decode() in row.words
         and (query.since is None or row.sort_at >= query.since)
         and (query.until is None or row.sort_at <= query.until)
         and (
@@ -122,7 +122,7 @@ def stored(found: list[RunRow]) -> ProjectionStore:
 @given(found=rows(), query=queries, size=st.integers(1, 4))
 @example(found=[], query=RunQuery(search=".*["), size=1)
 @example(found=[], query=RunQuery(search="\U0001f600*" * 100_000), size=1)
-@example(found=[RunRow("1-run", "local", None, None, words="a b\nc")], query=RunQuery(search="a\0b"), size=1)
+@example(found=[RunRow("1-run", "local", None, None, words="a\ufffdb\nc")], query=RunQuery(search="a\0b"), size=1)
 def test_the_sql_finds_what_a_look_at_every_run_finds(found: list[RunRow], query: RunQuery, size: int) -> None:
     """Whatever the conditions, the order and the size of pages."""
     with stored(found) as store:
