@@ -106,6 +106,15 @@ def test_two_writers_and_a_reader_that_follows_miss_nothing(postgres_url: str) -
         assert record.streams() == (("run/a", total // 2), ("run/b", total // 2)) or len(record.streams()) == 2
 
 
+def test_a_writer_that_came_second_says_nothing_of_it(postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The driver would warn of the pipeline that failed; the append is simply done once more."""
+    with opened(postgres_url) as first, opened(postgres_url) as second:
+        first.append_many([numbered(1)])
+        second.append_many([numbered(2)])
+        assert first.append_many([numbered(3)]) == (3,)
+    assert not caplog.records
+
+
 def test_a_server_that_crashes_in_mid_append_loses_and_doubles_nothing() -> None:
     """What was acknowledged is there, once; a writer goes on when the server is back."""
     with ExitStack() as stack:

@@ -4,6 +4,7 @@ Passwords, services and TLS are libpq's: the URL, `PGPASSWORD`, `~/.pgpass`, `PG
 """
 
 import contextlib
+import logging
 import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
@@ -21,6 +22,8 @@ from events.errors import (
     RecordUnreachable,
     StenoError,
 )
+
+logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # what it warns of (a pipeline that failed) is raised here too
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
