@@ -286,7 +286,7 @@ class OfNotice(Fact):
 class NoticeIntended(OfNotice, kind=36):
     """We are about to call the webhook."""
 
-    kind: Literal["budget", "orphan", "run_end", "anomaly", "test"]
+    kind: Literal["budget", "orphan", "run_end", "anomaly", "test", "trace"]
     body: bytes
     about: tuple[str, ...] = ()  # the ids of the facts in a digest; empty: one fact, under its own id
 

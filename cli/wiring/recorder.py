@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from cli.wiring.app import App
 from engine.live.live_world import LiveWorld, Progress
+from engine.notify.collector import collector_at
 from engine.notify.webhook import Webhook
 from engine.providers.base import Provider
 from engine.providers.readings import READINGS
@@ -53,6 +54,7 @@ def watching(
         clock=app.clock,
         policy=None if in_force and not adopt else policy_from(app.settings, provider.name),
         notify=webhook_of(app.settings),
+        collector=collector_at(app.settings.value("otlp.endpoint")),
         since=since,
         pace=pace or pace_of(provider),
         trace=trace,

@@ -61,10 +61,14 @@ class Journal:
 
     def ledger(self) -> Outbox:
         """What is open now, including what other processes have written so far."""
+        return self.state().outbox
+
+    def state(self) -> WorldState:
+        """The world at the record's head."""
         if self._live is None:
             raise RuntimeError("this journal has no world, so it does not know what is open")
         self._live.catch_up()
-        return self._live.state.outbox
+        return self._live.state
 
     def event(self, position: int | None) -> types.Event | None:
         """The event at a position; None if there is none, like an outcome that is not known yet."""

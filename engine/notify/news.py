@@ -1,5 +1,5 @@
-"""Which facts of a world are news for the webhook: ends of runs, anomalies, orphans; by the rules of docs/adr/0024.
-Everything is decided from the record, so every process finds the same news.
+"""Which facts of a world are news for the webhook and the collector: ends of runs, anomalies, orphans; by the rules of
+docs/adr/0024. Everything is decided from the record, so every process finds the same news.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from engine.replay.record import fill_costs
 from events.clock import SECOND, foreign_run_id
 from events.store.record import Record, Stored
 
-RUN_END, ANOMALY, BUDGET, ORPHAN = "run_end", "anomaly", "budget", "orphan"
+RUN_END, ANOMALY, BUDGET, ORPHAN, TRACE = "run_end", "anomaly", "budget", "orphan", "trace"
 
 AT_ONCE = 60 * SECOND  # the end of a run that no poll showed before is news for this long; later the source is blind
 TOO_OLD = 24 * 3600 * SECOND  # older facts, left by a killed process, are dropped
@@ -68,10 +68,11 @@ class News:
     def _new(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> Iterator[NewsItem]:
         marks = {kind: mark for kind, mark in ledger.told.get(self._source, {}).items() if kind in kinds}
         runs = [(run, run.transitions[-1].position if run.transitions else 0) for run in self._ended(state)]
-        if (mark := marks.get(RUN_END)) is not None:
-            for run, position in runs:
-                if self._is_live(run, position, mark, now):
-                    yield self._fact(RUN_END, f"{RUN_END}/{_name(run)}/{position}", run)
+        for kind in (RUN_END, TRACE):
+            if (mark := marks.get(kind)) is not None:
+                for run, position in runs:
+                    if self._is_live(run, position, mark, now):
+                        yield self._fact(kind, f"{kind}/{_name(run)}/{position}", run)
         anomalies = state.anomalies[self._anomalies :]
         self._anomalies = len(state.anomalies)
         for one in anomalies:

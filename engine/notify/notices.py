@@ -1,5 +1,6 @@
-"""Notices to the webhook: news is recorded as an intent, once, then posted; each outcome is an event. After a crash a
-notice without an outcome is posted again under the same id (`X-Steno-Notice`), so the receiver can deduplicate it.
+"""Notices to the webhook, and traces to the collector: news is recorded as an intent, once, then posted; each outcome
+is an event. After a crash a notice without an outcome is posted again under the same id (`X-Steno-Notice`; a trace has
+the run's), so the receiver can deduplicate it.
 """
 
 import threading
@@ -10,10 +11,12 @@ from typing import Literal, cast
 import msgspec
 
 from engine.fold.outbox import OpenNotice
+from engine.fold.run import Run
 from engine.fold.world_codec import WorldState
 from engine.live.journal import Journal
+from engine.notify.collector import HEADERS, Collector, traces_of
 from engine.notify.messages import Fields, budget_text, digest, envelope, one
-from engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, News, NewsItem, notice_id
+from engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, TRACE, News, NewsItem, notice_id
 from engine.notify.webhook import Outcome, Webhook, headers_of, outcome_of, send
 from events import types
 from events.clock import SECOND, Clock, Ids, format_time
@@ -21,14 +24,20 @@ from events.errors import IdConflict, VersionConflict
 from events.store.append import Batch
 from events.store.store import Lease
 
-Kind = Literal["budget", "orphan", "run_end", "anomaly", "test"]
+Kind = Literal["budget", "orphan", "run_end", "anomaly", "test", "trace"]
 
-ROOM = 10  # open notices at most; further facts are combined into a digest (docs/adr/0024)
+ROOM = 10  # open notices of a receiver at most; further facts are combined into a digest (docs/adr/0024)
 MOST = 200  # facts of one digest
 PAUSES = (1 * SECOND, 5 * SECOND, 25 * SECOND, 125 * SECOND)  # microseconds between attempts
 _AT_ONCE = 4  # attempts under way at the same time
 _TIMEOUT = 3.0
 """Seconds an ending process waits for an attempt under way: with its outcome recorded nothing is sent twice."""
+
+
+class _Traces(msgspec.Struct):
+    """What the intent of traces says."""
+
+    runs: tuple[str, ...]
 
 
 class Notices:
@@ -38,15 +47,20 @@ class Notices:
         clock: Clock,
         webhook: Webhook | None = None,
         *,
+        collector: Collector | None = None,
         source: str = "",
         made_again: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`webhook`: None: alerts are only recorded and logged. `source`: whose ends, anomalies and machines are
-        reported. `made_again`: as in `News`.
+        """`webhook`: None: alerts are only recorded and logged. `collector`: None: no traces are sent. `source`: whose
+        ends, anomalies and machines are reported. `made_again`: as in `News`.
         """
         self._journal = journal
         self._clock = clock
         self._webhook = webhook
+        self._collector = collector
+        self._kinds = (frozenset() if webhook is None else webhook.kinds) | (
+            {TRACE} if collector is not None else set()
+        )
         self._source = source
         self._news = News(journal.record, source, made_again)
         self._adopted = False
@@ -64,7 +78,7 @@ class Notices:
         if self._adopted:
             return
         self._adopted = True
-        kinds = () if self._webhook is None else tuple(sorted(self._webhook.kinds))
+        kinds = tuple(sorted(self._kinds))
         known = self._journal.ledger().told.get(self._source)
         if set(known or ()) == set(kinds) or (known is not None and not stays):
             return
@@ -84,17 +98,21 @@ class Notices:
 
     def collect(self, state: WorldState) -> None:
         """Record the intents to report the world's news: each fact once, many at once as a digest."""
-        if self._webhook is None:
+        if not self._kinds:
             return
         ledger, now = self._journal.ledger(), self._clock.now()
-        facts = self._news.collect(state, ledger, self._webhook.kinds, now)
-        room = ROOM - len(ledger.notices)
+        facts = self._news.collect(state, ledger, self._kinds, now)
+        traces = sum(notice.intent.kind == TRACE for notice in ledger.notices.values())
+        room = ROOM - (len(ledger.notices) - traces)
         for kind in (ORPHAN, RUN_END, ANOMALY):
             new = [fact for fact in facts if fact.kind == kind]
             while new and room > 0:
                 told = 1 if len(new) <= room else MOST
                 self._report(new[:told], state, now)
                 room, new = room - 1, new[told:]
+        ended = [fact for fact in facts if fact.kind == TRACE]
+        for start in range(0, len(ended), MOST)[: max(0, ROOM - traces)]:
+            self._trace(ended[start : start + MOST])
 
     def _report(self, facts: Sequence[NewsItem], state: WorldState, now: int) -> None:
         about: tuple[str, ...] = ()
@@ -105,8 +123,23 @@ class Notices:
             about = tuple(fact.fact_id for fact in facts)
             name = notice_id(self._journal.record.id, "digest/" + "/".join(about))
             text, page, fields = digest(facts, state)
+        self._intend(self.batch(cast("Kind", facts[0].kind), name, text, page, fields, about))
+
+    def _trace(self, facts: Sequence[NewsItem]) -> None:
+        """As `_report`, for the collector: what is sent is made of the world when it is sent."""
+        runs = [fact.subject for fact in facts if isinstance(fact.subject, Run)]
+        about = () if len(facts) == 1 else tuple(fact.fact_id for fact in facts)
+        name = notice_id(self._journal.record.id, "traces/" + "/".join(about)) if about else facts[0].fact_id
+        text = (
+            f"Steno: trace of {runs[0].name or runs[0].run_id}" if not about else f"Steno: traces of {len(runs)} runs"
+        )
+        body = msgspec.json.encode({"text": text, "runs": [run.run_id for run in runs]})
+        intent = types.NoticeIntended(notice_id=name, kind="trace", body=body, about=about)
+        self._intend(Batch(stream=f"notice/{name}", events=(intent,), expected_version=0))
+
+    def _intend(self, batch: Batch) -> None:
         try:
-            self._journal.append(self.batch(cast("Kind", facts[0].kind), name, text, page, fields, about))
+            self._journal.append(batch)
         except VersionConflict:
             return  # another process did
 
@@ -125,7 +158,7 @@ class Notices:
     def round(self) -> None:
         """Record the outcomes of earlier attempts and start those that are due; never waits for the webhook."""
         self._record_outcomes()
-        waiting = {} if self._webhook is None else self._journal.ledger().notices
+        waiting = self._open()
         if waiting and self._lease is None:  # at most one process sends: several may record the sources of one record
             self._lease = self._journal.record.store.lease("notices")
         if self._lease is None:
@@ -133,16 +166,34 @@ class Notices:
         now = self._clock.now()
         for name, notice in tuple(waiting.items()):
             if len(self._attempts) < _AT_ONCE and name not in self._attempts and _wait(notice, now) == 0:
+                message = self._message(notice, now)
                 # A daemon: an ending process does not wait for a server that hangs; the notice is sent again later.
-                thread = threading.Thread(target=self._attempt, args=(self._webhook, notice, now), daemon=True)
+                thread = threading.Thread(target=self._attempt, args=(notice, *message), daemon=True)
                 self._attempts[name] = thread
                 thread.start()
 
     def due_in(self, now: int) -> int | None:
-        if self._webhook is None or self._attempts:
-            return SECOND if self._attempts else None
-        waits = [_wait(notice, now) for notice in self._journal.ledger().notices.values()]
+        if self._attempts:
+            return SECOND
+        waits = [_wait(notice, now) for notice in self._open().values()]
         return max(SECOND, min(waits)) if waits else None
+
+    def _open(self) -> dict[str, OpenNotice]:
+        """Notices without an outcome whose receiver this process knows, by id."""
+        if not self._kinds:
+            return {}
+        unknown = {kind for kind, to in ((True, self._collector), (False, self._webhook)) if to is None}
+        notices = self._journal.ledger().notices
+        return {name: one for name, one in notices.items() if (one.intent.kind == TRACE) not in unknown}
+
+    def _message(self, notice: OpenNotice, now: int) -> tuple[str, bytes, dict[str, str]]:
+        """(address, body, headers) of an attempt."""
+        name, body = notice.intent.notice_id, notice.intent.body
+        if notice.intent.kind == TRACE and self._collector is not None:
+            runs = msgspec.json.decode(body, type=_Traces).runs
+            return self._collector.url, traces_of(runs, self._journal.state(), self._journal.record.id), HEADERS
+        assert self._webhook is not None  # noqa: S101 - `_open` has no other
+        return self._webhook.url, body, headers_of(self._webhook, name, body, now // SECOND)
 
     def wait(self, seconds: float) -> None:
         """Wait until no attempt is under way, at most `seconds` for each."""
@@ -159,11 +210,11 @@ class Notices:
             self._lease.release()
             self._lease = None
 
-    def _attempt(self, webhook: Webhook, notice: OpenNotice, now: int) -> None:
-        name, body = notice.intent.notice_id, notice.intent.body
-        status, error = send(webhook.url, body, headers_of(webhook, name, body, now // SECOND))
+    def _attempt(self, notice: OpenNotice, url: str, body: bytes, headers: dict[str, str]) -> None:
+        who = "the collector" if notice.intent.kind == TRACE else "the webhook"
+        status, error = send(url, body, headers, who)
         final = notice.attempts == len(PAUSES)
-        self._outcomes.put(outcome_of(name, notice.attempts + 1, status, error, final=final))
+        self._outcomes.put(outcome_of(notice.intent.notice_id, notice.attempts + 1, status, error, final=final))
 
     def _record_outcomes(self) -> None:
         while not self._outcomes.empty():

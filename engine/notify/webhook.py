@@ -45,8 +45,8 @@ def headers_of(webhook: Webhook, notice_id: str, body: bytes, now: int) -> dict[
     return headers
 
 
-def send(url: str, body: bytes, headers: dict[str, str]) -> tuple[int | None, str | None]:
-    """(HTTP status, error); the address is not in the error."""
+def send(url: str, body: bytes, headers: dict[str, str], who: str = "the webhook") -> tuple[int | None, str | None]:
+    """(HTTP status, error); the address is not in the error, which calls it `who`."""
     import httpx
 
     try:
@@ -60,5 +60,5 @@ def send(url: str, body: bytes, headers: dict[str, str]) -> tuple[int | None, st
         # its text quotes what the server sent, which may repeat the address
         return None, f"no answer ({type(error).__name__}: not a proper answer)"
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-        return None, f"no answer ({type(error).__name__}: {error})".replace(url, "the webhook")
-    return status, None if 200 <= status < 300 else f"the webhook answered {status}"
+        return None, f"no answer ({type(error).__name__}: {error})".replace(url, who)
+    return status, None if 200 <= status < 300 else f"{who} answered {status}"

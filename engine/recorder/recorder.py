@@ -19,6 +19,7 @@ from engine.fold.world_codec import WorldState, ours_of, policy_of
 from engine.kernel.reports import Reports
 from engine.live.journal import Journal
 from engine.live.live_world import LiveWorld
+from engine.notify.collector import Collector
 from engine.notify.notices import Notices
 from engine.notify.webhook import Webhook
 from engine.policy import Policy
@@ -76,6 +77,7 @@ class Recorder:
         clock: Clock,
         policy: Policy | None = None,
         notify: Webhook | None = None,
+        collector: Collector | None = None,
         since: int | None = None,
         pace: Pace | None = None,
         trace: TraceSink | None = None,
@@ -89,6 +91,7 @@ class Recorder:
             live: the world it decides from; the caller's thread owns it.
             policy: what decisions follow; None: the last policy in force, or the defaults.
             notify: where alerts are posted; None: they are recorded only.
+            collector: where a trace of each run goes; None: nowhere.
             since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
             trace: also write every poll there.
             executor: where calls to the provider are made; None: in threads of their own.
@@ -112,7 +115,9 @@ class Recorder:
         self._trace = trace
         self._decide = decide
         self._beside = beside
-        self._notices = Notices(self.journal, clock, notify, source=provider.source, made_again=self._needed)
+        self._notices = Notices(
+            self.journal, clock, notify, collector=collector, source=provider.source, made_again=self._needed
+        )
         self.stays = False  # True: it watches until it is stopped, and its settings decide what is reported
         asks_again = not self.policy.free and self.policy.queue_patience > 0
         self.effects = Effects(

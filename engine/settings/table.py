@@ -91,6 +91,9 @@ GENERAL: tuple[Known, ...] = (
     _setting("alerts.on", "STENO_ALERTS_ON", default="run_end,anomaly,budget,orphan", parse=alerts)(
         help="Notices to send: run_end, anomaly, budget, orphan, separated by commas. off: none."
     ),
+    _setting("otlp.endpoint", "STENO_OTLP_ENDPOINT", secret=True, parse=webhook)(
+        help="OTLP/HTTP endpoint that receives a trace of each run: http://localhost:4318. It is never shown."
+    ),
     _setting("api.url", "STENO_API_URL", parse=webhook)(
         help="Public address of the HTTP service, for links in notices."
     ),

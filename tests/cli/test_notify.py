@@ -13,6 +13,7 @@ import pytest
 from stenotest.command_line import Steno
 from stenotest.gate import holding
 from stenotest.hook import Hook
+from stenotest.traces import requests_of, spans_of, values
 
 
 @pytest.fixture
@@ -210,3 +211,19 @@ def test_nothing_of_a_trace_or_of_the_past_is_told(steno: Steno, up: Up, until: 
     recorder.terminate()
     assert recorder.wait() == 0
     assert (listed(steno), hook.taken) == ([], [])
+
+
+@pytest.mark.slow
+def test_a_submitted_run_arrives_as_a_trace(steno: Steno, hook: Hook) -> None:
+    """With nothing set but the endpoint; the address is shown to nobody."""
+    done = steno("submit", "--wait", "--name", "traced", "--", "true", STENO_OTLP_ENDPOINT=hook.url)
+    assert done.returncode == 0, done.stderr
+    (request,) = requests_of(hook)
+    root, *phases = spans_of(request)
+    shown = json.loads(steno("show", "traced", "--json").stdout)
+    assert root.trace_id.hex() == shown["run_id"].replace("-", "")
+    assert values(root.attributes)["steno.state"] == "succeeded"
+    assert phases
+    (notice,) = listed(steno)
+    assert (notice["kind"], notice["state"], notice["text"]) == ("trace", "delivered", "Steno: trace of traced")
+    assert "secret-path" not in steno("config", STENO_OTLP_ENDPOINT=hook.url).stdout

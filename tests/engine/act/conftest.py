@@ -17,6 +17,7 @@ from engine.commands.submit import request_run
 from engine.errors import VmInUse, VmNotFound
 from engine.fold.run import Run
 from engine.live.live_world import LiveWorld
+from engine.notify.collector import Collector
 from engine.notify.webhook import Webhook
 from engine.policy import Policy
 from engine.providers.local.placement import LocalOffer
@@ -57,6 +58,7 @@ class Bench:
     policy: Policy
     clock: Shifted
     notify: Webhook | None = None
+    collector: Collector | None = None
     executor: Executor | None = None
 
     def __post_init__(self):
@@ -67,6 +69,7 @@ class Bench:
             clock=self.clock,
             policy=self.policy,
             notify=self.notify,
+            collector=self.collector,
             executor=self.executor or InlineExecutor(self.clock),
         )
         self.recorder.stays = True  # as `steno up`: it ends idle machines before the provider's own timer does
@@ -157,7 +160,7 @@ class Bench:
                     break
 
 
-def bench_at(path, policy, notify, executor, offer, host=None):
+def bench_at(path, policy, notify, executor, offer, host=None, collector=None):
     clock = Shifted()
     record = Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=clock)
     state = path.with_name(path.name + ".local")
@@ -170,7 +173,14 @@ def bench_at(path, policy, notify, executor, offer, host=None):
         offer=LocalOffer(**offer),
     )
     return Bench(
-        record=record, provider=provider, path=path, policy=policy, clock=clock, notify=notify, executor=executor
+        record=record,
+        provider=provider,
+        path=path,
+        policy=policy,
+        clock=clock,
+        notify=notify,
+        collector=collector,
+        executor=executor,
     )
 
 
@@ -178,13 +188,13 @@ def bench_at(path, policy, notify, executor, offer, host=None):
 def open_bench():
     """`open_bench(path)`: a bench over the record at that path, made if it is not there.
 
-    `policy`: what is decided by, free unless given; `notify`: where alerts go; `executor`: where calls are made; the
-    rest is what machines are like.
+    `policy`: what is decided by, free unless given; `notify`: where alerts go; `collector`: where traces go;
+    `executor`: where calls are made; the rest is what machines are like.
     """
     with ExitStack() as opened:
 
-        def at(path, *, policy=FREE, notify=None, executor=None, host=None, **offer):
-            made = bench_at(path, policy, notify, executor, offer, host)
+        def at(path, *, policy=FREE, notify=None, executor=None, host=None, collector=None, **offer):
+            made = bench_at(path, policy, notify, executor, offer, host, collector)
             opened.enter_context(made.record)
             opened.callback(made.recorder.release)
             opened.callback(made.clear)

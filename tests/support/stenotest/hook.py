@@ -23,6 +23,8 @@ class Hook:
     def __init__(self, answers: list[Conduct] | None = None) -> None:
         self.answers: list[Conduct] = answers if answers is not None else []
         self.taken: list[tuple[dict[str, str], bytes]] = []
+        self.paths: list[str] = []
+        """Of every request that came."""
         self.elsewhere = 0
         """How many requests came to where a redirect leads."""
         self.free = threading.Event()
@@ -59,6 +61,7 @@ def _handler(hook: Hook) -> type[BaseHTTPRequestHandler]:
                 hook.elsewhere += 1
             answer = hook.answers.pop(0) if hook.answers else 200
             hook.taken.append((dict(self.headers), body))
+            hook.paths.append(self.path)
             if answer == "hang":
                 hook.free.wait(_PATIENCE)
                 return

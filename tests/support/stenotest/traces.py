@@ -1,0 +1,30 @@
+"""What an OTLP/HTTP collector on this machine got, decoded with OpenTelemetry's own messages."""
+
+from collections.abc import Iterator
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from stenotest.hook import Hook
+
+
+def requests_of(hook: Hook) -> list[ExportTraceServiceRequest]:
+    """Every request that was one; each came to the path and in the form that the protocol says."""
+    found = []
+    for path, (headers, body) in zip(hook.paths, hook.taken, strict=True):
+        if headers["Content-Type"] == "application/x-protobuf":
+            assert path.endswith("/v1/traces")
+            found.append(ExportTraceServiceRequest.FromString(body))
+    return found
+
+
+def spans_of(request: ExportTraceServiceRequest) -> Iterator[Span]:
+    for resource in request.resource_spans:
+        for scope in resource.scope_spans:
+            yield from scope.spans
+
+
+def values(attributes: "list[KeyValue]") -> dict[str, object]:
+    """Attributes as a dict."""
+    return {one.key: getattr(one.value, one.value.WhichOneof("value") or "") for one in attributes}
