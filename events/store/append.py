@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
-from sqlalchemy import bindparam, select
 
 from events.clock import Clock
 from events.codec import CODES, encode, type_of
@@ -15,16 +14,12 @@ from events.errors import IdConflict, RecordNotWritable, VersionConflict
 from events.store.chain import MARK_BYTES, SEAL_EVERY, chained, subject
 from events.store.parts import READER_CACHE, WRITER_CACHE
 from events.store.read import Reader
-from events.store.schema import events
 from events.store.store import HeadMoved, Lease, Store
 from events.types import Event
 
 if TYPE_CHECKING:
     from events.store.store import Session
 
-_BY_ID: Final = select(events.c.position, events.c.stream_id, events.c.kind, events.c.data).where(
-    events.c.event_id == bindparam("known")
-)
 T = TypeVar("T")
 _STREAMS_KEPT: Final = 100_000
 
@@ -243,8 +238,9 @@ class Appender(Reader):
         if event_id is None:
             return None
         self._flush_rows()
-        found: tuple[int, int, int, bytes] | None = self._session.run(_BY_ID, event_id).fetchone()
-        return found
+        position = self._rows.position_of(event_id)
+        row = None if position is None else self._rows.raw(position)
+        return None if row is None else (row[0], row[1], row[3], row[10])
 
     def _flush_rows(self) -> None:
         if self._pending:

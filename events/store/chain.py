@@ -7,10 +7,12 @@ hidden behind its commitment and the chain still verifies.
 
 import hashlib
 import struct
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
+
+from events.codec import type_of
 
 MARK_BYTES: Final = 8  # a row keeps this much of its hash, to locate damage; chain and head use all 32
 
@@ -78,3 +80,17 @@ def chained(
 def mark(position: int, digest: bytes) -> bytes:
     """What the row at `position` keeps of its hash."""
     return digest if position % SEAL_EVERY == 0 else digest[:MARK_BYTES]
+
+
+def followed(
+    previous: bytes, row: Sequence[Any], stream: str, commit: Callable[[bytes], bytes], parts: Mapping[int, bytes]
+) -> bytes:
+    """The hash of a row of `events` after `previous`; `parts`: their commitments.
+
+    Raises LookupError, TypeError, ValueError or struct.error where the row cannot be one.
+    """
+    position, _, version, kind, event_id, moment, took, after, scope, body, data, _ = row
+    has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
+    own = b"".join((commit(data), *[parts[part] for part in (scope, body) if part is not None]))
+    about = subject(stream, *type_of(kind))
+    return chained(previous, position, version, moment, took, moment + after, event_id, has, about, own)

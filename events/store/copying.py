@@ -10,17 +10,15 @@ from zlib import crc32
 from sqlalchemy import bindparam, select
 
 from events.clock import Clock
-from events.codec import CODES, type_of
+from events.codec import CODES
 from events.errors import IdConflict, RecordDamaged, RecordNotFound
-from events.store.chain import Head, chained, committer, mark, subject
-from events.store.schema import events, head, parts, streams
+from events.store.chain import Head, committer, followed, mark
+from events.store.rows import LAST, Rows
+from events.store.schema import head, parts, streams
 from events.store.store import Session, Store
 from events.types import RunObserved, VmObserved
 
 _CHUNK: Final = 2_000
-_EVENTS: Final = (
-    select(events).where(events.c.position > bindparam("after")).order_by(events.c.position).limit(bindparam("most"))
-)
 _PARTS: Final = (
     select(parts).where(parts.c.id > bindparam("after"), parts.c.id <= bindparam("until")).order_by(parts.c.id)
 )
@@ -30,7 +28,6 @@ _STREAMS: Final = (
     .order_by(streams.c.id)
 )
 _HEAD: Final = select(head.c.position, head.c.hash)
-_KEPT: Final = select(events.c.hash).where(events.c.position == bindparam("at"))
 _COMMITMENTS: Final = select(parts.c.id, parts.c.commitment)
 _MOVED: Final = select(streams.c.id, streams.c.name, streams.c.version, streams.c.item_id, streams.c.since)
 _COMPANY: Final = ("vault", "tokens")
@@ -71,26 +68,26 @@ class _Copier:
             self._streams = {row[0]: list(row[1:]) for row in target.stream(_MOVED)}
             position, self._hash = target.run(_HEAD).fetchone()
         self._position = int(position)
-        with source.guard():
-            kept = source.run(_KEPT, self._position).fetchone()
-        if self._position and (kept is None or kept[0] != mark(self._position, self._hash)):
+        self._rows = Rows(source)
+        kept = self._rows.raw(self._position)
+        if self._position and (kept is None or kept[11] != mark(self._position, self._hash)):
             raise IdConflict(f"{target_name} went on by itself since it was copied: copy to an empty place.")
 
     def run(self, progress: Callable[[int, int], None]) -> tuple[int, bytes]:
         with self._source.guard():
             total = int(self._source.run(_HEAD).fetchone()[0])
-        while True:
-            with self._source.guard():
-                rows = self._source.run(_EVENTS, self._position, _CHUNK).fetchall()
-            if not rows:
-                return self._position, self._hash
-            try:
-                with self._target.guard():
-                    self._append(rows)
-            except BaseException:
-                self._target.rollback()
-                raise
-            progress(self._position, max(total, self._position))
+        before = -1
+        while before < self._position:
+            before = self._position
+            for rows in self._rows.behind(before, LAST, _CHUNK):
+                try:
+                    with self._target.guard():
+                        self._append(rows)
+                except BaseException:
+                    self._target.rollback()
+                    raise
+                progress(self._position, max(total, self._position))
+        return self._position, self._hash
 
     def _append(self, rows: Sequence[Sequence[Any]]) -> None:
         """Append a chunk in one transaction, up to the first event that does not follow from the one before."""
@@ -103,7 +100,7 @@ class _Copier:
         good, broken = 0, None
         for good, row in enumerate(rows):  # noqa: B007 - how many were good
             try:
-                digest = self._digest(row)
+                digest = followed(self._hash, row, self._streams[row[1]][0], self._commit, self._commitments)
                 if row[0] != self._position + 1 or mark(row[0], digest) != row[11]:
                     raise ValueError("the event or its hash was changed")
             except (LookupError, TypeError, ValueError) as error:
@@ -139,11 +136,3 @@ class _Copier:
             if self._target.add_stream(name) != stream_id:
                 raise RecordDamaged(f"Stream {stream_id} of {self._source_name} was changed: run `steno verify`.")
             self._streams[stream_id] = [name, 0, None, None]
-
-    def _digest(self, row: Sequence[Any]) -> bytes:
-        position, stream_id, version, kind, event_id, moment, took, after, scope, body, data, _ = row
-        has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
-        about = subject(self._streams[stream_id][0], *type_of(kind))
-        own = [self._commitments[part] for part in (scope, body) if part is not None]
-        parts_of = b"".join((self._commit(data), *own))
-        return chained(self._hash, position, version, moment, took, moment + after, event_id, has, about, parts_of)

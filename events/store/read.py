@@ -3,14 +3,11 @@
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from heapq import merge
-from itertools import chain, islice, takewhile
-from operator import itemgetter
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
-from sqlalchemy import bindparam, false, func, literal_column, or_, select
+from sqlalchemy import select
 
 from events.codec import CODES, KINDS, POLLS, decode, type_of
 from events.errors import PositionNotFound, RecordDamaged
@@ -20,11 +17,12 @@ from events.store.answers import bare_text, body_text, item_texts, read_listing
 from events.store.chain import Head, committer
 from events.store.parts import READER_CACHE, Parts
 from events.store.question import SHARED, Own, PollScope, decode_data, decode_head, read_numbers, read_scope
-from events.store.schema import events, head, streams
+from events.store.rows import LAST, Rows
+from events.store.schema import head, streams
 from events.types import OBSERVED, Event, ObservedEvent, PollFailed, PollRecorded
 
 if TYPE_CHECKING:
-    from sqlalchemy import Executable, Select
+    from sqlalchemy import Executable
 
     from events.store.store import Session
 
@@ -32,58 +30,12 @@ Row: TypeAlias = tuple[int, int, int, int, int, int | None, int | None]
 """position, kind, stream, observed_at, took, scope part, listing part: integers alone cost half of whole rows."""
 _T = TypeVar("_T")
 
-LAST: Final = (1 << 63) - 1
-_CHUNK: Final = 2000
-_SCANNED: Final = 500  # rows held at a time: too few to start Python's garbage collector
 _SCOPES_KEPT: Final = 10_000
 _OBSERVED: Final = {CODES[kind]: kind for kind in OBSERVED.values()}
 
-_C = events.c
-_WHOLE: Final = select(
-    _C.position, streams.c.name, _C.version, _C.kind, _C.event_id, _C.observed_at, _C.took, _C.recorded_after,
-    _C.scope_id, _C.body_id, _C.data, _C.hash,
-).join(streams)  # fmt: skip
-_AT: Final = _C.position == bindparam("at")
-_ONE: Final = _WHOLE.where(_AT)
-_POLL: Final = select(
-    _C.position, streams.c.name, _C.kind, _C.observed_at, _C.took, _C.scope_id, _C.body_id, _C.data
-).join(streams).where(_AT)  # fmt: skip
-_TIMED: Final = select(_C.data, _C.observed_at).where(_AT)
-_DATA: Final = select(_C.kind, _C.data).where(_AT)
-_ID: Final = select(_C.event_id).where(_AT)
-_BY_ID: Final = select(_C.position).where(_C.event_id == bindparam("id"))
-_STREAM: Final = select(streams.c.name).where(streams.c.id == bindparam("stream"))
-_NAMED: Final = select(streams.c.id, streams.c.version).where(streams.c.name == bindparam("stream"))
+_OF_POLL: Final = (0, 1, 3, 5, 6, 8, 9, 10)  # columns of a whole row
 _STREAMS: Final = select(streams.c.name, streams.c.version).order_by(streams.c.id)
 _HEAD: Final = select(head.c.position, head.c.hash)
-_SPAN: Final = (_C.position > bindparam("after"), _C.position <= bindparam("until"))
-_SCAN: Final = (
-    select(_C.position, _C.kind, _C.stream_id, _C.observed_at, _C.took, _C.scope_id, _C.body_id)
-    .where(*_SPAN, or_(_C.kind < literal_column("3"), _C.kind > literal_column("5")))
-    .order_by(_C.position)
-    .limit(literal_column(str(_SCANNED)))
-)
-_POLLED: Final = (
-    select(streams.c.name, func.count(), func.min(_C.observed_at), func.max(_C.observed_at))
-    .join_from(events, streams)
-    .where(_C.kind < literal_column("3"), _C.position <= bindparam("until"))
-    .group_by(streams.c.name)
-)
-
-
-@lru_cache(maxsize=256)
-def _page(kinds: tuple[int, ...] | None, *, by_kind: bool, source: bool | None, backwards: bool) -> "Select[Any]":
-    """Events of a span in order, of some kinds and of one stream: a source's or another. The conditions repeat those of
-    the indexes, so that SQLite uses them: on kinds (`by_kind`: positions only), and on streams without polls.
-    """
-    query = select(_C.position).where(_C.kind > literal_column("1"), *_SPAN) if by_kind else _WHOLE.where(*_SPAN)
-    if source is not None:
-        query = query.where(_C.stream_id == bindparam("stream"))
-    if source is False:
-        query = query.where(_C.kind > literal_column("2"))
-    if kinds is not None:
-        query = query.where(or_(false(), *(_C.kind == literal_column(str(kind)) for kind in kinds)))
-    return query.order_by(_C.position.desc() if backwards else _C.position).limit(bindparam("most"))
 
 
 class PollRow(NamedTuple):
@@ -120,6 +72,7 @@ class Reader:
 
     def __init__(self, session: "Session", *, cache: int = READER_CACHE) -> None:
         self._session = session
+        self._rows = Rows(session)
         self._commit = committer(session.identity.key)
         self._parts = Parts(session, self._commit, cache=cache)
         self._scopes: dict[int, PollScope] = {}
@@ -142,75 +95,61 @@ class Reader:
         backwards: bool = False,
     ) -> Iterator[Stored]:
         """Events with after < position ≤ until, of one stream and of some types if given, in order or backwards."""
-        low, high, left = after, LAST if until is None else until, sys.maxsize if limit is None else limit
-        codes = None if types is None else tuple(code for code, (name, _) in KINDS.items() if name in types)
-        source = None if stream is None else stream.startswith("source/")
-        given = () if stream is None else self._first(_NAMED, stream)
-        if given is None:
-            return
-        by_kind = codes is not None and CODES[PollRecorded] not in codes and source is not False
-        each = [(code,) for code in codes or ()] if by_kind else [codes]
-        pages = [_page(one, by_kind=by_kind, source=source, backwards=backwards) for one in each]
-        while left > 0:
-            size = min(_CHUNK, left)
-            found = [self._rows(page, low, high, *given[:1], size) for page in pages]
-            rows = list(islice(merge(*found, key=itemgetter(0), reverse=backwards), size))
-            yield from self.at(row[0] for row in rows) if by_kind else map(self._stored, rows)
-            left -= size
-            if len(rows) < size:
-                return
-            low, high = (low, rows[-1][0] - 1) if backwards else (rows[-1][0], high)
+        pages = self._rows.pages(
+            after,
+            LAST if until is None else until,
+            kinds=None if types is None else tuple(code for code, (name, _) in KINDS.items() if name in types),
+            stream=stream,
+            backwards=backwards,
+            most=sys.maxsize if limit is None else limit,
+        )
+        return map(self._stored, chain.from_iterable(pages))
 
     def at(self, positions: Iterable[int]) -> Iterator[Stored]:
         """The events at these positions, as far as they exist."""
         for position in positions:
-            yield from map(self._stored, self._rows(_ONE, position))
+            row = self._rows.whole(position)
+            if row is not None:
+                yield self._stored(row)
 
     def scan(self, *, after: int = 0, until: int | None = None) -> Iterator[Row]:
         """Polls (kinds 1 recorded, 2 failed) and intents as plain rows; observations are left out: polls have it all.
         `event()` reads rows of other kinds, `stream_name()` names the stream.
         """
-        return chain.from_iterable(self._chunks(after, LAST if until is None else until))
-
-    def _chunks(self, after: int, last: int) -> Iterator[list[Any]]:
-        while rows := self._rows(_SCAN, after, last):
-            after, more = rows[-1][0], len(rows) == _SCANNED
-            yield rows
-            if not more:
-                return
-            del rows  # before the next are read: twice as many would start the collector
+        pages: Iterator[Any] = self._rows.scan(after, LAST if until is None else until)
+        return chain.from_iterable(pages)
 
     def event(self, position: int) -> Event:
         """The typed event at a scanned position that is not a poll. Raises PositionNotFound."""
-        row = self._first(_DATA, position)
-        if row is None:
-            raise PositionNotFound(f"The record has no position {position}.")
-        return cast(Event, decode(*row))
+        row = self._row(position)
+        return cast(Event, decode(row[3], row[10]))
 
     def stream_name(self, stream_id: int) -> str:
-        row = self._first(_STREAM, stream_id)
-        if row is None:
-            raise RecordDamaged(f"Stream {stream_id} is missing from the record: run `steno verify`.")
-        return str(row[0])
+        return self._rows.stream_name(stream_id)
 
     def head(self) -> Head:
         """Where the record ends now."""
-        position, digest = self._rows(_HEAD)[0]
+        position, digest = self._run(_HEAD)[0]
         return Head(position=position, hash=digest.hex())
 
     def streams(self) -> tuple[tuple[str, int], ...]:
         """Every stream's name and version, in order of first sight."""
-        return tuple([(str(name), int(version)) for name, version in self._rows(_STREAMS)])
+        return tuple([(str(name), int(version)) for name, version in self._run(_STREAMS)])
 
     def version(self, stream: str) -> int:
         """A stream's version: the number of its events; 0 for an unknown name."""
-        row = self._first(_NAMED, stream)
+        row = self._rows.find_stream(stream)
         return 0 if row is None else int(row[1])
 
     def changed(self, position: int) -> tuple[str, ...]:
         """The streams that the poll at `position` changed: their observations follow it."""
         following = takewhile(lambda stored: isinstance(stored.data, ObservedEvent), self.read(after=position))
         return tuple([stored.stream for stored in following])
+
+    def sealed_files(self) -> tuple[str, ...]:
+        """Paths or URLs of the sealed ranges, in order: Parquet files with the columns of `events`."""
+        self._rows.sealed.refresh()
+        return tuple([self._rows.sealed.place(one).name(one.file) for one in self._rows.sealed.ranges])
 
     # -- polls
 
@@ -262,24 +201,23 @@ class Reader:
             )
 
     def position_of(self, event_id: bytes) -> int | None:
-        row = self._first(_BY_ID, event_id)
-        return None if row is None else int(row[0])
+        return self._rows.position_of(event_id)
 
     def polled(self, *, until: int | None = None) -> list[tuple[str, int, int, int]]:
         """(source, polls, first and last `observed_at`) of every source polled up to `until`; reads every row."""
-        found = self._rows(_POLLED, LAST if until is None else until)
-        return [(name.removeprefix("source/"), *rest) for name, *rest in found]
+        found = self._rows.polled(LAST if until is None else until)
+        return [(name.removeprefix("source/"), polls, first, last) for name, polls, first, last in found]
 
     def server_time(self, position: int) -> int | None:
         """The provider's own clock at the poll at `position`, as `poll` has it."""
+        row = self._row(position)
         with self._session.guard(), _readable(f"The poll at position {position}"):
-            data, observed_at = self._first(_TIMED, position)
-            return decode_head(data, observed_at)[1]
+            return decode_head(row[10], row[5])[1]
 
     def is_imported(self, position: int) -> bool:
         """Whether the poll at `position` was imported: only imports give polls ids."""
-        row = self._first(_ID, position)
-        return row is not None and row[0] is not None
+        row = self._rows.raw(position)
+        return row is not None and row[4] is not None
 
     @contextmanager
     def _reading(self, position: int) -> Iterator[tuple[PollRow, Own, bytes, list[bytes]]]:
@@ -298,13 +236,17 @@ class Reader:
             yield row, own, self._parts.get(row.scope).text, values
 
     def _poll_row(self, position: int) -> PollRow:
-        row = self._first(_POLL, position) if 0 < position <= LAST else None
-        if row is None:
-            raise PositionNotFound(f"The record has no position {position}.")
-        found = PollRow._make(row)
+        row = self._row(position)
+        found = PollRow._make([row[column] for column in _OF_POLL])
         if found.kind not in POLLS:
             raise PositionNotFound(f"Position {position} holds {type_of(found.kind)[0]}, which is not a poll.")
         return found
+
+    def _row(self, position: int) -> Sequence[Any]:
+        row = self._rows.whole(position)
+        if row is None:
+            raise PositionNotFound(f"The record has no position {position}.")
+        return row
 
     # -- rows
 
@@ -338,14 +280,10 @@ class Reader:
             with self._session.guard(), _readable(f"Part {part_id} of the record"):
                 raise
 
-    def _rows(self, statement: "Executable", *given: object) -> list[Any]:
+    def _run(self, statement: "Executable", *given: object) -> list[Any]:
         with self._session.guard():
             rows: list[Any] = self._session.run(statement, *given).fetchall()
         return rows
-
-    def _first(self, statement: "Executable", given: object) -> Any:
-        rows = self._rows(statement, given)
-        return rows[0] if rows else None
 
 
 def _read_scope(parts: Parts, scope_id: int) -> PollScope:

@@ -1,7 +1,7 @@
 """Says whether every byte of a record that carries data is as written, and which positions are not."""
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -9,10 +9,11 @@ import msgspec
 import zstandard
 from sqlalchemy import bindparam, select
 
-from events.codec import type_of
-from events.errors import StenoError
-from events.store.chain import SEAL_EVERY, Head, canonical_part, chained, committer, mark, subject
+from events.errors import RecordDamaged, RecordUnreachable, StenoError
+from events.store.chain import SEAL_EVERY, Head, canonical_part, committer, followed, mark
 from events.store.parts import COMPRESSED, WRITER_CACHE, Parts
+from events.store.ranges import IDS_IN, SPANS_IN, Indexes, SealedRange
+from events.store.rows import Rows
 from events.store.schema import FORMAT, REVISIONS, events, head, meta, parts, revision, streams
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _COMMITMENTS: Final = select(parts.c.id, parts.c.commitment)
 _HEADS: Final = select(head.c.id, head.c.position, head.c.hash)
 _BEHIND: Final = select(events).where(events.c.position > bindparam("after")).order_by(events.c.position)
 _PAGE: Final = _BEHIND.limit(bindparam("most"))
-_ONE: Final = select(events).where(events.c.position == bindparam("at"))
 _PARTS: Final = select(parts).order_by(parts.c.id)
 _STREAMS: Final = select(streams)
 
@@ -42,7 +42,7 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
     """One deviation from what was written."""
 
     position: int | None  # the first position it touches; None: the record as a whole
-    kind: str  # `page`, `schema`, `trigger`, `meta`, `chain`, `missing`, `body`, `stream`, `head` or `expect`
+    kind: str  # `page`, `schema`, `trigger`, `meta`, `chain`, `missing`, `body`, `stream`, `head`, `sealed` or `expect`
     detail: str
 
 
@@ -69,6 +69,8 @@ class Verifier:
         self._versions: dict[int, int] = {}
         self._latest: dict[int, tuple[int, int]] = {}
         self._events = 0
+        self._rows = Rows(session)
+        self._lost: list[SealedRange] = []  # sealed ranges whose file cannot be read
         self._last = (0, session.identity.genesis())
 
     def run(self) -> Verification:
@@ -78,6 +80,8 @@ class Verifier:
                 try:
                     with self._session.guard():
                         step()
+                except RecordUnreachable:
+                    raise
                 except (OverflowError, ValueError, TypeError, StenoError) as error:
                     self._say(None, "page", f"reading stopped: {error.__cause__ or error}")
         found = sorted(self._damage.values(), key=lambda one: (one.position is None, one.position or 0, one.kind))
@@ -113,7 +117,16 @@ class Verifier:
         expected = 1
         ends = self._run(_HEADS).fetchone()
         total = ends[1] if ends else 0
-        for row in self._rows(total):
+        sealed = {one.last: one for one in self._rows.sealed.ranges}
+        for row in self._every(total):
+            if row is None:
+                # A sealed file is lost: its hash says where the rest begins, and what it told of streams is unknown.
+                lost = self._lost[-1]
+                previous, expected, self._events = lost.hash, lost.last + 1, lost.last
+                self._last = lost.last, lost.hash
+                self._versions.clear()
+                self._latest.clear()
+                continue
             position = row[0]
             if position != expected:
                 self._say(expected, "missing", f"positions {expected} to {position - 1} are missing")
@@ -125,6 +138,9 @@ class Verifier:
             previous = self._link(row, previous)
             if previous is not None:
                 self._last = (position, previous)
+            range_ = sealed.get(position)
+            if range_ is not None and previous is not None and range_.hash != previous:
+                self._say(position, "sealed", f"the hash kept of the sealed range up to {position} is another")
 
     def _link(self, row: tuple[Any, ...], previous: bytes | None) -> bytes | None:
         """The hash of an event, if its row keeps the same; else the row's, if that is whole."""
@@ -138,7 +154,7 @@ class Verifier:
         for part in (scope, body):
             if part is not None:
                 self._first_use.setdefault(part, position)
-        expected = self._versions.get(stream_id, 0) + 1
+        expected = self._versions.get(stream_id, version - 1 if self._lost else 0) + 1
         if version != expected:
             self._say(position, "stream", f"version {version} of {self._names[stream_id]} follows {expected - 1}")
         self._versions[stream_id] = version
@@ -152,13 +168,8 @@ class Verifier:
             return whole
         return digest
 
-    def _digest(self, row: tuple[Any, ...], previous: bytes) -> bytes:
-        position, stream_id, version, kind, event_id, moment, took, after, scope, body, data, _ = row
-        has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
-        about = subject(self._names[stream_id], *type_of(kind))
-        own = [self._commitments[part] for part in (scope, body) if part is not None]
-        commitments = b"".join((self._commit(data), *own))
-        return chained(previous, position, version, moment, took, moment + after, event_id, has, about, commitments)
+    def _digest(self, row: Sequence[Any], previous: bytes) -> bytes:
+        return followed(previous, row, self._names[row[1]], self._commit, self._commitments)
 
     def _parts(self) -> None:
         """Every part is what was committed to; damage is named at the first position that uses it."""
@@ -173,7 +184,7 @@ class Verifier:
         for part_id in self._first_use.keys() | users.keys():
             if part_id not in self._commitments:
                 bad[part_id] = "it is missing"
-        for part_id in self._commitments.keys() - uses.keys():
+        for part_id in () if self._lost else self._commitments.keys() - uses.keys():
             bad.setdefault(part_id, "no event uses it")
         for part_id, why in bad.items():
             self._say(uses.get(part_id), "body", f"part {part_id}: {why}")
@@ -201,11 +212,14 @@ class Verifier:
     def _streams(self) -> None:
         """The rows that say where the next event goes."""
         for stream_id, name, version, item, since in self._session.stream(_STREAMS):
+            if self._lost and stream_id not in self._versions:
+                continue
             if stream_id not in self._versions:
                 self._say(None, "stream", f"no event is on {name}")
             elif version != self._versions[stream_id]:
                 self._say(None, "stream", f"{name} says version {version}, its last event {self._versions[stream_id]}")
-            if (item, since) != self._latest.get(stream_id, (None, None)):
+            known = self._latest.get(stream_id, (None, None))
+            if (item, since) != known and not (self._lost and known == (None, None)):
                 self._say(None, "stream", f"{name} does not say what it showed last")
 
     def _head(self) -> None:
@@ -218,7 +232,7 @@ class Verifier:
                 self._say(self._events + 1, "missing", f"the head is at {named}, the last event at {self._events}")
             elif (named, kept) != self._last:
                 # After a broken event the chain is unknown: the head must fit the last row.
-                row = self._run(_ONE, named).fetchone() if named == self._events and self._last[0] < named else None
+                row = self._rows.raw(named) if named == self._events and self._last[0] < named else None
                 if row is None or not isinstance(kept, bytes) or len(kept) != 32 or mark(named, kept) != row[-1]:
                     self._say(self._events or None, "head", f"the head names {named}, the last event is {self._events}")
         if self._expect is None:
@@ -235,15 +249,38 @@ class Verifier:
         start = max(position - 1, 0) // SEAL_EVERY * SEAL_EVERY
         digest = self._session.identity.genesis()
         for at in range(max(start, 1), position + 1):
-            row = self._run(_ONE, at).fetchone()
+            row = self._rows.raw(at)
             if row is None:
                 return None
             digest = row[-1] if at == start else self._digest(row, digest)
         return digest
 
-    def _rows(self, last: int) -> Iterator[tuple[Any, ...]]:
-        """Every event that can be read; skips others, so that the rest is checked."""
-        after = alone = 0
+    def _every(self, last: int) -> Iterator[tuple[Any, ...] | None]:
+        """Every event that can be read; None: the rest of a sealed file cannot, see `_lost`."""
+        for of in self._rows.sealed.ranges:
+            found = Indexes()
+            try:
+                for rows in self._rows.sealed.whole(of):
+                    found.note(rows)
+                    yield from rows
+            except RecordDamaged as error:
+                self._say(of.first, "sealed", str(error))
+                self._lost.append(of)
+                yield None
+            else:
+                self._indexes(of, found)
+        yield from self._database_rows(self._rows.sealed.end, last)
+
+    def _indexes(self, of: SealedRange, expected: Indexes) -> None:
+        """What finds ids and streams in a sealed range is what is in it."""
+        ids = self._run(IDS_IN, of.first, of.last).fetchall()
+        spans = self._run(SPANS_IN, of.first, of.last).fetchall()
+        if sorted(map(tuple, ids)) != sorted(expected.ids) or sorted(map(tuple, spans)) != sorted(expected.streams()):
+            self._say(of.first, "sealed", f"the index of the sealed {of} was changed")
+
+    def _database_rows(self, after: int, last: int) -> Iterator[tuple[Any, ...]]:
+        """Every event in the database that can be read; skips others, so that the rest is checked."""
+        alone = after
         while True:
             size = 1 if after < alone else _CHUNK
             try:

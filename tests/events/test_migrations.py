@@ -60,7 +60,8 @@ def test_triggers_and_partial_indexes_are_equal_too(made: Path) -> None:
         assert migrated.exec_driver_sql("PRAGMA application_id").scalar() == 0x53544E4F
     assert sorted(name for name, (kind, *_) in found.items() if kind == "trigger") == [
         "events_no_delete", "events_no_update", "head_no_delete", "meta_no_delete", "meta_no_update",
-        "parts_no_delete", "parts_no_update", "streams_no_delete",
+        "parts_no_delete", "parts_no_update", "sealed_ids_no_delete", "sealed_ids_no_update", "sealed_no_delete",
+        "sealed_no_update", "sealed_streams_no_delete", "sealed_streams_no_update", "streams_no_delete",
     ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from events.clock import SystemClock
 from events.poll import Poll
-from events.store import read
+from events.store import rows as stored_rows
 from events.store.append import Batch
 from events.store.record import Record
 from events.types import NAMES, RecorderStarted
@@ -82,13 +82,13 @@ def test_those_of_one_source_are_its_own(pool: Pool, *, backwards: bool) -> None
 def test_a_rare_type_is_found_without_reading_through_the_record(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not there at all would else be looked for in every event."""
     with pool.now() as look:
-        real = read._page
+        real = stored_rows._page
 
         def page(kinds: tuple[int, ...] | None, *, by_kind: bool, **how: bool) -> object:
             assert by_kind, "the record was read through"
             return real(kinds, by_kind=by_kind, **how)
 
-        monkeypatch.setattr(read, "_page", page)
+        monkeypatch.setattr(stored_rows, "_page", page)
         for kind in ("RecorderStarted", "TokenCreated", "PollFailed"):
             for backwards in (False, True):
                 rows = browse.events(look, types={kind}, backwards=backwards).rows

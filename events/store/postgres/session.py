@@ -12,13 +12,15 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import psycopg
+from psycopg import errors
 from sqlalchemy import Executable
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from events.errors import RecordDamaged
+from events.errors import RecordDamaged, RecordLocked
 from events.store.chain import mark
 from events.store.postgres.connection import HEAD_MOVED, Connection, connect, is_lost, shown, translated
 from events.store.postgres.inspection import damage
+from events.store.ranges import Indexes, SealedRange
 from events.store.store import HeadMoved, Identity, Lease
 
 _DIALECT: Final = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
@@ -44,6 +46,11 @@ _INSERTS: Final = {
         "took int8", "recorded_after int8", "scope_id int8", "body_id int8", "data bytea", "hash bytea",
     ),
 }  # fmt: skip
+_SEALED: Final = {
+    "sealed": ("last int8", "first int8", "hash bytea", "place text", "file text", "size int8", "digest bytea"),
+    "sealed_ids": ("event_id bytea", "position int8"),
+    "sealed_streams": ("stream_id int8", "first int8", "last int8"),
+}
 
 
 class _End(NamedTuple):
@@ -63,13 +70,18 @@ def _compiled(statement: Any) -> str:
 
 
 @cache
-def _insert(table: str) -> tuple[str, str, list[str]]:
-    """The texts of an insert of one row and of a COPY, and the columns' types."""
+def _insert(table: str) -> str:
+    """The text of an insert of one row."""
     names, types = zip(*(column.split() for column in _INSERTS[table]), strict=True)
     places = ", ".join(f"%s::{one}" for one in types)
-    into = f"{table} ({', '.join(names)})"
-    insert = f"INSERT INTO {into} VALUES ({places})"  # noqa: S608 - our own words
-    return insert, f"COPY {into} FROM STDIN (FORMAT BINARY)", list(types)
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})"  # noqa: S608 - our own words
+
+
+@cache
+def _copy(table: str) -> tuple[str, list[str]]:
+    """The text of a COPY, and the columns' types."""
+    names, types = zip(*(column.split() for column in (_INSERTS | _SEALED)[table]), strict=True)
+    return f"COPY {table} ({', '.join(names)}) FROM STDIN (FORMAT BINARY)", list(types)
 
 
 class PostgresSession:
@@ -126,6 +138,8 @@ class PostgresSession:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        # Before the snapshot is taken: a partition that is detached later would be missing in it.
+        self.execute("LOCK TABLE ONLY events IN ACCESS SHARE MODE", prepare=False)
         self._inside = self._reading = True
         try:
             yield
@@ -138,6 +152,41 @@ class PostgresSession:
 
     def damage(self) -> Iterator[tuple[int | None, str, str]]:
         yield from damage(self._connection)
+
+    # -- sealed ranges
+
+    @property
+    def home(self) -> None:
+        """Its readers are on many machines."""
+
+    def add_sealed(self, of: SealedRange, index: Indexes) -> None:
+        rows: dict[str, Sequence[Sequence[object]]] = {
+            "sealed": [of],
+            "sealed_ids": index.ids,
+            "sealed_streams": index.streams(),
+        }
+        with self._connection.transaction():
+            # Who slept through its lease may come late: another process sealed meanwhile.
+            self._connection.execute("LOCK TABLE sealed IN EXCLUSIVE MODE")
+            if self._one("SELECT coalesce(max(last), 0) FROM sealed")[0] != of.first - 1:
+                raise RecordLocked(f"Another process seals the record {shown(self._url)}: try again when it is done.")
+            for table, found in rows.items():
+                text, types = _copy(table)
+                with self._connection.cursor().copy(text.encode()) as copy:
+                    copy.set_types(types)
+                    for row in found:
+                        copy.write_row(row)
+
+    def move_sealed(self, place: str) -> None:
+        self._connection.execute("UPDATE sealed SET place = %s", (place,))
+
+    def release(self) -> None:
+        """Partitions, as soon as all their events are sealed and no reader holds the table for half a second."""
+        for pause in _PAUSES:
+            time.sleep(pause)
+            with suppress(errors.LockNotAvailable):
+                self._connection.execute("SELECT detach_sealed()")
+                break
 
     # -- appending
 
@@ -228,7 +277,7 @@ class PostgresSession:
         if bulk:
             self._claim()
         for table in bulk:
-            _, text, types = _insert(table)
+            text, types = _copy(table)
             with connection.cursor().copy(text.encode()) as copy:
                 copy.set_types(types)
                 for row in rows[table]:
@@ -239,7 +288,7 @@ class PostgresSession:
             cursor = connection.cursor(binary=True)
             for table in rows.keys() - bulk:
                 for row in rows[table]:
-                    cursor.execute(_insert(table)[0].encode(), row, prepare=False)
+                    cursor.execute(_insert(table).encode(), row, prepare=False)
             if last is not None:
                 cursor.execute(_ADVANCE, last, prepare=False)
                 cursor.execute("COMMIT", prepare=False)

@@ -15,7 +15,18 @@ from sqlalchemy.exc import DBAPIError
 from events.errors import NotARecord, RecordDamaged, RecordNotFound, RecordNotWritable
 from events.store import identity
 from events.store.chain import mark
-from events.store.schema import REFUSED, REVISION, REVISIONS, events, head, make_tables, meta, migrate, revision
+from events.store.schema import (
+    REFUSED,
+    REFUSED_WHEN,
+    REVISION,
+    REVISIONS,
+    events,
+    head,
+    make_tables,
+    meta,
+    migrate,
+    revision,
+)
 from events.store.sqlite.connection import may_write, while_closed
 from events.store.store import Identity
 
@@ -62,8 +73,9 @@ def create(connection: Connection) -> None:
     make_tables(connection)
     for verb, tables in REFUSED.items():
         for table in tables:
+            when = REFUSED_WHEN.get((verb, table.name), "")
             connection.exec_driver_sql(
-                f"CREATE TRIGGER {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} "
+                f"CREATE TRIGGER {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} {when}"
                 f"BEGIN SELECT RAISE(ABORT, 'the record is append-only: no {verb} on {table.name}'); END"
             )
     connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION_ID}")

@@ -1,0 +1,1 @@
+"""Sealed ranges: rows of `events` in Parquet files, in a folder or a bucket."""
