@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from events.errors import (
     LeaseLost,
@@ -23,12 +24,19 @@ from events.errors import (
     StenoError,
 )
 
-logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # what it warns of (a pipeline that failed) is raised here too
+logging.getLogger("psycopg").disabled = True  # what it warns of (a pipeline that failed) is raised here too
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 LOCK_TIMEOUT: Final = 5  # seconds a writer waits for another before it gives up
-_CONNECT_TIMEOUT: Final = 10
+_PATIENCE: Final[dict[str, int]] = {
+    "connect_timeout": 10,
+    "tcp_user_timeout": 10_000,  # milliseconds
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+"""How long a server that is cut off is waited for, unless the URL says so. TCP alone waits a quarter of an hour."""
 _IDLE_TIMEOUT: Final = 60  # seconds after which the server ends a transaction that does nothing
 _DRIVER: Final = re.compile(r"^postgres(ql)?(\+psycopg)?://")
 _SECRET: Final = re.compile(r"(://[^:/@?]*):[^@/?]*@|(password=)[^&]*")
@@ -85,9 +93,9 @@ def connect(url: str, *, write: bool) -> Connection:
     }
     if not write:
         settings["default_transaction_read_only"] = "on"
-    made = psycopg.connect(
-        libpq(url), autocommit=True, connect_timeout=_CONNECT_TIMEOUT, fallback_application_name="steno"
-    )
+    given = conninfo_to_dict(libpq(url))
+    patience = {name: value for name, value in _PATIENCE.items() if name not in given}
+    made = psycopg.connect(make_conninfo(libpq(url), **patience), autocommit=True, fallback_application_name="steno")
     try:
         pairs = "".join(f"SET {name} = '{value}';" for name, value in settings.items())
         made.execute(pairs.encode())

@@ -1,0 +1,108 @@
+"""The holder of a source is cut off from the database: it runs in a network namespace whose cable is pulled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from stenotest.postgres import FAST, lacking, new_server
+
+from events.clock import SystemClock
+from events.errors import RecordNotFound
+from events.store.record import Record
+from events.store.store import store_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Background = Callable[..., subprocess.Popen[str]]
+
+TAKE_OVER_S = 10
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+class Cable:
+    """A network namespace, and the cable that leads there; `here` is our end's address."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        number = os.getpid()
+        self.space, self._ours, theirs = f"steno-{number}", f"st{number}a", f"st{number}b"
+        net = f"10.213.{number % 250}"
+        self.here = f"{net}.1"
+        ip("netns", "add", self.space)
+        stack.callback(ip, "netns", "del", self.space)
+        ip("link", "add", self._ours, "type", "veth", "peer", "name", theirs, "netns", self.space)
+        ip("addr", "add", f"{self.here}/30", "dev", self._ours)
+        ip("-n", self.space, "addr", "add", f"{net}.2/30", "dev", theirs)
+        ip("-n", self.space, "link", "set", theirs, "up")
+        ip("-n", self.space, "link", "set", "lo", "up")
+        self.plug()
+
+    def plug(self) -> None:
+        ip("link", "set", self._ours, "up")
+
+    def pull(self) -> None:
+        ip("link", "set", self._ours, "down")
+
+
+@pytest.fixture
+def cable() -> Iterator[Cable]:
+    """Needs root, and `ip`."""
+    if os.geteuid() != 0 or shutil.which("ip") is None or lacking():
+        why = "needs root, `ip` (apt-get install iproute2) and PostgreSQL"
+        pytest.fail(why) if os.environ.get("STENO_REQUIRE_LAB") == "1" else pytest.skip(why)
+    with ExitStack() as stack:
+        yield Cable(stack)
+
+
+@pytest.mark.slow
+def test_a_holder_that_is_cut_off_is_followed_and_stands_by_when_it_is_back(
+    cable: Cable, background: Background, until: Callable[..., None], environment: dict[str, str], home: Path
+) -> None:
+    """It says that the database is away; the other one takes over within 10 s and keeps the source with its token."""
+    with ExitStack() as stack:
+        server = new_server(*FAST, "listen_addresses=*")
+        stack.callback(server.remove)
+        with (server.folder / "data" / "pg_hba.conf").open("a") as hba:
+            hba.write("host all all 10.213.0.0/16 trust\n")
+        server.start()
+        environment["STENO_RECORD"] = server.url()
+        log = home / "cut-off.log"
+        command = ["ip", "netns", "exec", cable.space, sys.executable, "-m", "cli.main", "record", "--interval", "1"]
+        away = environment | {"STENO_RECORD": f"postgresql://postgres@{cable.here}:{server.port}/postgres"}
+        with log.open("w") as out:
+            first = stack.enter_context(subprocess.Popen(command, cwd=home, env=away, stdout=out, stderr=out))
+        stack.callback(first.kill)
+        store = store_at(server.url())
+
+        def holder() -> tuple[int, int]:
+            try:
+                return next(((one.process, one.token) for one in store.leases() if one.held), (0, 0))
+            except RecordNotFound:
+                return 0, 0
+
+        until(lambda: holder() == (first.pid, 1))
+        second = background("record", "--interval", "1")
+        cable.pull()
+        pulled = time.monotonic()
+        until(lambda: holder() == (second.pid, 2))
+        assert time.monotonic() - pulled < TAKE_OVER_S
+        until(lambda: "cannot be reached" in log.read_text())
+        cable.plug()
+        until(lambda: f"process {second.pid} records" in log.read_text())
+        assert holder() == (second.pid, 2)
+        assert first.poll() is None
+        first.terminate()
+        assert first.wait() == 0
+        with Record.open(server.url(), clock=SystemClock()) as record:
+            assert record.verify().ok
