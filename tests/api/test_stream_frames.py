@@ -255,7 +255,7 @@ def written(folder: Path, told: Tale) -> Record:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(tale=tales(), data=st.data())
 def test_any_history_cut_anywhere_says_the_same(tale: Tale, data: st.DataObject, tmp_path: Path) -> None:
     """Law: any cut and resume gives the same sequence of positions and bytes."""
@@ -267,7 +267,7 @@ def test_any_history_cut_anywhere_says_the_same(tale: Tale, data: st.DataObject,
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(tale=tales(), data=st.data())
 def test_any_history_says_what_its_replay_says(tale: Tale, data: st.DataObject, tmp_path: Path) -> None:
     """Law: objects are those of a replay up to there, and nothing is left unsaid."""

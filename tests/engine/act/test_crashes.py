@@ -20,10 +20,10 @@ KILLED = -9
 pytestmark = pytest.mark.slow
 
 
-def boundaries(count, every=2):
+def boundaries(count, every=4):
     """Every boundary up to `count`. An odd one lies before something: a kill there leaves behind what one at the
-    boundary before it leaves, so all but the first are left to `make test-long`; with `every=4`, half of the even ones
-    too.
+    boundary before it leaves, so all but the first are left to `make test-long`, and of the even ones all but
+    every fourth boundary, or `every` one.
     """
     return [pytest.param(n, marks=() if n == 1 or n % every == 0 else pytest.mark.long) for n in range(1, count + 1)]
 
@@ -112,7 +112,7 @@ POLICY = Policy(max_vms=1, idle_timeout=SECOND, budget_total=1000 * DOLLAR, thre
 """What the settings say: a dollar a second, and an alert at the first dollar."""
 
 
-@pytest.mark.parametrize("boundary", boundaries(46, every=4))
+@pytest.mark.parametrize("boundary", boundaries(46, every=8))
 def test_a_controller_killed_anywhere_ends_in_one_run_one_machine_one_stop_and_tells_each_thing_once(
     steno, open_bench, tmp_path, hook, boundary
 ):

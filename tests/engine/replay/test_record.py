@@ -138,7 +138,7 @@ def stories(draw: Any) -> Story:
 
 
 @settings(
-    max_examples=120,
+    max_examples=50,
     deadline=None,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
@@ -152,7 +152,7 @@ def test_any_story_replays_alike_from_trace_and_record(story: Story, rules: str,
 
 
 @settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
@@ -172,7 +172,7 @@ def test_a_fold_resumed_at_any_snapshot_ends_as_the_whole_one(
 
 
 @settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
