@@ -240,9 +240,11 @@ class Verifier:
         position = self._expect.position
         found = self._hash_at(position)
         if found is None:
-            self._say(position, "expect", f"position {position} is not there")
+            ends = f"the record ends at position {self._events}: what followed up to {position} is lost"
+            self._say(position, "expect", ends if position > self._events else f"position {position} is not there")
         elif found.hex() != self._expect.hash.lower():
-            self._say(position, "expect", f"position {position} has the hash {found.hex()}")
+            why = "it was restored to an older state and continued, or it was rewritten"
+            self._say(position, "expect", f"position {position} has another hash, {found.hex()}: {why}")
 
     def _hash_at(self, position: int) -> bytes | None:
         """The whole hash at a position, walked from the last whole one before it."""

@@ -70,8 +70,8 @@ class Server:
         self.folder.mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0:
             shutil.chown(self.folder, *_user())
-        self._run("initdb", "-D", "data", "-U", OWN_USER, "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")
-        hba = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        self.run("initdb", "-D", "data", "-U", OWN_USER, "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")
+        hba = "local all,replication all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
         (self.folder / "data" / "pg_hba.conf").write_text(hba)
 
     def start(self) -> None:
@@ -101,7 +101,27 @@ class Server:
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _run(self, *words: str) -> None:
+    def restore(self, backup: str, *options: str) -> None:
+        """Stop it and start it on a base backup in its folder, as far as the options say.
+
+        `options` is what it starts with from then on; `restore_command` is one of them.
+        """
+        self.stop()
+        shutil.move(self.folder / "data", self.folder / "lost")
+        shutil.move(self.folder / backup, self.folder / "data")
+        signal_file = self.folder / "data" / "recovery.signal"
+        signal_file.touch()
+        if os.geteuid() == 0:
+            shutil.chown(signal_file, *_user())
+        self._options = options
+        self.start()
+
+    def client(self, program: str, *words: str) -> None:
+        """Run a program of PostgreSQL against it."""
+        self.run(program, "-h", str(self.folder), "-p", str(self.port), "-U", OWN_USER, *words)
+
+    def run(self, *words: str) -> None:
+        """Run one of the server's programs in its folder. Raises AssertionError with what it says."""
         command = [self._program(words[0]), *words[1:]]
         done = subprocess.run(command, check=False, cwd=self.folder, capture_output=True, **_as_user())
         assert done.returncode == 0, done.stderr.decode()

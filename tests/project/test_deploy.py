@@ -1,0 +1,135 @@
+"""The files of docs/deploy agree with Steno: its commands, settings, ports and probes; and with each other."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from cli.program import steno
+from cli.wiring.app import App
+from engine.providers.registry import settings_table
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "docs" / "deploy"
+PORT = 8642
+PROBES = {"/healthz", "/readyz"}
+_VARIABLE = re.compile(r"\b(?:STENO|AMD)_[A-Z][A-Z0-9_]+\b")
+
+
+def files(pattern: str) -> list[Path]:
+    return sorted(DEPLOY.glob(pattern))
+
+
+def compose() -> dict[str, Any]:
+    services: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())["services"]
+    return services
+
+
+def kubernetes(kind: str) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all((DEPLOY / "kubernetes.yml").read_text()) if one["kind"] == kind]
+
+
+def container(deployment: dict[str, Any]) -> dict[str, Any]:
+    (found,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """(file, words after `steno`) of everything that is run."""
+    for path in files("*.service"):
+        unit = configparser.ConfigParser(strict=False)
+        unit.optionxform = str  # type: ignore[method-assign, assignment]
+        unit.read(path)
+        program, *words = shlex.split(unit["Service"]["ExecStart"])
+        assert Path(program).name == "steno"
+        yield path.name, words
+    yield "compose.yml", compose()["steno"]["command"]
+    for one in kubernetes("Deployment"):
+        yield "kubernetes.yml", container(one)["args"]
+    lines = (DEPLOY / "Containerfile").read_text().splitlines()
+    (told,) = (line.removeprefix("CMD ") for line in lines if line.startswith("CMD "))
+    yield "Containerfile", yaml.safe_load(told)
+    for path in DEPLOY.iterdir():  # what the head of a file tells a reader to type
+        for typed in re.findall(r"^# .*\bsteno (token create [^#>\n]+)", path.read_text(), re.MULTILINE):
+            yield path.name, shlex.split(typed)
+
+
+@pytest.mark.parametrize(
+    ("file", "words"), [pytest.param(*one, id=f"{one[0]}: {' '.join(one[1])}") for one in commands()]
+)
+def test_every_command_is_one_of_ours(file: str, words: list[str]) -> None:
+    """With the options that it names."""
+    command: click.Command = steno
+    context = click.Context(command, obj=App())
+    rest = list(words)
+    while isinstance(command, click.Group):
+        inner = command.get_command(context, rest.pop(0))
+        assert inner is not None, (file, words)
+        context = click.Context(inner, obj=App(), parent=context)
+        command = inner
+    _, over, _ = command.make_parser(context).parse_args(rest)
+    assert over == [], (file, words)
+
+
+def test_every_variable_is_a_setting() -> None:
+    """A misspelt one would do nothing."""
+    known = {variable for setting in settings_table().known for variable in setting.variables}
+    for path in DEPLOY.iterdir():
+        assert set(_VARIABLE.findall(path.read_text())) <= known, path.name
+
+
+def test_ports_and_probes_are_those_of_the_service() -> None:
+    """Whoever listens is asked where it listens."""
+    for _, words in commands():
+        if "--port" in words:
+            assert words[words.index("--port") + 1] == str(PORT)
+    (api,) = (one for one in map(container, kubernetes("Deployment")) if "ports" in one)
+    assert api["ports"] == [{"name": "http", "containerPort": PORT}]
+    assert {api[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} == PROBES
+    assert f"http://127.0.0.1:{PORT}/healthz" in (DEPLOY / "Containerfile").read_text()
+    assert compose()["steno"]["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
+    (scrape,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]
+    assert scrape["static_configs"] == [{"targets": [f"steno:{PORT}"]}]
+
+
+def test_what_compose_mounts_is_there_and_where_it_is_read() -> None:
+    """All but the token, which the reader makes; images have a version."""
+    for name, service in compose().items():
+        assert name == "steno" or re.search(r":v?\d", service["image"]), name
+        for volume in service["volumes"]:
+            source, _, inside = volume.partition(":")
+            if source.startswith("."):
+                assert source == "./prometheus.token" or (DEPLOY / source).resolve().is_file(), volume
+                assert inside.endswith(":ro"), volume
+    read = (DEPLOY / "prometheus.yml").read_text()
+    for path in ("/etc/prometheus/steno.rules.yml", "/etc/prometheus/steno.token"):
+        assert path in read
+        assert any(f":{path}:ro" in volume for volume in compose()["prometheus"]["volumes"])
+
+
+def test_kubernetes_objects_name_each_other() -> None:
+    """Selectors find their pods, pods their settings; nobody is root, and nothing but /data is written."""
+    labels = []
+    for one in kubernetes("Deployment"):
+        template = one["spec"]["template"]
+        assert one["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
+        labels.append(template["metadata"]["labels"])
+        assert template["spec"]["securityContext"]["runAsNonRoot"] is True
+        pod = container(one)
+        assert pod["securityContext"]["readOnlyRootFilesystem"] is True
+        assert [mount["mountPath"] for mount in pod["volumeMounts"]] == ["/data"]
+        assert {"configMapRef": {"name": "steno"}} in pod["envFrom"]
+    (settings,) = kubernetes("ConfigMap")
+    assert settings["metadata"]["name"] == "steno"
+    (service,) = kubernetes("Service")
+    (budget,) = kubernetes("PodDisruptionBudget")
+    assert service["spec"]["selector"] in labels
+    assert budget["spec"]["selector"]["matchLabels"] in labels
