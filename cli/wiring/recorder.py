@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from cli.wiring.app import App
 from engine.live.live_world import LiveWorld, Progress
@@ -47,27 +48,28 @@ def watching(
     live = live or LiveWorld(READINGS, keep=True)
     live.open(record)
     live.catch_up(progress)
-    in_force = provider.source in live.state.policies
-    recorder = Recorder(
-        live=live,
-        provider=provider,
-        clock=app.clock,
-        policy=None if in_force and not adopt else policy_from(app.settings, provider.name),
-        notify=webhook_of(app.settings),
-        collector=collector_at(app.settings.value("otlp.endpoint")),
-        since=since,
-        pace=pace or pace_of(provider),
-        trace=trace,
-        beside=beside,
-    )
+    recorder = recorder_of(app, live, provider, adopt=adopt, since=since, pace=pace, trace=trace, beside=beside)
     try:
         yield recorder
     finally:
         recorder.release()
 
 
-def pace_of(provider: Provider) -> Pace:
-    return _NEARBY if provider.nearby else Pace()
+def recorder_of(
+    app: App, live: LiveWorld, provider: Provider, *, pace: Pace | None, adopt: bool = True, **more: Any
+) -> Recorder:
+    """A recorder on a world that is open; `more` is as in `Recorder`, the rest as in `watching`."""
+    in_force = provider.source in live.state.policies
+    return Recorder(
+        live=live,
+        provider=provider,
+        clock=app.clock,
+        policy=None if in_force and not adopt else policy_from(app.settings, provider.name),
+        notify=webhook_of(app.settings),
+        collector=collector_at(app.settings.value("otlp.endpoint")),
+        pace=pace or (_NEARBY if provider.nearby else Pace()),
+        **more,
+    )
 
 
 def webhook_of(settings: Settings) -> Webhook | None:

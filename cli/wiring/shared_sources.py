@@ -13,16 +13,15 @@ from itertools import count
 from cli.wiring.app import App
 from cli.wiring.errors import INTERRUPTED
 from cli.wiring.record_loop import DaemonLog, PartFailed, shrink
-from cli.wiring.recorder import pace_of, webhook_of
+from cli.wiring.recorder import recorder_of
 from cli.wiring.signals import Terminated, ending, stoppable
 from engine.act.executor import GLANCE, Executor
 from engine.live.live_world import LiveWorld, Progress
 from engine.providers.base import Provider
 from engine.recorder.interval import Pace
-from engine.recorder.recorder import Recorder, Round, TraceSink
+from engine.recorder.recorder import Round, TraceSink
 from engine.recorder.spread import spread
 from engine.recorder.turns import Turns
-from engine.settings.policy import policy_from
 from events.clock import SECOND
 from events.errors import LeaseLost, RecordLocked, RecordUnreachable
 from events.store.holder import SEATS, this_worker
@@ -147,14 +146,12 @@ class SharedSources:
 
     def _begin(self, source: str) -> Turns:
         app, provider = self._providers[source]
-        recorder = Recorder(
-            live=self._live,
-            provider=provider,
-            clock=app.clock,
-            policy=policy_from(app.settings, provider.name),
-            notify=webhook_of(app.settings),
+        recorder = recorder_of(
+            app,
+            self._live,
+            provider,
             since=self._since,
-            pace=self._pace or pace_of(provider),
+            pace=self._pace,
             trace=self._trace,
             executor=Executor(self._woken.set),
             wake=self._woken.set,

@@ -13,7 +13,7 @@ from engine.act.reconciler import Actor
 from engine.act.submitter import Submitter
 from engine.decide.controller import Decision, decide
 from engine.decide.queue import may_be_made_again
-from engine.fold.change import Change
+from engine.fold.change import Anomaly, Blind, Change, Heard, Moved, VmMoved
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState, ours_of, policy_of
 from engine.kernel.reports import Reports
@@ -252,7 +252,7 @@ class Recorder:
             self._reports.look(self.world.state)  # of runs that these polls showed first
             self._tell()
         changes = self.catch_up()
-        moving = bool(changes) or bool(decisions) or self._moves()
+        moving = any(map(self._concerns, changes)) or bool(decisions) or self._moves()
         self._rhythm = after_round(self._rhythm, self._pace, answered=answered > 0, moving=moving, took=took)
         return Round(
             polls=polls,
@@ -326,6 +326,21 @@ class Recorder:
         """Whether the next poll may show a change of something under way."""
         machines = any(vm.state not in _SETTLED for vm in ours_of(self.world.state, self.source))
         return machines or bool(self._followed()) or bool(self.actor.open()) or self._reports.busy
+
+    def _concerns(self, change: Change) -> bool:
+        """Whether it is a change of this source, of which another may follow soon."""
+        state, provider = self.world.state, self._provider
+        match change:
+            case Moved() | Heard():
+                run = state.runs.get(change.run_id)
+                return run is not None and run.provider == provider.name and run.project in (None, provider.project)
+            case VmMoved():
+                vm = state.vms.get(change.vm_id)
+                return vm is not None and vm.source == self.source
+            case Blind():
+                return change.source == self.source
+            case Anomaly():
+                return False
 
     def _pause(self, polled: int, *, told: bool) -> int:
         """Until the next polls are due, or a notice; the time since the polls ended (`polled`) is part of it."""
