@@ -90,8 +90,8 @@ class Tally:
         self._anomalies = counter("steno_anomalies", "Anomalies since the server started.", ("kind",))
         self.blind = defaultdict[str, int](int)  # source → microseconds of gaps that have ended
         # of all notices of the record
-        self._delivered = counter("steno_notices_delivered", "Notices the webhook took.")
-        self._not_taken = counter("steno_notice_failures", "Notices it did not take.", ("final",))
+        self._delivered = counter("steno_notices_delivered", "Notices delivered, traces included.")
+        self._not_taken = counter("steno_notice_failures", "Notices not taken.", ("final",))
         for final in ("false", "true"):
             self._not_taken.labels(final)
         self._given_up = gauge("steno_notices_given_up", "Notices given up since one was last delivered.")

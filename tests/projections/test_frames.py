@@ -5,21 +5,28 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from cli.wiring.trace_files import trace_reading
 from engine.amounts import money
-from events.clock import format_time
+from events.clock import SystemClock, format_time
 from events.errors import StenoError
 from events.poll import Poll
 from events.store.record import Record
+from events.store.sealing import seal
+from events.store.store import store_at
+from events.traces.trace import import_trace
 from projections.frames import TABLES, costs, frame, intervals, machines, polls, runs, transitions
 from projections.frames.files import write_csv, write_parquet
+from projections.frames.question import asked
 from projections.frames.source import opened
 from projections.models.projector import caught_up
 from projections.models.view import View
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
+TRACES = Path(__file__).parents[1] / "traces"
 RECORDINGS = ("dstack-0.22.5/warm_reuse", "dstack-0.22.5/retry_success", "slurm-22.05/checkpoint")
 
 
@@ -92,6 +99,25 @@ def test_polls_and_events_are_the_whole_record(record: Record) -> None:
         assert iso(row["observed_at"]) == format_time(poll.observed_at)
 
 
+def test_an_archive_is_as_far_as_its_own_clock_was(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
+    """At a time, whenever it was imported; what was recorded live after that time is not there."""
+    live, old = recording("dstack-0.22.5/success"), "dstack-0.22.5/warm_reuse"
+    ahead = max(poll.observed_at for poll in recording(old)) - live[0].started_at
+    later = [
+        msgspec.structs.replace(one, started_at=one.started_at + ahead, observed_at=one.observed_at + ahead)
+        for one in live
+    ]
+    with recorded(tmp_path / "record.db", later) as record:
+        import_trace(record, str(TRACES / f"{old}.jsonl.zst"), trace_reading(), lenient=False, name="old")
+        times = sorted(poll.observed_at for poll in recording(old))
+        for part in (len(times) // 2, len(times) - 1):
+            shown = rows_of("polls", record, format_time(times[part]))
+            assert [iso(row["observed_at"]) for row in shown] == [format_time(time) for time in times[: part + 1]]
+            assert {row["source"] for row in shown} == {"dstack/old"}
+            assert {row["archive"] for row in rows_of("runs", record, format_time(times[part]))} == {"dstack/old"}
+        assert len(rows_of("polls", record)) == len(times) + len(later)
+
+
 @pytest.mark.parametrize("name", ["dstack-0.22.5/warm_reuse", "slurm-22.05/checkpoint"])
 def test_a_moment_shows_what_a_record_that_ends_there_shows(
     name: str, tmp_path: Path, recording: Polls, recorded: Recorded
@@ -136,6 +162,24 @@ def test_postgresql_has_the_same_tables(
                 row.pop("hash", None)
                 row.pop("recorded_at", None)
             assert left == right
+
+
+def test_a_sealed_record_has_the_same_tables(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
+    """Most of its events are in files; answers are found there, too."""
+    path = tmp_path / "record.db"
+    question = "select position, answer(position) from polls where position % 50 = 0"
+    with recorded(path, recording("dstack-0.22.5/warm_reuse")) as record:
+        before = {table: rows_of(table, record) for table in TABLES}
+        end = record.head().position
+    with opened(path) as source, asked(source, question) as answer:
+        said = list(answer.rows)
+    clock = SystemClock()
+    found = seal(store_at(path), before=clock.now(), size=200, place=None, clock=clock, progress=lambda _, __: None)
+    assert found.sealed >= end - 200
+    assert {table: rows_of(table, path) for table in TABLES} == before
+    with opened(path) as source, asked(source, question) as answer:
+        assert list(answer.rows) == said
+    assert any(body for _, body in said)
 
 
 def test_pandas_and_polars_keep_types(record: Record) -> None:
