@@ -1,4 +1,4 @@
-"""Sealed files that are missing, cut or edited: one clear line with the file and its positions, and verify finds it."""
+"""Sealed files by themselves, missing, cut or edited: one clear line with file and positions, and verify finds it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +23,7 @@ from events.clock import SECOND
 from events.errors import RecordDamaged, RecordUnreachable, StenoError
 from events.store import sealing
 from events.store.record import Record
+from events.store.schema import events
 from events.store.sealed.place import SealedFolder
 from events.store.sqlite.opening import expected_schema
 from events.store.store import store_at
@@ -62,6 +64,16 @@ def sealed_file(record: Path) -> Path:
 
 def opened(path: Path) -> Record:
     return Record.open(path, clock=CLOCK, shapes=READINGS.shape)
+
+
+def test_duckdb_reads_a_file_by_itself(original: Path) -> None:
+    """The columns are those of `events`."""
+    with opened(original / "record.db") as found:
+        files = list(found.sealed_files())
+        polls = [one.position for one in found.read(until=2 * SIZE, types={"PollRecorded"})]
+    rows = duckdb.read_parquet(files)
+    assert rows.filter("kind = 1").aggregate("count(*), min(position)").fetchall() == [(len(polls), polls[0])]
+    assert rows.columns == [column.name for column in events.columns]
 
 
 def remove(file: Path) -> None:

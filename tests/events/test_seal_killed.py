@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stenolab.waiting import wait
 from stenotest.big import big_record
+from stenotest.postgres import small_partitions
 from stenotest.readings_of import everything
 from stenotest.records import START, StandingClock
 
@@ -197,18 +198,11 @@ def test_a_seal_on_postgresql_that_is_killed_loses_nothing(
     step: Callable[[], None], tmp_path: Path, postgres_url: str
 ) -> None:
     """The same where partitions leave."""
-    import psycopg
-
     path = tmp_path / "record.db"
     big_record(path, events=400)
     target = store_at(postgres_url)
     with closing(store_at(path).open(write=False, create=False, check=True, clock=CLOCK)) as session:
         target.create(session.identity)
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("SET search_path = steno")
-        connection.execute("ALTER TABLE events DETACH PARTITION events_1")
-        connection.execute("DROP TABLE events_1")
-        connection.execute("DELETE FROM ranges")
-        connection.execute("SELECT make_room(1000, 40)")
+    small_partitions(postgres_url)
     copy(store_at(path), target, clock=CLOCK, progress=lambda done, total: None)
     check(target, tmp_path / "files", step)

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
 
 from events.errors import RecordDamaged, RecordNotWritable, RecordUnreachable, StenoError
 
@@ -32,8 +33,11 @@ class SealedFolder:
         self._path: Path | None = None
         if "://" in url and not url.startswith("file://"):
             fs = arrow("pyarrow.fs")
+            given = urlsplit(url)
+            if given.password is not None or "secret_key=" in given.query:
+                raise StenoError("A key in the URL would be kept in the record: set AWS_ACCESS_KEY_ID and its secret.")
             try:
-                self._system, self._folder = fs.FileSystem.from_uri(url)
+                self._system, self._folder = fs.FileSystem.from_uri(_in_one_request(given))
             except (OSError, ValueError) as error:
                 raise StenoError(f"{url} is not a folder for sealed files ({_first_line(error)}).") from error
         else:
@@ -89,6 +93,13 @@ class SealedFolder:
 
     def _key(self, file: str) -> str:
         return f"{self._folder}/{file}"
+
+
+def _in_one_request(given: SplitResult) -> str:
+    """The URL; files below pyarrow's 10 MB are put into a bucket by one request instead of three."""
+    if given.scheme != "s3":
+        return given.geturl()
+    return given._replace(query=f"{given.query}&allow_delayed_open=true".lstrip("&")).geturl()
 
 
 def _write(path: Path, content: bytes) -> None:

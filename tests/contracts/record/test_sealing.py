@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select, text
 from stenotest.memory_store import MemoryStore
+from stenotest.postgres import small_partitions
 from stenotest.readings_of import everything
 from stenotest.records import START, StandingClock, poll_of
 
@@ -151,13 +151,7 @@ def long_story(store: Store, clock: StandingClock) -> dict[str, Any]:
 def sealed(store: Store, clock: StandingClock, tmp_path: Path) -> tuple[Store, dict[str, Any]]:
     """A record with sealed ranges, and what it showed before."""
     if store.url.startswith("postgresql"):
-        with psycopg.connect(store.url, autocommit=True) as connection:
-            # Partitions of 40 positions: a new record has one of ten millions.
-            connection.execute("SET search_path = steno")
-            connection.execute("ALTER TABLE events DETACH PARTITION events_1")
-            connection.execute("DROP TABLE events_1")
-            connection.execute("DELETE FROM ranges")
-            connection.execute("SELECT make_room(1000, 40)")
+        small_partitions(store.url)
     before = long_story(store, clock)
     done = seal(store, clock, tmp_path / "files", 50)
     assert done.sealed == (before["head"].position - 1) // 50 * 50

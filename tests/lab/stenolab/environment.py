@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stenolab.versions import LAB, REPOSITORY, baked, environment, interpreter, lock_file
+from stenolab.versions import LAB, REPOSITORY, VERSIONS, baked, environment, interpreter, lock_file
 
 
 class EnvironmentUnavailable(Exception):
@@ -48,7 +48,8 @@ def ensure(version: str) -> bool:
         # A virtual environment holds its own path, so it is made in place; stamped last, so a half-made one is redone.
         _run(uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
         _run(uv, "pip", "sync", "--quiet", "--require-hashes", "--python", str(folder), str(lock_file(version)))
-        _run(interpreter(version), "-m", "stenolab.server.bake", DSTACK_SERVER_DIR=str(baked(version)), **_PATH)
+        if version in VERSIONS:
+            _run(interpreter(version), "-m", "stenolab.server.bake", DSTACK_SERVER_DIR=str(baked(version)), **_PATH)
         (folder / "stenolab-stamp").write_text(stamp(version))
     return True
 
