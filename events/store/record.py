@@ -142,9 +142,17 @@ class Record(Appender):
             extra={key: msgspec.Raw(clean(bytes(raw), secret=is_secret_name(key))) for key, raw in poll.extra.items()},
         )
 
-    def verify(self, *, expect: Head | None = None, progress: Callable[[int, int], None] | None = None) -> Verification:
-        """Whether every byte that carries data is as written; `expect` is a head saved earlier."""
-        return Verifier(self._session, expect, progress).run()
+    def verify(
+        self,
+        *,
+        expect: Head | None = None,
+        after: Head | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Verification:
+        """Whether every byte that carries data is as written; `expect` and `after` are heads saved earlier. What came
+        before `after` is not read again.
+        """
+        return Verifier(self._session, expect, progress, after).run()
 
     def wait(self, after: int, timeout: int) -> bool:
         """Whether the record goes beyond position `after` within `timeout` microseconds."""

@@ -1,7 +1,7 @@
 """Says whether every byte of a record that carries data is as written, and which positions are not."""
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -35,6 +35,7 @@ _HEADS: Final = select(head.c.id, head.c.position, head.c.hash)
 _BEHIND: Final = select(events).where(events.c.position > bindparam("after")).order_by(events.c.position)
 _PAGE: Final = _BEHIND.limit(bindparam("most"))
 _PARTS: Final = select(parts).order_by(parts.c.id)
+_PART: Final = select(parts).where(parts.c.id == bindparam("id"))
 _STREAMS: Final = select(streams)
 
 
@@ -54,13 +55,25 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verifier:
-    """Checks pages, schema, triggers, chain, bodies, streams and head of a record; `run` once."""
+    """Checks pages, schema, triggers, chain, bodies, streams and head of a record; `run` once.
 
-    def __init__(self, session: "Session", expect: Head | None, progress: Callable[[int, int], None] | None) -> None:
+    `after`: a head saved earlier. Of the events up to it only its own hash is checked, and of the parts those that
+    later events use; if the record does not have that head, all is checked.
+    """
+
+    def __init__(
+        self,
+        session: "Session",
+        expect: Head | None,
+        progress: Callable[[int, int], None] | None,
+        after: Head | None = None,
+    ) -> None:
         self._session = session
         self._run = session.run
         self._commit = committer(session.identity.key)
         self._expect = expect
+        self._after = after
+        self._partly = after is not None  # some events are not seen, so that what they say of streams is unknown
         self._progress = progress
         self._damage: dict[tuple[int | None, str, str], Damage] = {}
         self._first_use: dict[int, int] = {}
@@ -70,7 +83,6 @@ class Verifier:
         self._latest: dict[int, tuple[int, int]] = {}
         self._events = 0
         self._rows = Rows(session)
-        self._lost: list[SealedRange] = []  # sealed ranges whose file cannot be read
         self._last = (0, session.identity.genesis())
 
     def run(self) -> Verification:
@@ -117,13 +129,20 @@ class Verifier:
         expected = 1
         ends = self._run(_HEADS).fetchone()
         total = ends[1] if ends else 0
+        if self._after is not None:
+            self._events = total
+            if self._is_there(self._after):
+                self._events = self._after.position
+                previous, expected = bytes.fromhex(self._after.hash), self._events + 1
+                self._last = (self._events, previous)
+            else:  # then all of it is looked at
+                self._after, self._partly, self._events = None, False, 0
         sealed = {one.last: one for one in self._rows.sealed.ranges}
-        for row in self._every(total):
-            if row is None:
-                # A sealed file is lost: its hash says where the rest begins, and what it told of streams is unknown.
-                lost = self._lost[-1]
-                previous, expected, self._events = lost.hash, lost.last + 1, lost.last
-                self._last = lost.last, lost.hash
+        for row in self._every(expected - 1, total):
+            if isinstance(row, SealedRange):
+                # Its file is lost: its hash says where the rest begins, and what it told of streams is unknown.
+                previous, expected, self._events = row.hash, row.last + 1, row.last
+                self._last = row.last, row.hash
                 self._versions.clear()
                 self._latest.clear()
                 continue
@@ -154,7 +173,7 @@ class Verifier:
         for part in (scope, body):
             if part is not None:
                 self._first_use.setdefault(part, position)
-        expected = self._versions.get(stream_id, version - 1 if self._lost else 0) + 1
+        expected = self._versions.get(stream_id, version - 1 if self._partly else 0) + 1
         if version != expected:
             self._say(position, "stream", f"version {version} of {self._names[stream_id]} follows {expected - 1}")
         self._versions[stream_id] = version
@@ -184,7 +203,7 @@ class Verifier:
         for part_id in self._first_use.keys() | users.keys():
             if part_id not in self._commitments:
                 bad[part_id] = "it is missing"
-        for part_id in () if self._lost else self._commitments.keys() - uses.keys():
+        for part_id in () if self._partly else self._commitments.keys() - uses.keys():
             bad.setdefault(part_id, "no event uses it")
         for part_id, why in bad.items():
             self._say(uses.get(part_id), "body", f"part {part_id}: {why}")
@@ -192,7 +211,8 @@ class Verifier:
     def _bad_parts(self, users: dict[int, list[int]]) -> Iterator[tuple[int, str]]:
         """Parts that changed, and why; fills `users` with which parts refer to which."""
         stored = Parts(self._session, self._commit, cache=WRITER_CACHE)
-        for part_id, commitment, base_id, encoding, crc, data in self._session.stream(_PARTS):
+        reached = list(self._first_use)
+        for part_id, commitment, base_id, encoding, crc, data in self._reached(reached):
             try:
                 if crc32(data) != crc:
                     # Not every byte of a packed text changes the text: the sum is over the stored bytes.
@@ -203,23 +223,39 @@ class Verifier:
                     text, children = stored.unpack(encoding, data, base_id)
                 for child in children:
                     users.setdefault(child, []).append(part_id)
+                reached += children if base_id is None else (*children, base_id)
                 known = tuple([self._commitments[child] for child in children])
                 if self._commit(canonical_part(text, known)) != commitment:
                     yield part_id, "its bytes were changed"
             except _UNREADABLE as error:
                 yield part_id, f"it cannot be read ({type(error).__name__}: {error})"
 
+    def _reached(self, from_: list[int]) -> Iterable[tuple[Any, ...]]:
+        """The rows of all parts; after a saved head, of the parts in `from_`, to which the caller adds as it reads."""
+        if self._after is None:
+            return self._session.stream(_PARTS)
+        return self._followed(from_)
+
+    def _followed(self, from_: list[int]) -> Iterator[tuple[Any, ...]]:
+        seen: set[int] = set()
+        while from_:
+            part_id = from_.pop()
+            row = None if part_id in seen else self._run(_PART, part_id).fetchone()
+            seen.add(part_id)
+            if row is not None:
+                yield row
+
     def _streams(self) -> None:
         """The rows that say where the next event goes."""
         for stream_id, name, version, item, since in self._session.stream(_STREAMS):
-            if self._lost and stream_id not in self._versions:
+            if self._partly and stream_id not in self._versions:
                 continue
             if stream_id not in self._versions:
                 self._say(None, "stream", f"no event is on {name}")
             elif version != self._versions[stream_id]:
                 self._say(None, "stream", f"{name} says version {version}, its last event {self._versions[stream_id]}")
             known = self._latest.get(stream_id, (None, None))
-            if (item, since) != known and not (self._lost and known == (None, None)):
+            if (item, since) != known and not (self._partly and known == (None, None)):
                 self._say(None, "stream", f"{name} does not say what it showed last")
 
     def _head(self) -> None:
@@ -235,16 +271,22 @@ class Verifier:
                 row = self._rows.raw(named) if named == self._events and self._last[0] < named else None
                 if row is None or not isinstance(kept, bytes) or len(kept) != 32 or mark(named, kept) != row[-1]:
                     self._say(self._events or None, "head", f"the head names {named}, the last event is {self._events}")
-        if self._expect is None:
-            return
-        position = self._expect.position
+        if self._expect is not None:
+            self._is_there(self._expect)
+
+    def _is_there(self, saved: Head) -> bool:
+        """Whether the record has a head that was saved earlier."""
+        position = saved.position
         found = self._hash_at(position)
         if found is None:
             ends = f"the record ends at position {self._events}: what followed up to {position} is lost"
             self._say(position, "expect", ends if position > self._events else f"position {position} is not there")
-        elif found.hex() != self._expect.hash.lower():
+        elif found.hex() != saved.hash.lower():
             why = "it was restored to an older state and continued, or it was rewritten"
             self._say(position, "expect", f"position {position} has another hash, {found.hex()}: {why}")
+        else:
+            return True
+        return False
 
     def _hash_at(self, position: int) -> bytes | None:
         """The whole hash at a position, walked from the last whole one before it."""
@@ -257,21 +299,23 @@ class Verifier:
             digest = row[-1] if at == start else self._digest(row, digest)
         return digest
 
-    def _every(self, last: int) -> Iterator[tuple[Any, ...] | None]:
-        """Every event that can be read; None: the rest of a sealed file cannot, see `_lost`."""
+    def _every(self, after: int, last: int) -> Iterator[tuple[Any, ...] | SealedRange]:
+        """Every event after a position that can be read; a range: the rest of its sealed file cannot."""
         for of in self._rows.sealed.ranges:
+            if of.last <= after:
+                continue
             found = Indexes()
             try:
                 for rows in self._rows.sealed.whole(of):
                     found.note(rows)
-                    yield from rows
+                    yield from (row for row in rows if row[0] > after)
             except RecordDamaged as error:
                 self._say(of.first, "sealed", str(error))
-                self._lost.append(of)
-                yield None
+                self._partly = True
+                yield of
             else:
                 self._indexes(of, found)
-        yield from self._database_rows(self._rows.sealed.end, last)
+        yield from self._database_rows(max(self._rows.sealed.end, after), last)
 
     def _indexes(self, of: SealedRange, expected: Indexes) -> None:
         """What finds ids and streams in a sealed range is what is in it."""

@@ -115,6 +115,19 @@ def test_a_saved_head_is_checked(steno: Steno, record: Path) -> None:
     assert steno("verify", "--expect", other).returncode == 7
 
 
+def test_after_a_saved_head_only_the_rest_is_read(steno: Steno, record: Path) -> None:
+    """`--after` takes what verify printed; a head that the record does not have is damage, and all is read."""
+    whole = json.loads(steno("verify", "--json").stdout)
+    saved = f"{whole['head']['position']}:{whole['head']['hash']}"
+    assert (
+        f"0 events after position {whole['head']['position']}, every byte" in steno("verify", "--after", saved).stdout
+    )
+    assert json.loads(steno("verify", "--json", "--after", saved).stdout) == whole
+    other = steno("verify", "--after", f"{whole['head']['position']}:{'0' * 64}")
+    assert (other.returncode, "another hash" in other.stderr) == (7, True), other.stderr
+    assert steno("verify", "--after", "nonsense").returncode == 2
+
+
 @pytest.fixture
 def broken(home: Path) -> Path:
     """A trace whose third line is broken."""

@@ -62,11 +62,13 @@ def listing(number: int) -> bytes:
     return msgspec.json.encode(runs)
 
 
-def check(path: Path, expect: Head | None = None) -> tuple[list[tuple[int | None, str]], bool]:
+def check(
+    path: Path, expect: Head | None = None, after: Head | None = None
+) -> tuple[list[tuple[int | None, str]], bool]:
     """(position, kind) of every damage; True where the record could not even be opened."""
     try:
         with Record.open(path, clock=StandingClock(), check=False) as record:
-            verdict = record.verify(expect=expect)
+            verdict = record.verify(expect=expect, after=after)
     except StenoError:
         return [], True
     assert verdict.ok == (not verdict.damage)
@@ -262,3 +264,43 @@ def test_the_triggers_refuse_change(sql: str, original: Path, tmp_path: Path) ->
         pytest.raises(sqlite3.IntegrityError, match="append-only"),
     ):
         connection.execute(sql)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE events SET observed_at = observed_at + 1 WHERE position = {}",
+        "UPDATE events SET hash = zeroblob(8) WHERE position = {}",
+        "DELETE FROM events WHERE position = {}",
+        "UPDATE parts SET data = data || x'00' WHERE id = (SELECT body_id FROM events WHERE position = {})",
+    ],
+)
+def test_after_a_saved_head_the_rest_is_checked_as_in_a_whole_check(damage: str, tmp_path: Path) -> None:
+    """Whatever the head. What was damaged before it is not looked for, unless its own hash no longer follows."""
+    heads, changed = [], 0
+    with temporary_record(tmp_path, shapes=READINGS.shape) as record:
+        for number in range(45):
+            record.append_polls([poll_of(listing(number * 2), at=START + number * 5 * SECOND)])
+            heads.append(record.head())
+            if number == 30:
+                changed = record.head().position
+                while next(record.read(after=changed - 1, limit=1)).stream.startswith("run/"):
+                    changed -= 1
+    path = tmp_path / "record.db"
+    assert [check(path, after=head) for head in heads] == [([], False)] * len(heads)
+    with closing(sqlite3.connect(path)) as connection:
+        for name in TRIGGERS:
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute(damage.format(changed))
+        for sql in TRIGGERS.values():
+            connection.execute(sql)
+        connection.commit()
+    whole, _ = check(path)
+    assert whole
+    for head in heads:
+        found, _ = check(path, after=head)
+        if head.position < changed:
+            assert (found[0], set(found) <= set(whole)) == (whole[0], True), head
+        else:
+            later = {(position, kind) for position, kind in found if kind == "body" and position > head.position}
+            assert set(found) in ({*whole, (head.position, "expect")}, later), head
