@@ -12,7 +12,7 @@ SINCE: Final = "0003"  # the first revision that has these tables
 
 REVISION_OF: Final = select(revision.c.version_num)
 BEHIND: Final = select(sealed).where(sealed.c.last > bindparam("end")).order_by(sealed.c.last)
-POSITION_OF: Final = select(sealed_ids.c.position).where(sealed_ids.c.event_id == bindparam("id"))
+POSITION_OF: Final = select(sealed_ids.c.position).where(sealed_ids.c.event_id == bindparam("sealed_id"))
 SPANS_OF: Final = (
     select(sealed_streams.c.first, sealed_streams.c.last)
     .where(sealed_streams.c.stream_id == bindparam("stream"))

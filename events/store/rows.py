@@ -11,7 +11,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, false, func, literal_column, or_, select
+from sqlalchemy import bindparam, false, func, literal_column, or_, select, union_all
 
 from events.codec import CODES, POLLS
 from events.errors import RecordDamaged
@@ -41,6 +41,7 @@ _AT: Final = _C.position == bindparam("at")
 _ONE: Final = _WHOLE.where(_AT)
 _RAW: Final = select(events).where(_AT)
 _BY_ID: Final = select(_C.position).where(_C.event_id == bindparam("id"))
+_BY_ID_ANYWHERE: Final = union_all(_BY_ID, POSITION_OF)
 _STREAM: Final = select(streams.c.name).where(streams.c.id == bindparam("stream"))
 _NAMED: Final = select(streams.c.id, streams.c.version).where(streams.c.name == bindparam("stream"))
 _SPAN: Final = (_C.position > bindparam("after"), _C.position <= bindparam("until"))
@@ -180,9 +181,8 @@ class Rows:
 
     def position_of(self, event_id: bytes) -> int | None:
         """The position of the event of that id."""
-        rows = self._run(_BY_ID, event_id)
-        if not rows and (self.sealed.end or self.sealed.refresh()):
-            rows = self._run(POSITION_OF, event_id)
+        anywhere = self.sealed.supported
+        rows = self._run(_BY_ID_ANYWHERE, event_id, event_id) if anywhere else self._run(_BY_ID, event_id)
         return int(rows[0][0]) if rows else None
 
     def polled(self, until: int) -> list[tuple[str, int, int, int]]:

@@ -41,6 +41,8 @@ def test_every_command_answers_as_before(steno: Steno, home: Path, kind: str, re
     assert [steno(*one, "--json", **record).stdout for one in words] == before
     again = steno("seal", *ALL, "--events", 40, **record)
     assert "nothing to seal" in again.stdout
+    named = json.loads(steno("db", "status", "--json", **record).stdout)["sealed"]
+    assert named == [str(home / "files" / one["file"]) for one in sealed["files"]]
     assert steno("db", "copy", url, "back.db").returncode == 0
     assert [steno(*one, "--json", "--record", "back.db").stdout for one in words] == before
 
