@@ -5,7 +5,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import count
@@ -23,7 +23,7 @@ from engine.recorder.recorder import Round, TraceSink
 from engine.recorder.spread import spread
 from engine.recorder.turns import Turns
 from events.clock import SECOND
-from events.errors import LeaseLost, RecordLocked, RecordUnreachable
+from events.errors import RecordLocked, RecordUnreachable
 from events.store.holder import SEATS, this_worker
 from events.store.record import Record
 from events.store.store import Lease
@@ -114,11 +114,11 @@ class SharedSources:
                 one.step()
         except (RecordLocked, RecordUnreachable) as error:
             _log.error("%s", error)
-            if isinstance(error, LeaseLost):
+            if isinstance(error, RecordUnreachable):
+                self._app.clock.sleep(_RETRY)
+            with suppress(RecordLocked, RecordUnreachable):  # the next step meets them again
                 for one in self._turns.values():
                     one.expect_lease()
-            elif isinstance(error, RecordUnreachable):
-                self._app.clock.sleep(_RETRY)
         self._woken.wait(GLANCE / SECOND)
 
     def _look(self) -> None:

@@ -100,8 +100,9 @@ def test_what_is_in_the_database_decides(steno: Steno, postgres_url: str) -> Non
         assert steno("ps", STENO_RECORD=options).returncode == 0
 
 
+@pytest.mark.parametrize("which", ["--provider", "--source"])
 def test_recording_goes_on_after_the_database_was_restarted(
-    steno: Steno, home: Path, environment: dict[str, str]
+    steno: Steno, home: Path, environment: dict[str, str], which: str
 ) -> None:
     """The recorder says at each try that it is away."""
     from stenotest import prefork
@@ -112,9 +113,7 @@ def test_recording_goes_on_after_the_database_was_restarted(
         environment["STENO_RECORD"] = server.url()
         log = home / "up.log"
         with log.open("w") as out:
-            up = prefork.Popen(
-                ["up", "--provider", "local", "--no-api"], cwd=home, env=environment, stdout=out, stderr=out
-            )
+            up = prefork.Popen(["up", which, "local", "--no-api"], cwd=home, env=environment, stdout=out, stderr=out)
         try:
             _wait(lambda: "recording local" in log.read_text())
             server.stop(signal.SIGQUIT)
