@@ -188,16 +188,22 @@ def test_what_the_database_says_of_files_is_checked(record: Path, statement: str
 
 
 def test_files_that_moved_are_read_where_they_are(record: Path, tmp_path: Path) -> None:
-    """After each was checked there; a reader that is open follows when it is opened again."""
+    """After each was checked there; a reader that is open follows."""
     with opened(record) as found:
         before = everything(found, sample=13)
+    reader = opened(record)
+    assert list(reader.read(after=2 * SIZE))
     (record.parent / FOLDER).rename(tmp_path / "archive")
     with opened(record) as found, pytest.raises(RecordDamaged, match="missing"):
         found.poll(1)
     store, said = store_at(record), lambda done, total: None
     with pytest.raises(RecordDamaged, match="missing"):
         sealing.move(store, str(tmp_path / "elsewhere"), clock=CLOCK, progress=said)
+    with pytest.raises(RecordDamaged, match="missing"):
+        reader.poll(1)
     assert sealing.move(store, str(tmp_path / "archive"), clock=CLOCK, progress=said) == 2
+    with reader:
+        assert everything(reader, sample=13) == before
     with opened(record) as found:
         assert everything(found, sample=13) == before
         assert found.verify().ok

@@ -172,17 +172,24 @@ class SealedRows:
     def _file(self, of: SealedRange) -> ParquetRows:
         file = self._files.pop(of.last, None)
         if file is None:
-            place = self.place(of)
-            size = place.size(of.file)
+            size = self.place(of).size(of.file)
+            if size is None:  # it may have moved since we looked
+                of = self._noted_now(of)
+                size = self.place(of).size(of.file)
             if size is None:
                 raise FileNotFoundError
             if size != of.size:
                 raise ValueError(f"it has {size} of {of.size} bytes")
-            file = ParquetRows(place.open(of.file))
+            file = ParquetRows(self.place(of).open(of.file))
             if len(self._files) >= _FILES_KEPT:
                 del self._files[next(iter(self._files))]
         self._files[of.last] = file
         return file
+
+    def _noted_now(self, of: SealedRange) -> SealedRange:
+        with self._session.guard():
+            self.ranges = [SealedRange(*row) for row in self._session.run(BEHIND, 0).fetchall()]
+        return self.ranges[bisect_left(self.ranges, of.last, key=lambda one: one.last)]
 
     @contextmanager
     def _reading(self, of: SealedRange) -> Iterator[SealedFolder]:
