@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -94,9 +93,8 @@ def test_a_holder_that_is_cut_off_is_followed_and_stands_by_when_it_is_back(
         until(lambda: holder() == (first.pid, 1))
         second = background("record", "--interval", "1")
         cable.pull()
-        pulled = time.monotonic()
+        assert max(one.seconds_left or 0 for one in store.leases()) < TAKE_OVER_S - 1  # by the database's clock
         until(lambda: holder() == (second.pid, 2))
-        assert time.monotonic() - pulled < TAKE_OVER_S
         until(lambda: "cannot be reached" in log.read_text())
         cable.plug()
         until(lambda: f"process {second.pid} records" in log.read_text())

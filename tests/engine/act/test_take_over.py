@@ -74,9 +74,8 @@ def test_a_machine_is_stopped_once_by_whoever_is_left(how, tmp_path, postgres_ur
         journal = Journal(record)
         request_run(journal, run_id=run_id, provider=provider, project=project, task=task, submitter="ada")
         wait(lambda: any(record.read(types={"VmStopIntended"})), "it is not stopped")
-        began = time.monotonic()
+        assert max(one.seconds_left for one in record.store.leases()) < TAKE_OVER_S - 1  # by the database's clock
         wait(lambda: (held.name, other.pid) in holders(), "nobody takes over")
-        assert time.monotonic() - began < TAKE_OVER_S
         wait(lambda: (vm := machine()) is not None and vm.state is VmState.TERMINATED, "the machine lives")
         wait(lambda: any(record.read(types={"VmStopSucceeded", "VmStopFailed"})), "no outcome")
         if how == "asleep":
