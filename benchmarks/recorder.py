@@ -1,7 +1,8 @@
 """What a recorder costs: 1,000 active runs polled every 5 s, and the time from an answer to the changed state.
 
 A process of its own answers like a dstack server whose runs all move at every poll (`cost`, `last_processed_at`), with
-a run of a genuine recording repeated under other ids; the recorder under test is the real one over a real record.
+a run of a genuine recording repeated under other ids; the recorder under test is the real one over a real record. Give
+another number of runs as the first argument.
 """
 
 import json
@@ -14,7 +15,8 @@ from pathlib import Path
 
 from record_table import Measured, show
 
-RUNS, PAGE, ROUNDS, EVERY = 1000, 100, 12, 5.0
+RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+PAGE, ROUNDS, EVERY = 100, 12, 5.0
 RECORDING = Path(__file__).parents[1] / "tests" / "traces" / "dstack-0.22.5" / "success.jsonl.zst"
 
 
@@ -134,10 +136,10 @@ def measure(port, folder):
 
 
 def main():
-    if sys.argv[1:] == ["serve"]:
+    if sys.argv[2:] == ["serve"]:
         return serve()
     with (
-        subprocess.Popen([sys.executable, __file__, "serve"], stdout=subprocess.PIPE, text=True) as server,
+        subprocess.Popen([sys.executable, __file__, str(RUNS), "serve"], stdout=subprocess.PIPE, text=True) as server,
         tempfile.TemporaryDirectory() as folder,
     ):
         try:
