@@ -1,5 +1,6 @@
 """What is changed in the schema of a record: tables, columns, indexes, triggers, functions; compared with
-`migrations/postgres/schema.txt`, which a test holds equal to what the migrations make.
+`migrations/postgres/schema.txt`, or `schema-REVISION.txt` of an older one, which a test holds equal to what the
+migrations make.
 """
 
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from typing import Any, Final
 import psycopg
 
 from events.store.postgres.connection import Connection
-from events.store.schema import migrations_folder
+from events.store.schema import REVISIONS, migrations_folder
 
 Line = tuple[str, str, str]  # relation, kind, text
 
@@ -34,11 +35,12 @@ SELECT 'function', 'function', p.proname || ' ' || md5(p.prosrc) || CASE WHEN p.
 
 
 def damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
-    """(None, kind, detail) of each deviation from the newest schema."""
+    """(None, kind, detail) of each deviation from the schema of the record's revision."""
     try:
         found = describe(connection)
         ranges = {str(name) for (name,) in connection.execute("SELECT name FROM ranges").fetchall()}
         attached = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'events'::regclass"
+        version = "".join(str(one) for (one,) in connection.execute("SELECT version_num FROM alembic_version"))
         parts = {str(name) for (name,) in connection.execute(attached.encode()).fetchall()}
     except psycopg.DatabaseError as error:
         yield None, "page", f"reading stopped: {error}"
@@ -46,8 +48,7 @@ def damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
     for name in sorted(ranges ^ parts):
         yield None, "schema", f"partition {name} is {'not attached' if name in ranges else 'not in ranges'}"
     expected: dict[str, set[tuple[str, str]]] = {}
-    for line in (migrations_folder() / "postgres" / "schema.txt").read_text().splitlines():
-        relation, kind, text = line.split("\t")
+    for relation, kind, text in known(version):
         expected.setdefault(relation, set()).add((kind, text))
     template = expected.pop("events_1")
     expected |= dict.fromkeys(parts, template)
@@ -60,6 +61,13 @@ def damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
             yield None, "trigger" if kind == "trigger" else "schema", f"{relation}: {kind} {text} is missing or changed"
         for kind, text in sorted(now - before):
             yield None, "trigger" if kind == "trigger" else "schema", f"{relation}: {kind} {text} does not belong here"
+
+
+def known(version: str) -> list[Line]:
+    """What the migrations up to a revision make."""
+    name = f"schema-{version}.txt" if version in REVISIONS[:-1] else "schema.txt"
+    lines = (migrations_folder() / "postgres" / name).read_text().splitlines()
+    return [(relation, kind, text) for relation, kind, text in (line.split("\t") for line in lines)]
 
 
 def describe(connection: Connection) -> list[Line]:
