@@ -32,6 +32,10 @@ class RecordNotWritable(StenoError):
     """The record cannot be written: read-only, disk full, or no permission."""
 
 
+class RecordPaused(RecordNotWritable):
+    """The database takes no writes for now: it is full, or read-only after a fail-over. A recorder tries again."""
+
+
 class RecordLocked(StenoError):
     """Another process held the record longer than we wait."""
 

@@ -20,7 +20,7 @@ from engine.recorder.recorder import Recorder, Round
 from engine.states import Reason, VmReason
 from events import types
 from events.clock import SECOND
-from events.errors import LeaseLost, RecordLocked, RecordUnreachable
+from events.errors import LeaseLost, RecordLocked, RecordPaused, RecordUnreachable
 from events.store.record import Record
 
 _log = logging.getLogger("steno.record")
@@ -34,7 +34,8 @@ class PartFailed(RuntimeError):
 def record_forever(recorder: Recorder, *checks: Callable[[], None]) -> None:
     """Poll, append, fold, decide and act until SIGTERM (returns) or Ctrl-C (KeyboardInterrupt); other errors are
     logged. `checks` run between rounds; their `PartFailed` ends the recording in order. Raises `RecordNotWritable` and
-    `RecordDamaged` if nothing more can be recorded.
+    `RecordDamaged` if nothing more can be recorded; a database that is full or read-only is waited for after the first
+    round.
     """
     recorder.stays = True
     recorder.live.nudge = recorder.effects.wake
@@ -68,6 +69,7 @@ def _stopped(recorder: Recorder, why: str) -> None:
 def _rounds(recorder: Recorder, checks: Sequence[Callable[[], None]]) -> None:
     said, store = DaemonLog(recorder), recorder.live.record.store
     held: bool | None = None
+    begun = False
     while True:
         for check in checks:
             check()
@@ -81,9 +83,12 @@ def _rounds(recorder: Recorder, checks: Sequence[Callable[[], None]]) -> None:
                 else:
                     process = store.lease_holder(recorder.source)
                     _log.warning("process %s records %s already; standing by", process, recorder.source)
+            begun = True
             said.round(found)
             _wait(recorder, found.pause, seen, checks)
-        except (RecordLocked, RecordUnreachable) as error:
+        except (RecordLocked, RecordPaused, RecordUnreachable) as error:
+            if isinstance(error, RecordPaused) and not begun:
+                raise
             _log.error("%s", error)
             recorder.clock.sleep(_RETRY)
 

@@ -23,7 +23,7 @@ from engine.recorder.recorder import Round, TraceSink
 from engine.recorder.spread import spread
 from engine.recorder.turns import Turns
 from events.clock import SECOND
-from events.errors import RecordLocked, RecordUnreachable
+from events.errors import RecordLocked, RecordPaused, RecordUnreachable
 from events.store.holder import SEATS, this_worker
 from events.store.record import Record
 from events.store.store import Lease
@@ -112,11 +112,13 @@ class SharedSources:
                 self._looked = now
             for one in tuple(self._turns.values()):
                 one.step()
-        except (RecordLocked, RecordUnreachable) as error:
+        except (RecordLocked, RecordPaused, RecordUnreachable) as error:
+            if isinstance(error, RecordPaused) and not self._looked:
+                raise
             _log.error("%s", error)
-            if isinstance(error, RecordUnreachable):
+            if isinstance(error, RecordPaused | RecordUnreachable):
                 self._app.clock.sleep(_RETRY)
-            with suppress(RecordLocked, RecordUnreachable):  # the next step meets them again
+            with suppress(RecordLocked, RecordPaused, RecordUnreachable):  # the next step meets them again
                 for one in self._turns.values():
                     one.expect_lease()
         self._woken.wait(GLANCE / SECOND)

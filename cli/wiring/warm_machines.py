@@ -23,7 +23,7 @@ from engine.settings.policy import policy_from
 from engine.states import State
 from events import types
 from events.clock import SECOND
-from events.errors import RecordLocked, RecordUnreachable
+from events.errors import RecordLocked, RecordPaused, RecordUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ class WarmMachines:
         self._busy = True  # a round waits for its polls, and this is called meanwhile
         try:
             self._step()
-        except (RecordLocked, RecordUnreachable) as error:
+        except (RecordLocked, RecordPaused, RecordUnreachable) as error:
             _log.error("%s", error)
             self._due = self._app.clock.now() + _PACE.slow
         finally:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import psycopg
+from psycopg import errors
 
 from events.store.holder import Holder, new_owner, since_of, worker_of
 from events.store.postgres.connection import Connection, connect, is_lost, shown, translated
@@ -44,9 +45,11 @@ class Link:
                     cursor = self._connection.execute(text.encode(), given)
                     return cursor.fetchall() if cursor.description is not None else []
                 except psycopg.Error as error:
-                    if last or self._connection is None or not is_lost(error):
+                    again = not last and self._connection is not None and is_lost(error)
+                    if self._connection is not None and (again or isinstance(error, errors.ReadOnlySqlTransaction)):
+                        self._connection.close()  # the next one may find the primary
+                    if not again:
                         raise
-                    self._connection.close()
         return []
 
     def close(self) -> None:

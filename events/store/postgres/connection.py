@@ -20,6 +20,7 @@ from events.errors import (
     RecordLocked,
     RecordNotFound,
     RecordNotWritable,
+    RecordPaused,
     RecordUnreachable,
     StenoError,
 )
@@ -46,8 +47,15 @@ HEAD_MOVED: Final = "ST001"  # the errors that `migrations/postgres` raises
 _HELD: Final = (RecordLocked, "The record {where} is held by another process: try again when it is done.")
 _FOREIGN: Final = (NotARecord, "The schema steno of {where} is not a Steno record ({why}).")
 _REFUSED: Final = (RecordNotWritable, "The record {where} cannot be written ({why}).")
+_READ_ONLY: Final = (
+    RecordPaused,
+    (
+        "The database of the record {where} is read-only ({why}): write to its primary (several hosts in the URL: add "
+        "target_session_attrs=read-write), or make it writable."
+    ),
+)
 _FULL: Final = (
-    RecordNotWritable,
+    RecordPaused,
     "The server of the record {where} is full ({why}): make room and try again; what was acknowledged is there.",
 )
 _AWAY: Final = (RecordUnreachable, "The database of the record {where} cannot be reached: {why}.")
@@ -66,7 +74,7 @@ _ERRORS: Final[dict[str, tuple[type[StenoError], str]]] = {  # by SQLSTATE
     "42883": _FOREIGN,
     "42704": (StenoError, "{why}: make it with `createuser`."),
     "42501": (RecordNotWritable, "This user may not use the record {where} so ({why}): see `steno db grant --help`."),
-    "25006": _REFUSED,  # a standby, or a server that is read-only
+    "25006": _READ_ONLY,
     "53100": _FULL,
     "53200": _FULL,
 }

@@ -7,7 +7,7 @@ the head locked first; so are the next ones, until the others pause.
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,7 @@ from psycopg import errors
 from sqlalchemy import Executable
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from events.errors import RecordDamaged, RecordLocked
+from events.errors import RecordDamaged, RecordLocked, RecordPaused
 from events.store.chain import mark
 from events.store.postgres.connection import HEAD_MOVED, Connection, connect, is_lost, shown, translated
 from events.store.postgres.inspection import damage
@@ -104,8 +104,14 @@ class PostgresSession:
         self._new_parts: dict[bytes, int] = {}
         self._leases: tuple[Lease, ...] = ()
 
-    def guard(self) -> AbstractContextManager[None]:
-        return translated(self._url)
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        try:
+            with translated(self._url):
+                yield
+        except RecordPaused:
+            self._connection.close()  # the next one may find the new primary, or the database's new settings
+            raise
 
     # -- reading
 

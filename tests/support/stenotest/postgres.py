@@ -116,6 +116,25 @@ class Server:
         self._options = options
         self.start()
 
+    def standby(self) -> Server:
+        """A hot standby of this server, which runs; it is made and not started."""
+        made = Server(Path(tempfile.mkdtemp(prefix="steno-pg-")), options=self._options)
+        if os.geteuid() == 0:
+            shutil.chown(made.folder, *_user())
+        self_at = ("-h", str(self.folder), "-p", str(self.port), "-U", OWN_USER)
+        made.run("pg_basebackup", *self_at, "-D", "data", "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        return made
+
+    def promote(self) -> None:
+        """Make a standby the primary; returns when it takes writes."""
+        self.run("pg_ctl", "promote", "-D", "data", "-w")
+
+    def own(self, path: Path) -> None:
+        """Give a file or folder to the server's user, who alone may read it."""
+        path.chmod(0o700 if path.is_dir() else 0o600)
+        if os.geteuid() == 0:
+            shutil.chown(path, *_user())
+
     def client(self, program: str, *words: str) -> None:
         """Run a program of PostgreSQL against it."""
         self.run(program, "-h", str(self.folder), "-p", str(self.port), "-U", OWN_USER, *words)
