@@ -15,6 +15,7 @@ from engine.decide.matching import covers
 from engine.decide.placement import Keep, Outcome, Plan, place, place_on_freed
 from engine.decide.source_view import Scene, gpu_of, terms_of
 from engine.errors import RefusedByPolicy
+from engine.fold.lazy_things import some_of
 from engine.fold.run import Held, Run
 from engine.fold.world_codec import WorldState, source_of
 from engine.policy import MINUTE, Policy
@@ -194,7 +195,8 @@ def _lasts(run: Run | None, usual: float) -> float:
 
 def requeues(scene: Scene) -> Iterator[RunRequeued]:
     """Runs without capacity that are to be submitted again, in order of request."""
-    for run in scene.state.runs.values():
+    since = scene.now - scene.policy.queue_patience
+    for run in some_of(scene.state.runs, lambda brief: brief.lacked and brief.at > since):
         # The record may be ahead of a clock that jumped back.
         now = max(scene.now, run.last_at)
         if run.provider_id is None or not _found_no_capacity(run) or source_of(run) != scene.source:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from engine.decide.idle_policy import STENO, stop_request
 from engine.decide.source_view import Scene
+from engine.fold.lazy_things import some_of
 from engine.fold.run import Run
 from engine.states import State
 from events.types import StopRequested
@@ -17,7 +18,7 @@ def losers(scene: Scene) -> Iterator[StopRequested]:
     """Stops for the runs that lost their race."""
     going = [run for run in scene.live if race_of(run) is not None and run.stop_by is None]
     races: dict[str | None, list[Run]] = {race_of(run): [] for run in going}
-    for run in scene.state.runs.values() if races else ():
+    for run in some_of(scene.state.runs, lambda brief: brief.race in races) if races else ():
         if race_of(run) in races:
             races[race_of(run)].append(run)
     won = {race: winner(runs) for race, runs in races.items()}

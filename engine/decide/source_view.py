@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from engine.fold.lazy_things import some_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState, runs_of, source_of, vms_of
@@ -116,7 +117,7 @@ class Scene:
         position, asked_at = (0, 0) if source is None else (source.machines_position, source.machines_at or 0)
         return sum(
             max(0, terms_of(run).nodes - len(set(run.links.values())))
-            for run in self.state.runs.values()
+            for run in some_of(self.state.runs, lambda brief: brief.position >= position or brief.at >= asked_at)
             if run.terminal
             and run.requested_at is not None
             and run.provider_id is not None
@@ -156,7 +157,7 @@ class Scene:
             and (run.vm_id is None or run.retried)
             and (run.provider_id is not None or run.requeues > 0)
             and (not run.terminal or max(run.finished_at or 0, run.last_at) >= since)
-            for run in self.state.runs.values()
+            for run in some_of(self.state.runs, lambda brief: brief.at >= since)
         )
         # How many can each be matched to a run that had its place before they were first seen.
         creating = [one for one in self.lacking if one.creates for _ in range(one.nodes)]

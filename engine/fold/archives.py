@@ -7,6 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from engine.errors import Conflict
+from engine.fold.lazy_things import Brief, part_of
 from engine.fold.run import Run
 from engine.fold.sources import BLIND_AFTER, Source
 from engine.fold.tick import Tick
@@ -133,9 +134,8 @@ def live_part(state: WorldState) -> WorldState:
     return _part(state, lambda thing: thing.archive is None)
 
 
-def _part(state: WorldState, belongs: Callable[[Run | Vm], bool]) -> WorldState:
-    runs = {run_id: run for run_id, run in state.runs.items() if belongs(run)}
-    vms = {vm_id: vm for vm_id, vm in state.vms.items() if belongs(vm)}
+def _part(state: WorldState, belongs: Callable[[Run | Vm | Brief], bool]) -> WorldState:
+    runs, vms = part_of(state.runs, belongs), part_of(state.vms, belongs)
     return replace(
         state,
         runs=runs,

@@ -77,9 +77,8 @@ def _adopt(turn: Turn, asked: Run, seen: Run) -> Run:
     seen.terms, seen.requeues, seen.former_ids = asked.terms, asked.requeues, asked.former_ids
     seen.said, seen.placed = asked.said, asked.placed
     links.rename(state, seen, seen_as)
-    state.runs = {
-        run_id: seen if run_id == asked.run_id else run for run_id, run in state.runs.items() if run_id != seen_as
-    }
+    state.runs[asked.run_id] = seen
+    del state.runs[seen_as]
     state.unsettled.pop(seen_as, None)
     if seen.terminal:
         state.unsettled.pop(seen.run_id, None)

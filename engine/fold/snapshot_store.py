@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 import engine
-from engine.fold.world_codec import WorldState, dump, load
+from engine.fold.world_codec import WorldState, dump_lazy, load_lazy
 from engine.rules.current import CURRENT
 from events.errors import RecordNotWritable
 
@@ -34,7 +34,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     header: _Header
-    world: bytes
+    world: memoryview  # read: a view of the file's bytes, which are not copied
     seal: str  # the vault's commitment to header and world
 
 
@@ -53,7 +53,7 @@ class SnapshotStore:
             seal = self._seal(found.header, found.world)
             if found.header != self._header(found.header.position) or not hmac.compare_digest(found.seal, seal):
                 return None
-            state = load(found.world)
+            state = load_lazy(found.world)
         except (RecordNotWritable, ValueError):
             return None
         self._saved = state.position
@@ -69,9 +69,9 @@ class SnapshotStore:
         header = self._header(state.position)
         if header is None:
             return False
-        world = dump(state)
+        world = dump_lazy(state)
         try:
-            file = _File(header=header, world=world, seal=self._seal(header, world))
+            file = _File(header=header, world=memoryview(world), seal=self._seal(header, world))
             self._blob.replace(msgspec.msgpack.encode(file), durable=False)
         except RecordNotWritable:
             return False
@@ -83,9 +83,10 @@ class SnapshotStore:
             return _Header(record=self._record.id, position=position, chain=stored.hash, code=_code())
         return None
 
-    def _seal(self, header: _Header, world: bytes) -> str:
-        digest = hashlib.sha256(msgspec.msgpack.encode(header) + world).digest()
-        return self._record.vault.commitment(b"steno snapshot\0" + digest)
+    def _seal(self, header: _Header, world: bytes | memoryview) -> str:
+        digest = hashlib.sha256(msgspec.msgpack.encode(header))
+        digest.update(world)
+        return self._record.vault.commitment(b"steno snapshot\0" + digest.digest())
 
 
 @cache

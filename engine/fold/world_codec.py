@@ -6,6 +6,7 @@ import msgspec
 
 from engine.facts import RunFacts
 from engine.fold.change import Anomaly, Blind
+from engine.fold.lazy_things import Packed, decode_run, decode_vm, lazy, packed
 from engine.fold.outbox import Outbox
 from engine.fold.run import Run
 from engine.fold.sources import Source, Sweep
@@ -62,29 +63,56 @@ _decoder: Final = msgspec.msgpack.Decoder(WorldState)
 
 def load(data: bytes) -> WorldState:
     """The state that `dump` wrote; ValueError: the bytes are of another version, fold again from the start."""
-    state = _decoder.decode(data)
-    _share_words(state)
+    state, known = _decoder.decode(data), dict[str, str]()
+    for run in state.runs.values():
+        _share_words(run, known)
     return state
 
 
-def _share_words(state: WorldState) -> None:
+class _Apart(msgspec.Struct, frozen=True, array_like=True):
+    world: WorldState  # without runs and machines
+    things: Packed
+
+
+_apart: Final = msgspec.msgpack.Decoder(_Apart)
+
+
+def dump_lazy(state: WorldState) -> bytes:
+    """The state as bytes, for `load_lazy`; what was not decoded since is written as it is."""
+    return dump(_Apart(msgspec.structs.replace(state, runs={}, vms={}), packed(state.runs, state.vms)))
+
+
+def load_lazy(data: bytes | memoryview) -> WorldState:
+    """The state that `dump_lazy` wrote. What is over is decoded when it is first looked at. ValueError: as `load`."""
+    found, known = _apart.decode(data), dict[str, str]()
+    state, things = found.world, found.things
+
+    def run_of(_: str, encoded: msgspec.Raw) -> Run:
+        run = decode_run(encoded)
+        _share_words(run, known)
+        return run
+
+    state.runs = lazy(things.runs, things.run_briefs, run_of)
+    state.vms = lazy(things.vms, things.vm_briefs, lambda _, encoded: decode_vm(encoded))
+    return state
+
+
+def _share_words(run: Run, known: dict[str, str]) -> None:
     """Keep one of equal texts: decoded, each word is a text of its own, a quarter of the world's memory."""
-    known: dict[str, str] = {}
 
     def share(thing: msgspec.Struct, *names: str) -> None:
         for name in names:
             if (text := getattr(thing, name)) is not None:
                 msgspec.structs.force_setattr(thing, name, known.setdefault(text, text))
 
-    for run in state.runs.values():
-        share(run, "provider", "project", "rule")
-        share(run.reported, "status", "reason")
-        for step in run.transitions:
-            share(step, "rule")
-        if run.facts is not None:
-            share(run.facts, "project", "user", "status", "reason")
-            for one in (one for job in run.facts.jobs for one in job.attempts):
-                share(one, "hostname", "status", "reason")
+    share(run, "provider", "project", "rule")
+    share(run.reported, "status", "reason")
+    for step in run.transitions:
+        share(step, "rule")
+    if run.facts is not None:
+        share(run.facts, "project", "user", "status", "reason")
+        for one in (one for job in run.facts.jobs for one in job.attempts):
+            share(one, "hostname", "status", "reason")
 
 
 _DEFAULT = Policy()

@@ -12,6 +12,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from engine.fold.lazy_things import some_of
 from engine.fold.run import Run, Said
 from engine.fold.run_turn import heard
 from engine.fold.world_codec import WorldState
@@ -156,11 +157,8 @@ class Reports:
 
     def look(self, state: WorldState) -> None:
         """Record what was read since the last look, and start what has to be read; never waits for the provider."""
-        self._awaited.update(
-            run_id
-            for run_id in (state.unsettled if self._looked else state.runs)
-            if run_id not in self._open and state.runs[run_id].said is not None
-        )
+        runs = state.unsettled_runs() if self._looked else some_of(state.runs, lambda brief: brief.speaks)
+        self._awaited.update(run.run_id for run in runs if run.run_id not in self._open and run.said is not None)
         self._looked = True
         for run_id in tuple(self._awaited):
             run = state.runs.get(run_id)

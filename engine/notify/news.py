@@ -9,6 +9,7 @@ from itertools import takewhile
 import msgspec
 
 from engine.fold.change import Anomaly, AnomalyKind
+from engine.fold.lazy_things import some_of
 from engine.fold.outbox import NoticeMark, Outbox
 from engine.fold.run import Run
 from engine.fold.vm import Vm
@@ -67,7 +68,7 @@ class News:
 
     def _new(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> Iterator[NewsItem]:
         marks = {kind: mark for kind, mark in ledger.told.get(self._source, {}).items() if kind in kinds}
-        runs = [(run, run.transitions[-1].position if run.transitions else 0) for run in self._ended(state)]
+        runs = [(run, run.transitions[-1].position if run.transitions else 0) for run in self._ended(state, now)]
         for kind in (RUN_END, TRACE):
             if (mark := marks.get(kind)) is not None:
                 for run, position in runs:
@@ -95,9 +96,12 @@ class News:
 
     # -- runs
 
-    def _ended(self, state: WorldState) -> list[Run]:
-        """The runs that ended since the last call, in order."""
-        new = list(takewhile(lambda run: run.first_position > self._position, reversed(state.runs.values())))
+    def _ended(self, state: WorldState, now: int) -> list[Run]:
+        """The runs that ended since the last call, in order; at the first call those that may be news still."""
+        if self._position == 0:
+            new = list(some_of(state.runs, lambda brief: now - brief.at <= TOO_OLD))[::-1]
+        else:
+            new = list(takewhile(lambda run: run.first_position > self._position, reversed(state.runs.values())))
         known = [state.runs[run_id] for run_id in self._open if run_id in state.runs]
         over = {run.run_id: run for run in (*known, *reversed(new)) if run.terminal}
         ended = [run for run in over.values() if not self._made_again(run.run_id)]

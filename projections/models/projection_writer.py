@@ -180,8 +180,10 @@ class ProjectionWriter:
         if self._fold is None:
             self._fold = RecordFold(self.record, World(READINGS, CURRENT, state=state))
         self._fold.run(Until(position=self._end(after, until), at=self._time))
-        if not isinstance(state.runs, StoredRuns):
-            self._adopted(state, self._end(after, until))
+        assert isinstance(state.runs, StoredRuns)  # noqa: S101 - nothing else is put there
+        gone = [run_id for run_id in state.runs.gone if self.store.runs.get(run_id) is not None]
+        self.store.runs.drop(gone, self._end(after, until))
+        state.runs.gone.clear()
         return state
 
     def _take(self, cut: LiveCut, state: WorldState) -> tuple[list[str], list[str]]:
@@ -220,13 +222,6 @@ class ProjectionWriter:
         now = hash(data)
         before, self._cuts[stream] = self._cuts.get(stream), now
         return before == now
-
-    def _adopted(self, state: WorldState, end: int) -> None:
-        """A run was merged into another: drop it, and wrap the new dict that the fold has made without it."""
-        found, runs = state.runs, StoredRuns(self.store)
-        self.store.runs.drop([row.run_id for row in self.store.runs.all() if row.run_id not in found], end)
-        runs.update(found)
-        state.runs = runs
 
     def _keep(self, state: WorldState, after: int, end: int, run_ids: Iterable[str], vm_ids: Iterable[str]) -> None:
         """Write those of these runs and machines whose data or cost changed, and what is new beside them."""

@@ -72,9 +72,14 @@ class _Stored(_Lazy[T]):
         self._decode = decode
         self._all = False
         self.kept: dict[str, int] = {}  # id → the hash of what the store has of it
+        self.gone: set[str] = set()  # what a fold took away and the store may still have
+
+    def __delitem__(self, key: str) -> None:
+        super().__delitem__(key)
+        self.gone.add(key)
 
     def __missing__(self, key: str) -> T:
-        row = None if self._all else self._table.get(key)
+        row = None if self._all or key in self.gone else self._table.get(key)
         if row is None:
             raise KeyError(key)
         return self._meet(key, row.folded)
@@ -93,7 +98,7 @@ class _Stored(_Lazy[T]):
             key = getattr(row, self._table.key)
             if key in met:
                 self[key] = met.pop(key)
-            else:
+            elif key not in self.gone:
                 self._meet(key, row.folded)
         self.update(met)
         self._all = True

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.story import START, Story, single
 
+from engine.fold.snapshot_store import SnapshotStore
 from engine.live.journal import Journal
 from engine.live.live_world import LiveWorld
 from engine.notify.news import AT_ONCE, TOO_OLD
@@ -34,14 +35,17 @@ class Scene:
         self.seconds = 0.0
         self.record = Record.open(self.path, write=True, create=True, shapes=READINGS.shape, clock=self)
         self.imports = 0
+        self.live = None
         self.watch(NOWHERE)
 
     def now(self):
         return START + round(self.seconds * SECOND)
 
     def watch(self, webhook, *, stays=True):
-        """The process before is killed; another takes up the record."""
-        self.live = LiveWorld(READINGS, self.record)
+        """The process before is killed; another takes up the record, from the snapshot that the first left."""
+        if self.live is not None:
+            SnapshotStore(self.record).save(self.live.state, every=0)
+        self.live = LiveWorld(READINGS, self.record, keep=True)
         self.webhook, self.stays = webhook, stays
         self.notices = Notices(Journal(self.record, self.live), self, webhook, source=SOURCE)
         self.began = False

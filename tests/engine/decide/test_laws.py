@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stenotest.stage import SOURCE, Stage, run_row, vm_row
 
-from engine.decide.controller import Decision
+from engine.decide.controller import Decision, decide
 from engine.decide.matching import covers
 from engine.decide.placement import unfit
+from engine.decide.queue import queue
 from engine.decide.source_view import Scene, terms_of, timeout_of
 from engine.facts import RunFacts
 from engine.fold.run import Run
+from engine.fold.world_codec import dump, dump_lazy, load, load_lazy
 from engine.policy import Policy
 from engine.states import VmState
 from events import types
@@ -320,3 +322,23 @@ def test_the_clock_of_a_decision_ends_no_machine(jump: int, policy: Policy, hist
         now = {machine_of(one) for one in decisions if isinstance(one, types.VmDrainStarted) and one.by != "room"}
         later = witness.stage.decide(now=witness.stage.now + jump * SECOND)
         assert {machine_of(one) for one in later if isinstance(one, types.VmDrainStarted) and one.by != "room"} == now
+
+
+@settings(max_examples=60, deadline=None)
+@given(policies, histories | scarce, st.sampled_from([0, 3, 90, 5000]))
+def test_decisions_from_a_snapshot_are_those_from_the_whole_world(
+    policy: Policy, history: list[tuple[str, Any]], later: int
+) -> None:
+    """After every step, at once and later; and from the snapshot of a world that was itself loaded and looked at."""
+    witness = Witness(policy)
+    for step in history:
+        witness.play(step)
+        state, now = witness.stage.world.state, witness.stage.now + later * SECOND
+        lazy = load_lazy(dump_lazy(state))
+        decided = decide(load(dump(state)), SOURCE, policy, now)
+        assert decide(lazy, SOURCE, policy, now) == decided
+        again = load_lazy(dump_lazy(lazy))
+        assert decide(again, SOURCE, policy, now) == decided
+        assert queue(again, SOURCE, policy, now) == queue(state, SOURCE, policy, now)
+        assert lazy == state == again
+        witness.stage.write(witness.stage.decide())

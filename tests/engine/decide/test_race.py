@@ -9,7 +9,7 @@ from engine.decide.race import losers, winner
 from engine.decide.source_view import Scene
 from engine.fold.run import Run
 from engine.fold.state_machines import TERMINAL
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import WorldState, dump_lazy, load_lazy
 from engine.policy import Policy
 from engine.requirements import Requirements
 from engine.states import State
@@ -102,3 +102,15 @@ def test_the_beaten_stay_beaten(runs: list[Run]) -> None:
         won.started_at, won.state = None, State.QUEUED
         others = [run for run in of(runs, "one") if run is won or run.run_id in told]
         assert stopped(others) == set()
+
+
+@given(racers())
+def test_a_race_with_runs_that_are_over_has_the_same_losers(runs: list[Run]) -> None:
+    """The winner may have ended, and been written to a snapshot, before the others are stopped."""
+    unsettled = {run.run_id: None for run in runs if not run.terminal}
+    state = WorldState(rules="current", runs={run.run_id: run for run in runs}, unsettled=unsettled)
+    whole, lazy = (
+        list(losers(Scene(state=one, source="slurm/lab", policy=Policy(), now=9)))
+        for one in (state, load_lazy(dump_lazy(state)))
+    )
+    assert lazy == whole

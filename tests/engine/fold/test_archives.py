@@ -14,7 +14,7 @@ from engine.decide.controller import decide
 from engine.fold.archives import live_part
 from engine.fold.tick import PollReader, Tick
 from engine.fold.world import World
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import WorldState, dump_lazy, load_lazy
 from engine.money.costs import Costs
 from engine.policy import DOLLAR, Policy
 from engine.providers.readings import READINGS
@@ -74,6 +74,9 @@ def test_imports_between_live_polls_change_nothing_live(live: str, other: str, p
     now = alone.last_at or 0
     assert account(together, POLICY, now) == account(alone, POLICY, now)
     assert decide(together, LIVE, POLICY, now) == decide(alone, LIVE, POLICY, now)
+    lazy = load_lazy(dump_lazy(together))
+    assert decide(lazy, LIVE, POLICY, now) == decide(alone, LIVE, POLICY, now)
+    assert live_part(lazy) == live_part(together)
     assert set(live_part(together).unsettled) == set(alone.unsettled)
     assert set(live_part(together).open_vms) == set(alone.open_vms)
 

@@ -12,10 +12,11 @@ from stenotest.machines import HOST, MachineHistory, machine_event, machine_hist
 from stenotest.records import StandingClock, temporary_record
 from stenotest.story import START, Story
 
+from engine.fold.archives import live_part, shown_part
 from engine.fold.record_fold import RecordFold
 from engine.fold.tick import Until
 from engine.fold.world import World
-from engine.fold.world_codec import WorldState, dump, load
+from engine.fold.world_codec import WorldState, dump, dump_lazy, load, load_lazy
 from engine.providers.readings import READINGS, every_rule_set
 from engine.replay.record import world_of
 from events import types
@@ -194,10 +195,15 @@ def test_a_fold_with_machines_resumed_at_any_snapshot_ends_as_the_whole_one(
     told, rules = tale
     with written(tmp_path, told) as record:
         cut = data.draw(st.integers(0, record.head().position))
-        saved = load(dump(world_of(record, rules, until=Until(position=cut)).state))
+        state = world_of(record, rules, until=Until(position=cut)).state
+        lazy = load_lazy(dump_lazy(state))
+        assert live_part(lazy) == live_part(state)
+        assert shown_part(lazy) == shown_part(state)
+        saved = data.draw(st.sampled_from([load(dump(state)), load_lazy(dump_lazy(load_lazy(dump_lazy(state))))]))
         RecordFold(record, World(READINGS, every_rule_set()[rules], saved)).run()
         whole, resumed = world_of(record, rules).state, saved
         assert (resumed.vms, resumed.runs, resumed.anomalies) == (whole.vms, whole.runs, whole.anomalies)
+        assert list(resumed.runs) == list(whole.runs)
 
 
 def test_a_grace_is_over_at_the_same_poll_whether_polls_are_skipped_or_not(tmp_path: Path) -> None:
