@@ -50,6 +50,11 @@ class Link:
                         self._connection.close()  # the next one may find the primary
                     if not again:
                         raise
+                except BaseException:
+                    # A signal raised in the middle of its answers: what it says next answers something else.
+                    if self._connection is not None:
+                        self._connection.close()
+                    raise
         return []
 
     def close(self) -> None:

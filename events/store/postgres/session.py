@@ -140,6 +140,9 @@ class PostgresSession:
                 self._resume(None)
             self._reconnect()
             return self._connection.cursor(binary=True).execute(text.encode(), given, prepare=prepare)
+        except BaseException as error:
+            self._break_off(error)
+            raise
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -244,7 +247,8 @@ class PostgresSession:
             leases = [one.name for one in self._leases], [one.token for one in self._leases]
             self._send((*self._begun, *end, *moved, *leases))
         self._inside = False
-        self._end = self._known._replace(position=end[0], hash=end[1])
+        if self._end is not None:  # else on a connection that was made meanwhile: `begin` looks again
+            self._end = self._end._replace(position=end[0], hash=end[1])
         self._new_parts.clear()
 
     def rollback(self) -> None:
@@ -271,6 +275,9 @@ class PostgresSession:
                 raise HeadMoved from error
             else:
                 raise
+        except BaseException as error:
+            self._break_off(error)
+            raise
 
     def _make_room(self, events: Sequence[tuple[Any, ...]]) -> None:
         if events and events[-1][0] >= self._known.past:
@@ -290,14 +297,18 @@ class PostgresSession:
                     copy.write_row(row)
         # Nothing is prepared in it: after an error the driver takes what the server skipped for prepared.
         with connection.pipeline():
-            self._claim()
-            cursor = connection.cursor(binary=True)
-            for table in rows.keys() - bulk:
-                for row in rows[table]:
-                    cursor.execute(_insert(table).encode(), row, prepare=False)
-            if last is not None:
-                cursor.execute(_ADVANCE, last, prepare=False)
-                cursor.execute("COMMIT", prepare=False)
+            try:
+                self._claim()
+                cursor = connection.cursor(binary=True)
+                for table in rows.keys() - bulk:
+                    for row in rows[table]:
+                        cursor.execute(_insert(table).encode(), row, prepare=False)
+                if last is not None:
+                    cursor.execute(_ADVANCE, last, prepare=False)
+                    cursor.execute("COMMIT", prepare=False)
+            except BaseException as error:
+                self._break_off(error)  # before the pipeline waits for answers that nobody counts any more
+                raise
 
     def _open(self) -> None:
         """Begin a transaction at the server if none is open."""
@@ -321,6 +332,14 @@ class PostgresSession:
                 self._connection.execute("ROLLBACK")
             except psycopg.Error:
                 self._connection.close()
+            except BaseException as error:
+                self._break_off(error)
+                raise
+
+    def _break_off(self, error: BaseException) -> None:
+        """Drop a connection if a signal raised in the middle of its answers: the next would be of something else."""
+        if not isinstance(error, Exception):
+            self._connection.close()
 
     def _one(self, text: str, *given: object) -> Sequence[Any]:
         row = self.execute(text, given).fetchone()
@@ -329,7 +348,9 @@ class PostgresSession:
 
     @property
     def _known(self) -> _End:
-        assert self._end is not None  # noqa: S101 - since `begin`
+        """Where this append goes on."""
+        if self._end is None:
+            raise HeadMoved  # the connection is another one since `begin`
         return self._end
 
     # -- a connection that went
