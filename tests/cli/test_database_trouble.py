@@ -111,6 +111,7 @@ def fill(disk: Path) -> None:
             pass
 
 
+@pytest.mark.long  # how much fits on the disk depends on what the server writes beside it
 def test_a_recorder_goes_on_when_a_full_disk_has_room_again(
     server: Server,
     small_disk: Path,
