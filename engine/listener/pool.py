@@ -59,6 +59,7 @@ class ContainerPool:
         with self._change:
             self._taking -= 1
             self._taken.add(found.container)
+            self._change.notify_all()  # strays may be waiting for the last start to end
         return found
 
     def give_back(self, used: StartedContainer) -> None:
