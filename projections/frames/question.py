@@ -49,6 +49,8 @@ class _Failures:
     def kept(self) -> Iterator[None]:
         try:
             yield
+        except GeneratorExit:  # no failure: DuckDB needs no more rows
+            raise
         except BaseException as error:
             self.first = self.first or error
             raise
@@ -66,6 +68,8 @@ class _Failures:
             if "INTERRUPT" in str(error).upper():
                 raise KeyboardInterrupt from None
             raise BadStatement(f"the statement failed: {_line_of(error)}") from error
+        if self.first is not None:  # DuckDB went on without what it could not read
+            raise self.first
 
 
 class _Guarded(ArrowFrame):
@@ -78,6 +82,14 @@ class _Guarded(ArrowFrame):
     def batches(self) -> Iterator[Any]:
         with self._failures.kept():
             yield from super().batches()
+
+    def __arrow_c_schema__(self) -> object:
+        with self._failures.kept():
+            return super().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        with self._failures.kept():
+            return super().__arrow_c_stream__(requested_schema)
 
 
 @contextmanager
@@ -95,17 +107,17 @@ def asked(source: FrameSource, statement: str) -> Iterator[SqlAnswer]:
     with (
         TemporaryDirectory(prefix="steno-sql-") as folder,
         duckdb.connect(":memory:", config={**_SETTINGS, "temp_directory": folder}) as database,
+        failures.told(),
     ):
         for name in TABLES:
             database.register(name, _Guarded(name, source, failures))
         database.create_function("answer", _answers(source, failures), ["BIGINT"], "VARCHAR", null_handling=SPECIAL)
         for own in _OWN:
             database.execute(own)
-        with failures.told():
-            _check(database, statement)
-            result = database.execute(statement)
-            names = tuple(str(column[0]) for column in result.description or ())
-            yield SqlAnswer(names, _rows(result, failures))
+        _check(database, statement)
+        result = database.execute(statement)
+        names = tuple(str(column[0]) for column in result.description or ())
+        yield SqlAnswer(names, _rows(result, failures))
 
 
 def _check(database: "duckdb.DuckDBPyConnection", statement: str) -> None:

@@ -17,9 +17,13 @@ from stenotest.command_line import refused
 from stenotest.postgres import FAST, lacking, new_server
 from stenotest.records import StandingClock
 
+from events.clock import SystemClock
+from events.errors import RecordPaused
 from events.store import schema
 from events.store.identity import new_identity
+from events.store.record import Batch, Record
 from events.store.store import store_at
+from events.types import RecorderStopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,7 +115,20 @@ def fill(disk: Path) -> None:
             pass
 
 
-@pytest.mark.long  # how much fits on the disk depends on what the server writes beside it
+NOTE = RecorderStopped(source="a/b", why="noted")
+
+
+def fill_pages(record: Record, disk: Path) -> int:
+    """Append into what room the last pages have, so that nobody else has any; the position of the last event."""
+    noted = 0
+    while True:
+        try:
+            noted = record.append_many([Batch("source/a/b", [NOTE])])[-1]
+        except RecordPaused:
+            return noted
+        fill(disk)
+
+
 def test_a_recorder_goes_on_when_a_full_disk_has_room_again(
     server: Server,
     small_disk: Path,
@@ -136,15 +153,21 @@ def test_a_recorder_goes_on_when_a_full_disk_has_room_again(
         task = f"echo n{number} >>{home}/ran #{os.urandom(size).hex()}"
         return steno(*SUBMIT, "--name", f"n{number}", "--", "sh", "-c", task)
 
+    def acknowledged(done: subprocess.CompletedProcess[str]) -> bool:
+        """Also what the recorder, which has no room any more, could not act on yet."""
+        return done.returncode == 0 or (done.returncode == 5 and "the request stays recorded" in done.stderr)
+
     accepted: list[str] = []
-    for size in (30_000, 100):  # small ones take the room that is left in the last pages, until the recorder has none
-        done = submit(len(accepted), size)
-        while done.returncode == 0 or (size == 100 and "is full" not in log.read_text()):
-            accepted += [f"n{len(accepted)}"] if done.returncode == 0 else []
-            fill(small_disk)
-            done = submit(len(accepted), size)
-        assert "is full" in refused(done, 8)
-        assert "make room" in done.stderr
+    while acknowledged(done := submit(len(accepted), 30_000)):
+        accepted.append(f"n{len(accepted)}")
+        fill(small_disk)
+    assert "is full" in refused(done, 8)
+    assert "make room" in done.stderr
+    with Record.open(server.url("steno"), write=True, clock=SystemClock()) as record:
+        noted = fill_pages(record, small_disk)
+        assert record.event(noted) == NOTE
+    until(lambda: "is full" in log.read_text())
+    assert "is full" in refused(submit(len(accepted), 100), 8)
     assert steno("ps", "--all").returncode == 0
     assert steno("verify").returncode == 0
     (small_disk / "ballast").unlink()
@@ -153,6 +176,8 @@ def test_a_recorder_goes_on_when_a_full_disk_has_room_again(
     until(lambda: len((home / "ran").read_text().split()) > len(accepted))
     recorder.terminate()
     assert recorder.wait() == 0, log.read_text()
+    with Record.open(server.url("steno"), clock=SystemClock()) as record:
+        assert record.event(noted) == NOTE
     assert sorted((home / "ran").read_text().split()) == sorted([*accepted, "last"])
     assert set(steno("ps", "--all").stdout.split()) >= {*accepted, "last"}
     assert steno("verify").returncode == 0

@@ -12,10 +12,7 @@ from events.store.postgres.inspection import describe, known
 from events.store.store import store_at
 
 
-@pytest.mark.parametrize(
-    "revision",
-    [pytest.param(one, marks=() if one == schema.REVISION else pytest.mark.long) for one in schema.REVISIONS],
-)
+@pytest.mark.parametrize("revision", schema.REVISIONS)
 def test_verify_expects_the_schema_that_the_migrations_make(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, revision: str
 ) -> None:

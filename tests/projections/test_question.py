@@ -1,5 +1,6 @@
 """A question in SQL reads the tables, and nothing else of this machine."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from events.errors import RecordDamaged
 from events.poll import Poll
 from events.store.record import Record
 from projections.frames import TABLES
+from projections.frames.arrow import ArrowFrame
 from projections.frames.question import BadStatement, asked
 from projections.frames.source import FrameSource, opened
 
@@ -122,21 +124,51 @@ def test_damage_is_reported_as_damage(source: FrameSource, monkeypatch: pytest.M
             answer(source, statement)
 
 
-@pytest.mark.long  # its one signal can be lost on a crowded machine, and then it waits for ever
 def test_an_interruption_ends_it(source: FrameSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while DuckDB itself is busy."""
+    """While DuckDB itself is busy, which it is as soon as it has read the events; and while it reads."""
     import _thread
     import threading
+
+    really, reading = source.record.read, threading.Event()
+
+    def read(*words: Any, **given: Any) -> Any:
+        reading.set()
+        return really(*words, **given)
+
+    def press() -> None:
+        assert reading.wait(60)
+        time.sleep(0.3)
+        _thread.interrupt_main()
+
+    monkeypatch.setattr(source.record, "read", read)
+    pressed = threading.Thread(target=press)
+    pressed.start()
+    with pytest.raises(KeyboardInterrupt):
+        answer(
+            source,
+            "with e as materialized (select count(*) n from events) select count(*) from e, range(100000000) a, "
+            "range(1000000) b where (a.range * b.range + n) % 7 = 3",
+        )
+    pressed.join()
 
     def interrupted(*_: object, **__: object) -> Iterator[object]:
         raise KeyboardInterrupt
 
-    timer = threading.Timer(0.3, _thread.interrupt_main)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        answer(source, "select count(*) from range(100000000) a, range(1000000) b where (a.range * b.range) % 7 = 3")
-    timer.join()
     monkeypatch.setattr(source.record, "read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        answer(source, "select count(*) from events")
+
+
+@pytest.mark.parametrize("part", ["__arrow_c_schema__", "__arrow_c_stream__"])
+def test_an_interruption_while_a_table_is_introduced_ends_it(
+    source: FrameSource, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """DuckDB makes an error of its own of it."""
+
+    def interrupted(*_: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ArrowFrame, part, interrupted)
     with pytest.raises(KeyboardInterrupt):
         answer(source, "select count(*) from events")
 
