@@ -140,7 +140,8 @@ class Verifier:
         sealed = {one.last: one for one in self._rows.sealed.ranges}
         for row in self._every(expected - 1, total):
             if isinstance(row, SealedRange):
-                # Its file is lost: its hash says where the rest begins, and what it told of streams is unknown.
+                # Its file is lost. The range keeps the chain's hash at its end, so the check goes on behind it; the
+                # versions of streams are unknown there.
                 previous, expected, self._events = row.hash, row.last + 1, row.last
                 self._last = row.last, row.hash
                 self._versions.clear()

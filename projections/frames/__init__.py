@@ -7,8 +7,9 @@ costs("postgresql://db/steno", at="2026-11-20T15:00:00Z").to_polars()
 polls().to_arrow()  # of the record that `steno` uses here
 
 `record` is a path, a URL or an open record; None: the one of the settings. `at` is a position, an ISO time (UTC where
-it names no zone) or a datetime; None: now, whenever it is read. docs/questions.md has the columns. Money is in whole
-micro-dollars, times are UTC.
+it names no zone) or a datetime; None: now. A frame keeps no rows: each use of it reads the record
+again, with None as the record is by then. docs/questions.md has the columns. Money is in whole micro-dollars, times are
+UTC.
 """
 
 from typing import TYPE_CHECKING

@@ -64,8 +64,8 @@ def batches(table: AnyTable, source: FrameSource) -> Iterator["pyarrow.RecordBat
 
 
 class ArrowFrame:
-    """One table as of one moment, read anew by whoever asks: Arrow, pandas and polars frames, and DuckDB, which scans
-    it by its name.
+    """One table as of one moment. It keeps no rows: each conversion reads the record again. DuckDB scans it by the name
+    of the Python variable that holds it.
     """
 
     def __init__(self, table: AnyTable, opened: Callable[[], AbstractContextManager[FrameSource]]) -> None:
