@@ -1,23 +1,24 @@
 """First paint of the dashboard in a real browser: milliseconds of cold loads on a long record.
 
-    python -m benchmarks.dashboard_paint [EVENTS] [LOADS]
+    python benchmarks/dashboard_paint.py [EVENTS]
 
 Each load is a new browser context, with nothing kept. Needs chromium (`apt-get install chromium`).
 """
 
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-import support  # noqa: F401 — makes stenotest importable
+from benchmarks.support import SIZE, Lacking, Measured, measured, report, say
 from playwright.sync_api import Browser, sync_playwright
 from stenotest.big import big_record
 
+EVENTS, LOADS = SIZE.count(2_000, 100_000, 1_000_000), SIZE.pick(1, 15, 25)
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
 SHIFTS = """
 window.shift = 0;
@@ -42,14 +43,14 @@ def load(browser: Browser, url: str) -> tuple[float, float, float]:
     return paint, there, shift
 
 
-def main(events: int = 1_000_000, loads: int = 25) -> None:
-    """Makes the record, serves it by the genuine command, and prints the figures."""
+def main() -> Iterator[Measured]:
+    """Make the record, serve it by the genuine command, load the dashboard."""
     chromium = shutil.which("chromium")
     if chromium is None:
-        sys.exit("there is no chromium here: `apt-get install chromium`")
+        raise Lacking("no browser to paint with; as root: apt-get install chromium")
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "record.db"
-        made = big_record(record, events=events, until=int(time.time() * 1_000_000))
+        made = big_record(record, events=EVENTS, until=int(time.time() * 1_000_000))
         steno = [sys.executable, "-m", "cli.main"]
         subprocess.run([*steno, "rebuild", "--record", str(record)], check=True, capture_output=True)
         serve = [*steno, "serve", "--record", str(record), "--port", "0"]
@@ -61,15 +62,14 @@ def main(events: int = 1_000_000, loads: int = 25) -> None:
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=chromium, args=SWITCHES)
                 load(browser, url)
-                found = [load(browser, url) for _ in range(loads)]
+                found = [load(browser, url) for _ in range(LOADS)]
                 browser.close()
             server.terminate()
-    for name, values in (("first paint", [one[0] for one in found]), ("content there", [one[1] for one in found])):
-        ordered = sorted(values)
-        p95 = ordered[min(loads - 1, round(loads * 0.95))]
-        print(f"{name:14} {made:,} events, {loads} loads: median {statistics.median(ordered):.0f} ms, p95 {p95:.0f} ms")
-    print(f"layout shift   at most {max(one[2] for one in found):.4f}")
+    say(f"layout shift at most {max(one[2] for one in found):.4f}")
+    for name, values in (("first-paint", [one[0] for one in found]), ("first-content", [one[1] for one in found])):
+        p95 = sorted(values)[min(LOADS - 1, round(LOADS * 0.95))]
+        yield measured(name, f"{made:,} events", values, value=p95)
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:]))
+    report(main())

@@ -8,15 +8,15 @@ the same function with the same flags, called as often on inputs as large, the c
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-import support  # noqa: F401 — makes stenotest importable
-from record_table import Measured, show
+from benchmarks.support import SIZE, Lacking, Measured, measured, report, say
 from stenotest.kernels import KEY, SLOW_MATMUL, submission
 
 from engine.kernel.executor import LIMITS, job_of
@@ -25,10 +25,8 @@ from engine.kernel.machine.frames import MARK, Teller
 from engine.kernel.machine.here import Here
 from engine.kernel.machine.judge import Judge
 
-SIZE = 256
-ROUNDS = 3
-CHECKS = 9
-PAUSE = 2  # seconds between checks, in which containers are started again
+EDGE, ROUNDS, CHECKS = 256, SIZE.pick(1, 3, 5), SIZE.pick(1, 9, 9)
+PAUSE = SIZE.pick(0, 2, 2)  # seconds between checks, in which containers are started again
 BY_HAND = """
 #include <algorithm>
 #include <chrono>
@@ -61,7 +59,7 @@ def by_hand(folder: Path) -> float:
     """Milliseconds of a call, the median of ten."""
     (folder / "solution.cpp").write_text("#include <cstddef>\n" + SLOW_MATMUL)
     (folder / "main.cpp").write_text(BY_HAND)
-    flags = ["-std=c++17", "-O3", "-w", f"-DSIZE={SIZE}"]
+    flags = ["-std=c++17", "-O3", "-w", f"-DSIZE={EDGE}"]
     subprocess.run(["g++", *flags, "solution.cpp", "main.cpp", "-o", "main"], cwd=folder, check=True)
     return float(subprocess.run(["./main"], cwd=folder, check=True, capture_output=True, text=True).stdout)
 
@@ -79,32 +77,38 @@ def judged(cells: Cells, endpoint: str) -> tuple[float, float]:
     return (last["median_ms"][0] if endpoint == "benchmark" else 0.0), took
 
 
-def main(image: str) -> None:
-    """Measure in turns, and print the medians."""
+def rows(cells: Cells, hand: Path, suffix: str) -> Iterator[Measured]:
+    """The time of an honest kernel beside a loop by hand, in turns, and a whole checker."""
+    turns = [(by_hand(hand), judged(cells, "benchmark")[0]) for _ in range(ROUNDS)]
+    say(f"a call by hand{suffix}: {min(alone for alone, _ in turns):.2f} ms")
+    ratios = [time / alone for alone, time in turns]
+    off = 100 * abs(statistics.median(ratios) - 1)
+    yield measured(
+        f"kernel-time{suffix}", f"a product of {EDGE} × {EDGE}", [100 * abs(one - 1) for one in ratios], value=off
+    )
+    checks = [judged(cells, "checker")[1] for _ in range(CHECKS)]
+    yield measured(f"kernel-check{suffix}", "three tests", checks)
+
+
+def main(image: str) -> Iterator[Measured]:
+    """As processes, then in containers."""
+    if shutil.which("g++") is None:
+        raise Lacking("no compiler for kernels; as root: apt-get install g++")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        places: dict[str, Cells] = {"here": Here(Path(tempfile.mkdtemp(dir=folder)))}
-        if os.environ.get("DOCKER_HOST"):
-            from engine.listener.sandbox import ContainerLimits, Containers
-
-            containers = places["in containers"] = Containers(ContainerLimits(image=image, memory=4 << 30))
-            containers.warm()
         hand = Path(tempfile.mkdtemp(dir=folder))
-        turns = [
-            (by_hand(hand), {name: judged(cells, "benchmark")[0] for name, cells in places.items()})
-            for _ in range(ROUNDS)
-        ]
-        ours = statistics.median(one for one, _ in turns)
-        rows = [Measured("a call by hand", ours, "ms", "for comparison", met=True)]
-        for name, cells in places.items():
-            share = statistics.median(times[name] for _, times in turns) / ours
-            rows.append(Measured(f"judged {name}, of by hand", share, "x", "0.95 to 1.05", met=0.95 <= share <= 1.05))
-            checks = statistics.median(judged(cells, "checker")[1] for _ in range(CHECKS))
-            rows.append(Measured(f"a checker of three tests {name}", checks, "s", "at most 0.9", met=checks <= 0.9))
-        show("Times of kernels", rows)
-        for cells in places.values():
-            getattr(cells, "close", lambda: None)()
+        yield from rows(Here(Path(tempfile.mkdtemp(dir=folder))), hand, "")
+        if not os.environ.get("DOCKER_HOST"):
+            raise Lacking(f"no containers: set DOCKER_HOST to an engine that has the image {image}")
+        from engine.listener.sandbox import ContainerLimits, Containers
+
+        containers = Containers(ContainerLimits(image=image, memory=4 << 30))
+        try:
+            containers.warm()
+            yield from rows(containers, hand, "-containers")
+        finally:
+            containers.close()
 
 
 if __name__ == "__main__":
-    main(*(sys.argv[1:] or ["steno-lab/kernel:1"]))
+    report(main(*(SIZE.words or ["steno-lab/kernel:1"])))

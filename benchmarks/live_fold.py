@@ -1,9 +1,9 @@
 """What `steno up` costs for each answer that changed something, from the answer to the event stream, and its memory.
 
-    python benchmarks/live_fold.py TREE [TREE ...]
+    python benchmarks/live_fold.py [TREE ...]
 
-Each TREE is a checkout with its own `.venv`: give two of them to compare two commits in one sitting. Each runs the real
-`steno up` against a server of this script's own, over a record of 100,000 events, with one listener on the
+Each TREE is a checkout with its own `.venv`: give two of them to compare two commits in one sitting; else this one.
+Each runs the real `steno up` against a server of this script's own, over a long record, with one listener on the
 stream. At every poll one run ends and another begins, so that RUNS are always active.
 """
 
@@ -15,15 +15,16 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-import support  # noqa: F401 - makes `stenotest` importable
+from benchmarks.support import ROOT, SIZE, Measured, measured, report, say
 
-RUNS, EVENTS, ROUNDS, WARM = 20, 100_000, 40, 10
+RUNS, EVENTS, ROUNDS, WARM = 20, SIZE.pick(2_000, 100_000, 100_000), SIZE.pick(2, 40, 40), SIZE.pick(1, 10, 10)
 READY = re.compile(r"serving (http://[\w.:]+) ")
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -115,7 +116,7 @@ big_record(Path(sys.argv[1]), events=int(sys.argv[2]), until=SystemClock().now()
 """Run by the commit that is measured: records of a later schema are not read by an earlier one."""
 
 
-def measured(tree, record, url):
+def followed(tree, record, url):
     """The figures of one commit."""
     folder = record.parent
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("STENO_", "DSTACK_"))}
@@ -128,7 +129,7 @@ def measured(tree, record, url):
         "DSTACK_PROJECT": "main",
         "STENO_PROVIDER": "dstack",
     }
-    python = str(tree / ".venv/bin/python")
+    python = sys.executable if tree == ROOT else str(tree / ".venv/bin/python")
     subprocess.run([python, "-c", MAKE, str(record), str(EVENTS)], cwd=tree, env=environment, check=True)
     steno = [python, "-m", "cli.main"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -149,7 +150,9 @@ def measured(tree, record, url):
         used, count = cpu_of(process.pid) - began, Server.polls - polls
         resident, own = memory_of(process.pid)
         late = sorted(listener.late)
-        return used * 1000 / count, late[len(late) // 2], resident, own, len(late) / count
+        say(f"{tree}: {used * 1000 / count:.1f} ms of CPU an answer, {len(late) / count:.1f} messages an answer")
+        say(f"{tree}: to the stream p50 {late[len(late) // 2]:.1f} ms, resident {resident:.0f} MB, own {own:.0f} MB")
+        return used * 1000 / count, late, resident
     finally:
         process.terminate()
         process.wait()
@@ -164,25 +167,22 @@ def until(found, log):
     raise SystemExit(log.read_text())
 
 
-def main():
+def main() -> Iterator[Measured]:
+    """The rows of the last tree."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"{RUNS} active runs, a record of {EVENTS:,} events, {ROUNDS} polls of which each changes two runs")
-    print(f"{'tree':24} {'CPU/answer':>12} {'to stream p50':>14} {'resident':>10} {'own':>8} {'messages/answer':>16}")
     with tempfile.TemporaryDirectory() as name:
-        for number, word in enumerate(sys.argv[1:] or ["."]):
+        for number, word in enumerate(SIZE.words or [ROOT]):
             folder = Path(name) / str(number)
             folder.mkdir()
-            tree = Path(word).resolve()
-            cpu, late, resident, own, told = measured(
-                tree, folder / "record.db", f"http://127.0.0.1:{server.server_port}"
-            )
-            print(
-                f"{tree.name:24} {cpu:9.1f} ms {late:11.1f} ms {resident:7.0f} MB {own:5.0f} MB {told:16.1f}",
-                flush=True,
-            )
+            url = f"http://127.0.0.1:{server.server_port}"
+            cpu, late, resident = followed(Path(word).resolve(), folder / "record.db", url)
+    of = f"{RUNS} runs, {EVENTS:,} events, {ROUNDS} polls of which each changes two runs"
+    yield measured("live-cpu", of, [cpu])
+    yield measured("live-stream", of, late)
+    yield measured("live-memory", of, [resident])
 
 
 if __name__ == "__main__":
-    main()
+    report(main())

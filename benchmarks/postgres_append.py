@@ -2,30 +2,24 @@
 
     python benchmarks/postgres_append.py [EVENTS]
 
-A server of its own in a temporary folder, with its defaults (fsync on); each pair is measured in turn, several times,
-and the best of each counts: only the ratios mean anything.
+A server of its own in a temporary folder, with its defaults (fsync on), in turns: only the ratios mean anything.
 """
 
-import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import psycopg
+from benchmarks.record_append import Run, events_of
+from benchmarks.support import SIZE, Lacking, Measured, compared, report
 from eventsourcing.application import Application
-from record_append import Run, events_of
-from record_table import Measured, show
+from stenotest.postgres import Server, lacking, new_server
 
 from events import types
 from events.clock import SystemClock
 from events.store.record import Batch, Record
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from stenotest.postgres import Server, new_server
-
-ROUNDS = 3
+COUNT, ROUNDS = SIZE.count(1_000, 20_000, 100_000), SIZE.pick(1, 5, 5)
 TYPES = ("int8", "int8", "int8", "int2", "bytea", "int8", "int8", "int8", "int8", "int8", "bytea", "bytea")
-PACE = (1, 1_000)
 
 
 def steno(url: str, given: Sequence[types.RunRequested], batch: int) -> float:
@@ -81,40 +75,36 @@ def eventsourcing(server: Server, database: str, given: Sequence[types.RunReques
         application.close()
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+def rates(server: Server, given: Sequence[types.RunRequested], batch: int) -> Iterator[tuple[float, float, float]]:
+    """Events a second of the record, of COPY and of `eventsourcing`, each round in databases of its own."""
+    for turn in range(ROUNDS):
+        name = f"bench_{batch}_{turn}"
+        with psycopg.connect(server.url(), autocommit=True) as database:
+            database.execute(f"CREATE DATABASE {name}")
+            database.execute(f"CREATE DATABASE {name}_es")
+        spent = (
+            steno(server.url(name), given, batch),
+            raw(server.url(name), given, batch),
+            eventsourcing(server, f"{name}_es", given, batch),
+        )
+        yield tuple(len(given) / seconds for seconds in spent)  # type: ignore[misc]
+
+
+def main() -> Iterator[Measured]:
+    """Batches of 1,000, then one event a commit."""
+    if (why := lacking()) is not None:
+        raise Lacking(why)
     server = new_server()
     try:
         server.start()
-        rows = []
-        for batch in PACE:
-            given = events_of(count if batch > 1 else max(count // 20, 1))
-            best: dict[str, float] = {}
-            for turn in range(ROUNDS):
-                name = f"bench_{batch}_{turn}"
-                with psycopg.connect(server.url(), autocommit=True) as database:
-                    database.execute(f"CREATE DATABASE {name}")
-                    database.execute(f"CREATE DATABASE {name}_es")
-                spent = (
-                    steno(server.url(name), given, batch),
-                    raw(server.url(name), given, batch),
-                    eventsourcing(server, f"{name}_es", given, batch),
-                )
-                for who, seconds in zip(("steno", "raw", "es"), spent, strict=True):
-                    best[who] = min(best.get(who, 1e9), seconds)
-            rows.append((batch, len(given), best))
-        for batch, size, spent in rows:
-            ours, copied, saved = spent["steno"], spent["raw"], spent["es"]
-            show(
-                f"{size} events of 400 bytes, {batch} a batch ({size / ours:,.0f} a second; COPY {size / copied:,.0f})",
-                [
-                    Measured("of COPY", 100 * copied / ours, "%", "≥ 40", copied / ours >= 0.4),
-                    Measured("of eventsourcing", saved / ours, "times", "≥ 3", saved / ours >= 3),
-                ],
-            )
+        for batch, count, name in ((1000, COUNT, "postgres"), (1, max(COUNT // 100, 20), "postgres-single")):
+            ours, copied, saved = zip(*rates(server, events_of(count), batch), strict=True)
+            of = f"{count:,} events of 400 bytes"
+            yield compared(f"{name}-copy", of, ours, copied, "events/s")
+            yield compared(f"{name}-eventsourcing", of, ours, saved, "events/s")
     finally:
         server.remove()
 
 
 if __name__ == "__main__":
-    main()
+    report(main())

@@ -16,14 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
 import msgspec
-import support  # noqa: F401 — makes stenotest importable
-from record_table import Measured, show
+from benchmarks.support import SIZE, Measured, measured, report, say
 from stenotest.big import big_record, polls
 
 from engine.policy import Policy
@@ -41,12 +40,16 @@ from projections.models.projector import Lag, Projector, rebuilt
 from projections.models.reader_pool import Look, Pool
 from projections.store.run_query import RunQuery, find
 
-EVENTS = int(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1].isdecimal() else 1_000_000
-GIVEN = Path(sys.argv[1]) if len(sys.argv) == 2 and not sys.argv[1].isdecimal() else None
+EVENTS = SIZE.count(3_000, 100_000, 1_000_000)
+GIVEN = Path(SIZE.words[0]) if SIZE.words and not SIZE.words[0].isdecimal() else None
 CLOCK = SystemClock()
 POLICY = Policy()
-MOMENTS = 60
-READS = 40
+MOMENTS, READS, POLLS, LAGS = (
+    SIZE.pick(3, 60, 60),
+    SIZE.pick(2, 40, 40),
+    SIZE.pick(10, 400, 400),
+    SIZE.pick(6, 300, 300),
+)
 
 MODELS: dict[str, Callable[[Look], object]] = {
     "overview": lambda look: wire(overview(look, POLICY)),
@@ -54,7 +57,7 @@ MODELS: dict[str, Callable[[Look], object]] = {
     "50 newest failed runs": lambda look: look.view.store.runs.objects_of(
         run_id for run_id, _ in find(look.view.store, RunQuery(state="failed"), 50)
     ),
-    "one run": lambda look: msgspec.Raw(look.view.row("run-77").object),
+    "one run": lambda look: msgspec.Raw(look.view.row("run-7").object),
     "costs by run": lambda look: wire(costs(look.view.store, "run").report),
     "incidents": lambda look: [wire(one) for one in incidents(look).anomalies],
     "marks of the slider": lambda look: wire(record_object(look, Lag(positions=0, seconds=0.0))),
@@ -62,7 +65,8 @@ MODELS: dict[str, Callable[[Look], object]] = {
     "events of a type there is none of": lambda look: browse.events(look, types={"TokenCreated"}, backwards=True).rows,
     "50 newest polls": lambda look: browse.polls(look, backwards=True).rows,
 }
-TARGETS = {"overview": 200.0, "one run": 2.0}
+ROWS = {"overview": "models-overview", "one run": "models-run"}
+"""The models that have a target."""
 
 
 def milliseconds(work: Callable[[], object], rounds: int) -> tuple[list[float], list[float]]:
@@ -81,14 +85,12 @@ def part(taken: list[float], share: float) -> float:
     return taken[min(len(taken) - 1, round(share * len(taken)))]
 
 
-def row(what: str, value: float, unit: str, most: float | None = None) -> Measured:
-    """One row; without a target it is only told."""
-    if most is None:
-        return Measured(what, value, unit, "no target", True)
-    return Measured(what, value, unit, f"≤ {most:g} {unit}", value <= most)
+def p95(name: str, of: str, values: list[float]) -> Measured:
+    """The row of the 95th percentile."""
+    return measured(name, of, values, value=part(sorted(values), 0.95))
 
 
-def built(path: Path) -> list[Measured]:
+def built(path: Path, of: str) -> Iterator[Measured]:
     """A build beside the fold alone."""
     with Record.open(path, clock=CLOCK, shapes=READINGS.shape) as record:
         events = record.head().position
@@ -99,21 +101,18 @@ def built(path: Path) -> list[Measured]:
         rebuilt(record)
         taken = time.process_time() - began
     file = path.with_name(path.name + ".projections").resolve().stat().st_size
-    return [
-        row("build", events / taken / 1000, "k ev/cpu-s"),
-        row("build ÷ fold alone", taken / folded, "×", 2.0),
-        row("file", file / events, "B/event"),
-    ]
+    say(f"build: {events / taken / 1000:.1f} k events a CPU-second; file: {file / events:.1f} B an event")
+    yield measured("models-build", of, [taken / folded])
 
 
-def live(path: Path) -> list[Measured]:
+def live(path: Path, of: str) -> Iterator[Measured]:
     """What one poll more costs, and how far behind the read models are while polls keep coming."""
     coming = islice(polls(CLOCK.now(), first=1_000_000), 3000)
     with Record.open(path, clock=CLOCK, write=True, shapes=READINGS.shape) as record:
         quiet = Projector(path, clock=CLOCK)
         quiet.catch_up()
         costs = []
-        for _ in range(400):
+        for _ in range(POLLS):
             record.append_polls([next(coming)])
             began = time.thread_time()
             quiet.catch_up()
@@ -124,7 +123,7 @@ def live(path: Path) -> list[Measured]:
         projector.start()
         lags = []
         began, cpu = time.perf_counter(), time.process_time()
-        for number in range(300):
+        for number in range(LAGS):
             record.append_polls([next(coming)])
             head = record.head().position
             projector.hurry()
@@ -136,20 +135,13 @@ def live(path: Path) -> list[Measured]:
             time.sleep(0.02)
         share = (time.process_time() - cpu) / (time.perf_counter() - began)
         projector.stop()
-    costs.sort()
-    lags.sort()
-    return [
-        row("one poll more, CPU p50", part(costs, 0.5), "ms"),
-        row("one poll more, CPU p95", part(costs, 0.95), "ms"),
-        row("lag p50", part(lags, 0.5), "ms"),
-        row("lag p95", part(lags, 0.95), "ms", 200.0),
-        row("recorder and projector together", share * 100, "% of a core"),
-    ]
+    say(f"recorder and projector together: {share * 100:.1f} % of a core")
+    yield p95("models-poll", of, costs)
+    yield p95("models-lag", of, lags)
 
 
-def reads(path: Path) -> list[Measured]:
+def reads(path: Path, of: str) -> Iterator[Measured]:
     """Models as they are now, and as they were in the middle."""
-    found = []
     with closing(Pool(path, clock=CLOCK, wake=lambda: None)) as pool:
         for name, model in MODELS.items():
 
@@ -158,10 +150,9 @@ def reads(path: Path) -> list[Measured]:
                     msgspec.json.encode(model(look))
 
             taken, used = milliseconds(now, READS)
-            found += [
-                row(f"{name}, CPU p95", part(used, 0.95), "ms", TARGETS.get(name)),
-                row(f"{name}, by the clock p95", part(taken, 0.95), "ms"),
-            ]
+            say(f"{name}, p95: {part(used, 0.95):.2f} ms of CPU, {part(taken, 0.95):.2f} by the clock")
+            if name in ROWS:
+                yield p95(ROWS[name], of, used)
         with pool.now() as look:
             middle = look.position // 2
 
@@ -171,11 +162,10 @@ def reads(path: Path) -> list[Measured]:
 
         then()
         _, used = milliseconds(then, READS // 2)
-        found.append(row("overview of a moment held, CPU p95", part(used, 0.95), "ms", 200.0))
-    return found
+        yield p95("moment-held", of, used)
 
 
-def past(path: Path) -> list[Measured]:
+def past(path: Path, of: str) -> Iterator[Measured]:
     """Opening moments at random, beside the fold from the start."""
     draw, taken, whole, cpu = random.Random(4), [], [], []
     with Record.open(path, clock=CLOCK, shapes=READINGS.shape) as record:
@@ -192,23 +182,16 @@ def past(path: Path) -> list[Measured]:
 
                 world_of(record, until=Until(position=position))
                 whole.append((time.process_time() - began) * 1000 / cpu[-1])
-    taken.sort()
-    cpu.sort()
-    return [
-        row("a moment opened, CPU p50", part(cpu, 0.5), "ms"),
-        row("a moment opened, CPU p95", part(cpu, 0.95), "ms", 1000.0),
-        row("a moment opened, by the clock p95", part(taken, 0.95), "ms"),
-        row("fold from the start ÷ that", statistics.median(whole), "×"),
-    ]
+    say(f"a moment opened, by the clock p95: {part(sorted(taken), 0.95):.1f} ms")
+    say(f"fold from the start ÷ that: {statistics.median(whole):.1f} ×")
+    yield p95("moment-opened", of, cpu)
 
 
-def memory(path: Path) -> list[Measured]:
-    """What serving takes over the imports: reads now, and eight moments held."""
+def memory(path: Path) -> None:
+    """Say what serving takes over the imports: reads now, and eight moments held."""
     program = [sys.executable, __file__, "serve", str(path)]
-    over, with_moments = (
-        float(one) for one in subprocess.run(program, check=True, capture_output=True, text=True).stdout.split()
-    )
-    return [row("serving reads, over the imports", over, "MB"), row("with eight moments held", with_moments, "MB")]
+    said = subprocess.run(program, check=True, capture_output=True, text=True).stdout.split()
+    say(f"serving reads, over the imports: {float(said[0]):.1f} MB; with eight moments held: {float(said[1]):.1f} MB")
 
 
 def serve(path: Path) -> None:
@@ -231,22 +214,21 @@ def serve(path: Path) -> None:
         print(after, used() - before)
 
 
-def main() -> None:
-    """Make the record and print the tables."""
+def main() -> Iterator[Measured]:
+    """Built and kept, read now, read as it was, and memory."""
     with tempfile.TemporaryDirectory() as folder:
         path = GIVEN if GIVEN is not None else Path(folder) / "record.db"
         if GIVEN is None:
             big_record(path, events=EVENTS, until=CLOCK.now())
         with Record.open(path, clock=CLOCK) as record:
-            print(f"{record.head().position:,} events")
-        show("Built and kept", [*built(path), *live(path)])
-        show("Read now", reads(path))
-        show("Read as it was", past(path))
-        show("Memory", memory(path))
+            of = f"{record.head().position:,} events"
+        for part_of in (built, live, reads, past):
+            yield from part_of(path, of)
+        memory(path)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
         serve(Path(sys.argv[2]))
     else:
-        main()
+        report(main())

@@ -1,17 +1,19 @@
 """Reading a record of a million events through its projections.
 
-Targets, over the imports (measured in the same run): any read command ≤ 150 ms on a checkpointed record of 1M events;
-opening any one run ≤ 2 ms. Give a smaller number of polls as the first argument for a quick look.
+    python benchmarks/read_models.py [POLLS]
+
+Commands are timed over their imports, in turns with them.
 """
 
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from benchmarks.support import SIZE, Measured, measured, report, say
 
 from cli.catalogue import module_of
 from engine.providers.readings import READINGS
@@ -21,11 +23,10 @@ from events.store.record import Record
 from projections.models.projector import caught_up, rebuilt
 from projections.models.view import View
 
-POLLS = int(sys.argv[1]) if len(sys.argv) > 1 else 950_000
+POLLS, ROUNDS = SIZE.count(2_000, 100_000, 950_000), SIZE.pick(1, 7, 7)
 LIFE = 200
 """Polls that show a run before it drops out of the newest ones."""
 START = 1_763_600_000 * SECOND
-READ_TARGET_MS, OPEN_TARGET_MS = 150.0, 2.0
 
 
 def run_item(number: int, age: int) -> dict[str, object]:
@@ -85,14 +86,14 @@ def fill(path: Path) -> None:
         record.append_polls(batch)
 
 
-def milliseconds(work: Callable[[], object], rounds: int) -> float:
-    """The median of so many calls."""
+def milliseconds(work: Callable[[], object], rounds: int) -> list[float]:
+    """What so many calls took."""
     taken = []
     for _ in range(rounds):
         start = time.perf_counter()
         work()
         taken.append((time.perf_counter() - start) * 1000)
-    return statistics.median(taken)
+    return taken
 
 
 IMPORTS = (
@@ -103,8 +104,8 @@ IMPORTS = (
 )
 
 
-def command(path: Path, *words: str) -> tuple[float, float]:
-    """(a read command, its imports alone), milliseconds, interleaved."""
+def command(path: Path, *words: str) -> list[float]:
+    """Milliseconds of a read command over those of its imports alone, in turns."""
     steno = [sys.executable, "-m", "cli.main", "--record", str(path), *words]
     imports = [sys.executable, "-c", IMPORTS.format(module_of(words[0]))]
 
@@ -113,40 +114,27 @@ def command(path: Path, *words: str) -> tuple[float, float]:
         subprocess.run(line, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return (time.perf_counter() - start) * 1000
 
-    pairs = [(process(steno), process(imports)) for _ in range(7)]
-    return statistics.median(whole for whole, _ in pairs), statistics.median(alone for _, alone in pairs)
+    return [process(steno) - process(imports) for _ in range(ROUNDS)]
 
 
-def main() -> None:
-    """Print what each takes beside its target."""
+def main() -> Iterator[Measured]:
+    """One run opened, and four commands."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "record.db"
-        start = time.perf_counter()
         fill(path)
         with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
-            events = record.head().position
-            print(f"{events:,} events written in {time.perf_counter() - start:.1f} s")
+            of = f"{record.head().position:,} events"
             start = time.perf_counter()
             runs = rebuilt(record)
-            taken = time.perf_counter() - start
-            print(f"rebuild of {runs:,} runs      {taken:8.2f} s   {events / taken:,.0f} events/s")
+            say(f"rebuild of {runs:,} runs: {time.perf_counter() - start:.2f} s")
             with caught_up(record) as store:
                 view = View(store)
                 names = [f"bench-{number}" for number in range(0, runs, max(1, runs // 200))]
                 each = iter(names * 2)
-                opened = milliseconds(lambda: view.run(next(each)), len(names))
-                print(
-                    f"open one run             {opened:8.3f} ms  target ≤ {OPEN_TARGET_MS:.0f} ms  "
-                    f"{'ok' if opened <= OPEN_TARGET_MS else 'MISSED'}"
-                )
+                yield measured("open-run", of, milliseconds(lambda: view.run(next(each)), len(names)))
         for words in (["ps"], ["show", "bench-7"], ["timeline", "bench-7"], ["explain", "bench-7"]):
-            whole, alone = command(path, *words)
-            over = whole - alone
-            told = "ok" if over <= READ_TARGET_MS else "MISSED"
-            print(
-                f"steno {words[0]:<9} {whole:6.0f} ms, {over:5.0f} over imports  target ≤ {READ_TARGET_MS:.0f}  {told}"
-            )
+            yield measured(f"read-{words[0]}", of, command(path, *words))
 
 
 if __name__ == "__main__":
-    main()
+    report(main())

@@ -2,25 +2,24 @@
 
     python benchmarks/record_append.py [EVENTS]
 
-Each pair is measured in turn, several times, and the best of each counts: only the ratios mean anything.
+Each pair is measured in turns: only the ratios mean anything.
 """
 
 import sqlite3
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.support import SIZE, Measured, compared, report
 from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
-from record_table import Measured, show
 
 from events import types
 from events.clock import SystemClock
 from events.store.record import Batch, Record
 
-ROUNDS = 5
+COUNT, ROUNDS = SIZE.count(1_000, 20_000, 100_000), SIZE.pick(1, 7, 7)
 INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -99,40 +98,38 @@ def eventsourcing_save(folder: Path, given: Sequence[types.RunRequested], batch:
     return spent
 
 
-def best(work: Callable[[Path], tuple[float, ...]]) -> tuple[float, ...]:
-    """The best time of each of the works that are measured in turn."""
-    found: list[tuple[float, ...]] = []
+def turns(count: int, *works: Callable[[Path], float]) -> list[list[float]]:
+    """Events a second of each of the works, which are done in turns in a folder of their own."""
+    rates: list[list[float]] = [[] for _ in works]
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as folder:
-            found.append(work(Path(folder)))
-    return tuple(min(times) for times in zip(*found, strict=True))
+            for found, work in zip(rates, works, strict=True):
+                found.append(count / work(Path(folder)))
+    return rates
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    many, few = events_of(count), events_of(min(count, 1000))
-
-    def bulk(folder: Path) -> tuple[float, float]:
-        return steno(folder, many, 1000, durable=False), raw(folder, many, 1000, durable=False)
-
-    def single(folder: Path) -> tuple[float, float]:
-        return steno(folder, few, 1, durable=True), raw(folder, few, 1, durable=True)
-
-    def hundred(folder: Path) -> tuple[float, float]:
-        return steno(folder, many[:5000], 100, durable=False), eventsourcing_save(folder, many[:5000], 100)
-
-    ours, theirs = best(bulk)
-    one, one_raw = best(single)
-    by_hundred, saved = best(hundred)
-    show(
-        f"{count} events of 400 bytes ({count / ours:,.0f} a second in batches of 1000; raw {count / theirs:,.0f})",
-        [
-            Measured("batches of 1000, of raw sqlite3", 100 * theirs / ours, "%", "≥ 80", theirs / ours >= 0.8),
-            Measured("single, durable, of raw sqlite3", 100 * one_raw / one, "%", "≥ 75", one_raw / one >= 0.75),
-            Measured("batches of 100, of eventsourcing", saved / by_hundred, "times", "≥ 3", saved / by_hundred >= 3),
-        ],
+def main() -> Iterator[Measured]:
+    """Batches and single events beside raw sqlite3, batches beside `eventsourcing`."""
+    many, few, some = (events_of(count) for count in (COUNT, max(COUNT // 100, 50), min(COUNT, 5000)))
+    pair = turns(
+        len(many),
+        lambda folder: steno(folder, many, 1000, durable=False),
+        lambda folder: raw(folder, many, 1000, durable=False),
     )
+    yield compared("append-batch", f"{len(many):,} events of 400 bytes", *pair, "events/s")
+    pair = turns(
+        len(few),
+        lambda folder: steno(folder, few, 1, durable=True),
+        lambda folder: raw(folder, few, 1, durable=True),
+    )
+    yield compared("append-single", f"{len(few):,} events of 400 bytes", *pair, "events/s")
+    pair = turns(
+        len(some),
+        lambda folder: steno(folder, some, 100, durable=False),
+        lambda folder: eventsourcing_save(folder, some, 100),
+    )
+    yield compared("append-eventsourcing", f"{len(some):,} events of 400 bytes", *pair, "events/s")
 
 
 if __name__ == "__main__":
-    main()
+    report(main())

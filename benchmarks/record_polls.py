@@ -8,7 +8,6 @@ at every poll, 8 % of the polls show a change, every 60th begins another run wit
 
 import json
 import random
-import sys
 import tempfile
 import time
 import uuid
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from record_table import Measured, show
+from benchmarks.support import ROOT, SIZE, Measured, measured, report, say
 
 from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock, format_time
@@ -24,9 +23,8 @@ from events.poll import Poll
 from events.store.record import Record
 from events.traces.trace import TraceReading, read_trace
 
-ROOT = Path(__file__).parent.parent
-SIZE = 8800
-ROUNDS = 5
+BYTES = 8800
+COUNT, ROUNDS = SIZE.count(120, 6_000, 60_000), SIZE.pick(1, 5, 5)
 REQ = b'{"project_name":"main","limit":100}'
 PHASES = ("submitted", "provisioning", "pulling", "running", "terminating", "done")
 
@@ -82,7 +80,7 @@ def begin(run: dict, rng: random.Random, moment: int) -> None:
     environment = {"TOKEN": f"secret-{rng.getrandbits(64):x}", "SEED": str(rng.randrange(1000))}
     run["run_spec"]["configuration"]["env"] = run["jobs"][0]["job_spec"]["env"] = environment
     run["run_spec"]["configuration"]["commands"] = [f"python kernel.py --shape {name}"]
-    missing = SIZE - len(msgspec.json.encode([run]))
+    missing = BYTES - len(msgspec.json.encode([run]))
     if missing > 0:
         run["run_spec"]["configuration"]["commands"].append("# " + "".join(rng.choices("abcdef 0123", k=missing)))
 
@@ -122,12 +120,6 @@ def measure(given: list[Poll], batch: int) -> tuple[float, float]:
         return spent / len(given) * 1e6, (path.stat().st_size - empty) / len(given)
 
 
-def best(given: list[Poll], batch: int) -> tuple[float, float]:
-    """The least CPU of several rounds; others use this machine too."""
-    found = [measure(given, batch) for _ in range(ROUNDS)]
-    return min(cost for cost, _ in found), found[0][1]
-
-
 def decode_alone(given: list[Poll]) -> float:
     """Microseconds to decode one answer into Python values: what a reader that keeps nothing would pay."""
     started = time.process_time()
@@ -136,26 +128,23 @@ def decode_alone(given: list[Poll]) -> float:
     return (time.process_time() - started) / len(given) * 1e6
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 6000
-    changing, still = list(polls(count)), list(polls(count, quiet=True))
-    decode = min(decode_alone(changing) for _ in range(ROUNDS))
-    cost, size = best(changing, 500)
-    one, _ = measure(changing, 1)
-    still_cost, still_size = best(still[:60] * (count // 60), 500)
-    _, day_size = measure(list(day()), 500)
-    show(
-        f"{count} polls of one run, {len(changing[-1].body or b'')} bytes each (decoding one alone: {decode:.1f} µs)",
-        [
-            Measured("taken in, nothing changes but volatile values", still_cost, "µs CPU", "≤ 20", still_cost <= 20),
-            Measured("taken in, 8 % changes, a new run every 60th", cost, "µs CPU", "≤ 20", cost <= 20),
-            Measured("taken in, the same, one a transaction", one, "µs CPU", "no target", True),
-            Measured("kept, 8 % changes, all indexes in", size, "bytes", "≤ 150", size <= 150),
-            Measured("kept, nothing changes but volatile values", still_size, "bytes", "≤ 150", still_size <= 150),
-            Measured("kept, a typical day", day_size, "bytes", "≤ 80", day_size <= 80),
-        ],
-    )
+def rows(name: str, size: str, of: str, given: list[Poll]) -> Iterator[Measured]:
+    """CPU to take in and bytes to keep, of batches."""
+    found = [measure(given, 500) for _ in range(ROUNDS)]
+    yield measured(name, of, [cost for cost, _ in found])
+    yield measured(size, of, [kept for _, kept in found])
+
+
+def main() -> Iterator[Measured]:
+    """Answers that only tick, answers with changes, and a typical day."""
+    changing, still = list(polls(COUNT)), list(polls(60, quiet=True)) * (COUNT // 60)
+    of = f"{COUNT:,} polls of {len(changing[-1].body or b''):,} bytes"
+    say(f"decoding one alone: {min(decode_alone(changing) for _ in range(ROUNDS)):.1f} µs")
+    yield from rows("ingest-still", "poll-size-still", of, still)
+    yield from rows("ingest", "poll-size", of, changing)
+    yield measured("ingest-single", of, [measure(changing, 1)[0]])
+    yield measured("poll-size-day", "a day of one project, a tenth of it", [measure(list(day()), 500)[1]])
 
 
 if __name__ == "__main__":
-    main()
+    report(main())

@@ -5,8 +5,7 @@
 The busy record is four endpoints a round, five seconds apart, one run behind the other; a run takes 60 rounds, shows
 itself otherwise in six of them, and has a machine of its own, which is listed until it is gone. The long record is
 typical days: for two thirds of the time nothing is active, some hundred runs a day. Rates are per second of process
-CPU, the best of several; only ratios mean anything. Memory
-is measured in a process of its own, over what the imports take.
+CPU; only ratios mean anything. Memory is measured in a process of its own, over what the imports take.
 """
 
 import json
@@ -18,10 +17,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import support  # noqa: F401 — makes stenotest importable
+from benchmarks.support import ROOT, SIZE, Measured, compared, measured, report
 from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
-from record_table import Measured, show
 from stenotest.machines import machine_item
 from stenotest.story import START, job, run_item, submission
 
@@ -35,9 +33,10 @@ from engine.states import PROGRESS, State
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record
+from events.traces.trace import numbered_lines
 
-ROOT = Path(__file__).parent.parent
-ROUNDS = 3
+ROUNDS = SIZE.pick(1, 3, 3)
+POLLS = SIZE.count(2_000, 100_000, 1_000_000)
 BUSY = 100_000
 """Polls of the busy record, at most."""
 IDLE = 120
@@ -124,14 +123,14 @@ def make(path: Path, count: int, idle: int) -> None:
         record.append_polls(batch)
 
 
-def rate(work: Callable[[], int]) -> float:
-    """Events a second of CPU, the best of several rounds; `work` says how many it did."""
-    best = 0.0
+def rates(work: Callable[[], int]) -> list[float]:
+    """Thousands of events a second of CPU, of several rounds; `work` says how many events it did."""
+    found = []
     for _ in range(ROUNDS):
         began = time.process_time()
         done = work()
-        best = max(best, done / (time.process_time() - began))
-    return best
+        found.append(done / (time.process_time() - began) / 1000)
+    return found
 
 
 class Followed(Aggregate):
@@ -147,8 +146,8 @@ class Followed(Aggregate):
         self.status = status
 
 
-def rebuilt() -> float:
-    """Events a second of CPU at which `eventsourcing` rebuilds an aggregate of 2,000."""
+def rebuilt() -> list[float]:
+    """Thousands of events a second of CPU at which `eventsourcing` rebuilds an aggregate of 2,000."""
     application: Application = Application()
     run = Followed()
     for number in range(1999):
@@ -160,23 +159,27 @@ def rebuilt() -> float:
             application.repository.get(run.id)
         return 10_000
 
-    return rate(work)
+    return rates(work)
 
 
-def folded(path: Path) -> tuple[float, float]:
-    """(rows a second of the bare cursor, polls a second of the fold)."""
+def scanned(path: Path) -> list[float]:
+    """Thousands of rows a second of the bare cursor."""
     with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
-        scanned = rate(lambda: sum(1 for _ in record.scan()))
+        return rates(lambda: sum(1 for _ in record.scan()))
+
+
+def folded(path: Path) -> list[float]:
+    """Thousands of polls a second of the fold."""
 
     def fold() -> int:
         with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
             return world_of(record).state.events
 
-    return scanned, rate(fold)
+    return rates(fold)
 
 
-def stepped(step: Step[State, Trigger]) -> float:
-    """Steps a second of CPU through the Run machine, forward and back by a retry."""
+def stepped(step: Step[State, Trigger]) -> list[float]:
+    """Thousands of steps a second of CPU through the Run machine, forward and back by a retry."""
     way = [(PROGRESS[place], TRIGGER_TO[PROGRESS[place + 1]]) for place in range(5)] + [(PROGRESS[5], Trigger.RETRY)]
 
     def work() -> int:
@@ -185,10 +188,10 @@ def stepped(step: Step[State, Trigger]) -> float:
                 step(state, trigger)
         return 2000 * len(way)
 
-    return rate(work)
+    return rates(work)
 
 
-def billed(path: Path) -> float:
+def billed(path: Path) -> list[float]:
     """Microseconds of CPU for the bill of one machine."""
     with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
         state = world_of(record).state
@@ -196,7 +199,7 @@ def billed(path: Path) -> float:
     def work() -> int:
         return len(Costs(state).bills())
 
-    return 1e6 / rate(work)
+    return [1e3 / one for one in rates(work)]
 
 
 def memory(path: Path) -> float:
@@ -224,68 +227,46 @@ def measure_memory(path: Path) -> None:
         assert world.state.events
 
 
-def replayed(folder: Path) -> tuple[float, float]:
-    """(seconds of `steno replay` over a recording of 10 MB, its size in MB)."""
+def replayed(folder: Path) -> list[float]:
+    """Seconds of `steno replay` over a recording of 10 MB."""
     whole = folder / "ten.jsonl"
-    lines: list[bytes] = []
+    recording = ROOT / "tests/traces/dstack-0.22.5/several.jsonl.zst"
+    lines = [line.rstrip(b"\n") + b"\n" for _, line in numbered_lines(recording)]
     with whole.open("wb") as file:
-        from events.traces.trace import numbered_lines
-
-        lines = [
-            line.rstrip(b"\n") + b"\n"
-            for _, line in numbered_lines(ROOT / "tests/traces/dstack-0.22.5/several.jsonl.zst")
-        ]
         while file.tell() < 10_000_000:
             file.writelines(lines)
     assert sum(1 for _ in open_trace(whole)) > 1000
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; from cli.main import main; sys.exit(main())",
-        "replay",
-        str(whole),
-        "--json",
-    ]
-    best = 1e9
+    command = [sys.executable, "-m", "cli.main", "replay", str(whole), "--json"]
+    found = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
         subprocess.run(command, check=True, capture_output=True)
-        best = min(best, time.perf_counter() - began)
-    return best, whole.stat().st_size / 1e6
+        found.append(time.perf_counter() - began)
+    return found
 
 
-def main(count: int) -> None:
-    """Measure and print."""
+def main() -> Iterator[Measured]:
+    """The trace, both records, the Run machine, the bill, and memory."""
     with tempfile.TemporaryDirectory() as folder:
         path, weeks = Path(folder) / "record.db", Path(folder) / "long.db"
-        make(path, min(count, BUSY), 0)
-        make(weeks, count, IDLE)
-        seconds, size = replayed(Path(folder))
-        scanned, polls = folded(path)
-        _, quiet = folded(weeks)
+        make(path, min(POLLS, BUSY), 0)
+        make(weeks, POLLS, IDLE)
+        yield measured("replay-trace", "10 MB", replayed(Path(folder)))
         baseline = rebuilt()
+        for name, record, count in (("day", weeks, POLLS), ("busy", path, min(POLLS, BUSY))):
+            of, found = f"{count:,} polls", folded(record)
+            yield measured(f"fold-{name}", of, found)
+            yield compared(f"fold-{name}-eventsourcing", of, found, baseline, "k/cpu-s")
+        yield measured("fold-busy-cursor", of, scanned(path))
         table, live = stepped(RUN.table()), stepped(RUN.live())
-        taken = memory(weeks)
-        bill = billed(path)
-    show(
-        f"replay ({count:,} polls)",
-        [
-            Measured(f"steno replay, a trace of {size:.0f} MB", seconds, "s", "≤ 2 s", seconds <= 2),
-            Measured("fold of the busy record", polls / 1000, "k/cpu-s", "≥ 500 k", polls >= 500_000),
-            Measured("  its cursor alone", scanned / 1000, "k/cpu-s", "the limit", True),
-            Measured("  × eventsourcing rebuild", polls / baseline, "×", "≥ 12", polls >= 12 * baseline),
-            Measured("fold of the long record", quiet / 1000, "k/cpu-s", "≥ 500 k", quiet >= 500_000),
-            Measured("  × eventsourcing rebuild", quiet / baseline, "×", "≥ 12", quiet >= 12 * baseline),
-            Measured("steps of the compiled table", table / 1000, "k/cpu-s", "≥ 500 k", table >= 500_000),
-            Measured("  × the transitions machine", table / live, "×", "≥ 10", table >= 10 * live),
-            Measured("bill of a machine with one run", bill, "µs", "≤ 300 µs", bill <= 300),
-            Measured("memory of the fold of the long record", taken, "MB", "≤ 10 MB", taken <= 10),
-        ],
-    )
+        yield measured("steps", "12,000 steps", table)
+        yield compared("steps-transitions", "12,000 steps", table, live, "k/cpu-s")
+        yield measured("bill", f"{min(POLLS, BUSY):,} polls", billed(path))
+        yield measured("replay-memory", f"{POLLS:,} polls", [memory(weeks)])
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--memory"]:
         measure_memory(Path(sys.argv[2]))
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+        report(main())

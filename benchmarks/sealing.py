@@ -6,16 +6,14 @@ A busy project's weeks (`stenotest.big`); all of it is sealed, in ten files.
 """
 
 import sqlite3
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
 
-sys.path.append(str(Path(__file__).parent.parent / "tests" / "support"))
-
+from benchmarks.support import SIZE, Measured, measured, report, say
 from stenotest.big import big_record
 
 from engine.providers.readings import READINGS
@@ -25,7 +23,7 @@ from events.store.sealing import seal
 from events.store.store import store_at
 
 CLOCK = SystemClock()
-ASKED = 200
+EVENTS, ASKED = SIZE.count(3_000, 100_000, 300_000), SIZE.pick(5, 200, 200)
 
 
 def sizes(path: Path) -> dict[str, int]:
@@ -64,11 +62,11 @@ def questions(path: Path, events: int) -> dict[str, float]:
         }
 
 
-def main() -> None:
-    events = int(sys.argv[1]) if len(sys.argv) > 1 else 300_000
+def main() -> Iterator[Measured]:
+    """Sizes and the cost of sealing; what each table takes and each question costs, before and after, as details."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "record.db"
-        events = big_record(path, events=events)
+        events = big_record(path, events=EVENTS)
         before, asked = sizes(path), questions(path, events)
         cost = timed(
             lambda: seal(
@@ -82,13 +80,15 @@ def main() -> None:
         )
         after, again = sizes(path), questions(path, events)
         files = sum(one.stat().st_size for one in Path(folder).rglob("*.parquet"))
-    print(f"{events} events; sealing: {cost / events * 1e6:.1f} µs of CPU an event")
-    print(f"files: {files} bytes, {files / events:.1f} an event")
+    of = f"{events:,} events"
+    yield measured("sealed-size", of, [files / events])
+    yield measured("sealed-share", of, [100 * (files + after["file"]) / before["file"]])
+    yield measured("seal-cpu", of, [cost / events * 1e6])
     for name in sorted(before, key=before.__getitem__, reverse=True):
-        print(f"  {name:20} {before[name] / events:8.1f} bytes an event, then {after.get(name, 0) / events:8.1f}")
+        say(f"{name:20} {before[name] / events:8.1f} bytes an event, then {after.get(name, 0) / events:8.1f}")
     for name, seconds in asked.items():
-        print(f"  {name:24} {seconds * 1e3:10.3f} ms, then {again[name] * 1e3:10.3f} ms")
+        say(f"{name:24} {seconds * 1e3:10.3f} ms, then {again[name] * 1e3:10.3f} ms")
 
 
 if __name__ == "__main__":
-    main()
+    report(main())

@@ -17,18 +17,21 @@ import sys
 import tempfile
 import time
 from array import array
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.request import urlopen
+
+from benchmarks.support import SIZE, Measured, measured, report, say
 
 from events import types
 from events.clock import SystemClock
 from events.store.record import Batch, Record
 
 RATE = 10
-SETTLED = 8
+SETTLED = SIZE.pick(1, 8, 8)
 """Seconds that the server has to settle before anything is measured."""
-BEFORE = 6000
+BEFORE = SIZE.pick(500, 6000, 6000)
 """Events in the record beforehand: what a stuck client is sent and does not read."""
 _READY = re.compile(r"serving http://([\w.]+):(\d+)")
 _STATS = re.compile(r'steno_stream_clients_dropped_total\{reason="(\w+)"\} (\S+)')
@@ -110,7 +113,8 @@ def requested(number: int) -> types.RunRequested:
     )
 
 
-def measure(clients: int, seconds: int, stuck: int) -> None:
+def main(clients: int, seconds: int, stuck: int) -> Iterator[Measured]:
+    """Start the server over a record, and measure."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "record.db"
         with Record.open(path, clock=SystemClock(), write=True, create=True) as record:
@@ -124,7 +128,7 @@ def measure(clients: int, seconds: int, stuck: int) -> None:
                 stdout=log.open("wb"),
             )
             try:
-                _measured(server, log, record, clients, seconds, stuck)
+                yield from _measured(server, log, record, clients, seconds, stuck)
             finally:
                 server.terminate()
                 server.wait()
@@ -132,7 +136,7 @@ def measure(clients: int, seconds: int, stuck: int) -> None:
 
 def _measured(
     server: "subprocess.Popen[bytes]", log: Path, record: Record, clients: int, seconds: int, stuck: int
-) -> None:
+) -> Iterator[Measured]:
     while (ready := _READY.search(log.read_text())) is None:
         time.sleep(0.1)
     host, port = ready[1], int(ready[2])
@@ -165,20 +169,18 @@ def _measured(
         if found[index] in appended
     )
     count = len(latencies)
-    print(f"{clients} clients, {RATE} events/s for {wall:.0f} s, {stuck} stuck")
-    print(f"received {count} of {clients * len(appended)}")
-    print(
-        f"append to receipt, ms: p50 {latencies[count // 2]:.1f}  p99 {latencies[count * 99 // 100]:.1f}  "
-        f"max {latencies[-1]:.1f}   (target: p99 <= 100)"
-    )
     took.sort()
-    print(f"of which the append itself, ms: p50 {took[len(took) // 2]:.1f}  p99 {took[len(took) * 99 // 100]:.1f}")
-    print(
-        f"server: {100 * (cpu - cpu_before) / wall:.0f} % of a core; memory {memory_before >> 20} MB before, "
-        f"{memory >> 20} MB after, {most >> 20} MB at most; dropped {dropped}"
-    )
+    of = f"{clients:,} clients for {wall:.0f} s, {stuck} stuck"
+    say(f"received {count} of {clients * len(appended)}; dropped {dropped}")
+    say(f"append to receipt, ms: p50 {latencies[count // 2]:.1f}  max {latencies[-1]:.1f}")
+    say(f"of which the append itself, ms: p50 {took[len(took) // 2]:.1f}  p99 {took[len(took) * 99 // 100]:.1f}")
+    say(f"memory {memory_before >> 20} MB before, {memory >> 20} MB after")
+    yield measured("sse-p99", of, latencies, value=latencies[count * 99 // 100])
+    yield measured("sse-cpu", of, [100 * (cpu - cpu_before) / wall])
+    yield measured("sse-memory", of, [most / (1 << 20)])
 
 
 if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:]]
-    measure(*[*given, *(1000, 20, 0)[len(given) :]])
+    given = [int(word) for word in SIZE.words]
+    usual = (SIZE.pick(20, 1000, 1000), SIZE.pick(2, 20, 60), 0)
+    report(main(*given, *usual[len(given) :]))

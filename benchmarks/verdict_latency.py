@@ -20,8 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from record_table import Measured, show
+from benchmarks.support import SIZE, Measured, measured, report, say
 
+RUNS, SETTLED = SIZE.count(2, 30, 100), SIZE.pick(1, 8, 8)
+"""SETTLED: seconds in which what a submission needs is imported."""
 _READY = re.compile(r"serving (http://[\w.:]+) ")
 _ENDED = {"succeeded", "failed", "stopped"}
 
@@ -78,12 +80,12 @@ class Listener(threading.Thread):
                 self.verdicts.setdefault(run["run_id"], late)
 
 
-def measured(url: str, runs: int) -> Listener:
+def followed(url: str) -> Listener:
     """Submit runs one after the other, each when the one before has its verdict."""
     listener = Listener(url)
     listener.start()
-    time.sleep(8)  # what a submission needs is being imported
-    for number in range(runs):
+    time.sleep(SETTLED)
+    for number in range(RUNS):
         body = json.dumps({"configuration": {"type": "task", "name": f"run-{number}", "commands": ["true"]}}).encode()
         asked = Request(
             f"{url}/api/runs", body, {"Content-Type": "application/json", "Idempotency-Key": f"run-{number}"}
@@ -98,30 +100,29 @@ def measured(url: str, runs: int) -> Listener:
     return listener
 
 
-def rows(what: str, found: Listener, most: float) -> list[Measured]:
-    """p50 and the worst of the verdicts and of all messages."""
-    target = f"<= {most:.0f} ms"
-    told = []
-    for name, values in (("verdicts", sorted(found.verdicts.values())), ("all messages", sorted(found.all))):
-        median, worst = values[len(values) // 2], values[len(values) * 99 // 100]
-        told.append(Measured(f"{what}: {name} ({len(values)}), p50", median, "ms", target, median <= most))
-        told.append(Measured(f"{what}: {name}, p99", worst, "ms", target, worst <= most))
-    return told
+def row(name: str, found: Listener) -> Measured:
+    """The p99 of the verdicts; of all messages as a detail."""
+    verdicts, every = sorted(found.verdicts.values()), sorted(found.all)
+    say(f"{name}: verdicts p50 {part(verdicts, 50):.1f} ms; all p50 {part(every, 50):.1f}, p99 {part(every, 99):.1f}")
+    return measured(name, f"{len(verdicts)} runs", verdicts, value=part(verdicts, 99))
 
 
-def main() -> None:
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 30
-    table: list[Measured] = []
+def part(values: list[float], percent: int) -> float:
+    """The value that this share of them does not exceed."""
+    return values[min(len(values) - 1, len(values) * percent // 100)]
+
+
+def main() -> Iterator[Measured]:
+    """One process, then two."""
     with tempfile.TemporaryDirectory() as folder, steno(Path(folder), "up") as log:
-        table += rows("steno up", measured(served(log), runs), 50)
+        yield row("verdict-up", followed(served(log)))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         stack.enter_context(steno(Path(folder), "record"))
         while not (Path(folder) / "record.db").exists():
             time.sleep(0.1)
         log = stack.enter_context(steno(Path(folder), "serve"))
-        table += rows("recorder and API apart", measured(served(log), runs), 250)
-    show("From a provider's answer to the event stream", table)
+        yield row("verdict-apart", followed(served(log)))
 
 
 if __name__ == "__main__":
-    main()
+    report(main())

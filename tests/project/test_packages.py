@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["events", "engine", "projections", "cli"])
+@pytest.mark.parametrize("name", ["events", "engine", "projections", "cli", "benchmarks"])
 def test_the_package_is_ours(name):
     """`events` also exists on the package index: an environment that has it would break in odd ways."""
     assert Path(importlib.import_module(name).__file__).parent == ROOT / name
