@@ -3,6 +3,8 @@
 #   make test        every gate and every test (some 15 minutes on two cores)
 #   make check       every gate and the quick tests (some five minutes)
 #   make test-long   what takes longer than that
+#   make bench       every target beside what it is compared with; BENCH="replay --full": one, at its largest
+#   make bench-docs  the same, into docs/performance.md and its picture
 #   make setup       .venv with .venv/bin/steno
 
 PYTHON ?= python3
@@ -12,7 +14,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Where it is set, every process compiles whatever it imports once more.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo setup check test test-long lab gates lock bench clean
+.PHONY: demo setup check test test-long lab gates lock bench bench-docs clean
 
 demo: setup
 	@$(BIN)/steno demo
@@ -63,7 +65,11 @@ lock: .venv/.dev
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 
 bench: .venv/.dev
-	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	@$(BIN)/steno bench $(BENCH)
+
+bench-docs: .venv/.dev
+	@$(BIN)/steno bench $(BENCH) --output docs/performance.json
+	@$(BIN)/python benchmarks/page.py
 
 clean:
 	rm -rf .venv .tools .lab dist build

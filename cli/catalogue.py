@@ -60,6 +60,7 @@ SECTIONS = {  # command → one-line help, by section of the page
         "man": "Print a man page, or install them all.",
         "config": "Show every setting and where its value comes from.",
         "states": "Draw the state machines of runs and machines.",
+        "bench": "Measure Steno beside its targets, in its repository.",
         "completion": "Print the completion script for your shell.",
     },
 }
