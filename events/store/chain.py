@@ -1,22 +1,32 @@
 """The hash chain, which shows every changed, missing or inserted byte.
 
-`hash = SHA256(previous ‖ header ‖ c1 ‖ … ‖ cn)`, one commitment `ci = SHA256(salt_i ‖ part_i)` per part of the event,
-with `salt_i = HMAC(record key, SHA256(part_i))`. A part commits to the commitments of its parts, so a part can be
-hidden behind its commitment and the chain still verifies.
+`hash = SHA256(previous ‖ header ‖ c1 ‖ … ‖ cn)`, one commitment `ci = SHA256(salt_i ‖ part_i)` for each part of the
+event. A part commits to the commitments of its parts, so a part can be hidden behind its commitment and the chain still
+verifies. Nobody without the record's key can guess what is hidden, as the salts come from it:
+
+- of a part that events share: `HMAC(key, SHA256(part))`, so that equal parts have equal commitments;
+- of an event's own data: 16 bytes by its position, one SHAKE-256 for 64 positions. Format 1 made it as for a shared
+  part, which took three hashes more an event (ADR 7).
 """
 
 import hashlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from events.codec import type_of
 
+if TYPE_CHECKING:
+    from events.store.store import Identity
+
 MARK_BYTES: Final = 8  # a row keeps this much of its hash, to locate damage; chain and head use all 32
 
 SEAL_EVERY: Final = 100  # these rows keep the whole hash: the walk resumes there after damage
+
+_SALTS: Final = 64  # that are made at once
+_SALT_BYTES: Final = 16
 
 _HEADER: Final = struct.Struct(">QQqqqBB")
 _sha256: Final = hashlib.sha256
@@ -30,8 +40,36 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     hash: str  # 64 hex digits
 
 
-def committer(key: bytes) -> Callable[[bytes], bytes]:
-    """The function from a part's bytes to its commitment, under one record's key."""
+class Commit(NamedTuple):
+    """The commitments of one record's parts."""
+
+    shared: Callable[[bytes], bytes]  # of a part's bytes
+    data: Callable[[int, bytes], bytes]  # of the data of the event at a position
+
+
+def committer(identity: "Identity") -> Commit:
+    shared = _by_content(identity.key)
+    if identity.format == 1:
+        return Commit(shared, lambda _position, data: shared(data))
+    return Commit(shared, _by_position(identity.key))
+
+
+def _by_position(key: bytes) -> Callable[[int, bytes], bytes]:
+    sha = _sha256
+    block, salts = -1, b""
+
+    def commit(position: int, data: bytes) -> bytes:
+        nonlocal block, salts
+        if position // _SALTS != block:
+            block = position // _SALTS
+            salts = hashlib.shake_256(b"steno data %b %d" % (key, block)).digest(_SALTS * _SALT_BYTES)
+        at = position % _SALTS * _SALT_BYTES
+        return sha(salts[at : at + _SALT_BYTES] + data).digest()
+
+    return commit
+
+
+def _by_content(key: bytes) -> Callable[[bytes], bytes]:
     sha = _sha256
     padded = key.ljust(64, b"\0")
     # HMAC by hand: keyed states made once are twice as fast as hmac.digest on 32 bytes.
@@ -82,15 +120,13 @@ def mark(position: int, digest: bytes) -> bytes:
     return digest if position % SEAL_EVERY == 0 else digest[:MARK_BYTES]
 
 
-def followed(
-    previous: bytes, row: Sequence[Any], stream: str, commit: Callable[[bytes], bytes], parts: Mapping[int, bytes]
-) -> bytes:
+def followed(previous: bytes, row: Sequence[Any], stream: str, commit: Commit, parts: Mapping[int, bytes]) -> bytes:
     """The hash of a row of `events` after `previous`; `parts`: their commitments.
 
     Raises LookupError, TypeError, ValueError or struct.error where the row cannot be one.
     """
     position, _, version, kind, event_id, moment, took, after, scope, body, data, _ = row
     has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
-    own = b"".join((commit(data), *[parts[part] for part in (scope, body) if part is not None]))
+    own = b"".join((commit.data(position, data), *[parts[part] for part in (scope, body) if part is not None]))
     about = subject(stream, *type_of(kind))
     return chained(previous, position, version, moment, took, moment + after, event_id, has, about, own)

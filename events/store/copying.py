@@ -60,7 +60,7 @@ class _Copier:
         self._source = source
         self._target = target
         self._source_name = source_name
-        self._commit = committer(source.identity.key)
+        self._commit = committer(source.identity)
         if source.identity != target.identity:
             raise IdConflict(f"{target_name} holds another record: copy to an empty place.")
         with target.guard(), target.snapshot():

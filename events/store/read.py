@@ -73,8 +73,8 @@ class Reader:
     def __init__(self, session: "Session", *, cache: int = READER_CACHE) -> None:
         self._session = session
         self._rows = Rows(session)
-        self._commit = committer(session.identity.key)
-        self._parts = Parts(session, self._commit, cache=cache)
+        self._commit = committer(session.identity)
+        self._parts = Parts(session, self._commit.shared, cache=cache)
         self._scopes: dict[int, PollScope] = {}
 
     def shrink(self) -> None:

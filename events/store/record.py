@@ -198,7 +198,9 @@ class Record(Appender):
         if base is not None and (base.listing != listing or len(base.values) != len(values)):
             base = None
         data, alone = encode_data(poll, values, base, self._position + 1)
-        chain = b"".join((self._commit(data), scope.commitment, b"" if answer is None else scope.listing))
+        chain = b"".join(
+            (self._commit.data(self._position + 1, data), scope.commitment, b"" if answer is None else scope.listing)
+        )
         when = (poll.observed_at, poll.observed_at - poll.started_at, now)
         stream, kind = self._stream("source/" + poll.source), _RECORDED if poll.answered else _FAILED
         position = self._add(stream, kind, when, event_id, (scope.id, listing), data, chain)
@@ -271,7 +273,7 @@ class Record(Appender):
             write_number(data, self._position + 1 - position)
             write_number(data, index)
             own, part = bytes(data), item.item
-            chain = self._commit(own) + self._parts.commitment(part)
+            chain = self._commit.data(self._position + 1, own) + self._parts.commitment(part)
             self._add(stream, _OBSERVED[kind], when, event_id, (None, part), own, chain)
             changed.append((kind, item.identity, name))
         return changed

@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, LargeBinary, SmallInteger
 if TYPE_CHECKING:
     from alembic.config import Config
 
-FORMAT: Final = 1  # of bytes inside the rows (codec, parts, chain); kept in `meta`
+FORMAT: Final = 2  # of bytes inside the rows (codec, parts, chain); kept in `meta`
 
 REVISIONS: Final = ("0001", "0002", "0003")  # the Alembic revisions this code reads
 

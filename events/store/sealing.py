@@ -142,7 +142,7 @@ class _Sealer:
         self._place = SealedFolder(place, session.home)
         self._progress = progress
         self._rows = Rows(session)
-        self._commit = committer(session.identity.key)
+        self._commit = committer(session.identity)
         self._commitments = _Lookup(session, _COMMITMENTS)
         self._names = _Lookup(session, _NAMES)
 

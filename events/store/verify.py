@@ -70,7 +70,7 @@ class Verifier:
     ) -> None:
         self._session = session
         self._run = session.run
-        self._commit = committer(session.identity.key)
+        self._commit = committer(session.identity)
         self._expect = expect
         self._after = after
         self._partly = after is not None  # some events are not seen, so that what they say of streams is unknown
@@ -113,7 +113,7 @@ class Verifier:
     def _meta(self) -> None:
         """The record's description, which the first hash of the chain covers too."""
         keys = {key for (key,) in self._run(_META)}
-        if keys != {"format", "record_id", "key", "created_at"} or self._session.identity.format != FORMAT:
+        if keys != {"format", "record_id", "key", "created_at"} or not 1 <= self._session.identity.format <= FORMAT:
             self._say(None, "meta", "the record's description of itself was changed")
         found = self._run(_REVISION).fetchall()
         if len(found) != 1 or found[0][0] not in REVISIONS:
@@ -211,7 +211,7 @@ class Verifier:
 
     def _bad_parts(self, users: dict[int, list[int]]) -> Iterator[tuple[int, str]]:
         """Parts that changed, and why; fills `users` with which parts refer to which."""
-        stored = Parts(self._session, self._commit, cache=WRITER_CACHE)
+        stored = Parts(self._session, self._commit.shared, cache=WRITER_CACHE)
         reached = list(self._first_use)
         for part_id, commitment, base_id, encoding, crc, data in self._reached(reached):
             try:
@@ -226,7 +226,7 @@ class Verifier:
                     users.setdefault(child, []).append(part_id)
                 reached += children if base_id is None else (*children, base_id)
                 known = tuple([self._commitments[child] for child in children])
-                if self._commit(canonical_part(text, known)) != commitment:
+                if self._commit.shared(canonical_part(text, known)) != commitment:
                     yield part_id, "its bytes were changed"
             except _UNREADABLE as error:
                 yield part_id, f"it cannot be read ({type(error).__name__}: {error})"

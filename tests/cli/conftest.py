@@ -66,13 +66,22 @@ def end_runs(home: Path) -> Callable[[], None]:
 
 
 @pytest.fixture
-def environment(home: Path) -> dict[str, str]:
+def place(home: Path, request: pytest.FixtureRequest) -> str:
+    """Where the record of `steno` is: a file, or with STENO_TEST_STORE=postgres a database."""
+    if os.environ.get("STENO_TEST_STORE") == "postgres":
+        url: str = request.getfixturevalue("postgres_url")
+        return url
+    return str(home / "record.db")
+
+
+@pytest.fixture
+def environment(home: Path, place: str) -> dict[str, str]:
     """What a call sees of the environment: nothing of the developer's own settings."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
         "LANG": "C.UTF-8",
-        "STENO_RECORD": str(home / "record.db"),
+        "STENO_RECORD": place,
         "STENO_API_PORT": "0",  # many run side by side
     }
 
