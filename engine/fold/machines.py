@@ -26,7 +26,7 @@ _TOO_EARLY: Final = frozenset({VmState.REQUESTED, VmState.PROVISIONING, VmState.
 """States that do not show, or no longer, whether anybody asked for the machine."""
 
 _AT: Final = attrgetter("at")
-_EARLY: Final = 100  # machines not shown yet whose dates are kept: a placeholder may never be shown
+_EARLY: Final = 100  # machines of a source, not shown yet, whose dates are kept: a placeholder may never be shown
 
 
 def apply(turn: Turn, tick: Tick, source: Source, sweep: Sweep | None) -> None:
@@ -47,7 +47,7 @@ def date(turn: Turn, tick: Tick) -> None:
     if tick.events is turn.fold.dated:
         return
     turn.fold.dated = tick.events
-    early = turn.state.early_dates
+    early = turn.state.early_dates.setdefault(tick.source, {})
     for event in tick.events:
         vm_id = vm_id_of(tick.scope.provider, event.provider_id)
         vm = turn.state.vms.get(vm_id)
@@ -90,7 +90,8 @@ def _see(turn: Turn, facts: VmFacts, tick: Tick) -> None:
 
 def _meet(turn: Turn, vm_id: str, facts: VmFacts, tick: Tick) -> Vm:
     provider, skew = tick.scope.provider, turn.source(tick.source).skew
-    early = turn.state.early_dates.pop(vm_id, ())
+    found = (date for known in turn.state.early_dates.values() for date in known.pop(vm_id, ()))
+    early = sorted(dict.fromkeys(found), key=_AT)
     return Vm(
         vm_id=vm_id,
         provider=provider,

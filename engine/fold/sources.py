@@ -113,7 +113,7 @@ def observability(source: Source | None, now: int) -> Observability:
 
 
 _LISTS = (Listing.RUNS, Listing.VMS)
-_KEPT = 16  # unfinished sweeps remembered; a recorder has one at a time
+_KEPT = 16  # unfinished sweeps of a source remembered; a recorder has one at a time
 
 
 class Sweep(msgspec.Struct, kw_only=True):
@@ -148,6 +148,7 @@ def sweep_ended(
     if ids:
         open_sweeps.pop(f"{lane}{ids[-1]}", None)
         open_sweeps[f"{lane}{ids[-1]}"] = sweep
-        while len(open_sweeps) > _KEPT:
-            open_sweeps.pop(next(iter(open_sweeps)))
+        own = [key for key in open_sweeps if key.startswith(f"{source}\0")]
+        for forgotten in own[:-_KEPT]:
+            del open_sweeps[forgotten]
     return None

@@ -141,7 +141,7 @@ class World(Fold):
             asked_for = "*" in covers or known in covers or known.partition("_")[0] in covers
             if run.provider != tick.scope.provider or known in listed or not run.views or not asked_for:
                 continue
-            if concerns(tick, run) and tick.started_at >= run.first_at:
+            if tick.scope.project in (None, run.project) and concerns(tick, run) and tick.started_at >= run.first_at:
                 run_turn.not_listed(turn, run, tick)
                 self._keep(run)
                 if not any(run.views.values()) and not self.rules.final:

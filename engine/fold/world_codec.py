@@ -39,8 +39,8 @@ class WorldState(msgspec.Struct, kw_only=True):
     open_vms: dict[str, None] = {}  # the machines not seen gone, in the same order
     by_host: dict[str, list[str]] = {}  # `<provider>/<project>/<hostname>` → the machines that had it
     waiting: dict[str, list[str]] = {}  # as `by_host` → runs with a submission there without a machine
-    early_dates: dict[str, tuple[VmDate, ...]] = {}
-    """By vm_id: what the provider dated, by its own clock, of machines that no poll has shown yet."""
+    early_dates: dict[str, dict[str, tuple[VmDate, ...]]] = {}
+    """By source and vm_id: what the provider dated, by its own clock, of machines that no poll has shown yet."""
     fleets: dict[str, None] = {}  # `<provider>/<project>/<name>` of fleets we ensured
     policies: dict[str, tuple[PolicyStep, ...]] = {}  # source → the policies in force, oldest first
     crossed: dict[str, int] = {}  # `<threshold>/<total>` → the position of the alert
