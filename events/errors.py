@@ -68,5 +68,9 @@ class PositionNotFound(StenoError):
     """The record has no such position, or no poll there."""
 
 
+class PoolFailed(StenoError):
+    """Processes or machines that work on the pieces of a record cannot be reached, or were killed."""
+
+
 class SecretGone(StenoError):
     """A secret that an intent needs is no longer in the vault."""

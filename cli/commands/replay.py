@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 
 from cli.wiring.app import App, StenoCommand
 from cli.wiring.errors import NOT_SUCCEEDED, say
+from cli.wiring.options import pool_options
 from cli.wiring.output import emit, emit_json, progress, show
 from cli.wiring.terminal import columns
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from engine.fold.tick import Until
     from engine.replay.result import Replay, Step
     from engine.rules.sets import RuleSet
+    from events.pool import WorkPool
 
     Fold = Callable[[str, Until | None, Callable[[int, int], None]], Replay]
     History = tuple[Fold, Callable[[str, Until | None], Iterator[Step]]]
@@ -76,13 +78,25 @@ def _rule_sets() -> Iterable[RuleSet]:
 @click.option("--until", metavar="TIME|POSITION", help="Stop here.")
 @click.option("--step", is_flag=True, help="Show the transitions one by one.")
 @click.option("--lenient", is_flag=True, help="Skip broken lines of a trace.")
+@pool_options
 def replay_command(
-    app: App, history: str | None, rules: str, other: str | None, until: str | None, step: bool, lenient: bool
+    app: App,
+    history: str | None,
+    rules: str,
+    other: str | None,
+    until: str | None,
+    step: bool,
+    lenient: bool,
+    jobs: int | None,
+    dask: str | None,
 ) -> None:
     """Fold a record or a trace again, under any rule set; nothing is written.
 
     Without an argument, the record is replayed. TRACE is a .jsonl or .jsonl.zst file, or - for standard input; its
     positions are line numbers. With --diff the exit code is 1 if the rule sets disagree about a run.
+
+    Sources of a record that do not depend on each other are folded at the same time, by processes of this machine or
+    (--dask) of a cluster; the result is the same. A record of one source, and a trace, are folded in one piece.
 
     With --json: {"rules", "events", "runs", "vms", "anomalies", "blind"}; with --diff {"rules", "events", "runs",
     "differences"}; with --step JSON Lines {"position", "at", "run_id", "name", "from", "to", "rule"}.
@@ -92,16 +106,22 @@ def replay_command(
       steno replay
       steno replay incident.jsonl.zst --rules 2025-12-sdk
       steno replay incident.jsonl.zst --diff 2025-12-sdk
+      steno replay --dask tcp://10.0.0.5:8786 --rules 2025-12-sdk
       steno replay --until 2026-11-20T15:00:00Z --json | jq '.runs[].state'
     """
     from cli.render.replay import comparison, summary
+    from cli.wiring.pools import pool
     from engine.fold.tick import parse_until
     from engine.replay.result import diff, diff_object
 
     if step and other is not None:
         raise click.UsageError("--step and --diff cannot be combined")
     limit = None if until is None else parse_until(until)
-    with _history(app, history, lenient=lenient) as (replay, steps):
+    chosen = jobs is not None or dask is not None
+    with (
+        pool(jobs, dask) as workers,
+        _history(app, history, lenient=lenient, workers=workers, chosen=chosen) as (replay, steps),
+    ):
         left = _folded(replay, rules, limit)
         if step:
             _walk(app, left, steps(rules, limit))
@@ -142,8 +162,10 @@ def _walk(app: App, whole: Replay, steps: Iterator[Step]) -> None:
 
 
 @contextmanager
-def _history(app: App, what: str | None, *, lenient: bool) -> Iterator[History]:
+def _history(app: App, what: str | None, *, lenient: bool, workers: WorkPool | None, chosen: bool) -> Iterator[History]:
     """The history an argument names: a trace file, `-`, a record's path or URL; None: the record of the settings."""
+    if chosen and what is not None and not _names_a_record(what):
+        raise click.UsageError("a trace is folded in one piece: --jobs and --dask are for records")
     if what == "-":
         with tempfile.NamedTemporaryFile(prefix="steno-", suffix=".jsonl") as file:  # it may be folded twice
             shutil.copyfileobj(sys.stdin.buffer, file)
@@ -159,7 +181,7 @@ def _history(app: App, what: str | None, *, lenient: bool) -> Iterator[History]:
         if what is not None:
             app.set_flag("record", what)
         with app.reading() as record:
-            yield (partial(replay_record, record), partial(step_record, record))
+            yield (partial(replay_record, record, pool=workers), partial(step_record, record))
 
 
 def _trace(path: str, *, lenient: bool) -> Iterator[History]:

@@ -47,6 +47,7 @@ CODES: dict[type[BaseException], int] = {  # a subclass has the code of its near
     events.SourceIsLive: CONFLICT,
     events.PositionNotFound: NOT_FOUND,
     events.SecretGone: CONFLICT,
+    events.PoolFailed: UNREACHABLE,
     engine.ProviderUnreachable: UNREACHABLE,
     engine.ProviderRefused: UNREACHABLE,
     engine.ProviderError: UNREACHABLE,

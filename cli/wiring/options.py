@@ -1,5 +1,6 @@
 """Options and arguments that several commands share."""
 
+import re
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -11,6 +12,7 @@ from cli.wiring.app import App
 if TYPE_CHECKING:
     from projections.store.store import ProjectionStore
 
+_DASK: Final = re.compile(r"(tcp|tls)://[^\s/]+:\d+")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -185,3 +187,28 @@ from_option = click.option("--from", "start", metavar="TIME|POSITION", help="Sta
 to_option = click.option("--to", "end", metavar="TIME|POSITION", help="End here.")
 last_option = click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 hidden_option = click.option("--hidden", is_flag=True, help="Include hidden archives; see `steno sources`.")
+
+
+def pool_options(function: _Function) -> _Function:
+    """Options of a command that works on a record in pieces; it gets `jobs` and `dask`, for `cli.wiring.pools.pool`."""
+    dask = click.option(
+        "--dask",
+        metavar="tcp://HOST:PORT",
+        callback=_dask_address,
+        help="Work on the pieces on the workers of this Dask scheduler; they must reach the same record.",
+    )
+    jobs = click.option(
+        "--jobs",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="Work on so many pieces at once; 1: all in one process. Else all processors, for a long record.",
+    )
+    return jobs(dask(function))
+
+
+def _dask_address(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not _DASK.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not tcp://HOST:PORT or tls://HOST:PORT", ctx)
+    if value is not None and ctx.params.get("jobs") is not None:
+        raise click.UsageError("--jobs and --dask cannot be combined", ctx)
+    return value

@@ -32,7 +32,7 @@ from engine.objects import RunObject, run_object
 from engine.providers.base import Provider
 from engine.providers.task import Completed
 from engine.recorder.recorder import Recorder
-from engine.replay.record import fill_costs
+from engine.replay.provider_costs import fill_costs
 from engine.rules.current import CURRENT
 from engine.states import State
 from events import types

@@ -5,7 +5,7 @@ source, only times move: they are collected, and written to the lane's runs and 
 test compares this with a fold of every poll in full.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -37,9 +37,19 @@ _NOBODY: Final = SourceLanes(Source(name=""))  # stands for a source without a f
 class RecordFold:
     """Folds the polls and intents of a record into a world, from the world's position on."""
 
-    def __init__(self, record: "Record", world: World, touched: Touched | None = None) -> None:
-        """`touched` collects every run and machine that may have changed."""
+    def __init__(
+        self,
+        record: "Record",
+        world: World,
+        touched: Touched | None = None,
+        *,
+        polls_of: Collection[str] | None = None,
+    ) -> None:
+        """`touched` collects every run and machine that may have changed; `polls_of`: the streams whose polls are
+        folded, None for all.
+        """
         self.record = record
+        self._polls_of = polls_of
         self._touched = touched
         self.world = world
         self._sources: dict[int, SourceLanes] = {}
@@ -64,7 +74,7 @@ class RecordFold:
         sources = self._sources if self._repeats and (each is None or not repeats) else {}
         current, source, lanes = -1, _NOBODY, _NOBODY.lanes
         repeated, folded = 0, state.position
-        rows = self.record.scan(after=state.position, until=limit.position)
+        rows = self.record.scan(after=state.position, until=limit.position, polls_of=self._polls_of)
         if (end := limit.at) is not None:
             rows = (row for row in rows if row[3] <= end)
         # Most rows end in the first branch, which runs a million times: keep it short.

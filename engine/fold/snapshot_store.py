@@ -29,7 +29,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
     record: str
     position: int
     chain: str  # the hash at `position`, as the record stores it
-    code: str  # `_code()` of the process that folded it
+    code: str  # `code()` of the process that folded it
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class SnapshotStore:
 
     def _header(self, position: int) -> _Header | None:
         for stored in self._record.at([position]):
-            return _Header(record=self._record.id, position=position, chain=stored.hash, code=_code())
+            return _Header(record=self._record.id, position=position, chain=stored.hash, code=code())
         return None
 
     def _seal(self, header: _Header, world: bytes | memoryview) -> str:
@@ -90,8 +90,10 @@ class SnapshotStore:
 
 
 @cache
-def _code() -> str:
-    """The rules and the source code that fold: another rule set, or one changed line, makes another world."""
+def code() -> str:
+    """A digest of the rules and the source code that fold: another rule set, or one changed line, makes another
+    world.
+    """
     root = Path(engine.__file__).parent
     digest = hashlib.sha256(CURRENT.name.encode())
     for path in sorted(root.rglob("*.py")):

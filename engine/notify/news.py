@@ -15,7 +15,7 @@ from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.money.reconcile import divergences, is_cut, is_settled
-from engine.replay.record import fill_costs
+from engine.replay.provider_costs import fill_costs
 from events.clock import SECOND, foreign_run_id
 from events.store.record import Record, Stored
 

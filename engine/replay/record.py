@@ -1,29 +1,41 @@
 """Replay of a record; positions are those of its events."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from engine.fold.duplicates import listed_once
 from engine.fold.record_fold import RecordFold
-from engine.fold.run import Run
 from engine.fold.tick import PollReader, Until
 from engine.fold.world import World
 from engine.providers.readings import READINGS, rules_named
+from engine.replay.join import folded_apart
+from engine.replay.provider_costs import fill_costs
 from engine.replay.result import Replay, Step
 
 if TYPE_CHECKING:
     from engine.live.live_world import Progress
+    from events.pool import WorkPool
     from events.store.record import Record
 
 _STEP: Final = 4_096  # positions between two reports of progress
 
 
 def replay_record(
-    record: "Record", rules: str = "current", until: Until | None = None, progress: "Progress | None" = None
+    record: "Record",
+    rules: str = "current",
+    until: Until | None = None,
+    progress: "Progress | None" = None,
+    pool: "WorkPool | None" = None,
 ) -> Replay:
-    """Fold a record from its start to its end or `until`. UnknownRules: there is no rule set of that name."""
+    """Fold a record from its start to its end or `until`, in pieces in a pool if the record has independent ones.
+
+    UnknownRules: there is no rule set of that name.
+    """
+    if pool is not None:
+        joined = folded_apart(record, rules, until, progress, pool)
+        if joined is not None:
+            return Replay(joined)
     world = world_of(record, rules, until, progress)
     fill_costs(record, world.state.runs.values())
     return Replay(world)
@@ -42,27 +54,6 @@ def world_of(
             progress(position, end)
     fold.run(limit)
     return world
-
-
-def fill_costs(record: "Record", runs: Iterable[Run]) -> None:
-    """Read the provider's own cost of these runs from the newest poll that counts every submission."""
-    wanted: dict[int, list[Run]] = {}
-    for run in runs:
-        if run.cost_at is not None:
-            wanted.setdefault(run.cost_at, []).append(run)
-    for position, there in wanted.items():
-        (stored,) = record.read(after=position - 1, limit=1)
-        asked = None if stored.scope is None else record.scope(stored.scope)
-        reading = None if asked is None else READINGS.asked(asked.path, bytes(asked.req))[1]
-        if reading is None:
-            continue
-        listed = [reading.costs(item) for item in record.items(position)]
-        costs = {provider_id: cost for item in listed for provider_id, cost in item.items()}
-        if len(costs) < sum(map(len, listed)):  # a run is listed twice: one of its rows counts
-            shown = listed_once(PollReader(READINGS).read(position, record.poll(position)))
-            costs |= {one.facts.provider_id: one.cost for one in shown.runs}
-        for run in there:
-            run.cost = costs.get(run.provider_id or "")
 
 
 def step_record(record: "Record", rules: str = "current", until: Until | None = None) -> Iterator[Step]:

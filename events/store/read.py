@@ -112,11 +112,18 @@ class Reader:
             if row is not None:
                 yield self._stored(row)
 
-    def scan(self, *, after: int = 0, until: int | None = None) -> Iterator[Row]:
+    def scan(
+        self, *, after: int = 0, until: int | None = None, polls_of: Collection[str] | None = None
+    ) -> Iterator[Row]:
         """Polls (kinds 1 recorded, 2 failed) and intents as plain rows; observations are left out: polls have it all.
-        `event()` reads rows of other kinds, `stream_name()` names the stream.
+        `polls_of`: the streams whose polls are given; None: all. `event()` reads rows of other kinds, `stream_name()`
+        names the stream.
         """
-        pages: Iterator[Any] = self._rows.scan(after, LAST if until is None else until)
+        ids: tuple[int, ...] | None = None
+        if polls_of is not None:
+            found = (self._rows.find_stream(name) for name in sorted(polls_of))
+            ids = tuple([int(row[0]) for row in found if row is not None])
+        pages: Iterator[Any] = self._rows.scan(after, LAST if until is None else until, ids)
         return chain.from_iterable(pages)
 
     def event(self, position: int) -> Event:

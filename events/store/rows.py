@@ -11,7 +11,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, false, func, literal_column, or_, select, union_all
+from sqlalchemy import and_, bindparam, false, func, literal_column, or_, select, union_all
 
 from events.codec import CODES, POLLS
 from events.errors import RecordDamaged
@@ -45,12 +45,6 @@ _BY_ID_ANYWHERE: Final = union_all(_BY_ID, POSITION_OF)
 _STREAM: Final = select(streams.c.name).where(streams.c.id == bindparam("stream"))
 _NAMED: Final = select(streams.c.id, streams.c.version).where(streams.c.name == bindparam("stream"))
 _SPAN: Final = (_C.position > bindparam("after"), _C.position <= bindparam("until"))
-_SCAN: Final = (
-    select(*(_C[name] for name in _SCAN_COLUMNS))
-    .where(*_SPAN, or_(_C.kind < literal_column("3"), _C.kind > literal_column("5")))
-    .order_by(_C.position)
-    .limit(literal_column(str(_SCANNED)))
-)
 _POLLED: Final = (
     select(_C.stream_id, func.count(), func.min(_C.observed_at), func.max(_C.observed_at))
     .where(_C.kind < literal_column("3"), *_SPAN)
@@ -73,6 +67,16 @@ def _page(kinds: tuple[int, ...] | None, *, by_kind: bool, source: bool | None, 
     if kinds is not None:
         query = query.where(or_(false(), *(_C.kind == literal_column(str(kind)) for kind in kinds)))
     return query.order_by(_C.position.desc() if backwards else _C.position).limit(bindparam("most"))
+
+
+@lru_cache(maxsize=16)
+def _scan(polls_of: tuple[int, ...] | None) -> "Select[Any]":
+    """All events but observations, polls of these streams only; None: of all."""
+    polls = _C.kind < literal_column("3")
+    if polls_of is not None:
+        polls = and_(polls, _C.stream_id.op("IN")(literal_column(f"({', '.join(map(str, polls_of)) or 'NULL'})")))
+    query = select(*(_C[name] for name in _SCAN_COLUMNS)).where(*_SPAN, or_(polls, _C.kind > literal_column("5")))
+    return query.order_by(_C.position).limit(literal_column(str(_SCANNED)))
 
 
 @lru_cache(maxsize=512)
@@ -122,15 +126,17 @@ class Rows:
                 return
             after = rows[-1][0]
 
-    def scan(self, after: int, until: int) -> Iterator[Sequence[Any]]:
-        """Rows without observations, of the columns of `_SCAN_COLUMNS`, some at a time."""
+    def scan(self, after: int, until: int, polls_of: tuple[int, ...] | None = None) -> Iterator[Sequence[Any]]:
+        """Rows without observations, of the columns of `_SCAN_COLUMNS`, some at a time; polls of these streams only."""
         while after < until:
             if after < self.sealed.end:
                 end = min(until, self.sealed.end)
-                yield from self.sealed.rows(after, end, kinds=_UNSCANNED, other=True, columns=_SCAN_COLUMNS)
+                yield from self.sealed.rows(
+                    after, end, kinds=_UNSCANNED, other=True, polls_of=polls_of, columns=_SCAN_COLUMNS
+                )
                 after = end
                 continue
-            rows = self._above(_SCAN, after, until)
+            rows = self._above(_scan(polls_of), after, until)
             if rows is None:
                 continue
             if not rows:

@@ -300,7 +300,7 @@ class ProjectionWriter:
 
     def _fill_costs(self, runs: StoredRuns, run_ids: Iterable[str]) -> None:
         """Read the provider's cost of runs from newer polls."""
-        from engine.replay.record import fill_costs
+        from engine.replay.provider_costs import fill_costs
 
         known = runs.filled
         stale = [run for run_id in run_ids if known.get(run_id) != (run := runs[run_id]).cost_at]

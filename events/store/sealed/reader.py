@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from events.codec import POLLS
 from events.store.ranges import BEHIND, REVISION_OF, SINCE, SPANS_OF, SealedRange
 from events.store.sealed.parquet import COLUMNS, ParquetRows, as_rows
 from events.store.sealed.place import UNREADABLE, SealedFolder, arrow
@@ -73,18 +74,21 @@ class SealedRows:
         kinds: Sequence[int] | None = None,
         other: bool = False,
         stream: int | None = None,
+        polls_of: Sequence[int] | None = None,
         backwards: bool = False,
         columns: Sequence[str] = COLUMNS,
         page: int = _PAGE,
     ) -> Iterator[Rows]:
-        """Rows with low < position ≤ high, `page` at a time: of some kinds (`other`: of all others), of a stream."""
+        """Rows with low < position ≤ high, `page` at a time: of some kinds (`other`: of all others), of a stream;
+        with `polls_of`, polls of these streams only.
+        """
         for of in self._between(low, high, backwards=backwards):
             length = self._length(of)
             groups = range((max(low + 1, of.first) - of.first) // length, (min(high, of.last) - of.first) // length + 1)
             for group in reversed(groups) if backwards else groups:
                 begin = of.first + group * length
                 start, stop = max(low + 1 - begin, 0), min(high + 1 - begin, length)
-                chosen = self._chosen(of, group, kinds, stream, other=other)
+                chosen = self._chosen(of, group, kinds, stream, polls_of, other=other)
                 if chosen is not None:
                     chosen = [at for at in chosen if start <= at < stop]
                     if not chosen:
@@ -134,9 +138,10 @@ class SealedRows:
         yield from reversed(found) if backwards else found
 
     def _chosen(
-        self, of: SealedRange, group: int, kinds: Sequence[int] | None, stream: int | None, *, other: bool
-    ) -> list[int] | None:
-        """Which rows of a group are of some kinds and of one stream; None: all."""
+        self, of: SealedRange, group: int, kinds: Sequence[int] | None, stream: int | None,
+        polls_of: Sequence[int] | None, *, other: bool,
+    ) -> list[int] | None:  # fmt: skip
+        """Which rows of a group `rows` gives; None: all."""
         if kinds is None and stream is None:
             return None
         pa, compute = arrow(), arrow("pyarrow.compute")
@@ -148,6 +153,10 @@ class SealedRows:
                 wanted = compute.invert(wanted) if other else wanted
             if stream is not None:
                 wanted = compute.and_(compute.equal(table.column("stream_id"), stream), wanted)
+            if polls_of is not None:
+                polls = compute.is_in(table.column("kind"), value_set=pa.array(sorted(POLLS), pa.int16()))
+                own = compute.is_in(table.column("stream_id"), value_set=pa.array(polls_of, pa.int64()))
+                wanted = compute.and_(compute.or_(compute.invert(polls), own), wanted)
             found: list[int] = compute.indices_nonzero(wanted).to_pylist()
         return found
 

@@ -219,7 +219,7 @@ class SqliteStore:
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.path}"
+        return f"sqlite:///{self.path.absolute()}"
 
     def __str__(self) -> str:
         return str(self.path)

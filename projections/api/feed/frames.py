@@ -12,7 +12,7 @@ from engine.fold.world import World
 from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
 from engine.objects import RunObject, VmObject, run_object, vm_object
-from engine.replay.record import fill_costs
+from engine.replay.provider_costs import fill_costs
 from engine.rules.current import CURRENT
 from events.clock import format_time
 from events.store.record import Record, Stored

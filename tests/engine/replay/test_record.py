@@ -15,7 +15,8 @@ from engine.fold.tick import Until
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.providers.readings import READINGS, every_rule_set
-from engine.replay.record import fill_costs, replay_record, step_record, world_of
+from engine.replay.provider_costs import fill_costs
+from engine.replay.record import replay_record, step_record, world_of
 from engine.replay.result import JsonObject, Replay
 from engine.replay.trace import NumberedPoll, open_trace, replay_polls
 from events.clock import SystemClock

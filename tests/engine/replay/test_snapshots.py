@@ -106,7 +106,7 @@ def test_a_snapshot_beyond_the_record_is_not_believed(record: Record, tmp_path: 
 def test_a_snapshot_of_other_code_is_not_believed(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules that were mended since would never judge what it holds."""
     saved(record)
-    monkeypatch.setattr(snapshots, "_code", lambda: "another")
+    monkeypatch.setattr(snapshots, "code", lambda: "another")
     assert SnapshotStore(record).load() is None
 
 

@@ -18,7 +18,8 @@ from engine.fold.tick import PollReader, Until
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
 from engine.providers.readings import READINGS, every_rule_set
-from engine.replay.record import fill_costs, replay_record, world_of
+from engine.replay.provider_costs import fill_costs
+from engine.replay.record import replay_record, world_of
 from engine.replay.result import Replay
 from engine.replay.trace import NumberedPoll, replay_polls
 from events.clock import SECOND, SystemClock, format_time, parse_time

@@ -1,0 +1,229 @@
+"""Replay by processes of this machine and by a real Dask cluster: the same answer, whoever is killed, and one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from stenotest.command_line import Steno, refused
+from stenotest.records import StandingClock
+from stenotest.story import Story, run_item
+
+from engine.providers.readings import READINGS
+from events.store.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PROJECTS = "abcd"
+PATIENCE_S = 300.0
+PIPE = subprocess.PIPE
+Background = Callable[..., "subprocess.Popen[str]"] if TYPE_CHECKING else Any
+
+
+def fill(where: str | Path) -> None:
+    """A record of four projects, polled in turns."""
+    stories = []
+    for name in PROJECTS:
+        story = Story(project=name)
+        for status in ("submitted", "provisioning", "running", "running", "done"):
+            story.listed(run_item(f"of-{name}", status, project=name)).wait(5)
+        stories.append([poll for _, poll in story.polls() if poll is not None])
+    with Record.open(where, clock=StandingClock(), write=True, create=True, shapes=READINGS.shape) as record:
+        record.append_polls(list(chain(*zip(*stories, strict=True))))
+
+
+def until(what: Callable[[], Any], why: str) -> Any:
+    """What it gives once it gives anything."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := what()):
+        assert time.monotonic() < end, why
+        time.sleep(0.02)
+    return found
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes below one."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
+        except OSError:
+            continue
+    found, left = set[int](), [pid]
+    while left:
+        below = parents.get(left.pop(), [])
+        found.update(below)
+        left += below
+    return found
+
+
+def alive(pids: set[int]) -> set[int]:
+    """Those that still run; a zombie has ended."""
+    found = set()
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        found |= {pid} if state != "Z" else set()
+    return found
+
+
+@contextmanager
+def parts_locked(url: str) -> Iterator[Callable[[], int]]:
+    """Who reads a question or an answer of the record waits, until the block ends; how many do."""
+    with psycopg.connect(url) as holder, psycopg.connect(url, autocommit=True) as looker:
+        holder.execute("LOCK TABLE steno.parts IN ACCESS EXCLUSIVE MODE")
+
+        def waiting() -> int:
+            asked = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            return len(looker.execute(asked).fetchall())
+
+        yield waiting
+
+
+@pytest.fixture
+def cluster(environment: dict[str, str], tmp_path: Path) -> Iterator[Cluster]:
+    """A Dask scheduler without workers."""
+    found = Cluster(tmp_path, environment)
+    yield found
+    found.stop()
+
+
+class Cluster:
+    """A scheduler, and workers of one thread each, as processes."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self._folder, self._environment = folder, environment
+        self._started: list[subprocess.Popen[bytes]] = []
+        file = folder / "scheduler.json"
+        self._dask("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", file)
+        until(lambda: file.exists() and file.read_text().rstrip().endswith("}"), "no scheduler")
+        self.address: str = json.loads(file.read_text())["address"]
+
+    def worker(self, **variables: str) -> subprocess.Popen[bytes]:
+        """One more worker, known to the scheduler."""
+        number = len(self._started)
+        log = self._folder / f"dask-{number}.log"
+        made = self._dask("worker", self.address, "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1", **variables)
+        until(lambda: b"Registered to" in log.read_bytes(), "the worker is not registered")
+        return made
+
+    def stop(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.wait()
+
+    def _dask(self, what: str, *words: object, **variables: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "dask", what, *map(str, words), "--no-dashboard"]
+        with (self._folder / f"dask-{len(self._started)}.log").open("wb") as log:
+            made = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder,
+                env=self._environment | variables,
+            )  # fmt: skip
+        self._started.append(made)
+        return made
+
+
+def test_processes_give_the_answer_of_one(steno: Steno, home: Path) -> None:
+    """Also compared, and up to a position; nothing is said on the way."""
+    fill(home / "record.db")
+    for words in (("--until", "9"), ("--diff", "2025-12-sdk")):
+        one, several = (steno("replay", *words, "--jobs", jobs, "--json") for jobs in (1, 3))
+        assert one.stdout
+        assert (several.returncode, several.stdout, several.stderr) == (one.returncode, one.stdout, one.stderr)
+
+
+def test_a_cluster_gives_the_answer_of_one_process_though_a_worker_is_killed(
+    steno: Steno, background: Background, postgres_url: str, cluster: Cluster
+) -> None:
+    """In the middle of its piece, which the other one folds again."""
+    fill(postgres_url)
+    expected = steno("replay", "--jobs", "1", "--json", "--record", postgres_url)
+    workers = [cluster.worker(), cluster.worker()]
+    with parts_locked(postgres_url) as waiting:
+        replay = background("replay", "--dask", cluster.address, "--json", "--record", postgres_url, out=PIPE, err=PIPE)
+        until(lambda: waiting() == 2, "two workers are to be in the middle")
+        workers[0].send_signal(signal.SIGKILL)
+        workers[0].wait()
+    out, err = replay.communicate(timeout=PATIENCE_S)
+    assert (replay.returncode, out, err) == (expected.returncode, expected.stdout, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_processes_end_with_the_command(number: signal.Signals, environment: dict[str, str], postgres_url: str) -> None:
+    """At once, though they wait for the database."""
+    fill(postgres_url)
+    with parts_locked(postgres_url) as waiting:
+        words = [sys.executable, "-m", "cli.main", "replay", "--jobs", "2", "--record", postgres_url]
+        replay = subprocess.Popen(
+            words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        until(lambda: waiting() == 2, "two processes are to be in the middle")
+        below = descendants(replay.pid)
+        assert len(below) > 2
+        if number is signal.SIGINT:
+            os.killpg(replay.pid, number)  # as a terminal does
+        else:
+            replay.send_signal(number)
+        _, err = replay.communicate(timeout=PATIENCE_S)
+        until(lambda: not alive(below), "a process went on")
+    if number is signal.SIGINT:
+        assert (replay.returncode, err.strip()) == (130, "steno: interrupted")
+
+
+def test_a_killed_process_is_one_line(background: Background, postgres_url: str) -> None:
+    """What the system does when memory runs out; no other process stays."""
+    fill(postgres_url)
+    with parts_locked(postgres_url) as waiting:
+        replay = background("replay", "--jobs", "2", "--record", postgres_url, out=PIPE, err=PIPE)
+        until(lambda: waiting() == 2, "two processes are to be in the middle")
+        below = descendants(replay.pid)
+        os.kill(max(below), signal.SIGKILL)
+        out, err = replay.communicate(timeout=PATIENCE_S)
+        until(lambda: not alive(below), "a process went on")
+    assert (replay.returncode, out) == (3, "")
+    assert err == (
+        "steno: A process that worked on a piece of the record was killed. If memory ran out, use fewer: --jobs 1.\n"
+    )
+
+
+def test_what_is_wrong_with_a_cluster_is_one_line(
+    steno: Steno, home: Path, postgres_url: str, cluster: Cluster
+) -> None:
+    """No scheduler, no worker, a worker that does not reach the record or has another Steno."""
+    fill(home / "record.db")
+    assert "cannot be reached" in refused(steno("replay", "--dask", "tcp://127.0.0.1:9"), 3)
+    assert "has no workers" in refused(steno("replay", "--dask", cluster.address), 3)
+    fill(postgres_url)
+    with psycopg.connect(postgres_url) as found:
+        host, port, name = found.info.host, found.info.port, found.info.dbname
+    here = {"PGHOST": host, "PGPORT": str(port)}
+    worker = cluster.worker(PGHOST="127.0.0.1", PGPORT="9")
+    line = refused(steno("replay", "--dask", cluster.address, "--record", f"postgresql://postgres@/{name}", **here), 3)
+    assert "On the Dask worker" in line
+    worker.kill()
+
+
+def test_what_cannot_be_done_is_refused(steno: Steno, home: Path) -> None:
+    """Options that would do nothing, an address that is none, and a package that is missing."""
+    fill(home / "record.db")
+    trace = Story().listed(run_item()).write(home / "one.jsonl")
+    assert "a trace is folded in one piece" in refused(steno("replay", trace, "--jobs", "2"), 2)
+    assert "--jobs and --dask" in refused(steno("replay", "--jobs", "2", "--dask", "tcp://127.0.0.1:9"), 2)
+    assert "tcp://HOST:PORT" in refused(steno("replay", "--dask", "127.0.0.1:9"), 2)
+    without = "import sys; sys.modules['distributed'] = None; from cli.main import main; main()"
+    words = [sys.executable, "-c", without, "replay", "--record", home / "record.db", "--dask", "tcp://127.0.0.1:9"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "pip install 'steno[dask]'" in refused(done, 2)
