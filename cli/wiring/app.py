@@ -85,9 +85,24 @@ class App:
     def _record(self, *, write: bool, create: bool = False, check: bool = True) -> Record:
         from engine.providers.readings import READINGS
         from events.store.record import Record
+        from events.store.store import store_at
 
-        where = self.settings.record
-        return Record.open(where, write=write, create=create, check=check, shapes=READINGS.shape, clock=self.clock)
+        store = store_at(self.settings.record)
+        if write:
+            self.share_clock(store)
+        return Record.open(store, write=write, create=create, check=check, shapes=READINGS.shape, clock=self.clock)
+
+    def share_clock(self, store: Store) -> None:
+        """Tell the time as all writers of the record do, and say so if the clock of this machine is another."""
+        from cli.wiring.errors import say
+        from events.clock import SECOND
+
+        shared = store.clock(self.clock)
+        if shared is not self.clock:
+            ahead = (self.clock.now() - shared.now()) / SECOND
+            said = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'}"
+            say(f"the clock of this machine is {said} the database's, whose time is recorded: set it right")
+            self.clock = shared
 
     def provider(self, name: str, record: Store | None, *, project: str | None = None) -> Provider:
         """The provider of that name, in `project` or in the project of the settings. Raises `NotConfigured` or

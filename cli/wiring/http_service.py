@@ -109,6 +109,7 @@ def serve_until_stopped(app: App, record: Store, *, show: bool) -> None:
 def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service:
     """Everything the service needs, not started."""
     store = store_at(record)
+    app.share_clock(store)
     feed = Feed(store, clock=app.clock, live=live)
     projector = Projector(store, clock=app.clock, live=feed.live)
     feed.live.subscribe(lambda _changes: projector.wake())

@@ -210,6 +210,9 @@ class Store(Protocol):
     def leases(self) -> list[Holder]:
         """The holder of every lease, or its last one, by name. Raises as `open`."""
 
+    def clock(self, own: Clock) -> Clock:
+        """The clock that all writers of the record share, on whatever machine: `own` if that tells the same time."""
+
     def folder(self, name: str) -> Path:
         """A folder on this machine for the record's files; it may not exist."""
 

@@ -75,6 +75,14 @@ def place(home: Path, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def record_file(place: str) -> Path:
+    """The file of the record of `steno`."""
+    if "://" in place:
+        pytest.skip("it is about a record in a file; STENO_TEST_STORE=postgres has none")
+    return Path(place)
+
+
+@pytest.fixture
 def environment(home: Path, place: str) -> dict[str, str]:
     """What a call sees of the environment: nothing of the developer's own settings."""
     return {
@@ -88,7 +96,7 @@ def environment(home: Path, place: str) -> dict[str, str]:
 
 @pytest.fixture
 def steno(home: Path, environment: dict[str, str]) -> Steno:
-    """`steno(*words)` runs the command to its end; its output is text, its record `home/record.db`."""
+    """`steno(*words)` runs the command to its end; its output is text, its record at `place`."""
 
     def call(*words: object, stdin: str | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
         return prefork.run([*map(str, words)], cwd=home, env=environment | variables, typed=stdin, timeout=DEADLINE)

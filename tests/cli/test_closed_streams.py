@@ -73,7 +73,10 @@ def test_a_full_disk_names_the_file_and_says_what_to_do(home: Path, environment:
 
 
 @pytest.mark.parametrize("target", [".", "/", "folder", "none/x.jsonl"])
-def test_an_export_onto_a_folder_is_refused(target: str, home: Path, environment: dict[str, str], trace: Path) -> None:
+@pytest.mark.usefixtures("trace")
+def test_an_export_onto_a_folder_is_refused(
+    target: str, home: Path, environment: dict[str, str], record_file: Path
+) -> None:
     """With its name, and nothing is left behind."""
     (home / "folder").mkdir()
     before = sorted(path.name for path in home.iterdir())
@@ -81,4 +84,4 @@ def test_an_export_onto_a_folder_is_refused(target: str, home: Path, environment
     done = shell(f"$STENO export --trace {target}", home, environment)
     assert done.returncode in (2, 4)
     assert done.stderr.startswith(f"steno: {target}: ")
-    assert not [path for path in set(home.iterdir()) if path.name not in before and "record.db" not in path.name]
+    assert not [path for path in set(home.iterdir()) if path.name not in before and record_file.name not in path.name]

@@ -17,14 +17,14 @@ PRICED = {"STENO_LOCAL_PRICE": "1.99", "STENO_LOCAL_GPU": "MI300X:1"}
 
 
 def test_a_machine_that_went_unseen_is_seen_gone_at_the_next_look(
-    steno: Steno, until: Callable[[Callable[[], object]], None], home: Path
+    steno: Steno, until: Callable[[Callable[[], object]], None], record_file: Path
 ) -> None:
     """Nobody records: two runs share a machine, and it dies meanwhile; the list then says so, and bills it."""
     for name, start in (("first", "cold"), ("second", "warm")):
         done = steno("submit", "--wait", "--json", "--name", name, "--idle-duration", "2h", "--", "true", **PRICED)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["start"] == start
-    (started,) = (home / "record.db.local" / ".machines").glob("*/started.json")
+    (started,) = Path(f"{record_file}.local", ".machines").glob("*/started.json")
     os.kill(json.loads(started.read_text())["pid"], signal.SIGKILL)
     until(lambda: not is_locked(started.parent))
     (vm,) = json.loads(steno("vms", "--all", "--json", **PRICED).stdout)["vms"]

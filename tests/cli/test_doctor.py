@@ -66,9 +66,9 @@ def test_the_cloud_key_is_said_to_be_set_and_never_shown(steno: Steno) -> None:
     assert "dop_v1_secret" not in done.stdout + done.stderr
 
 
-def test_a_damaged_record_is_a_failed_check(steno: Steno, home: Path) -> None:
+def test_a_damaged_record_is_a_failed_check(steno: Steno, record_file: Path) -> None:
     """Exit 7, like any command that opens it."""
-    (home / "record.db").write_text("no record" * 50)
+    record_file.write_text("no record" * 50)
     done = steno("doctor")
     assert done.returncode == 7
     assert "✗ record" in done.stdout

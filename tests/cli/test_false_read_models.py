@@ -23,21 +23,21 @@ LONG_AGO = 1
 
 
 @contextmanager
-def decided_from(home: Path) -> Iterator[tuple[WorldState, WorldState]]:
+def decided_from(record: Path) -> Iterator[tuple[WorldState, WorldState]]:
     """The world that a recorder of this record starts with, and the world the record gives."""
     app = App()
-    app.set_flag("record", str(home / "record.db"))
+    app.set_flag("record", str(record))
     with (
-        Record.open(home / "record.db", write=True, shapes=READINGS.shape, clock=SystemClock()) as record,
-        closing(app.provider("local", record.store)) as provider,
-        watching(app, record, provider) as recorder,
+        Record.open(record, write=True, shapes=READINGS.shape, clock=SystemClock()) as opened,
+        closing(app.provider("local", opened.store)) as provider,
+        watching(app, opened, provider) as recorder,
     ):
-        yield recorder.world.state, world_of(record).state
+        yield recorder.world.state, world_of(opened).state
 
 
-def lie(home: Path) -> None:
+def lie(projections: Path) -> None:
     """Write into the read models that every machine has idled since 1970 and every run is another's."""
-    with closing(sqlite3.connect(home / "record.db.projections")) as connection, connection:
+    with closing(sqlite3.connect(projections)) as connection, connection:
         for vm_id, folded in connection.execute("SELECT vm_id, folded FROM vms").fetchall():
             vm = decode_vm(folded)
             false = msgspec.structs.replace(
@@ -50,19 +50,21 @@ def lie(home: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["false", "none", "garbage"])
-def test_a_recorder_starts_from_the_record_whatever_the_read_models_say(steno: Steno, home: Path, file: str) -> None:
+def test_a_recorder_starts_from_the_record_whatever_the_read_models_say(
+    steno: Steno, record_file: Path, file: str
+) -> None:
     """A false state there could end a busy machine."""
     assert steno("submit", "--wait", "--name", "one", "--", "true", STENO_LOCAL_PRICE="1.99").returncode == 0
     assert steno("ps").returncode == 0
-    projections = home / "record.db.projections"
+    projections = Path(f"{record_file}.projections")
     assert projections.exists()
     match file:
         case "false":
-            lie(home)
+            lie(projections)
         case "none":
             projections.resolve().unlink()
         case _:
             projections.resolve().write_bytes(b"not a database" * 1000)
-    with decided_from(home) as (begun, truth):
+    with decided_from(record_file) as (begun, truth):
         assert begun.vms
         assert (begun.vms, begun.runs, begun.by_provider) == (truth.vms, truth.runs, truth.by_provider)

@@ -110,7 +110,7 @@ def test_without_waiting_it_says_who_follows_the_kernel(steno: Steno, submit: Su
     assert list(given) == ["run_id", "provider_id", "name", "provider", "project", "position", "state"]
 
 
-def forge(record: Path, run_id: str, **changes: Any) -> None:
+def forge(record: str, run_id: str, **changes: Any) -> None:
     """Append the run's BENCHMARK_RESULT once more, with other facts."""
     with Record.open(record, write=True, shapes=READINGS.shape, clock=SystemClock()) as opened:
         said = [
@@ -125,7 +125,7 @@ def forge(record: Path, run_id: str, **changes: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_forged_time_is_found_when_it_is_judged_again(steno: Steno, submit: Submit, home: Path) -> None:
+def test_a_forged_time_is_found_when_it_is_judged_again(steno: Steno, submit: Submit, place: str) -> None:
     """From the record alone; nothing is written, and the leaderboard follows."""
     done = submit(RIGHT)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -133,7 +133,7 @@ def test_a_forged_time_is_found_when_it_is_judged_again(steno: Steno, submit: Su
     assert (before.returncode, before.stdout) == (0, "1 kernel judged again, 0 results changed\n")
 
     (run,) = json.loads(steno("ps", "--json").stdout)["runs"]
-    forge(home / "record.db", run["run_id"], times_ms=[1e-9], walls_ms=[0.1], median_ms=0.0)
+    forge(place, run["run_id"], times_ms=[1e-9], walls_ms=[0.1], median_ms=0.0)
     positions = json.loads(steno("ps", "--json").stdout)["position"]
     after = steno("kernel", "rejudge", run["name"])
     assert after.returncode == 1

@@ -23,6 +23,7 @@ QUESTIONS = (
 """Asked with --json of both records; what they say of the clock of the day is none of it."""
 
 
+@pytest.mark.usefixtures("record_file")
 def test_a_copied_record_answers_as_the_original(steno: Steno, home: Path, postgres_url: str) -> None:
     """Every question, byte for byte, there and after the way back."""
     assert steno("import", TRACE).returncode == 0

@@ -9,7 +9,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,27 +123,27 @@ def nobody() -> Iterator[str]:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-def kinds(home: Path, *wanted: str) -> list[str]:
+def kinds(place: str, *wanted: str) -> list[str]:
     """The types of the record's events, those wanted; none while there is no record."""
     try:
-        with Record.open(home / "record.db", clock=SystemClock(), shapes=READINGS.shape) as record:
+        with Record.open(place, clock=SystemClock(), shapes=READINGS.shape) as record:
             return [stored.type for stored in record.read(types=wanted or None)]
     except RecordNotFound:
         return []
 
 
 def test_a_server_that_is_down_is_named_and_the_request_ends(
-    steno: Steno, home: Path, settings: dict[str, str], nobody: str
+    steno: Steno, place: str, settings: dict[str, str], nobody: str
 ) -> None:
     """Exit 3: nothing was handed over, and nothing will be by this request."""
     said = refused(steno(*WORDS, **settings | {"STENO_DSTACK_URL": nobody}), 3)
     assert f"no answer from {nobody}" in said
     assert "one was not submitted: submit it again" in said
-    assert kinds(home)[-1] == "SubmitFailed"
+    assert kinds(place)[-1] == "SubmitFailed"
 
 
 def test_a_silent_server_is_told_of_while_it_is_waited_for(
-    background: Background, home: Path, server: Server, settings: dict[str, str]
+    background: Background, place: str, server: Server, settings: dict[str, str]
 ) -> None:
     """A line after seconds, and exit 3 after one question: another would only take as long again."""
     server.hangs = ("/runs/list",)
@@ -156,13 +155,13 @@ def test_a_silent_server_is_told_of_while_it_is_waited_for(
         assert "no answer from dstack/main (ReadTimeout" in process.stderr.read()
         assert process.wait() == 3
     assert (server.count("/runs/list"), server.count("/runs/apply")) == (1, 0)
-    assert kinds(home)[-1] == "SubmitFailed"
+    assert kinds(place)[-1] == "SubmitFailed"
 
 
 def test_whoever_waits_for_a_recorder_without_answers_is_told_and_the_request_stays(
     steno: Steno,
     background: Background,
-    home: Path,
+    place: str,
     settings: dict[str, str],
     nobody: str,
     until: Callable[[Callable[[], object]], None],
@@ -170,17 +169,17 @@ def test_whoever_waits_for_a_recorder_without_answers_is_told_and_the_request_st
     """It used to wait for a minute, and then said that the process with the lease had not acted."""
     down = settings | {"STENO_DSTACK_URL": nobody}
     background("record", "--provider", "dstack", "--interval", "1", **down)
-    until(lambda: kinds(home, "PollFailed"))
+    until(lambda: kinds(place, "PollFailed"))
     said = refused(steno(*WORDS, **down), 3)
     assert "dstack/main does not answer the process that records it (ConnectError" in said
     assert "one stays requested: `steno record` submits it later" in said
-    assert not kinds(home, "SubmitFailed", "IntentAbandoned")
+    assert not kinds(place, "SubmitFailed", "IntentAbandoned")
 
 
 @pytest.fixture
 def submitting(
     background: Background,
-    home: Path,
+    place: str,
     server: Server,
     settings: dict[str, str],
     until: Callable[[Callable[[], object]], None],
@@ -188,7 +187,7 @@ def submitting(
     """A recorder whose submission hangs at the server; the one who asked for it has gone."""
     server.hangs = ("/runs/apply",)
     recorder = background("record", "--provider", "dstack", "--interval", "0.2", out=subprocess.PIPE, **settings)
-    until(lambda: kinds(home, "PollRecorded"))
+    until(lambda: kinds(place, "PollRecorded"))
     asked = background(*WORDS, **settings)
     until(lambda: server.count("/runs/apply"))
     asked.kill()
@@ -196,7 +195,7 @@ def submitting(
 
 
 def test_polls_go_on_while_a_submission_hangs_and_its_answer_is_awaited_at_the_end(
-    submitting: subprocess.Popen[str], home: Path, server: Server, until: Callable[[Callable[[], object]], None]
+    submitting: subprocess.Popen[str], place: str, server: Server, until: Callable[[Callable[[], object]], None]
 ) -> None:
     """Rounds follow one another beside it; on SIGTERM the answer is still written down, and the exit code is 0."""
     before = server.count("/runs/list")
@@ -206,7 +205,7 @@ def test_polls_go_on_while_a_submission_hangs_and_its_answer_is_awaited_at_the_e
     assert any("stopped by SIGTERM" in line for line in submitting.stdout)
     server.gate.set()
     assert submitting.wait() == 0
-    assert kinds(home, "SubmitIntended", "RecorderStopped", "SubmitSucceeded") == [
+    assert kinds(place, "SubmitIntended", "RecorderStopped", "SubmitSucceeded") == [
         "SubmitIntended",
         "RecorderStopped",
         "SubmitSucceeded",
@@ -217,7 +216,7 @@ def test_polls_go_on_while_a_submission_hangs_and_its_answer_is_awaited_at_the_e
 def test_a_submission_without_an_answer_at_the_end_is_looked_for_by_the_next(
     submitting: subprocess.Popen[str],
     background: Background,
-    home: Path,
+    place: str,
     server: Server,
     settings: dict[str, str],
     until: Callable[[Callable[[], object]], None],
@@ -225,9 +224,9 @@ def test_a_submission_without_an_answer_at_the_end_is_looked_for_by_the_next(
     """The process ends though the server does not answer; the run that came of it is found, and not made twice."""
     submitting.send_signal(signal.SIGTERM)
     assert submitting.wait() == 0
-    assert not kinds(home, "SubmitSucceeded", "SubmitFailed")
+    assert not kinds(place, "SubmitSucceeded", "SubmitFailed")
     server.gate.set()
     until(lambda: server.runs)
     background("record", "--provider", "dstack", "--interval", "0.2", **settings)
-    until(lambda: kinds(home, "SubmitSucceeded"))
+    until(lambda: kinds(place, "SubmitSucceeded"))
     assert server.count("/runs/apply") == len(server.runs) == 1

@@ -12,12 +12,14 @@ from typing import Any, Final
 import psycopg
 from psycopg import errors
 
+from events.clock import SECOND, Clock
 from events.store.holder import Holder, new_owner, since_of, worker_of
 from events.store.postgres.connection import Connection, connect, is_lost, shown, translated
 from events.store.store import Lease
 
 LEASE_LASTS: Final = 6.0  # seconds after which a silent holder has lost it; who takes over waits that long
 _RENEWED: Final = 1.5  # seconds between renewals
+_SKEW: Final = 2 * SECOND  # clocks that differ by no more are equal
 _MARGIN: Final = 1.0  # seconds before the end from which the holder itself no longer trusts it
 
 
@@ -174,6 +176,31 @@ def holders(link: Link) -> list[Holder]:
         )
         for name, process, host, owner, token, left in rows
     ]
+
+
+class ServerClock:
+    """The time of the database's server, counted on from one answer, whatever is done to this machine's clock."""
+
+    def __init__(self, own: Clock, now: int, boot: float) -> None:
+        self._own = own
+        self._now = now
+        self._boot = boot
+
+    def now(self) -> int:
+        return self._now + int((boot_time() - self._boot) * SECOND)
+
+    def sleep(self, duration: int) -> None:
+        self._own.sleep(duration)
+
+
+def shared_clock(link: Link, own: Clock) -> Clock:
+    """The server's time; `own` if both clocks are equal."""
+    began, asked = own.now(), boot_time()
+    found = link.ask("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+    ended, answered = own.now(), boot_time()
+    if found is None or began - _SKEW <= found[0] <= ended + _SKEW:
+        return own
+    return ServerClock(own, int(found[0]), (asked + answered) / 2)
 
 
 def boot_time() -> float:

@@ -16,7 +16,7 @@ from events.errors import NotARecord, RecordDamaged, RecordNotFound
 from events.store.chain import mark
 from events.store.holder import Holder
 from events.store.identity import described, new_identity, read_identity
-from events.store.postgres.company import Link, PostgresBlob, PostgresLease, holders, take_lease
+from events.store.postgres.company import Link, PostgresBlob, PostgresLease, holders, shared_clock, take_lease
 from events.store.postgres.connection import Connection, connect, shown, translated
 from events.store.postgres.session import PostgresSession
 from events.store.schema import REVISIONS, migrate
@@ -120,6 +120,9 @@ class PostgresStore:
                 self._identity(connection, write=False, check=False)
             self._there = True
         return holders(self._link)
+
+    def clock(self, own: Clock) -> Clock:
+        return shared_clock(self._link, own)
 
     def folder(self, name: str) -> Path:
         from platformdirs import user_data_path

@@ -283,6 +283,9 @@ class SqliteStore:
         found = map(last_holder, self.path.parent.glob(f"{glob.escape(self.path.name)}.lease-*"))
         return sorted((one for one in found if one is not None and one.name), key=lambda one: one.name)
 
+    def clock(self, own: Clock) -> Clock:
+        return own
+
     def folder(self, name: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{name}")
 

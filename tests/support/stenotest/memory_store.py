@@ -129,6 +129,9 @@ class MemoryStore:
         found = sorted(self._held.items())
         return [one if self._leases[name].locked() else replace(one, seconds_left=0) for name, one in found]
 
+    def clock(self, own: Clock) -> Clock:
+        return own
+
     def folder(self, name: str) -> Path:
         return Path(self._folder.name) / name
 

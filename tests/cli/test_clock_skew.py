@@ -1,0 +1,103 @@
+"""Recorders on machines whose clocks differ."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from stenotest.gate import holding
+
+from events.clock import SECOND, SystemClock, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from stenotest.command_line import Steno
+
+    Skewed = Callable[[int, Path], subprocess.Popen[str]]
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import sys
+from events.clock import SystemClock
+skew, real = int(sys.argv.pop(1)) * 1_000_000, SystemClock.now
+SystemClock.now = lambda self: real(self) + skew
+from cli.main import main
+main()
+"""
+HOUR = 3600
+
+
+@pytest.fixture
+def recorder(environment: dict[str, str], home: Path) -> Iterator[Skewed]:
+    """`recorder(3600, log)`: a recorder whose machine's clock is an hour ahead, and where it logs."""
+    with ExitStack() as started:
+
+        def start(skew: int, log: Path) -> subprocess.Popen[str]:
+            out = started.enter_context(log.open("w"))
+            command = [sys.executable, "-c", PROGRAM, str(skew), "record", "--interval", "1"]
+            process = subprocess.Popen(command, cwd=home, env=environment, stdout=out, stderr=out, text=True)
+            started.callback(process.wait)
+            started.callback(process.kill)
+            return process
+
+        yield start
+
+
+def state_of(steno: Steno) -> str:
+    return str(json.loads(steno("ps", "--all", "--json").stdout)["runs"][0]["state"])
+
+
+def test_recorders_on_one_database_tell_its_time(
+    steno: Steno,
+    recorder: Skewed,
+    until: Callable[[Callable[[], object]], None],
+    gate: Path,
+    tmp_path: Path,
+    environment: dict[str, str],
+    postgres_url: str,
+) -> None:
+    """One an hour ahead dies, one an hour behind goes on: nothing stands still, and every time is right."""
+    environment["STENO_RECORD"] = postgres_url
+    logs = [tmp_path / "ahead.log", tmp_path / "behind.log"]
+    began = SystemClock().now()
+    first = recorder(HOUR, logs[0])
+    done = steno("submit", "--name", "one", "--", holding(gate))
+    assert done.returncode == 0, done.stderr
+    until(lambda: state_of(steno) == "running")
+    first.kill()
+    recorder(-HOUR, logs[1])
+    gate.touch()
+    until(lambda: state_of(steno) == "succeeded")
+    ended = SystemClock().now()
+    (run,) = json.loads(steno("ps", "--all", "--json").stdout)["runs"]
+    for name in ("submitted_at", "started_at", "finished_at"):
+        assert began - 5 * SECOND <= parse_time(run[name]) <= ended + 5 * SECOND, name
+    for log, which in zip(logs, ("ahead of", "behind"), strict=True):
+        assert re.search(rf"is 3[56]\d\d s {which} the database's, whose time is recorded", log.read_text())
+    assert steno("verify").returncode == 0
+
+
+def test_a_clock_that_was_set_back_is_said(
+    steno: Steno,
+    recorder: Skewed,
+    until: Callable[[Callable[[], object]], None],
+    record_file: Path,
+    tmp_path: Path,
+) -> None:
+    """On one machine: until the clock is there again, answers are recorded and move nothing."""
+    logs = [tmp_path / "before.log", tmp_path / "after.log"]
+    first = recorder(HOUR, logs[0])
+    until(lambda: record_file.exists() and "PollRecorded" in steno("events", "--json").stdout)
+    first.kill()
+    recorder(0, logs[1])
+    until(lambda: "the newest answer of local/" in logs[1].read_text())
+    assert "ahead of this machine's clock: until then nothing moves; set that right" in logs[1].read_text()
+    assert "the newest answer" not in logs[0].read_text()
