@@ -65,9 +65,17 @@ def accepted_before(journal: "Journal", key: Key) -> AcceptedRequest | None:
 
 
 def admit(
-    provider: str, task: "Completed", submitter: str, policy: Policy, state: WorldState, now: int
+    provider: str,
+    task: "Completed",
+    submitter: str,
+    policy: Policy,
+    state: WorldState,
+    now: int,
+    *,
+    elsewhere: int = 0,
 ) -> WorstCase | None:
-    """The worst-case cost of a task that the policy admits; None if its machines are free.
+    """The worst-case cost of a task that the policy admits; None if its machines are free. `elsewhere`: micro-dollars
+    of the budget that other records spent, or may still spend.
 
     Raises:
         RefusedByPolicy: its worst case exceeds the remaining budget, or it needs more machines than the limit allows.
@@ -77,7 +85,7 @@ def admit(
     terms = READINGS.terms(provider, msgspec.json.encode(task.configuration), submitter, task.fallback)
     if (why := exceeds_limit(terms, policy)) is not None:
         raise RefusedByPolicy(why)
-    return check(terms, policy, state, now)
+    return check(terms, policy, state, now, elsewhere=elsewhere)
 
 
 def refuse_taken_name(state: WorldState, source: str, name: str, now: int) -> None:

@@ -83,22 +83,25 @@ async def submit(
     project = await to_thread.run_sync(_project_of, service, outside, wanted)
 
     def append(journal: Journal) -> AcceptedRequest:
-        _wait_for_feed(service, journal.record.head().position)
-        source, now = f"{provider}/{project}", service.clock.now()
+        wait_for_feed(service, journal.record.head().position)
+        source = f"{provider}/{project}"
         with service.feed.state() as state:
-            refuse_taken_name(state, source, task.name, now)
             policy = policy_in_force(state, source, service.settings)
-            admit(provider, task, wanted.submitter, policy, state, now)
-        return request_run(
-            journal,
-            run_id=run_id,
-            provider=provider,
-            project=project,
-            task=task,
-            submitter=wanted.submitter,
-            kernel=wanted.kernel,
-            key=key,
-        )
+        with service.elsewhere(policy) as elsewhere:
+            now = service.clock.now()
+            with service.feed.state() as state:
+                refuse_taken_name(state, source, task.name, now)
+                admit(provider, task, wanted.submitter, policy, state, now, elsewhere=elsewhere)
+            return request_run(
+                journal,
+                run_id=run_id,
+                provider=provider,
+                project=project,
+                task=task,
+                submitter=wanted.submitter,
+                kernel=wanted.kernel,
+                key=key,
+            )
 
     accepted = await writer.do(append)
     service.projector.hurry()
@@ -132,7 +135,7 @@ def _project_of(service: Service, outside: Outside, submission: HttpSubmission) 
     return wanted
 
 
-def _wait_for_feed(service: Service, head: int) -> None:
+def wait_for_feed(service: Service, head: int) -> None:
     """Wait until the world includes the requests just accepted: each counts against the budget."""
     end = service.clock.now() + _TIMEOUT
     while service.feed.position < head and service.clock.now() < end:

@@ -1,14 +1,14 @@
 """Reads of who did what, and of what the webhook was told."""
 
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from msgspec import Meta
 
 from engine.settings.values import alerts
 from engine.wire import Position, Shape
-from projections.api.parameters import CURSOR, LIMIT, Asked, cursor_of, text
-from projections.api.reads.read import Cursor, Read, page_shape
+from projections.api.parameters import CURSOR, LIMIT, Asked, text
+from projections.api.reads.read import Cursor, Page, Read, page_of, page_shape
 from projections.api.service import Service
 from projections.models.audit import ActionObject, NoticeObject, actions, notices
 from projections.models.reader_pool import Look
@@ -25,21 +25,22 @@ class NoticePage(Shape, frozen=True, kw_only=True):
     position: Position
 
 
-def _notices(service: Service, look: Look, asked: Asked) -> dict[str, Any]:
+def _notices(service: Service, look: Look, asked: Asked) -> Page:
     page = notices(look, behind=asked["cursor"], limit=asked["limit"])
     url = service.settings.value("alerts.webhook")
-    return {
-        "notices": page.rows,
-        "webhook": urlsplit(url).hostname if url else None,  # the rest of the address may be a secret
-        "signed": bool(url and service.settings.value("alerts.secret")),
-        "reports": sorted(alerts(service.settings.value("alerts.on") or "off")) if url else [],
-        "next": cursor_of(page.next),
-    }
+    return page_of(
+        "notices",
+        page,
+        "at",
+        webhook=urlsplit(url).hostname if url else None,  # the rest of the address may be a secret
+        signed=bool(url and service.settings.value("alerts.secret")),
+        reports=sorted(alerts(service.settings.value("alerts.on") or "off")) if url else [],
+    )
 
 
-def _actions(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
+def _actions(_: Service, look: Look, asked: Asked) -> Page:
     page = actions(look, behind=asked["cursor"], limit=asked["limit"], who=asked["who"])
-    return {"actions": page.rows, "next": cursor_of(page.next)}
+    return page_of("actions", page, "at")
 
 
 READS = (

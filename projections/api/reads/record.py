@@ -23,7 +23,7 @@ from projections.api.parameters import (
 )
 from projections.api.problems import Problem
 from projections.api.reads.money import policy_at
-from projections.api.reads.read import Cursor, Read, page_shape
+from projections.api.reads.read import Cursor, Page, PageRow, Read, page_of, page_shape
 from projections.api.reads.runs import EVENTS
 from projections.api.service import Service
 from projections.models import record_pages as browse
@@ -45,24 +45,32 @@ def _record(service: Service, look: Look, asked: Asked) -> dict[str, Any]:
     return wire(record_object(look, service.projector.lag, since=since, until=until))
 
 
-def _events(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
+def _events(_: Service, look: Look, asked: Asked) -> Page:
     types = None if asked["type"] is None else (asked["type"],)
     page = browse.events(look, **_page(asked), stream=asked["stream"], types=types)
-    return {"events": page.rows, "next": cursor_of(page.next)}
+    return page_of("events", page, "recorded_at", down=asked["backwards"])
 
 
-def _polls(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
+def _polls(_: Service, look: Look, asked: Asked) -> Page:
     page = browse.polls(look, **_page(asked), source=asked["source"], failed=asked["failed"])
-    return {"polls": page.rows, "next": cursor_of(page.next)}
+    return page_of("polls", page, "t", down=asked["backwards"])
 
 
 def _page(asked: Asked) -> dict[str, Any]:
     return {"behind": asked["cursor"], "limit": asked["limit"], "backwards": asked["backwards"]}
 
 
-def _incidents(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
+def _incidents(_: Service, look: Look, asked: Asked) -> Page:
     found = incidents(look, behind=asked["cursor"], limit=asked["limit"])
-    return {"anomalies": [wire(one) for one in found.anomalies], "next": cursor_of(found.next), "blind": found.blind}
+    return Page(
+        name="anomalies",
+        rows=[
+            PageRow(one.at or 0, cursor_of(place) or "", wire(one))
+            for one, place in zip(found.anomalies, found.places, strict=True)
+        ],
+        next=cursor_of(found.next),
+        beside={"next": None, "blind": found.blind},  # a key keeps its first place
+    )
 
 
 def _position(asked: Asked) -> int:

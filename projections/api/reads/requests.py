@@ -16,7 +16,6 @@ from projections.models.compare import Comparison, compared
 from projections.models.reader_pool import Look
 from projections.models.record_pages import request_of
 from projections.store.schema import RunRow
-from projections.store.tables import answer
 
 
 class RequestedTask(Shape, frozen=True, kw_only=True):
@@ -60,12 +59,13 @@ def _request(service: Service, look: Look, asked: Asked) -> dict[str, Any]:
     return {"name": task.get("name"), "configuration": task, "needs": missing_values(task), "refused": None}
 
 
-def _compare(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
-    view = look.view
-    ids = [view.row(asked[name]).run_id for name in ("a", "b")]
-    first, second = (view.run(run_id) for run_id in ids)
-    found = compared(first, second, (request_of(look.record, ids[0]), request_of(look.record, ids[1])))
-    answers = [msgspec.Raw(answer(*one)) for one in view.store.runs.objects_of(ids)]
+def comparison(looks: tuple[Look, Look], asked: Asked) -> dict[str, Any]:
+    """The runs `a` and `b`, each of its own look."""
+    ids = [one.view.row(asked[name]).run_id for one, name in zip(looks, ("a", "b"), strict=True)]
+    first, second = (one.view.run(run_id) for one, run_id in zip(looks, ids, strict=True))
+    found = compared(first, second, (request_of(looks[0].record, ids[0]), request_of(looks[1].record, ids[1])))
+    pairs = zip(looks, ids, strict=True)
+    answers = [msgspec.Raw(one.view.store.runs.answer_of(run_id) or b"") for one, run_id in pairs]
     return {"runs": answers, **msgspec.to_builtins(found)}
 
 
@@ -80,7 +80,7 @@ READS = (
     Read(
         "/api/compare",
         "Two runs side by side: outcome, times, cost, and what differs in what was asked for",
-        _compare,
+        lambda _, look, asked: comparison((look, look), asked),
         ComparedRuns,
         parameters=tuple(text(name, _ONE, longest=MAX_ID, required=True) for name in ("a", "b")),
     ),
