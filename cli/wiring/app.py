@@ -149,11 +149,12 @@ COMMON = (  # options of every command and of `steno` itself
 
 
 class StenoCommand(click.Command):
-    """A command whose function gets the `App` first; appends the `COMMON` options."""
+    """A command whose function gets the `App` first; appends the `COMMON` options that it lacks."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
-        self.params += COMMON
+        own = {flag for one in self.params for flag in one.opts}
+        self.params += [one for one in COMMON if own.isdisjoint(one.opts)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the function; it prints data on stdout, so log lines go to stderr."""

@@ -74,7 +74,8 @@ class Bundle:
     other by relative paths.
     """
 
-    def __init__(self, folder: Path = FOLDER) -> None:
+    def __init__(self, folder: Path = FOLDER, records: tuple[str, ...] = ()) -> None:
+        self._records = records
         self._sources = {
             str(PurePosixPath(path.relative_to(folder))): path.read_bytes()
             for path in sorted(folder.rglob("*"))
@@ -117,6 +118,8 @@ class Bundle:
         modules = self._imports([_APP, f"js/pages/{page}.js"])
         lines = [*first, *(f'<link rel="modulepreload" href="{base}/{html.escape(name)}">' for name in modules)]
         text = self._sources["index.html"].decode()
+        if self._records:
+            lines.insert(0, f'<meta name="steno-records" content="{html.escape(",".join(self._records))}">')
         return text.replace("{{assets}}", base).replace("{{preload}}", "\n".join(lines)).encode()
 
     def _imports(self, roots: list[str]) -> list[str]:
@@ -134,16 +137,18 @@ class Bundle:
 
 
 @cache
-def _bundle() -> Bundle:
-    return Bundle()
+def _bundle(records: tuple[str, ...] = ()) -> Bundle:
+    return Bundle(records=records)
 
 
 OPERATIONS = ()  # None: pages are for people
 
 
-def routes(service: Service) -> list[BaseRoute]:  # noqa: ARG001 - every part is made of the service
-    """Each page's document, and the files under `/assets/<version>/`, which may be cached for ever."""
-    bundle = _bundle()
+def routes(service: Service, records: tuple[str, ...] = ()) -> list[BaseRoute]:  # noqa: ARG001 - as every part's
+    """Each page's document, and the files under `/assets/<version>/`, which may be cached for ever. `records`: the
+    names of several records, which the document tells the scripts.
+    """
+    bundle = _bundle(records)
 
     async def asset(request: Request) -> Response:
         name = request.path_params["name"]
@@ -161,13 +166,13 @@ def routes(service: Service) -> list[BaseRoute]:  # noqa: ARG001 - every part is
     ]
 
 
-async def missing(scope: Scope, receive: Receive, send: Send) -> None:
+async def missing(scope: Scope, receive: Receive, send: Send, *, records: tuple[str, ...] = ()) -> None:
     """The dashboard's own page for a path without a route, for browsers; programs get a problem."""
     request = Request(scope)
     for_people = "text/html" in request.headers.get("accept", "") and not scope["path"].startswith("/api/")
     if not for_people or request.method not in {"GET", "HEAD"}:
         raise HTTPException(404)
-    file = _bundle().pages[_MISSING, True]
+    file = _bundle(records).pages[_MISSING, True]
     await Response(file.body, 404, {"Cache-Control": "no-cache"}, file.type)(scope, receive, send)
 
 

@@ -1,5 +1,6 @@
 """Reads of who did what, and of what the webhook was told."""
 
+from operator import itemgetter
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -31,7 +32,7 @@ def _notices(service: Service, look: Look, asked: Asked) -> Page:
     return page_of(
         "notices",
         page,
-        "at",
+        itemgetter("at"),
         webhook=urlsplit(url).hostname if url else None,  # the rest of the address may be a secret
         signed=bool(url and service.settings.value("alerts.secret")),
         reports=sorted(alerts(service.settings.value("alerts.on") or "off")) if url else [],
@@ -40,7 +41,7 @@ def _notices(service: Service, look: Look, asked: Asked) -> Page:
 
 def _actions(_: Service, look: Look, asked: Asked) -> Page:
     page = actions(look, behind=asked["cursor"], limit=asked["limit"], who=asked["who"])
-    return page_of("actions", page, "at")
+    return page_of("actions", page, itemgetter("at"))
 
 
 READS = (

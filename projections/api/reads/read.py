@@ -68,9 +68,11 @@ class Page:
         return {self.name: [one.row for one in self.rows], **self.beside, "next": self.next}
 
 
-def page_of(name: str, found: RecordPage, key: str, *, down: bool = True, **beside: Any) -> Page:
-    """A page of the record's own events, ordered by position; `key` names the time of a row."""
-    rows = [PageRow(row[key], str(row["position"]), row) for row in found.rows]
+def page_of(
+    name: str, found: RecordPage, key: Callable[[dict[str, Any]], Any], *, down: bool = True, **beside: Any
+) -> Page:
+    """A page of the record's own events, ordered by position; `key` gives the time of a row."""
+    rows = [PageRow(key(row), str(row["position"]), row) for row in found.rows]
     return Page(name=name, rows=rows, next=cursor_of(found.next), down=down, beside=beside)
 
 

@@ -1,5 +1,6 @@
 """Reads of the record itself, and of everything at a glance."""
 
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from engine.objects import BlindObject
 from engine.settings.policy import policy_from
 from engine.wire import Position, Shape, Time, wire
+from events.clock import parse_time
 from events.types import NAMES
 from projections.api.parameters import (
     CURSOR,
@@ -48,12 +50,18 @@ def _record(service: Service, look: Look, asked: Asked) -> dict[str, Any]:
 def _events(_: Service, look: Look, asked: Asked) -> Page:
     types = None if asked["type"] is None else (asked["type"],)
     page = browse.events(look, **_page(asked), stream=asked["stream"], types=types)
-    return page_of("events", page, "recorded_at", down=asked["backwards"])
+    return page_of("events", page, itemgetter("recorded_at"), down=asked["backwards"])
+
+
+def _answered_at(poll: dict[str, Any]) -> int:
+    """When a poll ended, microseconds UTC: its place in the record follows that, not its start."""
+    began: int = parse_time(poll["t"])
+    return began + round(float(poll["ms"]) * 1000)
 
 
 def _polls(_: Service, look: Look, asked: Asked) -> Page:
     page = browse.polls(look, **_page(asked), source=asked["source"], failed=asked["failed"])
-    return page_of("polls", page, "t", down=asked["backwards"])
+    return page_of("polls", page, _answered_at, down=asked["backwards"])
 
 
 def _page(asked: Asked) -> dict[str, Any]:
