@@ -20,7 +20,7 @@ from projections.dashboard import routes as dashboard
 from projections.site import health, reads
 from projections.site import openapi as site_openapi
 from projections.site.routing import by_id, by_name, by_source, of_first
-from projections.site.site import Member, Site
+from projections.site.site import Member, RecordSet
 from projections.site.stream import stream
 
 _KIND = re.compile(r"/api/(?:amd/)?(runs|vms|kernels)/")
@@ -31,7 +31,7 @@ def build_site(services: dict[str, Service]) -> AccessMiddleware:
     """The application to serve these records, by name; the first has the tokens, and its settings are the site's. Close
     each `service.closing` after the server ended.
     """
-    site = Site(tuple(Member(name=name, service=one, app=_router(one)) for name, one in services.items()))
+    site = RecordSet(tuple(Member(name=name, service=one, app=_router(one)) for name, one in services.items()))
     tally = Tally()
     operations = [one for part in PARTS for one in part.OPERATIONS]
     endpoints = [Route(one.path, _endpoint(site, tally, one), methods=[one.method]) for one in operations]
@@ -47,7 +47,7 @@ def _router(service: Service) -> ASGIApp:
     return Routes([route for part in PARTS for route in part.routes(service)], redirect_slashes=False)
 
 
-def _endpoint(site: Site, tally: Tally, one: Operation) -> Any:
+def _endpoint(site: RecordSet, tally: Tally, one: Operation) -> Any:
     """What answers an operation over all records."""
     found = _of_all(site, tally, one.route)
     if found is None and "{id}" in one.path and (kind := _KIND.match(one.path)) is not None:
@@ -57,7 +57,7 @@ def _endpoint(site: Site, tally: Tally, one: Operation) -> Any:
     return of_first(site) if found is None else found
 
 
-def _of_all(site: Site, tally: Tally, route: str) -> Any:
+def _of_all(site: RecordSet, tally: Tally, route: str) -> Any:
     """The endpoint of what has a meaning of its own over all records; None: one record answers."""
     merged = {f"GET {read.path}": read for read in READS if read.path in reads.MERGED}
     match route:

@@ -9,12 +9,12 @@ from projections.api.problems import Problem
 from projections.api.service import Outside, Service
 from projections.models.reader_pool import Look
 from projections.site.looks import said
-from projections.site.site import RECORD, UNAVAILABLE, Member, Site, refused
+from projections.site.site import RECORD, UNAVAILABLE, Member, RecordSet, refused
 
 _THINGS = {"runs": "run", "kernels": "run", "vms": "machine"}
 
 
-def holder(site: Site, kind: str, word: str) -> Member:
+def holder(site: RecordSet, kind: str, word: str) -> Member:
     """The record that has a run (`runs`, `kernels`) or a machine (`vms`); blocks: call it in a worker thread. Raises
     `Problem`: 404 none has it; 400 a name or a prefix matches in several; 503 none that can be read has it.
     """
@@ -22,7 +22,9 @@ def holder(site: Site, kind: str, word: str) -> Member:
         raise Problem(404, f"no name is that long ({len(word)} characters)", field="id")
     machines = kind == "vms"
     missing: dict[str, str] = {}
-    knowing = [one for one in site.members if _knows(one, word, machines=machines)]
+    there = [one for one in site.members if one.trouble is None]
+    followed = all(one.service.feed.live.is_ready(0) for one in there)  # else another one may know it too
+    knowing = [one for one in there if followed and _knows(one, word, machines=machines)]
     if len(knowing) == 1:
         return knowing[0]
     found: list[tuple[Member, Sequence[Any]]] = []
@@ -50,8 +52,6 @@ def holder(site: Site, kind: str, word: str) -> Member:
 
 def _knows(member: Member, word: str, *, machines: bool) -> bool:
     """Whether a record has this very id, by the engine's own world: also just after it was made."""
-    if member.trouble is not None or not member.service.feed.live.is_ready(0):
-        return False
     with member.service.feed.state() as state:
         return word in (state.vms if machines else state.runs)
 
@@ -72,7 +72,7 @@ def _is_exactly(row: Any, word: str) -> bool:
     return word in (getattr(row, "run_id", None), getattr(row, "vm_id", None), row.provider_id)
 
 
-def taker(site: Site, outside: Callable[[Service], Outside], project: str | None) -> Member:
+def taker(site: RecordSet, outside: Callable[[Service], Outside], project: str | None) -> Member:
     """The record that takes a submission: the only one that records its source. Blocks. Raises `Problem` 400 if none
     or several do, and `NotConfigured` if the settings name no project.
     """

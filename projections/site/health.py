@@ -16,7 +16,7 @@ from projections.api.bodies import JSON
 from projections.api.operations import ServiceCollector, readiness
 from projections.api.parameters import asked_of
 from projections.api.tally import Tally
-from projections.site.site import RECORD, UNAVAILABLE, Site
+from projections.site.site import RECORD, UNAVAILABLE, RecordSet
 
 _FRESH: Final = {"Cache-Control": "no-store"}
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -27,7 +27,7 @@ _BUILD: Final = "steno_build"
 class _SiteCollector(Collector):
     """The metrics of all records, each sample with the label `record`; those of requests are the site's."""
 
-    def __init__(self, site: Site, tally: Tally) -> None:
+    def __init__(self, site: RecordSet, tally: Tally) -> None:
         self._site = site
         self._tally = tally
 
@@ -49,7 +49,7 @@ class _SiteCollector(Collector):
         yield from (metric for metric in self._tally.registry.collect() if metric.name.startswith(_HTTP))
 
 
-def metrics(site: Site, tally: Tally) -> Any:
+def metrics(site: RecordSet, tally: Tally) -> Any:
     """The endpoint of `/metrics`."""
     registry = CollectorRegistry(auto_describe=False)
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -70,7 +70,7 @@ def metrics(site: Site, tally: Tally) -> Any:
     return endpoint
 
 
-def readyz(site: Site) -> Any:
+def readyz(site: RecordSet) -> Any:
     """The endpoint of `/readyz`: ready if every record is."""
 
     def found() -> tuple[list[str], dict[str, Any]]:

@@ -11,10 +11,10 @@ from projections.api.problems import Problem
 from projections.api.reads.read import look
 from projections.models.reader_pool import Look
 from projections.site.places import moments_of, positions_of, text_of
-from projections.site.site import UNAVAILABLE, Member, Site, refused
+from projections.site.site import UNAVAILABLE, Member, RecordSet, refused
 
 
-class Seen(NamedTuple):
+class SeenRecord(NamedTuple):
     """One record at the moment asked for."""
 
     member: Member
@@ -25,7 +25,7 @@ class Seen(NamedTuple):
 class Looks(NamedTuple):
     """Every record that can be read, and why the others cannot."""
 
-    seen: Sequence[Seen]
+    seen: Sequence[SeenRecord]
     missing: dict[str, str]  # record → why it is left out
 
     def answer(self, body: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Looks(NamedTuple):
 
 
 @contextmanager
-def looks(site: Site, asked: Asked) -> Iterator[Looks]:
+def looks(site: RecordSet, asked: Asked) -> Iterator[Looks]:
     """Look at all records; blocks: call it in a worker thread. A record that cannot be read is left out and named.
     Raises `Problem`: 400 a wrong moment; 503 no record can be read.
     """
@@ -46,7 +46,7 @@ def looks(site: Site, asked: Asked) -> Iterator[Looks]:
     at = {} if asked["at"] is None else moments_of(asked["at"], names)
     least = asked["min_position"]
     needed = {} if least is None else positions_of(least, names, "min_position", all_of_them=False)
-    seen: list[Seen] = []
+    seen: list[SeenRecord] = []
     missing: dict[str, str] = {}
     with ExitStack() as stack:
         for member in site.members:
@@ -55,7 +55,7 @@ def looks(site: Site, asked: Asked) -> Iterator[Looks]:
                 missing[member.name] = trouble
                 continue
             try:
-                seen.append(Seen(member, stack.enter_context(look(member.service, own)), own))
+                seen.append(SeenRecord(member, stack.enter_context(look(member.service, own)), own))
             except Exception as error:  # noqa: BLE001 - sorted by what it says
                 why = refused(error)
                 if why is None:
@@ -77,6 +77,6 @@ def _of(member: Member, error: Exception) -> Exception:
     return error
 
 
-def _at_once(found: Look, seen: Sequence[Seen]) -> Look:
+def _at_once(found: Look, seen: Sequence[SeenRecord]) -> Look:
     """All records are seen from the same moment: the latest."""
     return msgspec.structs.replace(found, now=max(one.look.now for one in seen))

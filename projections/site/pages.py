@@ -6,8 +6,8 @@ import msgspec
 
 from projections.api.parameters import Asked
 from projections.api.problems import Problem
-from projections.api.reads.read import Page, PageRow, Read
-from projections.site.looks import Looks, Seen
+from projections.api.reads.read import PageRow, Read, RowPage
+from projections.site.looks import Looks, SeenRecord
 from projections.site.places import places_of, text_of
 from projections.site.site import RECORD, refused
 from projections.store.run_query import KNOWN
@@ -18,7 +18,7 @@ def merged_page(read: Read, looks: Looks, asked: Asked, names: tuple[str, ...]) 
     cursor has one place a record: behind the last row shown of it.
     """
     before = dict.fromkeys(names, "") if asked["cursor"] is None else places_of(asked["cursor"], names, "cursor")
-    pages: dict[str, Page] = {}
+    pages: dict[str, RowPage] = {}
     unknown: dict[str, Problem] = {}
     for seen in looks.seen:
         name = seen.member.name
@@ -41,18 +41,18 @@ def merged_page(read: Read, looks: Looks, asked: Asked, names: tuple[str, ...]) 
     return {name: [marked(record, row.row) for record, row in shown], **beside, "next": following}
 
 
-def _page(read: Read, seen: Seen, behind: str) -> Page:
+def _page(read: Read, seen: SeenRecord, behind: str) -> RowPage:
     cursor = next(one for one in read.parameters if one.name == "cursor")
     place = cursor.read(behind) if behind else None
     if behind and place is None:
         raise Problem(400, f"cursor is wrong for record {seen.member.name}: use the previous `next`", field="cursor")
     found = read.answer(seen.member.service, seen.look, {**seen.asked, "cursor": place})
-    assert isinstance(found, Page)  # noqa: S101 - only lists are read here
+    assert isinstance(found, RowPage)  # noqa: S101 - only lists are read here
     return found
 
 
 def _merged(
-    pages: dict[str, Page], before: dict[str, str], limit: int
+    pages: dict[str, RowPage], before: dict[str, str], limit: int
 ) -> tuple[list[tuple[str, PageRow]], dict[str, str], bool]:
     """(rows with their records, the place behind the last row of each record, whether more follow)."""
     down = any(page.down for page in pages.values())
@@ -76,7 +76,7 @@ def _merged(
     return shown, places, more
 
 
-def _beside(pages: dict[str, Page], *, is_first: bool) -> dict[str, Any]:
+def _beside(pages: dict[str, RowPage], *, is_first: bool) -> dict[str, Any]:
     """What is answered beside the rows: the gaps of all records, else what the first one says."""
     found: dict[str, Any] = {}
     for name, page in pages.items():

@@ -23,7 +23,7 @@ from projections.site.overview import merged_overview
 from projections.site.pages import merged_page
 from projections.site.places import AT, CURSOR, MIN_POSITION
 from projections.site.routing import passed_to
-from projections.site.site import UNAVAILABLE, Site
+from projections.site.site import UNAVAILABLE, RecordSet
 from projections.site.sums import SUMS, Sum
 
 LISTS: Final = frozenset(
@@ -41,7 +41,7 @@ def parameters(read: Read) -> tuple[Parameter, ...]:
     return (*own, *((FORMAT,) if read.tabled else ()), AT, MIN_POSITION)
 
 
-def endpoint_of(site: Site, read: Read, limiter: CapacityLimiter) -> Callable[[Request], Any]:
+def endpoint_of(site: RecordSet, read: Read, limiter: CapacityLimiter) -> Callable[[Request], Any]:
     """The endpoint of a read that has a meaning over all records."""
     taken = parameters(read)
 
@@ -76,7 +76,7 @@ def endpoint_of(site: Site, read: Read, limiter: CapacityLimiter) -> Callable[[R
     return endpoint
 
 
-def _answer(site: Site, read: Read, found: Looks, asked: Asked) -> dict[str, Any] | Tabled:
+def _answer(site: RecordSet, read: Read, found: Looks, asked: Asked) -> dict[str, Any] | Tabled:
     if read.path in LISTS:
         return merged_page(read, found, asked, site.names)
     if read.path == COMPARE:
@@ -84,7 +84,7 @@ def _answer(site: Site, read: Read, found: Looks, asked: Asked) -> dict[str, Any
     return _SUMS[read.path](found, asked)
 
 
-def _compared(site: Site, found: Looks, asked: Asked) -> dict[str, Any]:
+def _compared(site: RecordSet, found: Looks, asked: Asked) -> dict[str, Any]:
     """Two runs, of one record or of two."""
     names = [holder(site, "runs", asked[name]).name for name in ("a", "b")]
     of = {one.member.name: one.look for one in found.seen}

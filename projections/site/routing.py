@@ -13,7 +13,7 @@ from projections.api.bodies import JSON
 from projections.api.service import Outside, Service
 from projections.site.finder import holder, taker
 from projections.site.pages import naming
-from projections.site.site import RECORD, Member, Site
+from projections.site.site import RECORD, Member, RecordSet
 
 HEADER: Final = b"steno-record"
 
@@ -56,7 +56,7 @@ class _Named:
         await self._send(message)
 
 
-def by_id(site: Site, kind: str) -> Callable[[Request], Any]:
+def by_id(site: RecordSet, kind: str) -> Callable[[Request], Any]:
     """The endpoint of a run, a machine or a kernel."""
 
     async def endpoint(request: Request) -> ASGIApp:
@@ -68,7 +68,7 @@ def by_id(site: Site, kind: str) -> Callable[[Request], Any]:
     return endpoint
 
 
-def by_name(site: Site, why: str) -> Callable[[Request], Any]:
+def by_name(site: RecordSet, why: str) -> Callable[[Request], Any]:
     """The endpoint of what is of one record only, which the request has to name."""
 
     async def endpoint(request: Request) -> ASGIApp:
@@ -80,7 +80,7 @@ def by_name(site: Site, why: str) -> Callable[[Request], Any]:
     return endpoint
 
 
-def of_first(site: Site) -> Callable[[Request], Any]:
+def of_first(site: RecordSet) -> Callable[[Request], Any]:
     """The endpoint of what is the same for all records, or kept beside the first: the tokens."""
 
     async def endpoint(_: Request) -> ASGIApp:
@@ -89,7 +89,7 @@ def of_first(site: Site) -> Callable[[Request], Any]:
     return endpoint
 
 
-def by_source(site: Site, outside: Callable[[Service], Outside]) -> Callable[[Request], Any]:
+def by_source(site: RecordSet, outside: Callable[[Service], Outside]) -> Callable[[Request], Any]:
     """The endpoint of submissions, and of what goes where they go."""
 
     async def endpoint(request: Request) -> ASGIApp:

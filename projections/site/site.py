@@ -36,7 +36,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class RecordSet:
     members: tuple[Member, ...]
 
     @property

@@ -15,14 +15,14 @@ from projections.api.problems import Problem
 from projections.api.streams import LAST_EVENT_ID, send_stream
 from projections.site.pages import naming
 from projections.site.places import AFTER, positions_of, text_of
-from projections.site.site import UNAVAILABLE, Member, Site
+from projections.site.site import UNAVAILABLE, Member, RecordSet
 
 _SOON: Final = 1.0  # seconds until a record that could not be followed is tried again
 _FIRST: Final = 30.0  # seconds until some record must be ready
 _ID, _DATA = b"id: ", b"data: "
 
 
-async def stream(site: Site, request: Request) -> ASGIApp:
+async def stream(site: RecordSet, request: Request) -> ASGIApp:
     """The merged stream. Raises `Problem`: 400 a position that is wrong, or beyond a record's end; 503 no record is
     ready.
     """
@@ -36,7 +36,7 @@ async def stream(site: Site, request: Request) -> ASGIApp:
     return answer
 
 
-async def _places(site: Site, request: Request) -> dict[str, int]:
+async def _places(site: RecordSet, request: Request) -> dict[str, int]:
     """Where the client stands in each record."""
     field, given = "after", asked_of(request, (AFTER,))["after"]
     last = [one.strip() for one in request.headers.getlist(LAST_EVENT_ID) if one.strip()]
@@ -66,7 +66,7 @@ async def _places(site: Site, request: Request) -> dict[str, int]:
 class _Merged:
     """One client's stream: a task for each record, and the position that the client has of each."""
 
-    def __init__(self, site: Site, after: dict[str, int], scope: Scope) -> None:
+    def __init__(self, site: RecordSet, after: dict[str, int], scope: Scope) -> None:
         self._site = site
         self._places = after
         self._abort = scope["steno.abort"]

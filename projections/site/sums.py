@@ -21,7 +21,7 @@ from projections.models.incidents import RecordObject, record_object
 from projections.models.leaderboard import leaderboard
 from projections.models.offers import offers
 from projections.models.sources import source_rows
-from projections.site.looks import Looks, Seen
+from projections.site.looks import Looks, SeenRecord
 from projections.site.pages import marked
 from projections.site.places import text_of
 from projections.store.run_query import FilterValues, filter_values
@@ -111,7 +111,7 @@ def _leaderboard(looks: Looks, asked: Asked) -> dict[str, Any]:
     return dict(found)
 
 
-def _judged(one: Seen) -> Any:
+def _judged(one: SeenRecord) -> Any:
     return one.member.service.judged_kernels.read(one.look.record, one.look.view, one.look.now)
 
 

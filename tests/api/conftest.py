@@ -10,9 +10,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,31 +21,23 @@ import msgspec
 import pytest
 from stenotest import prefork
 from stenotest.frozen_time import Hands, time_in_hand
+from stenotest.served import PATIENCE, Served, isolated, served_site, served_site_on, unserved  # noqa: F401 - fixtures
 
-from cli.wiring.app import App
-from cli.wiring.http_service import _warm, assembled, serving, serving_site
+from cli.wiring.http_service import _warm, serving
 from engine.providers.readings import READINGS
-from engine.providers.registry import load_settings
 from engine.replay.trace import open_trace
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record
-from events.store.store import store_at
-from projections.api.problems import Routes
 from projections.models.projector import caught_up
-from projections.site.site import Member, Site
 
 if TYPE_CHECKING:
-    from events.clock import Clock
-    from projections.api.server import Server
+    pass
 
 TRACES = Path(__file__).parent.parent / "traces"
 TOWN = ("success", "failure", "warm_reuse", "several", "retry_success", "no_capacity", "unreachable")
 """Recordings of a genuine server that together have runs of every end, machines, costs, gaps and anomalies."""
 _READY = re.compile(r"serving (http://\S+) ")
-PATIENCE = 120
-"""Seconds that anything may take here: a crowded machine takes long, and a test that fails may."""
-
 
 QUICK = frozenset({"test_openapi.py", "test_reads.py"})
 """Files of the quick tests; each test of the others starts a service of its own and is left out of `make check`."""
@@ -65,38 +56,12 @@ def polls_of(name: str) -> tuple[Poll, ...]:
     return tuple(poll for _, poll in open_trace(TRACES / f"{name}.jsonl.zst") if poll is not None)
 
 
-def appended(path: Path, polls: Sequence[Poll]) -> Path:
+def appended(path: Path | str, polls: Sequence[Poll]) -> Path:
     """The record at `path`, made if it is not there, with these polls appended."""
     with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         for start in range(0, len(polls), 200):
             record.append_polls(polls[start : start + 200])
-    return path
-
-
-def isolated(record: Path, **settings: str) -> App:
-    """One call of Steno that sees these settings (`api__cors` is `api.cors`) and nothing of who runs the tests."""
-    app = App()
-    app.flags = {"record": str(record), "api.port": "0"}
-    app.flags |= {name.replace("__", "."): value for name, value in settings.items()}
-    nobody = record.parent / "nobody"
-    app.settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
-    return app
-
-
-@dataclass
-class Served:
-    """A service that runs in this process."""
-
-    url: str
-    client: httpx.Client
-    """Asks it, without a token and without following redirects."""
-    record: Path
-    server: Server
-    _end: Callable[[], None] = field(repr=False)
-
-    def stop(self) -> None:
-        """End it in order; a second time does nothing."""
-        self._end()
+    return Path(path)
 
 
 class Serve(Protocol):
@@ -146,81 +111,23 @@ def served_on() -> Iterator[Serve]:
         yield serve
 
 
-class ServeSite(Protocol):
-    """`served_site({"a": path, "b": path}, **settings)`: several records behind one service."""
-
-    def __call__(self, records: Mapping[str, Path | str], **settings: str) -> Served: ...
-
-
-@contextmanager
-def _serving_sites() -> Iterator[ServeSite]:
-    with ExitStack() as every:
-        patch = every.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr("projections.models.reader_pool.PATIENCE", PATIENCE * SECOND)
-        patch.setattr("projections.models.projector._TIMEOUT", PATIENCE)
-
-        def serve(records: Mapping[str, Path | str], **settings: str) -> Served:
-            first = next(Path(one) for one in records.values() if "://" not in str(one))
-            app = isolated(first, **settings)
-            stack = every.enter_context(ExitStack())
-            server = stack.enter_context(serving_site(app, {name: store_at(one) for name, one in records.items()}))
-            client = stack.enter_context(httpx.Client(base_url=server.url_here, timeout=PATIENCE, trust_env=False))
-            return Served(url=server.url_here, client=client, record=first, server=server, _end=stack.close)
-
-        yield serve
-
-
-@pytest.fixture
-def served_site() -> Iterator[ServeSite]:
-    """The real server of several records; all have ended when the test has."""
-    with _serving_sites() as serve:
-        yield serve
-
-
-@pytest.fixture(scope="module")
-def served_site_on() -> Iterator[ServeSite]:
-    """As `served_site`, for a whole file of tests."""
-    with _serving_sites() as serve:
-        yield serve
-
-
 class Recorded(Protocol):
     """`recorded(path, "success", …)`: a record of recordings, made or continued, with its read models."""
 
-    def __call__(self, path: Path, *names: str) -> Path: ...
+    def __call__(self, path: Path | str, *names: str) -> Path: ...
 
 
 @pytest.fixture(scope="session")
 def recorded() -> Recorded:
     """Makes records of a genuine server's recordings."""
 
-    def make(path: Path, *names: str) -> Path:
+    def make(path: Path | str, *names: str) -> Path:
         for name in names:
             appended(path, polls_of(f"dstack-0.22.5/{name}"))
         with Record.open(path, shapes=READINGS.shape, clock=SystemClock()) as record, caught_up(record):
-            return path
+            return Path(path)
 
     return make
-
-
-@contextmanager
-def _unserved(records: Mapping[str, Path], clock: Clock) -> Iterator[Site]:
-    with ExitStack() as stack:
-        members = []
-        for name, path in records.items():
-            app = isolated(path)
-            app.clock = clock
-            service = assembled(app, path)
-            stack.push(service.closing)
-            stack.callback(service.pool.close)
-            members.append(Member(name=name, service=service, app=Routes([])))
-        yield Site(tuple(members))
-
-
-@pytest.fixture(scope="session")
-def unserved() -> Callable[[Mapping[str, Path], Clock], AbstractContextManager[Site]]:
-    """`unserved({"a": path}, clock)`: the services of records that have their read models, without a server."""
-    return _unserved
 
 
 @pytest.fixture(scope="session")

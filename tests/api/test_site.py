@@ -11,7 +11,8 @@ import pytest
 from stenolab.waiting import wait
 
 if TYPE_CHECKING:
-    from conftest import Recorded, Serve, Served, ServeSite
+    from conftest import Recorded, Serve, Served
+    from stenotest.served import ServeSite
 
 DSTACK = {"provider": "dstack", "dstack__url": "http://127.0.0.1:1", "dstack__token": "none"}
 """The provider of submissions; nobody asks it anything here."""

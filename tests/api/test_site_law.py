@@ -23,7 +23,7 @@ from events.clock import SECOND
 from events.poll import Poll
 from events.store.record import Record
 from projections.api.reads import READS
-from projections.api.reads.read import Page
+from projections.api.reads.read import RowPage
 from projections.models.projector import caught_up
 from projections.site.looks import looks
 from projections.site.pages import merged_page
@@ -31,9 +31,9 @@ from projections.site.reads import _SUMS
 
 if TYPE_CHECKING:
     from events.clock import Clock
-    from projections.site.site import Site
+    from projections.site.site import RecordSet
 
-    Unserved = Callable[[Mapping[str, Path], Clock], AbstractContextManager[Site]]
+    Unserved = Callable[[Mapping[str, Path], Clock], AbstractContextManager[RecordSet]]
 
 TRACES = Path(__file__).parent.parent / "traces" / "dstack-0.22.5"
 NAMES = ("success", "failure", "warm_reuse", "several", "retry_success", "no_capacity")
@@ -84,7 +84,7 @@ def written(path: Path, clock: StandingClock, stories: Sequence[list[Poll]]) -> 
 @pytest.fixture(scope="module")
 def whole(
     stories: dict[str, list[Poll]], unserved: Unserved, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Site]:
+) -> Iterator[RecordSet]:
     """The record of all sources."""
     clock = StandingClock(0)
     path = written(tmp_path_factory.mktemp("whole") / "whole.db", clock, list(stories.values()))
@@ -99,7 +99,7 @@ def asked_of(path: str, **given: Any) -> dict[str, Any]:
     return {**names, "at": None, "min_position": None, "format": "json", **given}
 
 
-def rows_of(site: Site, path: str, key: str, limit: int, **given: Any) -> list[dict[str, Any]]:
+def rows_of(site: RecordSet, path: str, key: str, limit: int, **given: Any) -> list[dict[str, Any]]:
     """Every row of a list, page by page."""
     rows: list[dict[str, Any]] = []
     cursor = None
@@ -114,19 +114,19 @@ def rows_of(site: Site, path: str, key: str, limit: int, **given: Any) -> list[d
             return rows
 
 
-def alone(site: Site, path: str, key: str, **given: Any) -> list[dict[str, Any]]:
+def alone(site: RecordSet, path: str, key: str, **given: Any) -> list[dict[str, Any]]:
     """The same list as the only record's own handler gives it, in one page."""
     asked = asked_of(path, limit=500, cursor=None, **given)
     with looks(site, asked) as found:
         (seen,) = found.seen
         page = READ[path].answer(seen.member.service, seen.look, asked)
-        assert isinstance(page, Page)
+        assert isinstance(page, RowPage)
         assert page.next is None
         rows: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(page.answer()))[key]
         return rows
 
 
-def summed(site: Site, path: str, **given: Any) -> Any:
+def summed(site: RecordSet, path: str, **given: Any) -> Any:
     """A sum over the records of a site."""
     asked = asked_of(path, **given)
     with looks(site, asked) as found:
@@ -166,7 +166,7 @@ questions = st.builds(
 def test_a_split_record_answers_as_the_whole(
     left: set[str],
     asked: list[Question],
-    whole: Site,
+    whole: RecordSet,
     stories: dict[str, list[Poll]],
     unserved: Unserved,
     tmp_path_factory: pytest.TempPathFactory,
@@ -188,7 +188,7 @@ def test_a_split_record_answers_as_the_whole(
         _sums_agree(site, whole)
 
 
-def _runs_agree(site: Site, whole: Site, asked: Question) -> None:
+def _runs_agree(site: RecordSet, whole: RecordSet, asked: Question) -> None:
     given = {"sort": asked.sort, "order": asked.order, **asked.filters}
     found = rows_of(site, "/api/runs", "runs", asked.limit, **given)
     expected = alone(whole, "/api/runs", "runs", **given)
@@ -205,7 +205,7 @@ def _run(run: dict[str, Any]) -> str:
     return re.sub(r'"position":\d+', "", msgspec.json.encode(kept).decode())
 
 
-def _lists_agree(site: Site, whole: Site, asked: Question) -> None:
+def _lists_agree(site: RecordSet, whole: RecordSet, asked: Question) -> None:
     key, names = SIMPLE[asked.path]
     given = {} if asked.path == "/api/incidents" else {"backwards": asked.backwards}
     chosen = itemgetter(*names)
@@ -223,7 +223,7 @@ def _vm(vm: dict[str, Any]) -> str:
     return msgspec.json.encode({key: value for key, value in vm.items() if key != "record"}).decode()
 
 
-def _sums_agree(site: Site, whole: Site) -> None:
+def _sums_agree(site: RecordSet, whole: RecordSet) -> None:
     for by in ("vm", "run", "day", "user", "gpu"):
         found, expected = (summed(one, "/api/costs", by=by) for one in (site, whole))
         rows = [

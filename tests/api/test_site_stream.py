@@ -23,7 +23,8 @@ from events.store.record import Record
 from projections.api.feed.frames import Framer
 
 if TYPE_CHECKING:
-    from conftest import Recorded, ServeSite
+    from conftest import Recorded
+    from stenotest.served import ServeSite
 
 Message = tuple[str, dict[str, Any]]
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from engine.settings.values import alerts
 from engine.wire import Position, Shape
 from projections.api.parameters import CURSOR, LIMIT, Asked, text
-from projections.api.reads.read import Cursor, Page, Read, page_of, page_shape
+from projections.api.reads.read import Cursor, Read, RowPage, page_of, page_shape
 from projections.api.service import Service
 from projections.models.audit import ActionObject, NoticeObject, actions, notices
 from projections.models.reader_pool import Look
@@ -26,7 +26,7 @@ class NoticePage(Shape, frozen=True, kw_only=True):
     position: Position
 
 
-def _notices(service: Service, look: Look, asked: Asked) -> Page:
+def _notices(service: Service, look: Look, asked: Asked) -> RowPage:
     page = notices(look, behind=asked["cursor"], limit=asked["limit"])
     url = service.settings.value("alerts.webhook")
     return page_of(
@@ -39,7 +39,7 @@ def _notices(service: Service, look: Look, asked: Asked) -> Page:
     )
 
 
-def _actions(_: Service, look: Look, asked: Asked) -> Page:
+def _actions(_: Service, look: Look, asked: Asked) -> RowPage:
     page = actions(look, behind=asked["cursor"], limit=asked["limit"], who=asked["who"])
     return page_of("actions", page, itemgetter("at"))
 

@@ -13,7 +13,7 @@ from engine.policy import Policy
 from engine.settings.policy import policy_from
 from engine.wire import Position, Time, wire
 from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer
-from projections.api.reads.read import Cursor, Page, PageRow, Read, at_position, page_shape
+from projections.api.reads.read import Cursor, PageRow, Read, RowPage, at_position, page_shape
 from projections.api.service import Service
 from projections.models.costs import CostReport, StoredCosts, costs
 from projections.models.overview import policy_then
@@ -62,14 +62,14 @@ class _Began(msgspec.Struct):
 _began = msgspec.json.Decoder(_Began)
 
 
-def _machines(_: Service, look: Look, asked: Asked) -> Page:
+def _machines(_: Service, look: Look, asked: Asked) -> RowPage:
     limit, behind = asked["limit"], None if asked["cursor"] is None else (asked["cursor"],)
     found = look.view.store.vms.page(behind=behind, limit=limit + 1, live=asked["live"], hidden=asked["hidden"])
     rows = [
         PageRow(min((one.start for one in _began.decode(text).intervals), default=""), str(place), msgspec.Raw(text))
         for (place,), text in found[:limit]
     ]
-    return Page(name="vms", rows=rows, next=rows[-1].place if len(found) > limit else None)
+    return RowPage(name="vms", rows=rows, next=rows[-1].place if len(found) > limit else None)
 
 
 def _machine(_: Service, look: Look, asked: Asked) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def page_shape(key: str, row: type, *, paged: bool = True) -> type:
     fields = [(key, tuple[row, ...]), ("next", Cursor | None), ("position", Position)]  # type: ignore[valid-type]
     if not paged:
         del fields[1]
-    return msgspec.defstruct(f"{row.__name__}Page", fields, bases=(Shape,), frozen=True, kw_only=True)
+    return msgspec.defstruct(f"{row.__name__}RowPage", fields, bases=(Shape,), frozen=True, kw_only=True)
 
 
 def at_position(shape: type) -> type:
@@ -55,7 +55,7 @@ class PageRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class RowPage:
     """A page of a list, and what is answered beside it."""
 
     name: str
@@ -70,17 +70,17 @@ class Page:
 
 def page_of(
     name: str, found: RecordPage, key: Callable[[dict[str, Any]], Any], *, down: bool = True, **beside: Any
-) -> Page:
+) -> RowPage:
     """A page of the record's own events, ordered by position; `key` gives the time of a row."""
     rows = [PageRow(key(row), str(row["position"]), row) for row in found.rows]
-    return Page(name=name, rows=rows, next=cursor_of(found.next), down=down, beside=beside)
+    return RowPage(name=name, rows=rows, next=cursor_of(found.next), down=down, beside=beside)
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
     path: str
     summary: str
-    answer: Callable[[Service, Look, Asked], dict[str, Any] | bytes | Tabled | Page]
+    answer: Callable[[Service, Look, Asked], dict[str, Any] | bytes | Tabled | RowPage]
     """Runs in a worker thread; returns JSON values, to which `position` is added, JSON text, a report, or a page."""
     shape: type  # the structure its JSON has
     tag: str = "runs"
@@ -99,7 +99,7 @@ class Read:
                     if asked["format"] == "csv":
                         return csv_of(found).encode(), seen.position
                     found = wire(found)
-                elif isinstance(found, Page):
+                elif isinstance(found, RowPage):
                     found = found.answer()
                 if isinstance(found, dict):
                     found.setdefault("position", seen.position)

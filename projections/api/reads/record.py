@@ -25,7 +25,7 @@ from projections.api.parameters import (
 )
 from projections.api.problems import Problem
 from projections.api.reads.money import policy_at
-from projections.api.reads.read import Cursor, Page, PageRow, Read, page_of, page_shape
+from projections.api.reads.read import Cursor, PageRow, Read, RowPage, page_of, page_shape
 from projections.api.reads.runs import EVENTS
 from projections.api.service import Service
 from projections.models import record_pages as browse
@@ -47,7 +47,7 @@ def _record(service: Service, look: Look, asked: Asked) -> dict[str, Any]:
     return wire(record_object(look, service.projector.lag, since=since, until=until))
 
 
-def _events(_: Service, look: Look, asked: Asked) -> Page:
+def _events(_: Service, look: Look, asked: Asked) -> RowPage:
     types = None if asked["type"] is None else (asked["type"],)
     page = browse.events(look, **_page(asked), stream=asked["stream"], types=types)
     return page_of("events", page, itemgetter("recorded_at"), down=asked["backwards"])
@@ -59,7 +59,7 @@ def _answered_at(poll: dict[str, Any]) -> int:
     return began + round(float(poll["ms"]) * 1000)
 
 
-def _polls(_: Service, look: Look, asked: Asked) -> Page:
+def _polls(_: Service, look: Look, asked: Asked) -> RowPage:
     page = browse.polls(look, **_page(asked), source=asked["source"], failed=asked["failed"])
     return page_of("polls", page, _answered_at, down=asked["backwards"])
 
@@ -68,9 +68,9 @@ def _page(asked: Asked) -> dict[str, Any]:
     return {"behind": asked["cursor"], "limit": asked["limit"], "backwards": asked["backwards"]}
 
 
-def _incidents(_: Service, look: Look, asked: Asked) -> Page:
+def _incidents(_: Service, look: Look, asked: Asked) -> RowPage:
     found = incidents(look, behind=asked["cursor"], limit=asked["limit"])
-    return Page(
+    return RowPage(
         name="anomalies",
         rows=[
             PageRow(one.at or 0, cursor_of(place) or "", wire(one))
