@@ -59,6 +59,7 @@ test: gates lab
 
 test-long: .venv/.dev lab
 	STENO_TEST_PREFORK=0 $(BIN)/pytest -n 2 --dist loadgroup -m long
+	STENO_TEST_STORE=postgres $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/cli
 
 lock: .venv/.dev
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 pyproject.toml -o requirements.lock

@@ -45,6 +45,7 @@ def shown(words: Sequence[object], home: Path, environment: Mapping[str, str]) -
     ],
     ids=lambda value: " ".join(map(str, value)).replace(str(TRACE), "TRACE") if isinstance(value, tuple) else value,
 )
+@pytest.mark.usefixtures("record_file")
 def test_long_reading_shows_progress_on_a_terminal(
     steno: Steno, home: Path, environment: dict[str, str], words: tuple[object, ...], what: str
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from stenotest.command_line import Steno, refused
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("record_file")]
 
 TRACES = Path(__file__).parent.parent / "traces" / "dstack-0.22.5"
 READERS = (["ps"], ["show", "x"], ["timeline", "x"], ["explain", "x"], ["events"], ["polls"], ["poll", "1"], ["verify"])

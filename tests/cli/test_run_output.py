@@ -108,14 +108,14 @@ def test_several_runs_in_one_call(steno: Steno) -> None:
 
 
 @pytest.mark.slow
-def test_an_output_of_50_mb_and_a_line_of_ten_come_through_whole(steno: Steno, home: Path) -> None:
+def test_an_output_of_50_mb_and_a_line_of_ten_come_through_whole(steno: Steno, home: Path, place: str) -> None:
     """Colours and binary: byte by byte into a pipe; the last lines and a terminal take no minute either."""
     script = "import sys\nw=sys.stdout.buffer.write\n"
     script += "[w(b'\\x1b[31m%07d\\x1b[0m \\xff\\x00 ' % n + b'x'*80 + b'\\n') for n in range(500_000)]\n"
     script += "w(b'y' * (10 << 20) + b'\\nlast\\n')\n"
     (home / "big.py").write_text(script)
     steno("submit", "--wait", "-q", "--name", "big", "--", f"{sys.executable} big.py")
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "STENO_RECORD": str(home / "record.db")}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "STENO_RECORD": place}
     call = [sys.executable, "-m", "cli.main", "logs", "big"]
     whole = subprocess.run(call, env=environment, cwd=home, capture_output=True, check=True).stdout
     assert len(whole) == 500_000 * (5 + 7 + 4 + 4 + 80 + 1) + (10 << 20) + 6

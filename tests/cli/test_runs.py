@@ -205,6 +205,7 @@ def test_without_anything_to_submit_the_ways_are_named(steno: Steno) -> None:
     assert ".dstack.yml" in refused(steno("submit"), 2)
 
 
+@pytest.mark.usefixtures("record_file")
 def test_no_secret_of_a_submission_is_in_the_record(steno: Steno, home: Path) -> None:
     """Neither in the record, nor in the vault after the outcome, nor in an exported trace."""
     secret = "hunter2-4711-hunter2"

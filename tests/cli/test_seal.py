@@ -47,6 +47,7 @@ def test_every_command_answers_as_before(steno: Steno, home: Path, kind: str, re
     assert [steno(*one, "--json", "--record", "back.db").stdout for one in words] == before
 
 
+@pytest.mark.usefixtures("record_file")
 def test_a_lost_file_is_one_line(steno: Steno, home: Path) -> None:
     """It names the file; verify finds it, and the file of a copy brings everything back."""
     assert steno("import", TRACE).returncode == 0
@@ -67,6 +68,7 @@ def test_a_lost_file_is_one_line(steno: Steno, home: Path) -> None:
     assert steno("verify").returncode == 0
 
 
+@pytest.mark.usefixtures("record_file")
 def test_what_cannot_be_done_is_one_line(steno: Steno, home: Path, postgres_url: str) -> None:
     """Another process seals, no place, a place that cannot be written, a time that is none."""
     assert steno("import", TRACE).returncode == 0
@@ -84,6 +86,7 @@ def test_what_cannot_be_done_is_one_line(steno: Steno, home: Path, postgres_url:
     assert "seal.folder" in refused(steno("seal", *ALL, "--events", 50, "--record", postgres_url), 2)
 
 
+@pytest.mark.usefixtures("record_file")
 def test_files_can_move(steno: Steno, home: Path) -> None:
     """Each is checked where it is now, before that is noted."""
     assert steno("import", TRACE).returncode == 0

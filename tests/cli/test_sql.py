@@ -38,8 +38,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def imported(steno: Steno, made: Path, home: Path) -> Steno:
-    shutil.copytree(made, home, dirs_exist_ok=True)
+def imported(steno: Steno, made: Path, record_file: Path) -> Steno:
+    shutil.copytree(made, record_file.parent, dirs_exist_ok=True)
     return steno
 
 

@@ -14,14 +14,14 @@ from engine.commands.tokens import TOKEN
 pytestmark = pytest.mark.slow
 
 
-def test_the_token_alone_goes_to_stdout(steno: Steno, home: Path) -> None:
+def test_the_token_alone_goes_to_stdout(steno: Steno, record_file: Path) -> None:
     """So that it can be piped into the file it belongs in; what is said about it goes to stderr."""
     done = steno("token", "create", "--role", "submit", "--name", "site", "--expires", "30d")
     assert done.returncode == 0, done.stderr
     assert TOKEN.fullmatch(done.stdout.removesuffix("\n"))
     said = r"token [0-9a-f]{12}, site: submit, valid until 20\S+ \S+Z; it cannot be shown again\n"
     assert re.fullmatch(said, done.stderr)
-    assert done.stdout.strip() not in (home / "record.db.tokens").read_text()
+    assert done.stdout.strip() not in Path(f"{record_file}.tokens").read_text()
 
 
 def test_with_json_it_is_one_object(steno: Steno) -> None:
@@ -106,10 +106,10 @@ def test_a_token_that_never_was_is_not_found(steno: Steno) -> None:
     assert "steno token list --all" in refused(steno("token", "revoke", "nobody"), 4)
 
 
-def test_a_file_that_was_damaged_is_left_alone(steno: Steno, home: Path) -> None:
+def test_a_file_that_was_damaged_is_left_alone(steno: Steno, record_file: Path) -> None:
     """Exit 8, naming it; nothing is written over what somebody may still repair."""
     steno("token", "create", "--role", "read")
-    path = home / "record.db.tokens"
+    path = Path(f"{record_file}.tokens")
     path.write_text("{")
     for words in (("create", "--role", "read"), ("list",), ("revoke", "x")):
         assert "is damaged" in refused(steno("token", *words), 8)
