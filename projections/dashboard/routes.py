@@ -104,8 +104,8 @@ class Bundle:
 
     @cached_property
     def pages(self) -> dict[tuple[str, bool], File]:
-        """(page, whether of the past) → its document, which names all modules to preload. One of the past does not
-        preload current data: a browser warns of unused preloads.
+        """(page, whether of the past) → its document, which names all modules to preload. One of the past, or of one
+        record of several, does not preload current data: a browser warns of unused preloads.
         """
         return {
             (page, past): File.of(TYPES[".html"], self._document(page, () if past else _LIVE))
@@ -158,7 +158,7 @@ def routes(service: Service, records: tuple[str, ...] = ()) -> list[BaseRoute]: 
         return _answer(request, found, "public, max-age=31536000, immutable")
 
     async def page(name: str, request: Request) -> Response:
-        return _answer(request, bundle.pages[name, "at" in request.query_params], "no-cache")
+        return _answer(request, bundle.pages[name, not {"at", "record"}.isdisjoint(request.query_params)], "no-cache")
 
     return [
         Route("/assets/{version}/{name:path}", asset, methods=["GET"], include_in_schema=False),

@@ -22,7 +22,7 @@ _ABOUT: Final = (
     "alone."
 )
 _STREAM: Final = "/api/stream"
-_FIXED: Final = ("/api/tokens", "/api/session", "/api/amd/schema", "/api/amd/problems", _STREAM)
+_FIXED: Final = ("/api/tokens", "/api/session", "/api/amd/schema", "/api/amd/problems")
 _OF_ALL: Final = {one.name: one.described() for one in (AT, MIN_POSITION, CURSOR)}
 _RECORDS: Final = {
     "type": "array",

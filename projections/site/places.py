@@ -17,6 +17,11 @@ def text_of(places: Mapping[str, object]) -> str:
     return ",".join(f"{name}:{place}" for name, place in places.items())
 
 
+def is_places(text: str) -> bool:
+    """Whether a text is a place in each of some records, and not a time."""
+    return _PLACES.fullmatch(text) is not None and read_time(text) is None
+
+
 def places_of(text: str, names: Iterable[str], field: str, *, all_of_them: bool = True) -> dict[str, str]:
     """The places in a text, by record. Raises `Problem` 400: not such a text, or of another set of records."""
     known = tuple(names)

@@ -10,9 +10,11 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from projections.api.bodies import JSON
+from projections.api.problems import Problem
 from projections.api.service import Outside, Service
 from projections.site.finder import holder, taker
 from projections.site.pages import naming
+from projections.site.places import is_places
 from projections.site.site import RECORD, Member, RecordSet
 
 HEADER: Final = b"steno-record"
@@ -23,10 +25,22 @@ def passed_to(member: Member) -> ASGIApp:
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        query = urlencode([pair for pair in pairs if pair[0] != RECORD]).encode()
-        await member.app({**scope, "query_string": query}, receive, _Named(member.name, send).send)
+        own = [
+            (key, place) for key, value in pairs if key != RECORD and (place := _own(member, key, value)) is not None
+        ]
+        await member.app({**scope, "query_string": urlencode(own).encode()}, receive, _Named(member.name, send).send)
 
     return answer
+
+
+def _own(member: Member, key: str, value: str) -> str | None:
+    """A parameter as this record takes it: of a position of each record, its own; None: it waits for none of it."""
+    if key not in ("at", "min_position", "after") or not is_places(value):
+        return value
+    found = dict(one.split(":") for one in value.split(","))
+    if member.name not in found and key != "min_position":
+        raise Problem(400, f"{key} is {value[:60]!r}, which names no position of {member.name}", field=key)
+    return found.get(member.name)
 
 
 class _Named:

@@ -15,6 +15,7 @@ from projections.api.problems import Problem
 from projections.api.streams import LAST_EVENT_ID, send_stream
 from projections.site.pages import naming
 from projections.site.places import AFTER, positions_of, text_of
+from projections.site.routing import passed_to
 from projections.site.site import UNAVAILABLE, Member, RecordSet
 
 _SOON: Final = 1.0  # seconds until a record that could not be followed is tried again
@@ -26,6 +27,9 @@ async def stream(site: RecordSet, request: Request) -> ASGIApp:
     """The merged stream. Raises `Problem`: 400 a position that is wrong, or beyond a record's end; 503 no record is
     ready.
     """
+    member = site.asked(request)
+    if member is not None:
+        return passed_to(member)
     after = await _places(site, request)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:

@@ -144,6 +144,10 @@ def test_positions_are_of_a_record(site: httpx.Client) -> None:
     assert then["position"] == "lab:100,farm:1"
     assert {run["record"] for run in then["runs"]} == {"lab"}
     assert then["runs"] == [{"record": "lab", **run} for run in read(site, "/api/runs", record="lab", at="100")["runs"]]
+    (run, *_) = then["runs"]
+    assert read(site, f"/api/runs/{run['run_id']}", at="lab:100,farm:1") == run
+    assert "names no position of lab" in problem(site.get(f"/api/runs/{run['run_id']}?at=farm:1"), 400)
+    assert read(site, f"/api/runs/{run['run_id']}", min_position="farm:1")["record"] == "lab"
     time = "2026-11-20T13:38:30Z"
     assert read(site, "/api/vms", at=time)["vms"]
     assert "lab:12,farm:12" in problem(site.get("/api/runs?at=100"), 400)

@@ -114,6 +114,13 @@ def test_what_happens_in_either_record_is_told(client: httpx.Client, both: dict[
     assert last == {name: str(expected(path)[-1]) for name, path in both.items()}
 
 
+def test_with_a_record_the_stream_is_its_own(client: httpx.Client, both: dict[str, Path]) -> None:
+    """Its ids are that record's positions."""
+    with client.stream("GET", "/api/stream", params={"record": "farm", "after": 0}) as response:
+        assert response.headers["steno-record"] == "farm"
+        assert next(messages(response.iter_lines()))[0] == str(expected(both["farm"])[0])
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

@@ -44,8 +44,8 @@ async function settle(at) {
   try {
     const found = await get("/api/record", { at, signal: settling.signal });
     if (state.get().at !== at) return;
-    const time = positionOf(at) === null ? utc(at) : ms(found.last_at);
-    state.set({ at: String(found.position), time, position: found.position, dragging: false });
+    const time = /^\d{4}-/.test(at) ? utc(at) : ms(found.last_at); // a position has none of its own
+    state.set({ at: String(found.position), time, position: positionOf(String(found.position)), dragging: false });
     setQuery({ at: String(found.position) }, { replace: true });
   } catch (error) {
     if (error.name !== "AbortError") problem.set({ at, error });

@@ -2,6 +2,7 @@
 import { about, useData } from "../core/data.js";
 import { html, useEffect } from "../core/dom.js";
 import { useAt } from "../core/moment.js";
+import { usePageRecord } from "../core/records.js";
 import { navigate } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { called } from "../core/words.js";
@@ -35,6 +36,7 @@ export default function Page({ params }) {
   const at = useAt();
   const may = useMay("submit");
   const run = found.data;
+  usePageRecord(run);
   const kernel = useData(run?.kernel ? `/api/kernels/${encodeURIComponent(run.run_id)}` : null, mine);
   useEffect(() => {
     if (!run) return;

@@ -2,6 +2,8 @@
 import { useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { Link, setQuery, useQuery } from "../../core/router.js";
+import { all, pageRecord, recordPath } from "../../core/records.js";
+import { useStore } from "../../core/store.js";
 import { number } from "../../core/words.js";
 import { Await, Empty, Table, Time } from "../../ui/all.js";
 import { Stream } from "./stream.js";
@@ -12,7 +14,7 @@ import { useTyped } from "./typed.js";
 const filter = (part) => setQuery({ before: null, after: null, ...part });
 
 const COLUMNS = [
-  { head: "Position", right: true, cell: (event) => html`<${Link} class="row" to=${`/record/${event.position}`}>${number(event.position)}<//>` },
+  { head: "Position", right: true, cell: (event) => html`<${Link} class="row" to=${recordPath(event.position)}>${number(event.position)}<//>` },
   { head: "Observed", cell: (event) => html`<${Time} at=${event.observed_at} />` },
   { head: "Type", cell: (event) => event.type },
   { head: "Stream", cell: (event) => html`<${Stream} name=${event.stream} onOnly=${() => filter({ stream: event.stream })} />` },
@@ -35,7 +37,8 @@ export function Events() {
 // The events of a stream and type, or of all; `children` under the words that there are none.
 export function EventList({ stream, type, own = false, children }) {
   const pages = usePages();
-  const path = `/api/events?${pages.query}${stream ? `&stream=${encodeURIComponent(stream)}` : ""}${type ? `&type=${encodeURIComponent(type)}` : ""}`;
+  const of = useStore(pageRecord);
+  const path = `/api/events?${pages.query}${of && all() ? `&record=${of}` : ""}${stream ? `&stream=${encodeURIComponent(stream)}` : ""}${type ? `&type=${encodeURIComponent(type)}` : ""}`;
   const read = useData(path, { every: 1500, beat: 3000 });
   return html`<${Await} read=${read} height="5">${(data) => html`<${Shown} data=${data} pages=${pages} path=${read.stale ? null : path} own=${own} filtered=${Boolean(stream || type)}>${children}<//>`}<//>`;
 }
