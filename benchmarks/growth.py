@@ -6,6 +6,7 @@ A busy project's weeks (`stenotest.big`) on SQLite and on a PostgreSQL of its ow
 million events. Times are of the CPU of this process but for opening and starting, which are by the clock.
 """
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -113,6 +114,8 @@ def main() -> Iterator[Measured]:
         server = new_server()
         try:
             server.start()
+            # A record on PostgreSQL keeps its snapshot and read models in the user's folders.
+            os.environ |= {name: str(server.folder / "user") for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME")}
             with psycopg.connect(server.url(), autocommit=True) as database:
                 database.execute("CREATE DATABASE steno")
                 asked = "SELECT pg_database_size('steno')"
