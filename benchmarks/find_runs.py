@@ -24,7 +24,7 @@ from events.store.record import Record
 from projections.models.projector import rebuilt
 
 RUNS = SIZE.count(500, 20_000, 100_000)
-PAGE, ROUNDS, STARTS = 100, SIZE.pick(2, 40, 40), SIZE.pick(1, 5, 7)
+PAGE, ROUNDS, STARTS = 100, SIZE.pick(2, 40, 40), SIZE.pick(1, 3, 7)
 START = 1_763_600_000 * SECOND
 LARGE, PAST = "500 runs", "a search half way back"
 GPUS = ("MI300X", "H100", "A100", "MI250X")

@@ -61,7 +61,7 @@ def bench_command(app: App, names: tuple[str, ...], size: str | None, output: Pa
     """Measure Steno beside its targets and beside what it is compared with, on this machine.
 
     It needs Steno's repository with `make .venv/.dev`; a wheel has no benchmarks. NAME is a script of `benchmarks/`,
-    without .py; without a name all of them run one after the other, some ten minutes on two cores. Trust ratios, not
+    without .py; without a name all of them run one after the other, 14 minutes of CPU. Trust ratios, not
     absolute figures, and only on a machine that does nothing else: the report has the load before and after.
 
     Each row is the median of its repetitions, or the percentile it names; the noise is half their spread. A row whose
