@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,7 +196,7 @@ def test_a_record_that_goes_away_is_named_and_the_others_go_on(
 ) -> None:
     """Nothing is silently short: lists and sums say what they lack, and a table, which cannot, is refused."""
     away = recorded(tmp_path / "away.db", "no_capacity")
-    here = served_site({"lab": both["lab"], "away": away})
+    here = served_site({"lab": both["lab"], "away": away}, project="success", budget__total="1400", **DSTACK)
     client = here.client
     (gone,) = read(client, "/api/runs", record="away")["runs"]
     away.rename(tmp_path / "elsewhere.db")
@@ -214,6 +216,8 @@ def test_a_record_that_goes_away_is_named_and_the_others_go_on(
         assert "restart the server" in trouble["away"]
         assert "away" not in found["position"]
     assert "record away: " in problem(client.get("/api/costs?format=csv"), 503)
+    task = {"configuration": {"type": "task", "commands": ["true"]}}
+    assert "the budget is shared" in problem(client.post("/api/runs", json=task), 503)
     assert "record away: " in problem(client.get(f"/api/runs/{gone['run_id']}"), 503)
     assert read(client, "/api/runs", record="lab")["runs"]
 
@@ -258,6 +262,25 @@ def test_the_budget_is_one(served_site: ServeSite, recorded: Recorded, tmp_path:
             said = problem(answer, 403)
             assert f"− ${spent['farm']} that other records spent or may still spend" in said
         here.stop()
+
+
+def test_submissions_at_once_never_count_on_the_same_money(
+    served_site: ServeSite, recorded: Recorded, tmp_path: Path
+) -> None:
+    """Of many at once to both records, as many are accepted as the budget bears together."""
+    task = {"type": "task", "image": "rocm/dev-ubuntu-24.04", "commands": ["true"], "max_duration": "1h"}
+    task |= {"resources": {"gpu": "MI300X:1"}}
+    both = {name: recorded(tmp_path / f"{name}.db", "success") for name in ("lab", "farm")}
+    spent = Decimal(read(served_site(both).client, "/api/budget")["spent_usd"])
+    client = served_site(both, project="success", budget__total=str(spent + Decimal("4.80")), **DSTACK).client
+
+    def submit(nth: int) -> int:
+        name = ("lab", "farm")[nth % 2]
+        return client.post("/api/runs", params={"record": name}, json={"configuration": task}).status_code
+
+    with ThreadPoolExecutor(6) as threads:
+        found = Counter(threads.map(submit, range(6)))
+    assert found == {202: 2, 403: 4}
 
 
 def test_tokens_are_those_of_the_first_record(served_site: ServeSite, recorded: Recorded, tmp_path: Path) -> None:
