@@ -35,7 +35,9 @@ FAST = ("fsync=off", "full_page_writes=off", "autovacuum=off", "max_connections=
 
 
 def binaries() -> Path | None:
-    """The folder of the newest server's programs."""
+    """The folder of the newest server's programs, or of those that STENO_TEST_POSTGRES_BIN names."""
+    if given := os.environ.get("STENO_TEST_POSTGRES_BIN"):
+        return Path(given)
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
     if found:
         return found[-1].parent
