@@ -43,16 +43,16 @@ def looks(site: RecordSet, asked: Asked) -> Iterator[Looks]:
     Raises `Problem`: 400 a wrong moment; 503 no record can be read.
     """
     names = site.names
-    at = {} if asked["at"] is None else moments_of(asked["at"], names)
+    missing = {one.name: trouble for one in site.members if (trouble := one.trouble) is not None}
+    there = [name for name in names if name not in missing]  # a position read meanwhile lacks the others
+    at = {} if asked["at"] is None else moments_of(asked["at"], names, there)
     least = asked["min_position"]
-    needed = {} if least is None else positions_of(least, names, "min_position", all_of_them=False)
+    needed = {} if least is None else positions_of(least, names, "min_position", needed=())
     seen: list[SeenRecord] = []
-    missing: dict[str, str] = {}
     with ExitStack() as stack:
         for member in site.members:
             own = {**asked, "at": at.get(member.name), "min_position": needed.get(member.name)}
-            if (trouble := member.trouble) is not None:
-                missing[member.name] = trouble
+            if member.name in missing:
                 continue
             try:
                 seen.append(SeenRecord(member, stack.enter_context(look(member.service, own)), own))

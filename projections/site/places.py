@@ -1,7 +1,7 @@
 """A place in each of several records as one text: `a:12,b:30`. Positions, cursors and stream ids are written so."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final
 
 from projections.api.parameters import MOST_POSITION, Moment, Parameter, read_position, read_time
@@ -22,8 +22,10 @@ def is_places(text: str) -> bool:
     return _PLACES.fullmatch(text) is not None and read_time(text) is None
 
 
-def places_of(text: str, names: Iterable[str], field: str, *, all_of_them: bool = True) -> dict[str, str]:
-    """The places in a text, by record. Raises `Problem` 400: not such a text, or of another set of records."""
+def places_of(text: str, names: Iterable[str], field: str, *, needed: Container[str] | None = None) -> dict[str, str]:
+    """The places in a text, by record; those not `needed` (None: all are) may be left out. Raises `Problem` 400: not
+    such a text, or of another set of records.
+    """
     known = tuple(names)
     example = text_of(dict.fromkeys(known, 12))
     if _PLACES.fullmatch(text) is None:
@@ -32,15 +34,18 @@ def places_of(text: str, names: Iterable[str], field: str, *, all_of_them: bool 
     pairs = [one.split(":") for one in text.split(",")]
     found = {name: place for name, place in pairs}  # noqa: C416 - the pairs are lists
     strange = [name for name in found if name not in known]
-    if strange or len(found) < len(pairs) or (all_of_them and len(found) < len(known)):
+    lacking = [name for name in known if name not in found and (needed is None or name in needed)]
+    if strange or lacking or len(found) < len(pairs):
         detail = f"{field} is of another set of records ({', '.join(found)}): this service has {', '.join(known)}"
         raise Problem(400, detail, field=field)
     return found
 
 
-def positions_of(text: str, names: Iterable[str], field: str, *, all_of_them: bool = True) -> dict[str, int]:
+def positions_of(
+    text: str, names: Iterable[str], field: str, *, needed: Container[str] | None = None
+) -> dict[str, int]:
     """As `places_of`, of positions."""
-    found = places_of(text, names, field, all_of_them=all_of_them)
+    found = places_of(text, names, field, needed=needed)
     positions = {name: read_position(place) for name, place in found.items()}
     wrong = next((name for name, position in positions.items() if position is None), None)
     if wrong is not None:
@@ -48,12 +53,12 @@ def positions_of(text: str, names: Iterable[str], field: str, *, all_of_them: bo
     return {name: position or 0 for name, position in positions.items()}
 
 
-def moments_of(text: str, names: Iterable[str]) -> dict[str, Moment]:
-    """The moment `at` in each record: one time for all, or a position of each."""
+def moments_of(text: str, names: Iterable[str], needed: Container[str]) -> dict[str, Moment]:
+    """The moment `at` in each record: one time for all, or a position of each that is `needed`."""
     known = tuple(names)
     if (time := read_time(text)) is not None and not text.isdigit():
         return dict.fromkeys(known, Moment(None, time))
-    return {name: Moment(position, None) for name, position in positions_of(text, known, "at").items()}
+    return {name: Moment(position, None) for name, position in positions_of(text, known, "at", needed=needed).items()}
 
 
 def text_parameter(name: str, help_: str, expected: str) -> Parameter:

@@ -56,7 +56,9 @@ async def _places(site: RecordSet, request: Request) -> dict[str, int]:
         return {one.name: one.service.feed.position for one in site.members}
     if given == "0" and field == "after":
         return dict.fromkeys(site.names, 0)
-    places = positions_of(given, site.names, field)
+    there = [one.name for one in site.members if one.trouble is None]
+    now = {one.name: one.service.feed.position for one in site.members}
+    places = now | positions_of(given, site.names, field, needed=there)
     for member, is_ready in zip(site.members, ready, strict=True):
         feed, place = member.service.feed, places[member.name]
         if is_ready and place > feed.position:

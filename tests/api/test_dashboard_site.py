@@ -83,3 +83,4 @@ def test_a_record_that_is_away_is_a_banner_and_the_others_are_shown(
     page.get_by_role("link", name="ok-run").wait_for()
     page.get_by_text("The record farm cannot be read").wait_for()
     assert page.get_by_role("link", name="bad-run").count() == 0
+    page.locator(".strip").get_by_text("Live", exact=True).wait_for()

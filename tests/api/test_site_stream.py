@@ -157,3 +157,9 @@ def test_the_others_are_told_of_while_one_record_is_away(
         after, data = next(messages(response.iter_lines()))
     assert data["record"] == "here"
     assert after == f"here:{data['position']},away:7"
+    position = client.get("/api/record").json()["position"]
+    assert "away" not in position
+    assert client.get("/api/runs", params={"at": position}).json()["position"] == position
+    with client.stream("GET", "/api/stream", params={"after": position}) as response:
+        tell(here, 2)
+        assert next(messages(response.iter_lines()))[1]["record"] == "here"
