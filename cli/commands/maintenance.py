@@ -8,6 +8,7 @@ import click
 from cli.render.words import count
 from cli.wiring.app import App, CommandGroup, steno_command
 from cli.wiring.errors import DAMAGED, say
+from cli.wiring.options import pool_options
 from cli.wiring.output import progress, show
 
 if TYPE_CHECKING:
@@ -19,12 +20,16 @@ _HEX = re.compile("[0-9a-fA-F]+")
 @steno_command("verify")
 @click.option("--expect", metavar="POSITION:HASH", help="A head that verify printed earlier; finds a rewritten tail.")
 @click.option("--after", metavar="POSITION:HASH", help="Check only what came after a head that verify printed earlier.")
-def verify_command(app: App, expect: str | None, after: str | None) -> None:
+@pool_options
+def verify_command(app: App, expect: str | None, after: str | None, jobs: int | None, dask: str | None) -> None:
     """Check every byte of the record against its hash chain.
 
     Finds every changed byte that carries data, every deletion and insertion, and a cut tail. A tail that was rewritten
     together with the head is found only with a head you saved earlier: verify prints it, --expect checks it. With
     --after, the events up to a saved head are not read again: a nightly check takes as long as one day's events.
+
+    Pieces of a long record are checked at the same time, by processes of this machine or (--dask) of a cluster. If one
+    is damaged, one process reads all of it again and names the damage. With --after, all is done in one process.
 
     Exits 7 if there is damage. With --json: {"ok", "events", "head": {"position", "hash"}, "damage": [{"position",
     "kind", "detail"}]}.
@@ -34,13 +39,17 @@ def verify_command(app: App, expect: str | None, after: str | None) -> None:
       steno verify
       steno verify --expect 61024:9f2c…
       steno verify --after "$(cat last-head)"
+      steno verify --dask tcp://10.0.0.5:8786
       steno verify --json | jq -r .head.hash
     """
     from cli.render import paint
+    from cli.wiring.pools import pool
 
+    if after is not None and (jobs is not None or dask is not None):
+        raise click.UsageError("--after is checked in one piece: leave --jobs and --dask out")
     expected, seen = _saved(expect, "--expect"), _saved(after, "--after")
-    with app.reading(check=False) as record, progress("verifying") as advance:
-        verdict = record.verify(expect=expected, after=seen, progress=advance)
+    with pool(jobs, dask) as workers, app.reading(check=False) as record, progress("verifying") as advance:
+        verdict = record.verify(expect=expected, after=seen, progress=advance, pool=workers)
     events = count(verdict.events, "event")
     if seen is not None:
         events = f"{count(max(0, verdict.events - seen.position), 'event')} after position {seen.position}"

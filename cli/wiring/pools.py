@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from cli.wiring.signals import Terminated, stoppable
 from events.errors import PoolFailed, StenoError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-WORTH_IT: Final = 20_000
+WORTH_IT: Final = 100_000
 """Events of a record from which processes of this machine save more time than their start takes."""
 _EACH: Final = 2  # pieces for each process or thread: they do not take equally long
 _PATIENCE: Final = 10.0  # seconds until the scheduler has to answer, and between two looks whether there are workers
@@ -49,7 +50,10 @@ def pool(jobs: int | None, dask: str | None) -> Iterator[WorkPool | None]:
         return
     processes = _Processes(at_once, least=WORTH_IT if jobs is None else 0)
     try:
-        yield processes
+        with stoppable(signal.SIGTERM, Terminated):
+            yield processes
+    except Terminated:
+        raise SystemExit(128 + signal.SIGTERM) from None  # as a shell says of who was ended by it
     finally:
         processes.close()
 

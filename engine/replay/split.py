@@ -87,7 +87,7 @@ def packed(weights: dict[str, int], bins: int) -> list[tuple[str, ...]]:
     found: list[list[str]] = [[] for _ in range(min(bins, len(heavy)))]
     filled = [0] * len(found)
     for names in heavy:
-        lightest = filled.index(min(filled))
+        lightest = min(range(len(found)), key=lambda at: (filled[at], len(found[at])))
         found[lightest] += names
         filled[lightest] += sum(weights[one] for one in names)
     return [tuple(sorted(names)) for names in found]

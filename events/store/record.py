@@ -28,9 +28,11 @@ from events.store.read import Row, Stored
 from events.store.store import Store, Where, store_at
 from events.store.vault import Vault
 from events.store.verify import Verification, Verifier
+from events.store.verify_apart import ApartVerifier
 from events.types import OBSERVED, PollFailed, PollRecorded
 
 if TYPE_CHECKING:
+    from events.pool import WorkPool
     from events.store.store import Session
 
 __all__ = ["ANY", "Batch", "Head", "PollAppended", "Record", "Row", "Stored", "Unless", "Verification"]
@@ -148,10 +150,15 @@ class Record(Appender):
         expect: Head | None = None,
         after: Head | None = None,
         progress: Callable[[int, int], None] | None = None,
+        pool: "WorkPool | None" = None,
     ) -> Verification:
         """Whether every byte that carries data is as written; `expect` and `after` are heads saved earlier. What came
-        before `after` is not read again.
+        before `after` is not read again; without it, a pool may prove a record whole in pieces.
         """
+        if pool is not None and after is None:
+            whole = ApartVerifier(self._session, expect, None).apart(self.store.url, pool, progress)
+            if whole is not None:
+                return whole
         return Verifier(self._session, expect, progress, after).run()
 
     def wait(self, after: int, timeout: int) -> bool:

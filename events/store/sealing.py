@@ -9,38 +9,29 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import func, select
 
 from events.clock import Clock
 from events.errors import RecordDamaged, RecordLocked, StenoError
 from events.store.chain import MARK_BYTES, committer, followed, mark
+from events.store.lookup import Lookup
 from events.store.ranges import Indexes, SealedRange
 from events.store.rows import Rows
-from events.store.schema import events, head, parts, streams
+from events.store.schema import events, head
 from events.store.sealed.parquet import GROUP, ParquetRows, encoded
 from events.store.sealed.place import UNREADABLE, SealedFolder
 from events.store.store import Store
 
 if TYPE_CHECKING:
-    from sqlalchemy import Select
-
     from events.store.store import Session
 
-_AHEAD: Final = 1_000  # rows read at once to look one up
-_KEPT: Final = 200_000
 _LEASE: Final = "seal"
 
 _HEAD: Final = select(head.c.position)
 _FIRST: Final = select(func.min(events.c.position))
-_COMMITMENTS: Final = select(parts.c.id, parts.c.commitment).where(
-    parts.c.id >= bindparam("first"), parts.c.id < bindparam("past")
-)
-_NAMES: Final = select(streams.c.id, streams.c.name).where(
-    streams.c.id >= bindparam("first"), streams.c.id < bindparam("past")
-)
 Progress = Callable[[int, int], None]
 
 
@@ -143,8 +134,8 @@ class _Sealer:
         self._progress = progress
         self._rows = Rows(session)
         self._commit = committer(session.identity)
-        self._commitments = _Lookup(session, _COMMITMENTS)
-        self._names = _Lookup(session, _NAMES)
+        self._commitments = Lookup.commitments(session)
+        self._names = Lookup.names(session)
 
     def seal(self, first: int, last: int) -> SealedRange:
         """Seal one range: from here on its rows are read from the file."""
@@ -214,22 +205,6 @@ class _Sealer:
             f"The record {self._record} is damaged at position {position} ({error}): that range was not sealed; run "
             "`steno verify`."
         )
-
-
-class _Lookup(dict[int, Any]):
-    """Values by id, read when they are asked for, with those behind them."""
-
-    def __init__(self, session: "Session", query: "Select[Any]") -> None:
-        super().__init__()
-        self._session = session
-        self._query = query
-
-    def __missing__(self, key: int) -> Any:
-        if len(self) > _KEPT:
-            self.clear()
-        found = dict(self._session.run(self._query, key, key + _AHEAD).fetchall())
-        self.update(found)
-        return found[key]
 
 
 def _shown(of: SealedRange) -> SealedFile:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -13,7 +14,7 @@ from events.errors import RecordDamaged, RecordUnreachable, StenoError
 from events.store.chain import SEAL_EVERY, Head, canonical_part, committer, followed, mark
 from events.store.parts import COMPRESSED, WRITER_CACHE, Parts
 from events.store.ranges import IDS_IN, SPANS_IN, Indexes, SealedRange
-from events.store.rows import Rows
+from events.store.rows import LAST, Rows
 from events.store.schema import FORMAT, REVISIONS, events, head, meta, parts, revision, streams
 
 if TYPE_CHECKING:
@@ -80,22 +81,36 @@ class Verifier:
         self._commitments: dict[int, bytes] = {}
         self._names: dict[int, str] = {}
         self._versions: dict[int, int] = {}
+        self._firsts: dict[int, int] = {}  # the version of each stream's first event that was seen
         self._latest: dict[int, tuple[int, int]] = {}
         self._events = 0
         self._rows = Rows(session)
         self._last = (0, session.identity.genesis())
 
     def run(self) -> Verification:
-        steps = (self._database, self._meta, self._load, self._chain, self._parts, self._streams, self._head)
         with self._session.snapshot():
-            for step in steps:
-                try:
-                    with self._session.guard():
-                        step()
-                except RecordUnreachable:
-                    raise
-                except (OverflowError, ValueError, TypeError, StenoError) as error:
-                    self._say(None, "page", f"reading stopped: {error.__cause__ or error}")
+            for step in (
+                self._database,
+                self._meta,
+                self._load,
+                self._chain,
+                self._parts,
+                self._streams,
+                self._head,
+            ):
+                self._take(step)
+        return self._verdict()
+
+    def _take(self, step: Callable[[], None]) -> None:
+        try:
+            with self._session.guard():
+                step()
+        except RecordUnreachable:
+            raise
+        except (OverflowError, ValueError, TypeError, StenoError) as error:
+            self._say(None, "page", f"reading stopped: {error.__cause__ or error}")
+
+    def _verdict(self) -> Verification:
         found = sorted(self._damage.values(), key=lambda one: (one.position is None, one.position or 0, one.kind))
         ends = Head(position=self._last[0], hash=self._last[1].hex())
         return Verification(ok=not found, events=self._events, head=ends, damage=tuple(found[:_MOST]))
@@ -137,8 +152,12 @@ class Verifier:
                 self._last = (self._events, previous)
             else:  # then all of it is looked at
                 self._after, self._partly, self._events = None, False, 0
+        self._walk(previous, expected, total)
+
+    def _walk(self, previous: bytes | None, expected: int, total: int, until: int = LAST) -> None:
+        """Every event from a position on, up to `until`; `previous`: the hash before it, `total`: for the progress."""
         sealed = {one.last: one for one in self._rows.sealed.ranges}
-        for row in self._every(expected - 1, total):
+        for row in self._every(expected - 1, total, until):
             if isinstance(row, SealedRange):
                 # Its file is lost. The range keeps the chain's hash at its end, so the check goes on behind it; the
                 # versions of streams are unknown there.
@@ -177,6 +196,7 @@ class Verifier:
         expected = self._versions.get(stream_id, version - 1 if self._partly else 0) + 1
         if version != expected:
             self._say(position, "stream", f"version {version} of {self._names[stream_id]} follows {expected - 1}")
+        self._firsts.setdefault(stream_id, version)
         self._versions[stream_id] = version
         if kind in (3, 4) and body is not None:
             self._latest[stream_id] = (body, moment - took)
@@ -300,10 +320,12 @@ class Verifier:
             digest = row[-1] if at == start else self._digest(row, digest)
         return digest
 
-    def _every(self, after: int, last: int) -> Iterator[tuple[Any, ...] | SealedRange]:
-        """Every event after a position that can be read; a range: the rest of its sealed file cannot."""
+    def _every(self, after: int, last: int, until: int) -> Iterator[tuple[Any, ...] | SealedRange]:
+        """Every event after a position and up to `until` that can be read; a range: the rest of its sealed file cannot.
+        `until` is not inside of a range.
+        """
         for of in self._rows.sealed.ranges:
-            if of.last <= after:
+            if of.last <= after or of.first > until:
                 continue
             found = Indexes()
             try:
@@ -316,7 +338,9 @@ class Verifier:
                 yield of
             else:
                 self._indexes(of, found)
-        yield from self._database_rows(max(self._rows.sealed.end, after), last)
+        if until > self._rows.sealed.end:
+            behind = self._database_rows(max(self._rows.sealed.end, after), last)
+            yield from behind if until == LAST else takewhile(lambda row: row[0] <= until, behind)
 
     def _indexes(self, of: SealedRange, expected: Indexes) -> None:
         """What finds ids and streams in a sealed range is what is in it."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ from events.store.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.slow
 
 PROJECTS = "abcd"
 PATIENCE_S = 300.0
@@ -136,9 +139,9 @@ class Cluster:
         return made
 
 
-def test_processes_give_the_answer_of_one(steno: Steno, home: Path) -> None:
+def test_processes_give_the_answer_of_one(steno: Steno, place: str) -> None:
     """Also compared, and up to a position; nothing is said on the way."""
-    fill(home / "record.db")
+    fill(place)
     for words in (("--until", "9"), ("--diff", "2025-12-sdk")):
         one, several = (steno("replay", *words, "--jobs", jobs, "--json") for jobs in (1, 3))
         assert one.stdout
@@ -159,6 +162,23 @@ def test_a_cluster_gives_the_answer_of_one_process_though_a_worker_is_killed(
         workers[0].wait()
     out, err = replay.communicate(timeout=PATIENCE_S)
     assert (replay.returncode, out, err) == (expected.returncode, expected.stdout, "")
+    one, several = (
+        steno("verify", *words, "--json", "--record", postgres_url)
+        for words in (("--jobs", "1"), ("--dask", cluster.address))
+    )
+    assert (several.returncode, several.stdout, several.stderr) == (0, one.stdout, "")
+
+
+def test_processes_find_what_one_finds(steno: Steno, record_file: Path) -> None:
+    """Nothing in a whole record, the same in a damaged one."""
+    fill(record_file)
+    for code in (0, 7):
+        one, several = (steno("verify", "--jobs", jobs, "--json") for jobs in (1, 2))
+        assert (several.returncode, several.stdout, several.stderr) == (code, one.stdout, one.stderr)
+        with closing(sqlite3.connect(record_file, isolation_level=None)) as edited:
+            edited.execute("DROP TRIGGER IF EXISTS events_no_update")
+            edited.execute("UPDATE events SET took = took + 1 WHERE position = 7")
+    assert "--after" in refused(steno("verify", "--after", f"1:{'0' * 64}", "--jobs", "2"), 2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -179,8 +199,8 @@ def test_processes_end_with_the_command(number: signal.Signals, environment: dic
             replay.send_signal(number)
         _, err = replay.communicate(timeout=PATIENCE_S)
         until(lambda: not alive(below), "a process went on")
-    if number is signal.SIGINT:
-        assert (replay.returncode, err.strip()) == (130, "steno: interrupted")
+    expected = (130, "steno: interrupted") if number is signal.SIGINT else (143, "")
+    assert (replay.returncode, err.strip()) == expected
 
 
 def test_a_killed_process_is_one_line(background: Background, postgres_url: str) -> None:
@@ -200,10 +220,10 @@ def test_a_killed_process_is_one_line(background: Background, postgres_url: str)
 
 
 def test_what_is_wrong_with_a_cluster_is_one_line(
-    steno: Steno, home: Path, postgres_url: str, cluster: Cluster
+    steno: Steno, place: str, postgres_url: str, cluster: Cluster
 ) -> None:
     """No scheduler, no worker, a worker that does not reach the record or has another Steno."""
-    fill(home / "record.db")
+    fill(place)
     assert "cannot be reached" in refused(steno("replay", "--dask", "tcp://127.0.0.1:9"), 3)
     assert "has no workers" in refused(steno("replay", "--dask", cluster.address), 3)
     fill(postgres_url)
@@ -216,14 +236,14 @@ def test_what_is_wrong_with_a_cluster_is_one_line(
     worker.kill()
 
 
-def test_what_cannot_be_done_is_refused(steno: Steno, home: Path) -> None:
+def test_what_cannot_be_done_is_refused(steno: Steno, home: Path, place: str) -> None:
     """Options that would do nothing, an address that is none, and a package that is missing."""
-    fill(home / "record.db")
+    fill(place)
     trace = Story().listed(run_item()).write(home / "one.jsonl")
     assert "a trace is folded in one piece" in refused(steno("replay", trace, "--jobs", "2"), 2)
     assert "--jobs and --dask" in refused(steno("replay", "--jobs", "2", "--dask", "tcp://127.0.0.1:9"), 2)
     assert "tcp://HOST:PORT" in refused(steno("replay", "--dask", "127.0.0.1:9"), 2)
     without = "import sys; sys.modules['distributed'] = None; from cli.main import main; main()"
-    words = [sys.executable, "-c", without, "replay", "--record", home / "record.db", "--dask", "tcp://127.0.0.1:9"]
+    words = [sys.executable, "-c", without, "replay", "--record", place, "--dask", "tcp://127.0.0.1:9"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert "pip install 'steno[dask]'" in refused(done, 2)

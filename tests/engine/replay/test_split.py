@@ -30,6 +30,8 @@ from events.store.record import Batch, Record
 if TYPE_CHECKING:
     from events.poll import Poll
 
+pytestmark = pytest.mark.slow
+
 TRACES = Path(__file__).parents[2] / "traces"
 NAMES = (
     "dstack-0.22.5/several",

@@ -1,0 +1,85 @@
+"""What pieces of a record save: replay and verify on all cores, by the clock, and what dividing costs, by CPU.
+
+    python benchmarks/cores.py [EVENTS]
+
+Eight busy projects (`stenotest.big`) in turns. By the clock the two ways run in turns, with the processes started; by
+CPU the pieces are worked on in this process, one after another.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.support import SIZE, Measured, compared, measured, report
+from msgspec.structs import replace
+from stenotest.big import polls
+from stenotest.inline_pool import InlinePool
+from stenotest.story import START
+
+from cli.wiring.pools import pool
+from engine.providers.readings import READINGS
+from engine.replay.record import replay_record
+from events.clock import SECOND, SystemClock
+from events.poll import Poll
+from events.pool import WorkPool
+from events.store.record import Record
+
+EVENTS, ROUNDS = SIZE.count(3_000, 24_000, 1_000_000), SIZE.pick(1, 2, 3)
+PROJECTS, BATCH = 8, 125
+
+
+def of_project(poll: Poll, name: str) -> Poll:
+    """The poll as one of that project."""
+    body = None if poll.body is None else poll.body.replace(b'"main"', b'"%s"' % name.encode())
+    return replace(poll, source=f"dstack/{name}", req=poll.req.replace(b'"main"', b'"%s"' % name.encode()), body=body)
+
+
+def fill(path: Path) -> None:
+    """The projects' polls, some of each at a time."""
+    found = {f"p{one}": polls(START - EVENTS * SECOND, 1_000_000 * one) for one in range(PROJECTS)}
+    with Record.open(path, clock=SystemClock(), write=True, create=True, shapes=READINGS.shape) as record:
+        while record.head().position < EVENTS:
+            record.append_polls([of_project(next(of), name) for name, of in found.items() for _ in range(BATCH)])
+
+
+def replayed(record: Record, at_once: WorkPool | None) -> object:
+    return replay_record(record, pool=at_once).to_json()
+
+
+def verified(record: Record, at_once: WorkPool | None) -> object:
+    return record.verify(pool=at_once)
+
+
+def seconds(clock: Callable[[], float], work: Callable[[], object]) -> tuple[float, object]:
+    began = clock()
+    found = work()
+    return clock() - began, found
+
+
+def main() -> Iterator[Measured]:
+    """Replay, then verify."""
+    with tempfile.TemporaryDirectory() as folder, pool(None, None) as cores:
+        fill(path := Path(folder) / "record.db")
+        at_once = InlinePool(2) if cores is None else cores
+        at_once.least = 0  # type: ignore[misc]
+        with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
+            events = record.head().position
+            for name, work in (("replay", replayed), ("verify", verified)):
+                work(record, at_once)  # starts the processes
+                one, all_, cpu = list[float](), list[float](), list[float]()
+                for _ in range(ROUNDS):
+                    took, expected = seconds(time.perf_counter, lambda work=work: work(record, None))
+                    one.append(events / took / 1000)
+                    took, found = seconds(time.perf_counter, lambda work=work: work(record, at_once))
+                    all_.append(events / took / 1000)
+                    assert found == expected
+                    whole, _ = seconds(time.process_time, lambda work=work: work(record, None))
+                    parts, _ = seconds(time.process_time, lambda work=work: work(record, InlinePool(PROJECTS)))
+                    cpu.append(parts / whole)
+                yield compared(f"cores-{name}", f"{events:,} events", all_, one, "k/s")
+                yield measured(f"cores-{name}-cpu", f"{events:,} events in {PROJECTS} pieces", cpu)
+
+
+if __name__ == "__main__":
+    report(main())

@@ -1,0 +1,221 @@
+"""Verify in pieces at once: stretches of the chain, ranges of parts, and what the database says of its pages.
+
+Each piece only says whether it is whole. Together they prove the record whole, or a walk through all of it names what
+is not: so both ways find the same. Every hundredth row keeps its whole hash, and so does every sealed range: the chain
+of a piece begins with one, and has to end with the one that the next piece began with.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+import msgspec
+from sqlalchemy import Integer, bindparam, func, literal_column, select
+
+from events.clock import SystemClock
+from events.errors import RecordUnreachable, StenoError
+from events.store.chain import SEAL_EVERY
+from events.store.lookup import Lookup
+from events.store.schema import head, parts
+from events.store.store import store_at
+from events.store.verify import Verification, Verifier
+
+if TYPE_CHECKING:
+    from events.pool import WorkPool
+    from events.store.store import Session
+
+T = TypeVar("T")
+
+_PAGE: Final = 1_000
+
+_END: Final = select(head.c.position)
+_NONE: Final = literal_column("0", Integer)
+_PART_IDS: Final = select(func.coalesce(func.min(parts.c.id), _NONE), func.coalesce(func.max(parts.c.id), _NONE))
+_PARTS: Final = (
+    select(parts)
+    .where(parts.c.id > bindparam("after"), parts.c.id <= bindparam("until"))
+    .order_by(parts.c.id)
+    .limit(literal_column(str(_PAGE)))
+)
+
+
+class RecordPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker checks: positions or ids of parts, after < number ≤ until."""
+
+    kind: Literal["pages", "chain", "parts"]
+    where: str
+    record_id: str
+    after: int = 0
+    until: int = 0
+    start: bytes = b""  # the chain's hash at `after`
+    sealed: int = 0  # the last sealed position
+
+
+class WholePiece(msgspec.Struct, frozen=True, kw_only=True):
+    """What a piece that is whole says to the others."""
+
+    end: bytes = b""  # the chain's hash at its end
+    firsts: dict[int, int] = {}  # stream → the version of its first event here
+    versions: dict[int, int] = {}  # … of its last one
+    latest: dict[int, tuple[int, int]] = {}  # stream → what it showed last
+    used: bytes = b""  # ids of parts that its events, or newer parts, use
+    ids: bytes = b""  # of its own parts
+
+
+def check_piece(piece: RecordPiece) -> WholePiece | None:
+    """Check one piece, anywhere; None: it is not whole. StenoError: the record there is another one."""
+    store = store_at(piece.where)
+    with closing(store.open(write=False, create=False, check=False, clock=SystemClock())) as session:
+        if session.identity.record_id != piece.record_id:
+            raise StenoError(f"{store} is another record here: all workers must reach the same one.")
+        return _PieceVerifier(session).check(piece)
+
+
+class _PieceVerifier(Verifier):
+    def __init__(self, session: "Session") -> None:
+        super().__init__(session, None, None)
+        self._names, self._commitments = Lookup.names(session), Lookup.commitments(session)
+        self._partly = True  # what came before is unknown
+        self._piece = RecordPiece(kind="pages", where="", record_id="")
+        self._ids = array("q")
+
+    def check(self, piece: RecordPiece) -> WholePiece | None:
+        self._piece, found = piece, None
+        with self._session.snapshot():
+            try:
+                with self._session.guard():
+                    found = {"pages": self._of_pages, "chain": self._of_chain, "parts": self._of_parts}[piece.kind]()
+            except RecordUnreachable:
+                raise
+            except (OverflowError, ValueError, TypeError, StenoError):
+                return None
+        return found if not self._damage else None
+
+    def _of_pages(self) -> WholePiece | None:
+        return WholePiece() if next(iter(self._session.damage()), None) is None else None
+
+    def _of_chain(self) -> WholePiece | None:
+        piece = self._piece
+        if self._rows.sealed.end != piece.sealed:  # more was sealed since, and may have left the database
+            return None
+        self._walk(piece.start, piece.after + 1, piece.until, piece.until)
+        position, end = self._last
+        if position != piece.until:
+            return None
+        used = array("q", self._first_use).tobytes()
+        return WholePiece(end=end, firsts=self._firsts, versions=self._versions, latest=self._latest, used=used)
+
+    def _of_parts(self) -> WholePiece | None:
+        users: dict[int, list[int]] = {}
+        if next(self._bad_parts(users), None) is not None:
+            return None
+        # If every part is used by an event or by a newer part, then, the newest first, each is used by an event.
+        used = array("q", [child for child, by in users.items() if max(by) > child])
+        return WholePiece(used=used.tobytes(), ids=self._ids.tobytes())
+
+    def _reached(self, from_: list[int]) -> Iterable[tuple[Any, ...]]:
+        del from_
+        after = self._piece.after
+        while rows := self._run(_PARTS, after, self._piece.until).fetchall():
+            self._ids.extend(row[0] for row in rows)
+            yield from rows
+            after = rows[-1][0]
+
+
+class ApartVerifier(Verifier):
+    """Proves a record whole by its pieces; `apart` once."""
+
+    def apart(self, where: str, pool: "WorkPool", progress: Callable[[int, int], None] | None) -> Verification | None:
+        """The verdict on a record that is whole, whatever is expected of it; None: it is too short, or not proven.
+
+        Raises what the pool raises.
+        """
+        self._names, self._commitments = Lookup.names(self._session), Lookup.commitments(self._session)
+        ready = 0
+
+        def done(_piece: RecordPiece) -> None:
+            nonlocal ready
+            ready += 1
+            if progress is not None:
+                progress(ready, len(pieces))
+
+        with self._session.snapshot():
+            pieces: list[RecordPiece] = self._clear(lambda: self._pieces(where, pool)) or []
+            found = pool.map(check_piece, pieces, done) if pieces else []
+            whole = [one for one in found if one is not None]
+            if not pieces or len(whole) < len(pieces) or not self._clear(lambda: self._joined(pieces, whole)):
+                return None
+            for step in (self._meta, self._streams, self._head):
+                self._take(step)
+        verdict = self._verdict()
+        return verdict if all(one.kind == "expect" for one in verdict.damage) else None
+
+    def _clear(self, step: Callable[[], T]) -> T | None:
+        """What a step gives; None: the record cannot be read so far."""
+        try:
+            with self._session.guard():
+                return step()
+        except RecordUnreachable:
+            raise
+        except (OverflowError, ValueError, TypeError, StenoError):
+            return None
+
+    def _joined(self, pieces: Sequence[RecordPiece], found: Sequence[WholePiece]) -> bool:
+        """Whether pieces that are whole make a whole record, its last events included, which are looked at here."""
+        used, ids = set[int](), set[int]()
+        for piece, one in zip(pieces, found, strict=True):
+            used.update(array("q", one.used))
+            ids.update(array("q", one.ids))
+            if piece.kind == "chain" and not self._append(piece, one):
+                return False
+        position, digest = self._last
+        self._walk(digest, position + 1, position)
+        return ids <= used | self._first_use.keys()
+
+    def _append(self, piece: RecordPiece, one: WholePiece) -> bool:
+        """Continue the chain with the next stretch of it; whether it does."""
+        if self._last != (piece.after, piece.start):
+            return False
+        if any(first != self._versions.get(stream, 0) + 1 for stream, first in one.firsts.items()):
+            return False
+        self._versions |= one.versions
+        self._latest |= one.latest
+        self._events, self._last = piece.until, (piece.until, one.end)
+        return True
+
+    def _pieces(self, where: str, pool: "WorkPool") -> list[RecordPiece]:
+        """Pages, each sealed range, stretches of the database but for a rest of it, and ranges of parts; none if the
+        record is too short.
+        """
+        ((total,),) = self._run(_END).fetchall()
+        if total < max(pool.least, 1):
+            return []
+        of = partial(RecordPiece, where=where, record_id=self._session.identity.record_id)
+        sealed = self._rows.sealed.end
+        marks = [self._last, *((one.last, one.hash) for one in self._rows.sealed.ranges)]
+        step = max((total - sealed) // pool.size // SEAL_EVERY, 1) * SEAL_EVERY
+        first = sealed // SEAL_EVERY * SEAL_EVERY + step
+        marks += [(at, self._kept(at)) for at in range(first, total + 1, step)]
+        ((oldest, newest),) = self._run(_PART_IDS).fetchall()
+        if oldest < 0:
+            return []
+        width = max(newest // pool.size, 1)
+        ids = [0, *range(width, newest - width + 1, width), newest]
+        return [
+            of(kind="pages"),
+            *(
+                of(kind="chain", after=after, start=start, until=until, sealed=sealed)
+                for (after, start), (until, _) in pairwise(marks)
+            ),
+            *(of(kind="parts", after=after, until=until) for after, until in pairwise(ids)),
+        ]
+
+    def _kept(self, position: int) -> bytes:
+        """The whole hash that the row at a position keeps."""
+        row = self._rows.raw(position)
+        if row is None or not isinstance(row[-1], bytes) or len(row[-1]) != 32:
+            raise ValueError("a whole hash is missing")
+        return row[-1]
