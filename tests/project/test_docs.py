@@ -33,7 +33,10 @@ INDENTED = re.compile(r"^(?: {4}|\t)(.*)$", re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 VARIABLE = re.compile(r"\b((?:STENO|AMD)_[A-Z][A-Z0-9_]+)\b")
-NOT_SETTINGS = {"STENO_EXAMPLE_FOLDER", "STENO_DEBUG", "STENO_PICTURES", "STENO_REQUIRE_LAB"}
+NOT_SETTINGS = {
+    "STENO_DEBUG", "STENO_EXAMPLE_FOLDER", "STENO_PICTURES", "STENO_REQUIRE_LAB", "STENO_TEST_POSTGRES",
+    "STENO_TEST_POSTGRES_BIN", "STENO_TEST_STORE",
+}  # fmt: skip
 
 
 def code(text: str) -> Iterator[str]:
