@@ -170,9 +170,8 @@ def test_two_runs_of_two_records_are_compared(site: httpx.Client) -> None:
 
 def test_health_and_metrics_name_each_record(site: httpx.Client) -> None:
     """Samples of records have a label; those of the service have not."""
-    ready = site.get("/readyz").json()
-    assert ready["status"] == "ready"
-    assert set(ready["records"]) == {"lab", "farm"}
+    wait(lambda: site.get("/readyz").json()["status"] == "ready", seconds=60, what="both records to be read")
+    assert set(site.get("/readyz").json()["records"]) == {"lab", "farm"}
     lines = site.get("/metrics").text.splitlines()
     for name in ("lab", "farm"):
         assert any(line.startswith(f'steno_record_position{{record="{name}"}} ') for line in lines)
