@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,10 @@ def _load(name: str, folder: Path) -> None:
 
 _load("stenolab", Path(__file__).parent / "lab" / "stenolab")
 _load("stenotest", Path(__file__).parent / "support" / "stenotest")
+
+# A shell that starts the tests in the background has them and their children ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["stenolab.plugin", "stenolab.browser", "stenolab.docker", "stenotest.postgres", "pytester"]
 
