@@ -6,6 +6,7 @@ Eight busy projects (`stenotest.big`) in turns. By the clock the two ways run in
 CPU the pieces are worked on in this process, one after another.
 """
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -59,10 +60,10 @@ def seconds(clock: Callable[[], float], work: Callable[[], object]) -> tuple[flo
 
 def main() -> Iterator[Measured]:
     """Replay, then verify."""
-    with tempfile.TemporaryDirectory() as folder, pool(None, None) as cores:
+    cores = len(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as folder, pool(cores, None) as processes:  # as `--jobs`: however short it is
         fill(path := Path(folder) / "record.db")
-        at_once = InlinePool(2) if cores is None else cores
-        at_once.least = 0  # type: ignore[misc]
+        at_once = processes or InlinePool(2)
         with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
             events = record.head().position
             for name, work in (("replay", replayed), ("verify", verified)):

@@ -116,7 +116,7 @@ def _noise(row: Row) -> str:
 
 
 def generated(page: str, report: Report) -> str:
-    """The page with its generated part made anew."""
+    """The page with the report in place of its generated part."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{markdown(report)}{END}{after}"

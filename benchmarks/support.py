@@ -89,7 +89,7 @@ def say(text: str) -> None:
 
 
 def report(rows: Iterator[Measured]) -> None:
-    """Print each row as it comes."""
+    """Print each row as soon as it is measured."""
     try:
         for row in rows:
             print(msgspec.json.encode(row).decode() if SIZE.json else _text(row), flush=True)

@@ -31,8 +31,8 @@ def places_of(text: str, names: Iterable[str], field: str, *, needed: Container[
     if _PLACES.fullmatch(text) is None:
         detail = f"{text[:60]!r} names no record: this service has several, so a place is written as {example}"
         raise Problem(400, detail, field=field)
-    pairs = [one.split(":") for one in text.split(",")]
-    found = {name: place for name, place in pairs}  # noqa: C416 - the pairs are lists
+    pairs = [(name, place) for name, _, place in (one.partition(":") for one in text.split(","))]
+    found = dict(pairs)
     strange = [name for name in found if name not in known]
     lacking = [name for name in known if name not in found and (needed is None or name in needed)]
     if strange or lacking or len(found) < len(pairs):
@@ -64,7 +64,7 @@ def moments_of(text: str, names: Iterable[str], needed: Container[str]) -> dict[
 def text_parameter(name: str, help_: str, expected: str) -> Parameter:
     """A query parameter whose text the caller parses."""
     schema = {"type": "string", "maxLength": LONGEST}
-    read: Callable[[str], Any] = lambda given: given if 0 < len(given) <= LONGEST else None  # noqa: E731
+    read: Callable[[str], Any] = lambda given: given if 0 < len(given) <= LONGEST else None  # noqa: E731 - an argument
     return Parameter(name=name, help=help_, schema=schema, expected=expected, read=read)
 
 

@@ -36,7 +36,7 @@ SEALED = 330
 """Events of the sealed part, in files of 110: their ends are not those of the chain's whole hashes."""
 TRIGGERS = {name: sql for name, (kind, _, sql) in expected_schema().items() if kind == "trigger"}
 SHARED = [*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture]
-"""Every example writes the folder of `tmp_path` anew."""
+"""Every example empties the folder of `tmp_path` first."""
 
 
 def listing(number: int) -> bytes:
