@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from engine.states import PROGRESS, State, VmState
@@ -56,7 +57,7 @@ class StateMachine(Generic[StateT, TriggerT]):
         return lambda state, trigger: moves.get((state, trigger))
 
     def live(self) -> Step[StateT, TriggerT]:
-        """For the live path: the machine itself, some 7 µs a step."""
+        """For the live path: the machine itself. Each step moves a model of its own, as live worlds have threads."""
         machine = self.machine
 
         def step(state: StateT, trigger: TriggerT) -> StateT | None:
@@ -64,9 +65,9 @@ class StateMachine(Generic[StateT, TriggerT]):
             if state not in transitions:
                 there = any(one.dest == state for several in transitions.values() for one in several)
                 return state if there else None
-            machine.set_state(state.value)
-            machine.trigger(trigger.value)
-            return self.states(machine.state)
+            model = SimpleNamespace(state=state.value)
+            machine.events[trigger].trigger(model)
+            return self.states(model.state)
 
         return step
 

@@ -233,7 +233,6 @@ def test_the_seeds_request_byte_for_byte_cold_then_warm(url: str, site: Site) ->
     assert cold[-1]["elapsed_seconds"] > cold[2]["elapsed_seconds"] > 0
 
     warm = posted(url, asked(problem_def=BRIEF))
-    assert "PROVISIONING" not in statuses(warm)
     assert (warm[-1]["status"], warm[-1]["vm_state"]) == ("BENCHMARKED", "WARM_REUSE")
     assert warm[-1]["vm_metrics"]["vm_id"] == cold[-1]["vm_metrics"]["vm_id"]
 

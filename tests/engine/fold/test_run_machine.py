@@ -1,13 +1,16 @@
 """The Run machine: one declaration, two ways to step through it, the diagrams."""
 
 import re
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.fold.state_machines import RUN, TERMINAL, VM, StateMachine, Trigger, VmTrigger
+from engine.fold.state_machines import RUN, TERMINAL, VM, StateMachine, Step, Trigger, VmTrigger
 from engine.states import PROGRESS, State, VmState
 
 DIAGRAM = Path(__file__).parents[3] / "docs" / "machines" / "run.mmd"
@@ -22,6 +25,28 @@ def test_the_compiled_table_and_the_transitions_machine_are_equal(start: State, 
         live, table = LIVE(state, trigger), TABLE(state, trigger)
         assert live is table
         state = table if table is not None else state
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads that take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_threads")
+def test_two_live_worlds_in_one_process_do_not_disturb_each_other() -> None:
+    """`steno serve` of several records folds each in a thread of its own."""
+    walks = [(first, trigger) for first in State for trigger in Trigger] * 20
+
+    def walked(live: Step[State, Trigger]) -> list[State | None]:
+        return [live(state, trigger) for state, trigger in walks]
+
+    with ThreadPoolExecutor(4) as threads:
+        told = list(threads.map(walked, [RUN.live() for _ in range(4)]))
+    assert told == [[TABLE(state, trigger) for state, trigger in walks]] * 4
 
 
 @pytest.mark.parametrize("state", list(State))

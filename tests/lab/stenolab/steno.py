@@ -215,23 +215,22 @@ class Steno:
     def wait(self, run: str, *states: str, seconds: float = LOADED_S) -> dict[str, Any]:
         """The run of that name as soon as Steno says it is in one of these states; something must be recording."""
 
-        last = "nothing of it yet"
-
         def reached() -> dict[str, Any] | None:
-            nonlocal last
             found = self.world().runs.get(run)
-            last = last if found is None else found["state"]
-            shown = self.shown(run) if last in states else None
+            shown = self.shown(run) if found is not None and found["state"] in states else None
             return shown if shown is not None and shown["state"] in states else None
 
-        try:
-            return self.until(reached, seconds=seconds, what=f"{run} to be {' or '.join(states)}")
-        except StillWaiting as error:
-            raise StillWaiting(f"{error}; steno says: {last}") from None
+        return self.until(reached, seconds=seconds, what=f"{run} to be {' or '.join(states)}")
 
     def until(self, condition: Callable[[], T | None], *, seconds: float = LOADED_S, what: str = "the condition") -> T:
         """The first true value of `condition()`, which folds the record or is a command."""
-        return wait(condition, seconds=seconds, what=what, pause=PAUSE_S)
+        try:
+            return wait(condition, seconds=seconds, what=what, pause=PAUSE_S)
+        except StillWaiting as error:
+            world = self.world()
+            runs = {name: run["state"] for name, run in world.runs.items()}
+            vms = [(vm["state"], vm["reason"]) for vm in world.vms]
+            raise StillWaiting(f"{error}; steno says: runs {runs}, machines {vms}") from None
 
     def close(self) -> None:
         """Kills what was started and still runs."""
