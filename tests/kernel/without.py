@@ -29,8 +29,8 @@ def _believed(self: judge.Judge, case: dict, outputs: bytes, right: dict) -> dic
 
 
 def _only_in_calls(found: dict) -> str | None:
-    """Nor what was worked for a call: a busy machine reads that late, when work after the call has begun."""
-    return suspicion({**found, "idle_ms": 0.0, "works_ms": []})
+    """Nor by what passed and was worked for a call: a busy machine reads both late, when work after it has begun."""
+    return suspicion({**found, "idle_ms": 0.0, "walls_ms": [], "works_ms": []})
 
 
 def _by_its_own_word(self: judge.Judge, case: dict) -> dict:
