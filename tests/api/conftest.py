@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import httpx
 import msgspec
 import pytest
+from stenolab.dashboard import Busy
 from stenotest import prefork
 from stenotest.frozen_time import Hands, time_in_hand
 from stenotest.served import PATIENCE, Served, isolated, served_site, served_site_on, unserved  # noqa: F401 - fixtures
@@ -155,6 +156,17 @@ def towns(_town: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("towns") / "town"
     shutil.copytree(_town, folder)
     return folder / "record.db"
+
+
+@pytest.fixture(scope="session")
+def _begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("busy")
+
+
+@pytest.fixture
+def busy(_begun: Path, tmp_path: Path) -> Busy:
+    """The record of a busy project, of the test's own; its read models are there."""
+    return Busy(tmp_path / "busy", _begun)
 
 
 @pytest.fixture
@@ -335,9 +347,11 @@ def recorded_again() -> Callable[[Path, Sequence[Poll]], Path]:
     return appended
 
 
-@pytest.fixture
-def odd_town(town: Path) -> Path:
-    """The town with a server that was away for a while, and one that takes back an end it had told."""
+@pytest.fixture(scope="session")
+def _odd_town(_town: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("odd") / "town"
+    shutil.copytree(_town, folder)
+    town = folder / "record.db"
     appended(town, polls_of("dstack-0.22.5/server_restart"))
     told = polls_of("dstack-0.22.5/success")
     running = next(
@@ -348,4 +362,12 @@ def odd_town(town: Path) -> Path:
     later = told[-1].observed_at + 60 * SECOND
     appended(town, [msgspec.structs.replace(running, started_at=later, observed_at=later + 1000)])
     with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record, caught_up(record):
-        return town
+        return folder
+
+
+@pytest.fixture
+def odd_town(_odd_town: Path, tmp_path: Path) -> Path:
+    """The town with a server that was away for a while, and one that takes back an end it had told."""
+    folder = tmp_path / "odd"
+    shutil.copytree(_odd_town, folder)
+    return folder / "record.db"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from stenolab.dashboard import Busy, told
+from stenolab.dashboard import told
 from stenolab.waiting import wait
 
 from engine.providers.readings import READINGS
@@ -18,9 +18,10 @@ from events.store.append import Batch
 from events.store.record import Record
 
 if TYPE_CHECKING:
-    from conftest import Serve, StartSteno
+    from conftest import Serve, Served, StartSteno
     from playwright.sync_api import Route
     from stenolab.browser import See
+    from stenolab.dashboard import Busy
 
 pytestmark = pytest.mark.slow
 
@@ -28,22 +29,23 @@ PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touc
 PAGES = ("/", "/machines", "/costs")
 
 
-@pytest.fixture
-def busy(tmp_path: Path) -> Busy:
-    """A busy project."""
-    return Busy(tmp_path / "busy.db")
+@pytest.fixture(scope="module")
+def towned(served_on: Serve, towns: Path) -> Served:
+    """A service that no test here changes anything of."""
+    return served_on(towns)
 
 
 def test_every_page_is_drawn_without_complaint_or_shift_and_asks_nobody_else(
     served: Serve, busy: Busy, see: See
 ) -> None:
     """No error, no violation of the policy, no request off the host, no layout shift, also while things happen."""
-    here = served(busy.path, budget__total="1400")
+    seen = see(served(busy.path, budget__total="1400").url)
     for path in PAGES:
-        seen = see(here.url)
-        page = seen.go(path)
-        busy.goes_on(20)
-        page.wait_for_timeout(1500)
+        seen.go(path)
+        seen.until("document.querySelector('.strip').innerText.includes('Live')")
+        head = busy.goes_on(20)
+        seen.until(f"Number(document.querySelector('.strip .place').innerText.replace(/\\D/g, '')) >= {head}")
+        seen.settled()
         assert seen.complaints == []
         assert seen.elsewhere() == []
         assert seen.shifted() < 0.01, path
@@ -242,20 +244,13 @@ def test_nothing_is_lost_when_the_server_restarts(busy: Busy, steno_served: Star
     seen.until(f"document.querySelector('[aria-label=\"Recently ended\"]').innerText.includes({ended!r})", seconds=120)
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_a_phone_needs_no_sideways_scroll(path: str, served: Serve, busy: Busy, see: See) -> None:
+def test_a_phone_needs_no_sideways_scroll(served: Serve, busy: Busy, see: See) -> None:
     """At 360 pixels everything is within the width, live and past, and nothing shifts."""
-    seen = see(
-        served(busy.path, budget__total="1400").url,
-        viewport={"width": 360, "height": 740},
-        is_mobile=True,
-        has_touch=True,
-    )
-    for at in ("", "?at=1200"):
-        page = seen.go(path + at)
-        page.wait_for_timeout(300)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        assert seen.shifted() < 0.01
+    seen = see(served(busy.path, budget__total="1400").url, **PHONE)
+    for path in (page + at for page in PAGES for at in ("", "?at=1200")):
+        page = seen.go(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        assert seen.shifted() < 0.01, path
 
 
 def test_the_theme_follows_the_system_until_a_person_chooses(served: Serve, busy: Busy, see: See) -> None:
@@ -273,9 +268,8 @@ def test_the_theme_follows_the_system_until_a_person_chooses(served: Serve, busy
 
 def test_an_empty_record_tells_a_newcomer_what_to_type(served: Serve, empty_record: Path, see: See) -> None:
     """Every page of a record in which nothing happened is drawn, and names a command."""
-    here = served(empty_record)
+    seen = see(served(empty_record).url)
     for path in PAGES:
-        seen = see(here.url)
         page = seen.go(path)
         assert page.locator(".empty code").first.inner_text().startswith(("steno ", "STENO_")), path
         assert seen.complaints == []
@@ -283,9 +277,9 @@ def test_an_empty_record_tells_a_newcomer_what_to_type(served: Serve, empty_reco
 
 def test_a_blind_source_cannot_be_overlooked(served: Serve, town: Path, see: See) -> None:
     """Of a record that nobody adds to, every page says since when the source did not answer."""
-    here = served(town)
+    seen = see(served(town).url)
     for path in PAGES:
-        page = see(here.url).go(path)
+        page = seen.go(path)
         page.wait_for_selector(".strip.blind")
         assert "blind: no answer since 2026" in page.locator(".strip").inner_text()
 
@@ -312,23 +306,22 @@ def test_a_machine_is_stopped_only_after_a_question(served: Serve, busy: Busy, s
 
 
 @pytest.mark.parametrize("path", ["/", "/machines/x", "/record/17", "/login"])
-def test_every_page_is_a_document_that_may_be_asked_for_again(path: str, served: Serve, busy: Busy) -> None:
+def test_every_page_is_a_document_that_may_be_asked_for_again(path: str, towned: Served) -> None:
     """Documents are checked each time and cost nothing unchanged; files are kept for ever; both are compressed."""
-    here = served(busy.path)
-    first = here.client.get(path)
+    first = towned.client.get(path)
     assert first.status_code == 200
     assert first.headers["content-type"].startswith("text/html")
-    assert here.client.get(path, headers={"If-None-Match": first.headers["etag"]}).status_code == 304
+    assert towned.client.get(path, headers={"If-None-Match": first.headers["etag"]}).status_code == 304
     overview = 'href="/api/overview"'
     assert overview in first.text
-    assert overview not in here.client.get(path, params={"at": "17"}).text, "a moment past does not show it"
+    assert overview not in towned.client.get(path, params={"at": "17"}).text, "a moment past does not show it"
     asset = re.search(r'href="(/assets/[^"]+\.css)"', first.text)
     assert asset is not None
-    sheet = here.client.get(asset[1])
+    sheet = towned.client.get(asset[1])
     assert "immutable" in sheet.headers["cache-control"]
     assert sheet.headers["content-encoding"] == "gzip"
-    assert here.client.get("/assets/0/all.css").status_code == 404
-    assert here.client.get("/assets/0/..%2F..%2Fbundle.py").status_code in (400, 404)
+    assert towned.client.get("/assets/0/all.css").status_code == 404
+    assert towned.client.get("/assets/0/..%2F..%2Fbundle.py").status_code in (400, 404)
 
 
 def test_a_page_shows_at_least_what_the_stream_told(served: Serve, busy: Busy, see: See) -> None:

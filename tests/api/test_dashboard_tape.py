@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.browser import text_of
-from stenolab.dashboard import Busy, told
+from stenolab.dashboard import told
 
 from projections.models import incidents as marks
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from conftest import Serve
     from stenolab.browser import See
+    from stenolab.dashboard import Busy
 
 pytestmark = pytest.mark.slow
 
@@ -27,11 +28,11 @@ DRAWN = (
 
 
 def test_zooming_in_shows_more_marks_and_steps_go_through_them(
-    tmp_path: Path, served: Serve, see: See, monkeypatch: pytest.MonkeyPatch
+    busy: Busy, served: Serve, see: See, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two hours with more marks than are told at once; zoomed out again, it is as before."""
     monkeypatch.setattr(marks, "MARKS", 70)
-    here = served(Busy(tmp_path / "busy.db").path)
+    here = served(busy.path)
     whole = told(here.client, "/api/record")
     assert whole["thinned"]
     since = datetime.fromisoformat(whole["last_at"]) - timedelta(hours=1)
@@ -57,9 +58,9 @@ def test_zooming_in_shows_more_marks_and_steps_go_through_them(
     assert seen.complaints == []
 
 
-def test_a_record_whose_marks_are_all_told_is_not_asked_again(tmp_path: Path, served: Serve, see: See) -> None:
+def test_a_record_whose_marks_are_all_told_is_not_asked_again(busy: Busy, served: Serve, see: See) -> None:
     """There is nothing more to show."""
-    here = served(Busy(tmp_path / "busy.db").path)
+    here = served(busy.path)
     assert not told(here.client, "/api/record")["thinned"]
     seen = see(here.url)
     page = seen.go("/")
@@ -75,11 +76,10 @@ def test_a_record_whose_marks_are_all_told_is_not_asked_again(tmp_path: Path, se
 
 
 def test_what_happens_appears_on_a_tape_that_is_zoomed_in(
-    tmp_path: Path, served: Serve, see: See, monkeypatch: pytest.MonkeyPatch
+    busy: Busy, served: Serve, see: See, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest marks come to the end of it while somebody looks."""
     monkeypatch.setattr(marks, "MARKS", 70)
-    busy = Busy(tmp_path / "busy.db")
     here = served(busy.path)
     told(here.client, "/api/record")
     seen = see(here.url)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +13,17 @@ from stenotest.big import polls
 from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.store.record import Record
+from projections.models.projector import caught_up
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
 
+    from events.poll import Poll
+
 HOURS = 2
+_ROUNDS = (HOURS * 3600 - 300) // 5
 
 
 def told(client: httpx.Client, path: str, **params: Any) -> Any:
@@ -29,17 +35,30 @@ def told(client: httpx.Client, path: str, **params: Any) -> Any:
     return answer.json()
 
 
-class Busy:
-    """The record of a busy project: two hours of it, up to five minutes ago, and what comes then."""
+@cache
+def _begun(folder: Path) -> tuple[Poll, ...]:
+    """Makes the record of a busy project with its read models, once a process; the polls that follow it."""
+    path = folder / "record.db"
+    story = polls(SystemClock().now() - HOURS * 3600 * SECOND)
+    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
+        record.append_polls(tuple(islice(story, _ROUNDS * 2)))
+        with caught_up(record):
+            return tuple(islice(story, 200))
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        now = SystemClock().now()
-        self._story = polls(now - HOURS * 3600 * SECOND)
-        self.goes_on((HOURS * 3600 - 300) // 5)
+
+class Busy:
+    """The record of a busy project: two hours of it, up to some minutes ago, and what comes then.
+
+    The record is a copy, in `folder`, of the one that is made once in `begun`.
+    """
+
+    def __init__(self, folder: Path, begun: Path) -> None:
+        self._later = iter(_begun(begun))
+        shutil.copytree(begun, folder)
+        self.path = folder / "record.db"
 
     def goes_on(self, rounds: int = 50) -> int:
-        """So many more looks at it, all at once; the head afterwards."""
-        with Record.open(self.path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
-            record.append_polls(tuple(islice(self._story, rounds * 2)))
+        """So many more looks at it, all at once, 100 in all at most; the head afterwards."""
+        with Record.open(self.path, write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
+            record.append_polls(tuple(islice(self._later, rounds * 2)))
             return record.head().position
