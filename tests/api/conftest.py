@@ -335,13 +335,13 @@ def a_port() -> Iterator[str]:
         yield str(kept.getsockname()[1])
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def polls() -> Callable[[str], tuple[Poll, ...]]:
     """`polls("success")`: the polls of a genuine server, in order."""
     return lambda name: polls_of(f"dstack-0.22.5/{name}")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def recorded_again() -> Callable[[Path, Sequence[Poll]], Path]:
     """Appends polls to a record."""
     return appended

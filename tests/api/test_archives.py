@@ -75,6 +75,20 @@ MOVING = ("steno_source_blind_seconds", "steno_budget_exhausted_timestamp_second
 """Counted from now."""
 
 
+@pytest.fixture(scope="module")
+def with_nine(
+    served_on: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    polls: Callable[[str], tuple[Poll, ...]],
+    recorded_again: Callable[[Path, tuple[Poll, ...]], Path],
+) -> Any:
+    """A service of a live project and the nine archives; tests only read from it."""
+    own = tuple(msgspec.structs.replace(poll, source=f"dstack/{LIVE}") for poll in polls(LIVE))
+    record = recorded_again(tmp_path_factory.mktemp("nine") / "record.db", own)
+    imported(record, NINE)
+    return served_on(record)
+
+
 def test_nine_imported_traces_change_no_figure(served: Callable[..., Any], record: Path) -> None:
     """Overview (what the banner is drawn from), budget, offers and metrics say of a live project what they said."""
     before = served(record, budget__total="5.00")
@@ -98,10 +112,9 @@ def test_nine_imported_traces_change_no_figure(served: Callable[..., Any], recor
     assert metrics(after.client, *MOVING) == figures
 
 
-def test_a_bill_is_one_figure_in_every_answer(served: Callable[..., Any], record: Path) -> None:
+def test_a_bill_is_one_figure_in_every_answer(with_nine: Any) -> None:
     """List, machine, costs, and a replay of the record; of live and imported machines alike."""
-    imported(record, NINE)
-    client = served(record).client
+    client, record = with_nine.client, with_nine.record
     listed = {vm["vm_id"]: vm for vm in told(client, "/api/vms?limit=100")["vms"]}
     with Record.open(record, shapes=READINGS.shape, clock=SystemClock()) as there:
         replayed = {vm["vm_id"]: vm for vm in replay_record(there).to_json()["vms"]}
@@ -134,10 +147,9 @@ def test_sources_are_listed_and_hidden_ones_are_in_no_list(served: Callable[...,
     assert not any(row["key"] == OPEN for row in told(client, "/api/costs?by=vm")["rows"])
 
 
-def test_no_stop_reaches_an_archive(served: Callable[..., Any], record: Path) -> None:
+def test_no_stop_reaches_an_archive(with_nine: Any) -> None:
     """409, and the record has no request."""
-    imported(record, NINE)
-    service = served(record)
+    service = with_nine
     (vm,) = [vm for vm in told(service.client, "/api/vms?limit=100")["vms"] if vm.get("archive") == OPEN]
     answer = service.client.post(f"/api/vms/{vm['vm_id']}/stop", json={})
     assert answer.status_code == 409, answer.text
@@ -146,12 +158,11 @@ def test_no_stop_reaches_an_archive(served: Callable[..., Any], record: Path) ->
 
 
 @pytest.mark.parametrize("minute", [39, 41, 43, 48, 54])
-def test_a_moment_shows_archives_by_their_own_clocks(served: Callable[..., Any], record: Path, minute: int) -> None:
+def test_a_moment_shows_archives_by_their_own_clocks(with_nine: Any, minute: int) -> None:
     """Each run as a replay of its own trace has it up to then, whenever it was imported; none before its time."""
-    imported(record, NINE)
     time = f"2026-11-20T13:{minute}:30Z"
     until = Until(at=parse_time(time))
-    shown = {run["run_id"]: run for run in told(served(record).client, f"/api/runs?limit=100&at={time}")["runs"]}
+    shown = {run["run_id"]: run for run in told(with_nine.client, f"/api/runs?limit=100&at={time}")["runs"]}
     expected = {}
     for trace in [*NINE, *(path for path in ALL if path.parent.name == "dstack-0.22.5" and LIVE in path.name)]:
         for run in replay_trace(trace, until=until).to_json()["runs"]:

@@ -50,10 +50,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return kernel_record(tmp_path_factory.mktemp("kernels") / "kernels.db", kernels())
 
 
-@pytest.fixture
-def here(served: Serve, recorded: Path) -> Served:
-    """Its service."""
-    return served(recorded)
+@pytest.fixture(scope="module")
+def here(served_on: Serve, recorded: Path) -> Served:
+    """Its service, which no test changes anything of."""
+    return served_on(recorded)
 
 
 def board(page: Page, name: str) -> Any:

@@ -148,9 +148,8 @@ def test_a_phone_needs_no_sideways_scroll_on_any_page(served: Serve, odd_town: P
 
 def test_an_empty_record_is_no_empty_page(served: Serve, empty_record: Path, see: See) -> None:
     """Where nothing happened, every list says so."""
-    here = served(empty_record)
+    seen = see(served(empty_record).url)
     for path in ("/runs", "/record", "/record?show=polls", "/incidents"):
-        seen = see(here.url)
         assert seen.go(path).locator(".empty").count() >= 1, path
         assert seen.complaints == []
 
