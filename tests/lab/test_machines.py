@@ -58,6 +58,12 @@ def settings(mode: str, idle: int) -> dict[str, str]:
     return {**chosen, "STENO_BUDGET": "off"}
 
 
+def busy(world: World, run: str) -> bool:
+    """Whether that run's machine is known and busy."""
+    vm = world.machine_of(run)
+    return vm is not None and vm["state"] == "busy"
+
+
 def until_all_is_over(steno: Steno, lab: Lab, project: str) -> History:
     """The history once every run has its verdict and every machine is gone, at the cloud and in the record."""
 
@@ -107,7 +113,8 @@ def pair(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
     for name in ("first", "second"):
         gate = Gate(dstack, f"{project}-{name}")
         steno.submit(name, [gate.passed])
-        steno.until(lambda: [vm["state"] for vm in steno.world().vms] == ["busy"], what="a busy machine")
+        # That run's machine, whichever it is: had the first one gone meanwhile, the tests below say so at once.
+        steno.until(lambda name=name: busy(steno.world(), name), what=f"the machine of {name} to be busy")
         gate.open()
         steno.wait(name, "succeeded")
     yield until_all_is_over(steno, dstack, project)
