@@ -61,7 +61,6 @@ test: .venv/.dev
 
 test-long: .venv/.dev lab
 	STENO_TEST_PREFORK=0 $(BIN)/pytest -n 2 --dist loadgroup -m long
-	STENO_TEST_EXAMPLES=200 $(BIN)/pytest -n 2 -m "not long and not lab" tests/engine tests/events tests/projections tests/providers
 	STENO_TEST_STORE=postgres $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/cli
 
 lock: .venv/.dev

@@ -2,7 +2,7 @@
 
     python benchmarks/dashboard_paint.py [EVENTS]
 
-Each load is a new browser context, with nothing kept. Needs chromium (`apt-get install chromium-headless-shell`).
+Each load is a new browser context, with nothing kept. Needs chromium (`apt-get install chromium`).
 """
 
 import shutil
@@ -45,9 +45,9 @@ def load(browser: Browser, url: str) -> tuple[float, float, float]:
 
 def main() -> Iterator[Measured]:
     """Make the record, serve it by the genuine command, load the dashboard."""
-    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    chromium = shutil.which("chromium") or shutil.which("chromium-headless-shell")
     if chromium is None:
-        raise Lacking("no browser to paint with; as root: apt-get install chromium-headless-shell")
+        raise Lacking("no browser to paint with; as root: apt-get install chromium")
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "record.db"
         made = big_record(record, events=EVENTS, until=int(time.time() * 1_000_000))

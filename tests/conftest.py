@@ -42,12 +42,10 @@ pytest_plugins = ["stenolab.plugin", "stenolab.browser", "stenolab.docker", "ste
 
 # Laws are not timed, and how long or large an example was to make is nobody's failure: a machine that does other work
 # at the same time breaks none of them. Where CI runs, every run tries the same examples, so that what a change did not
-# touch does not fail it; anywhere else each run tries others. A law that names no number of its own tries 50 examples;
-# `make test-long` runs the laws with 200.
+# touch does not fail it; anywhere else each run tries others.
 settings.register_profile(
     "steno",
     deadline=None,
-    max_examples=int(os.environ.get("STENO_TEST_EXAMPLES", "50")),
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.data_too_large,

@@ -57,7 +57,7 @@ class StateMachine(Generic[StateT, TriggerT]):
         return lambda state, trigger: moves.get((state, trigger))
 
     def live(self) -> Step[StateT, TriggerT]:
-        """For the live path: the machine itself. Each step moves a model of its own, as live worlds have threads."""
+        """For the live path: the machine itself. Each step has its own model, as worlds in several threads share it."""
         machine = self.machine
 
         def step(state: StateT, trigger: TriggerT) -> StateT | None:

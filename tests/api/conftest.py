@@ -132,14 +132,8 @@ def recorded() -> Recorded:
 
 
 @pytest.fixture(scope="session")
-def _town(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("town")
-    path = folder / "record.db"
-    for name in TOWN:
-        appended(path, polls_of(f"dstack-0.22.5/{name}"))
-    with Record.open(path, shapes=READINGS.shape, clock=SystemClock()) as record, caught_up(record):
-        pass
-    return folder
+def _town(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("town") / "record.db", *TOWN).parent
 
 
 @pytest.fixture

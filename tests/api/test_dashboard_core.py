@@ -39,8 +39,9 @@ def test_every_page_is_drawn_without_complaint_or_shift_and_asks_nobody_else(
     served: Serve, busy: Busy, see: See
 ) -> None:
     """No error, no violation of the policy, no request off the host, no layout shift, also while things happen."""
-    seen = see(served(busy.path, budget__total="1400").url)
+    here = served(busy.path, budget__total="1400")
     for path in PAGES:
+        seen = see(here.url)
         seen.go(path)
         seen.until("document.querySelector('.strip').innerText.includes('Live')")
         head = busy.goes_on(20)

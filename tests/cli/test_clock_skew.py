@@ -65,6 +65,7 @@ def test_recorders_on_one_database_tell_its_time(
     logs = [tmp_path / "ahead.log", tmp_path / "behind.log"]
     began = SystemClock().now()
     first = recorder(HOUR, logs[0])
+    until(lambda: '"held":true' in "".join(steno("workers", "--json").stdout.split()))  # else `submit` looks itself
     done = steno("submit", "--name", "one", "--", holding(gate))
     assert done.returncode == 0, done.stderr
     until(lambda: re.search(r"one: \w+ → running", logs[0].read_text()))

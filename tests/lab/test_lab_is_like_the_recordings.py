@@ -38,30 +38,34 @@ def submit(lab: Lab, project: str, name: str, commands: list[str]) -> None:
     lab.submit(project, name, commands, spec=spec)
 
 
-def success(lab: Lab, project: str) -> None:
+def success(lab: Lab, project: str, witness: Witness) -> None:
+    """The cloud takes the machine back when the witness saw it go: a slow witness would miss it."""
+    lab.cloud.rule(f"-{project}-", delete_s=600)
     submit(lab, project, "ok-run", ["echo hello", "sleep 1", "echo bye"])
     lab.wait_status(project, "ok-run")
+    lab.wait(lambda: witness.saw("fleets_list", "terminating") or None, what="the witness to see the machine go")
+    lab.cloud.rule(f"-{project}-", delete_s=0)
     lab.wait(lambda: lab.instances(project)[0]["status"] == "terminated" or None, what="the machine to go")
 
 
-def failure(lab: Lab, project: str) -> None:
+def failure(lab: Lab, project: str, _: Witness) -> None:
     submit(lab, project, "bad-run", ["echo oops", "sleep 1", "exit 1"])
     lab.wait_status(project, "bad-run")
 
 
-def stop_running(lab: Lab, project: str) -> None:
+def stop_running(lab: Lab, project: str, _: Witness) -> None:
     submit(lab, project, "long-run", ["sleep 600"])
     lab.wait_status(project, "long-run", "running")
     lab.stop_run(project, "long-run")
 
 
-def no_capacity(lab: Lab, project: str) -> None:
+def no_capacity(lab: Lab, project: str, _: Witness) -> None:
     lab.cloud.rule("nocap-run", no_capacity=True)
     submit(lab, project, "nocap-run", ["echo hi"])
     lab.wait_status(project, "nocap-run")
 
 
-SCENARIOS: tuple[Callable[[Lab, str], None], ...] = (success, failure, stop_running, no_capacity)
+SCENARIOS: tuple[Callable[[Lab, str, Witness], None], ...] = (success, failure, stop_running, no_capacity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +129,11 @@ def made(dstack: Lab) -> dict[str, History]:
 def played(dstack: Lab) -> dict[str, History]:
     """The four scenarios, played at once, each in a project of its own."""
 
-    def play(scenario: Callable[[Lab, str], None]) -> History:
+    def play(scenario: Callable[[Lab, str, Witness], None]) -> History:
         project = dstack.project()
         dstack.fleet(project, idle_duration="1s")
         with Witness(dstack, project) as witness:
-            scenario(dstack, project)
+            scenario(dstack, project, witness)
         return History(answers=witness.answers)
 
     with ThreadPoolExecutor(len(SCENARIOS)) as players:

@@ -203,6 +203,7 @@ def played(policy: Policy, history: Iterable[tuple[str, Any]]) -> Iterable[tuple
         witness.stage.write(decisions)
 
 
+@settings(max_examples=150)
 @given(policies, histories)
 def test_a_machine_with_a_run_on_it_is_never_told_to_go(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """By its row, by any submission, and only after a poll asked since the drain began."""
@@ -222,6 +223,7 @@ def test_a_machine_with_a_run_on_it_is_never_told_to_go(policy: Policy, history:
                     assert vm.told.taken_at is not None or vm.told.refused_at is not None
 
 
+@settings(max_examples=150)
 @given(policies, histories)
 def test_no_machine_is_drained_before_its_timeout(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """Counted again by hand: only time between two answers no more than a minute apart, both of which show it idle."""
@@ -235,6 +237,7 @@ def test_no_machine_is_drained_before_its_timeout(policy: Policy, history: list[
                 assert witness.idle[vm.provider_id] >= after
 
 
+@settings(max_examples=150)
 @given(policies, histories)
 def test_a_machine_that_is_not_ours_is_never_touched(policy: Policy, history: list[tuple[str, Any]]) -> None:
     for witness, decisions in played(policy, history):
@@ -243,6 +246,7 @@ def test_a_machine_that_is_not_ours_is_never_touched(policy: Policy, history: li
             assert vm_id is None or witness.stage.world.state.vms[vm_id].ours
 
 
+@settings(max_examples=150)
 @given(policies, histories)
 def test_placements_never_exceed_the_cap(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """Machines of ours that may be billed, and runs that were told they may have one made and have none: where a run is
@@ -258,6 +262,7 @@ def test_placements_never_exceed_the_cap(policy: Policy, history: list[tuple[str
         assert there + nodes <= (policy.max_vms or 99)
 
 
+@settings(max_examples=150)
 @given(policies, histories | scarce)
 def test_nobody_overtakes_the_head(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """A run is placed before an earlier one only where that one waits for a machine to reuse, for one its user may use,
@@ -295,6 +300,7 @@ def could_use(scene: Scene, earlier: Run, later: Run, place: types.RunPlaced) ->
     return scene.policy.mode == "pool" and first.nodes == 1 and not unfit(scene, earlier, vm)
 
 
+@settings(max_examples=150)
 @given(policies, histories)
 def test_deciding_again_adds_nothing(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """Twice without a new event is the same; what is written down is not decided again, and it comes to rest."""

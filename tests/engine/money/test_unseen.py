@@ -241,6 +241,7 @@ def moments_of(truth: Truth, every: float, kept: int, seed: int) -> list[float]:
     return [*some, last]
 
 
+@settings(max_examples=150)
 @given(truths(), st.sampled_from((1.0, 2.5)), st.integers(0, 6), st.integers(0, 99), st.booleans())
 @example(SEVENTEEN, 1.0, 1, 0, False)
 def test_the_clouds_own_bill_is_within_the_bounds_at_any_thinning(
@@ -263,6 +264,7 @@ def test_the_clouds_own_bill_is_within_the_bounds_at_any_thinning(
     assert sum(one.cost for one in bill.intervals) == bill.cost
 
 
+@settings(max_examples=150)
 @given(truths(), st.integers(0, 6), st.integers(0, 99), st.booleans())
 def test_every_run_pays_its_time_at_any_thinning(truth: Truth, kept: int, seed: int, log: bool) -> None:
     """Law: never less than its own time on the machine, with the provider's log no more either; else at most from its

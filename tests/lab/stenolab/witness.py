@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -35,6 +36,10 @@ class Witness:
         self._over.set()
         self._thread.join()
         self._look()  # the end, whoever saw it first
+
+    def saw(self, endpoint: str, word: str) -> bool:
+        """Whether an answer of this endpoint has that string in it, so far."""
+        return any(f'"{word}"' in json.dumps(answer) for answer in self.answers[endpoint])
 
     def _watch(self) -> None:
         while not self._over.wait(PAUSE_S):

@@ -149,6 +149,8 @@ class Provider:
             return Reply(json={"droplet": machine.describe()})
         if self._manners.towards(machine.name).stubborn:
             return Reply(status=500, json={"id": "server_error", "message": "lab error"})
-        time.sleep(self._manners.towards(machine.name).delete_s)
+        told = time.monotonic()
+        while time.monotonic() - told < self._manners.towards(machine.name).delete_s:  # which may change meanwhile
+            time.sleep(0.05)
         machine.destroy()
         return Reply(status=204)
