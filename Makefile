@@ -14,7 +14,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Where it is set, every process compiles whatever it imports once more.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo setup check test test-long lab gates lock bench bench-docs clean
+.PHONY: demo setup check test test-long lab gates bytecode lock bench bench-docs clean
 
 demo: setup
 	@$(BIN)/steno demo
@@ -54,14 +54,18 @@ gates: .venv/.dev
 check: gates
 	$(BIN)/pytest -q -n 2 -m "not slow and not lab and not long"
 
-# The gates and the lab's set-up keep one core each busy.
+# The gates, the lab's set-up and the compiling keep one core each busy.
 test: .venv/.dev
-	@$(MAKE) --no-print-directory -j 2 gates lab
+	@$(MAKE) --no-print-directory -j 2 gates lab bytecode
 	$(BIN)/pytest -n 4 --dist loadgroup -m "not long"
 
 test-long: .venv/.dev lab
 	STENO_TEST_PREFORK=0 $(BIN)/pytest -n 2 --dist loadgroup -m long
 	STENO_TEST_STORE=postgres $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/cli
+
+# Once, not by each of pytest's four processes.
+bytecode: .venv/.dev
+	@$(BIN)/pytest -q --collect-only >/dev/null
 
 lock: .venv/.dev
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 pyproject.toml -o requirements.lock

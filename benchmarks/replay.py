@@ -258,7 +258,7 @@ def main() -> Iterator[Measured]:
             yield measured(f"fold-{name}", of, found)
             yield compared(f"fold-{name}-eventsourcing", of, found, baseline, "k/cpu-s")
         yield measured("fold-busy-cursor", of, scanned(path))
-        table, live = stepped(RUN.table()), stepped(RUN.live())
+        table, live = stepped(RUN.table), stepped(RUN.live())
         yield measured("steps", "12,000 steps", table)
         yield compared("steps-transitions", "12,000 steps", table, live, "k/cpu-s")
         yield measured("bill", f"{min(POLLS, BUSY):,} polls", billed(path))

@@ -50,8 +50,9 @@ class StateMachine(Generic[StateT, TriggerT]):
             for source, (transition, *_) in self.machine.events[trigger].transitions.items():
                 yield self.states(source), trigger, self.states(transition.dest)
 
+    @cached_property
     def table(self) -> Step[StateT, TriggerT]:
-        """For replay: a dictionary, some 0.1 µs a step. A copy of the machine at the time of the call."""
+        """For replay: a dictionary, some 0.1 µs a step."""
         moves = {(source, trigger): dest for source, trigger, dest in self.moves()}
         moves |= {(dest, trigger): dest for (_, trigger), dest in moves.items()}
         return lambda state, trigger: moves.get((state, trigger))

@@ -36,7 +36,7 @@ class World(Fold):
         state = state if state is not None else WorldState(rules=rules.name)
         if state.rules != rules.name:
             raise ValueError(f"a snapshot folded with {state.rules}, not {rules.name}")
-        steps = (RUN.live(), VM.live()) if live else (RUN.table(), VM.table())
+        steps = (RUN.live(), VM.live()) if live else (RUN.table, VM.table)
         super().__init__(state, readings, rules, *steps)
 
     def apply(self, tick: Tick) -> tuple[Change, ...]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LAST: Final = (1 << 63) - 1
 _CHUNK: Final = 2000
+_FIRST_CHUNK: Final = 32  # most readers who name no limit look at a few rows; each page is four times the one before
 _SCANNED: Final = 500  # rows held at a time: too few to start Python's garbage collector
 _NAMES_KEPT: Final = 10_000
 _UNSCANNED: Final = (3, 4, 5)  # observations: polls have it all
@@ -159,9 +160,11 @@ class Rows:
         source = None if stream is None else stream.startswith("source/")
         given = tuple(found[:1])
         by_kind = kinds is not None and CODES[PollRecorded] not in kinds and source is not False
+        chunk = _FIRST_CHUNK
         while most > 0 and low < high:
             end = self.sealed.end
-            size = min(_SCANNED if by_kind else _CHUNK, most)
+            size = min(_SCANNED if by_kind else chunk, most)
+            chunk = min(4 * chunk, _CHUNK)
             if high <= end if backwards else low < end:
                 for rows in self._sealed(low, min(high, end), kinds, given, source=source, backwards=backwards):
                     yield rows[:most]

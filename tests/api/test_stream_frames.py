@@ -100,7 +100,7 @@ def in_parts(record: Record, cuts: list[int]) -> list[Frame]:
     return found
 
 
-@pytest.mark.parametrize("patience", [40, pytest.param(None, marks=pytest.mark.long)])
+@pytest.mark.parametrize("patience", [12, pytest.param(None, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_recording_says_what_its_replay_says(name: str, patience: int | None, tmp_path: Path) -> None:
     """At every position that says something (of a long one, at some from all of it), and nothing is left unsaid."""

@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import struct
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -58,6 +59,7 @@ def schema_damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
             yield None, what, f"{kind} {name} was changed"
 
 
+@cache
 def expected_schema(version: str = REVISION) -> dict[str, tuple[str, ...]]:
     """By name: kind, table and plain SQL of everything in a record of a revision."""
     with create_engine("sqlite://").begin() as connection:

@@ -36,6 +36,8 @@ def record(tmp_path: Path) -> Iterator[Record]:
 def machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Machine objects of the test's own, built from the same declarations."""
     for declared in (RUN, VM):
+        assert declared.table is not None  # kept, so that it comes back when the test is over
+        monkeypatch.delitem(vars(declared), "table")
         monkeypatch.setitem(vars(declared), "machine", StateMachine.machine.func(declared))
 
 

@@ -14,7 +14,7 @@ from engine.fold.state_machines import RUN, TERMINAL, VM, StateMachine, Step, Tr
 from engine.states import PROGRESS, State, VmState
 
 DIAGRAM = Path(__file__).parents[3] / "docs" / "machines" / "run.mmd"
-LIVE, TABLE = RUN.live(), RUN.table()
+LIVE, TABLE = RUN.live(), RUN.table
 
 
 @given(st.sampled_from(State), st.lists(st.sampled_from(Trigger), max_size=20))

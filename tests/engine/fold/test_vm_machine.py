@@ -11,7 +11,7 @@ from engine.fold.vm import BILLED, PHASE_OF
 from engine.states import VmState
 
 DIAGRAM = Path(__file__).parents[3] / "docs" / "machines" / "vm.mmd"
-LIVE, TABLE = VM.live(), VM.table()
+LIVE, TABLE = VM.live(), VM.table
 
 
 @given(st.sampled_from(VmState), st.lists(st.sampled_from(VmTrigger), max_size=20))
