@@ -166,32 +166,28 @@ class Rows:
             size = min(_SCANNED if by_kind else chunk, most)
             chunk = min(4 * chunk, _CHUNK)
             if high <= end if backwards else low < end:
-                for rows in self._sealed(low, min(high, end), kinds, given, source=source, backwards=backwards):
-                    yield rows[:most]
-                    most -= len(rows)
+                for page in self._sealed(low, min(high, end), kinds, given, source=source, backwards=backwards):
+                    yield page[:most]
+                    most -= len(page)
                     if most <= 0:
                         return
                 low, high = (high, high) if backwards else (end, high)
                 continue
             floor = max(low, end)
-            rows_above = self._database_page(
-                floor, high, kinds, given, source, size, by_kind=by_kind, backwards=backwards
-            )
-            if rows_above is None:
+            rows = self._database_page(floor, high, kinds, given, source, size, by_kind=by_kind, backwards=backwards)
+            if rows is None:
                 continue
-            if rows_above:
-                yield rows_above
-            most -= len(rows_above)
-            short = len(rows_above) < size
+            yield rows
+            most -= len(rows)
+            short = len(rows) < size
             if backwards:
-                high = floor if short else rows_above[-1][0] - 1
+                high = floor if short else rows[-1][0] - 1
             else:
-                low = high if short else rows_above[-1][0]
+                low = high if short else rows[-1][0]
 
     def position_of(self, event_id: bytes) -> int | None:
         """The position of the event of that id."""
-        anywhere = self.sealed.supported
-        rows = self._run(_BY_ID_ANYWHERE, event_id, event_id) if anywhere else self._run(_BY_ID, event_id)
+        rows = self._run(_BY_ID_ANYWHERE, event_id, event_id) if self.sealed.supported else self._run(_BY_ID, event_id)
         return int(rows[0][0]) if rows else None
 
     def polled(self, until: int) -> list[tuple[str, int, int, int]]:
@@ -210,8 +206,7 @@ class Rows:
 
     def find_stream(self, name: str) -> Sequence[Any] | None:
         """Id and version of a stream."""
-        rows = self._run(_NAMED, name)
-        return rows[0] if rows else None
+        return next(iter(self._run(_NAMED, name)), None)
 
     def stream_name(self, stream_id: int) -> str:
         rows = self._run(_STREAM, stream_id)
@@ -236,8 +231,7 @@ class Rows:
         if source is False:
             found = self.sealed.rows_of(given[0], low, high, kinds=kinds, backwards=backwards)
         else:
-            stream = given[0] if given else None
-            found = self.sealed.rows(low, high, kinds=kinds, stream=stream, backwards=backwards)
+            found = self.sealed.rows(low, high, kinds=kinds, stream=given[0] if given else None, backwards=backwards)
         for rows in found:
             yield [self._named(row) for row in rows]
 
