@@ -1,7 +1,7 @@
 """How fast the server works through its queues, and how long it waits before it gives up.
 
 The order of its steps, what it decides and what it says stay genuine; only the pauses between them shrink, and only
-while a queue has work (`stenolab.server.work`): idle, a server keeps dstack's own.
+while something is on its way (`stenolab.server.work`): idle, a server keeps dstack's own.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import Any
 from stenolab.server import work
 
 SHORTEST_PAUSE_S = 0.1
-SLOWEST_TASK_S = 60
-"""What comes less often than that tidies up and is waited for by nobody."""
 
 _SERVER = "dstack._internal.server."
 _PIPELINES = _SERVER + "background.pipeline_tasks."
 _TASKS = _SERVER + "background.tasks."
+_INTERVAL = "MIN_PROCESSING_INTERVAL"
 
 # Waits before giving up or trying again: module and name of a timedelta, or of a list of them.
 _PATIENCE_OF_PIPELINES = (
@@ -35,27 +34,19 @@ _PATIENCE_OF_TASKS = (
     (_TASKS + "process_fleets", "_CONSOLIDATION_RETRY_DELAYS"),
     (_TASKS + "process_instances", "TERMINATION_RETRY_TIMEOUT"),
 )
-_INTERVALS_OF_TASKS = tuple(
-    (_TASKS + name, "MIN_PROCESSING_INTERVAL")
-    for name in (
-        "process_running_jobs",
-        "process_runs",
-        "process_fleets",
-        "process_instances",
-        "process_compute_groups",
-    )
-)
+_QUEUES_OF_TASKS = {
+    "process_submitted_jobs": "jobs_submitted",
+    "process_running_jobs": "jobs_running",
+    "process_terminating_jobs": "jobs_terminating",
+    "process_runs": "runs",
+    "process_instances": "instances",
+    "process_fleets": "fleets",
+}
 
 
 # What a request to an agent may take: one that is not there refuses it at once, and only a crowded machine is slow.
 _CLIENT = _SERVER + "services.runner.client"
 _LONGEST_REQUEST_S = 60
-
-# Queues of what no test has: they keep dstack's own pauses, so that an idle server takes less of a processor.
-_SPARE_PIPELINES = ("compute_groups", "gateway_replicas", "gateways", "placement_groups", "service_router_worker_sync")
-_SPARE_PIPELINES += ("volumes",)
-_SPARE_TASKS = ("process_gateways", "process_gateways_connections", "process_submitted_volumes", "process_idle_volumes")
-_SPARE_TASKS += ("process_placement_groups", "process_compute_groups", "process_probes", "collect_metrics")
 
 
 def install(*, pace: float, patience: float) -> None:
@@ -69,7 +60,6 @@ def install(*, pace: float, patience: float) -> None:
         _scale(_PATIENCE_OF_PIPELINES, patience)
     else:  # before 0.20
         _quicken_tasks(pace)
-        _scale(_INTERVALS_OF_TASKS, pace)
         _scale(_PATIENCE_OF_TASKS, patience)
         # The 15 s a runner gets to end a stopped job are written into a function that reads this name.
         importlib.import_module(_SERVER + "services.jobs").timedelta = (  # type: ignore[attr-defined]
@@ -87,21 +77,23 @@ def _quicken_pipelines(pace: float) -> None:
         return type(thing).__module__.removeprefix(_PIPELINES).partition(".")[0]
 
     def pipeline(self: Any, *arguments: Any, min_processing_interval: timedelta, **others: Any) -> None:
-        interval = min_processing_interval * (1 if queue(self) in _SPARE_PIPELINES else pace)
+        interval: Any = min_processing_interval
+        if pace < 1 and queue(self) in work.QUEUES:
+            interval = work.Interval(work.QUEUES[queue(self)], interval * pace, locks=True)
         make_pipeline(self, *arguments, min_processing_interval=interval, **others)
 
     def fetcher(self: Any, *arguments: Any, **others: Any) -> None:
-        if queue(self) in _SPARE_PIPELINES:
+        interval = others["min_processing_interval"]
+        if not isinstance(interval, work.Interval):
             make_fetcher(self, *arguments, **{"fetch_delays": delays, **others})
             return
         make_fetcher(self, *arguments, **{"queue_check_delay": pace, **others})
-        fetch, is_due = self.fetch, work.due(queue(self), max(delays))
+        fetch, due = self.fetch, interval.due(max(delays))
 
         async def fetch_if_due(limit: int) -> list[Any]:
-            return await fetch(limit) if is_due() else []
+            return await fetch(limit) if due() else []
 
-        if pace < 1:
-            self.fetch = fetch_if_due
+        self.fetch = fetch_if_due
 
     base.Pipeline.__init__, base.Fetcher.__init__ = pipeline, fetcher
     base.Fetcher._DEFAULT_FETCH_DELAYS = [max(SHORTEST_PAUSE_S, delay * pace) for delay in delays]
@@ -111,19 +103,24 @@ def _quicken_tasks(pace: float) -> None:
     background: Any = importlib.import_module(_SERVER + "background")
     genuine = background.AsyncIOScheduler.add_job
 
-    def add_job(self: Any, task: Any, trigger: Any, **others: Any) -> Any:
-        seconds = trigger.interval_length
-        if pace == 1 or seconds > SLOWEST_TASK_S or task.__name__ in _SPARE_TASKS:
-            return genuine(self, task, trigger, **others)
+    def add_job(self: Any, task: Any, trigger: Any, *, kwargs: Any = None, **others: Any) -> Any:
+        seconds, queue = trigger.interval_length, work.QUEUES.get(_QUEUES_OF_TASKS.get(task.__name__, ""))
+        if pace == 1 or queue is None:
+            return genuine(self, task, trigger, kwargs=kwargs, **others)
         jitter = trigger.jitter and trigger.jitter * pace
         quick = background.IntervalTrigger(seconds=max(3 * SHORTEST_PAUSE_S, seconds * pace), jitter=jitter)
-        is_due = work.due(task.__name__, seconds)
+        module: Any = importlib.import_module(_TASKS + task.__name__)
+        interval = work.Interval(queue, getattr(module, _INTERVAL, timedelta()) * pace, locks=False)
+        due = interval.due(seconds)
+        if hasattr(module, _INTERVAL):
+            setattr(module, _INTERVAL, interval)
 
-        async def task_if_due(**arguments: Any) -> None:
-            if is_due():
-                await task(**arguments)
+        async def task_if_due(batch_size: int = 1) -> None:
+            if rows := due():
+                # A batch is as many queries, each for the next row.
+                await (task(min(rows, batch_size)) if kwargs else task())
 
-        return genuine(self, task_if_due, quick, name=task.__name__, **others)
+        return genuine(self, task_if_due, quick, kwargs=kwargs, name=task.__name__, **others)
 
     background.AsyncIOScheduler.add_job = add_job
 
