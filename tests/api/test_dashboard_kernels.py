@@ -45,15 +45,15 @@ def kernels() -> list[ToldTime]:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Their record."""
     return kernel_record(tmp_path_factory.mktemp("kernels") / "kernels.db", kernels())
 
 
 @pytest.fixture(scope="module")
-def here(served_on: Serve, recorded: Path) -> Served:
+def here(served_on: Serve, record: Path) -> Served:
     """Its service, which no test changes anything of."""
-    return served_on(recorded)
+    return served_on(record)
 
 
 def board(page: Page, name: str) -> Any:
