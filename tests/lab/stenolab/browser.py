@@ -1,15 +1,17 @@
 """A real browser for tests: Debian's chromium, without its desktop. Everything it complains of or asks for is kept.
 
-`browser` lives as long as a module: playwright keeps an event loop in its thread, and other tests want none there. So
-`plugin` keeps the tests of a module that use it in one process of xdist's: else each starts one.
+Each process of xdist's starts one; `plugin` keeps the tests of a module that use it in one process. Playwright leaves
+its event loop marked as running between calls, which breaks `asyncio.run` of other tests: `see` sets and clears it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -97,9 +99,12 @@ class See(Protocol):
     def __call__(self, base: str, **options: Any) -> Seen: ...
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's chromium: `chromium-headless-shell` is the same engine for a third less work."""
+@pytest.fixture(scope="session")
+def browser() -> Iterator[tuple[Browser, asyncio.AbstractEventLoop]]:
+    """Debian's chromium and playwright's event loop.
+
+    `chromium-headless-shell` is the same engine for a third less work.
+    """
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=LOADED_MS)
@@ -109,24 +114,38 @@ def browser() -> Iterator[Browser]:
         pytest.fail(told) if os.environ.get("STENO_REQUIRE_LAB") == "1" else pytest.skip(told)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=found, args=list(SWITCHES), timeout=LOADED_MS)
-        yield chromium
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield chromium, loop
+        asyncio._set_running_loop(loop)
         chromium.close()
 
 
+@contextmanager
+def _running(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    asyncio._set_running_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(None)
+
+
 @pytest.fixture
-def see(browser: Browser) -> Iterator[See]:
+def see(browser: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[See]:
     """Opens pages; all are closed when the test ends."""
+    chromium, loop = browser
     contexts = []
 
     def open_(base: str, **options: Any) -> Seen:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         context.set_default_timeout(LOADED_MS)
         contexts.append(context)
         return Seen(context.new_page(), base)
 
-    yield open_
-    for context in contexts:
-        context.close()
+    with _running(loop):
+        yield open_
+        for context in contexts:
+            context.close()
 
 
 def text_of(page: Page, selector: str) -> str:
