@@ -365,3 +365,15 @@ def odd_town(_odd_town: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "odd"
     shutil.copytree(_odd_town, folder)
     return folder / "record.db"
+
+
+@pytest.fixture(scope="module")
+def towned(served_on: Serve, towns: Path) -> Served:
+    """A service of the town, for a whole file of tests that change nothing of it."""
+    return served_on(towns)
+
+
+@pytest.fixture(scope="module")
+def odd_towned(served_on: Serve, _odd_town: Path, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """As `towned`, of the odd town."""
+    return served_on(shutil.copytree(_odd_town, tmp_path_factory.mktemp("odd") / "town") / "record.db")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from stenolab.dashboard import told
+from stenolab.dashboard import Busy, told
 from stenolab.waiting import wait
 
 from engine.providers.readings import READINGS
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from conftest import Serve, Served, StartSteno
     from playwright.sync_api import Route
     from stenolab.browser import See
-    from stenolab.dashboard import Busy
 
 pytestmark = pytest.mark.slow
 
@@ -30,9 +29,9 @@ PAGES = ("/", "/machines", "/costs")
 
 
 @pytest.fixture(scope="module")
-def towned(served_on: Serve, towns: Path) -> Served:
-    """A service that no test here changes anything of."""
-    return served_on(towns)
+def busied(served_on: Serve, _begun: Path, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """A service of a busy project that no test changes anything of."""
+    return served_on(Busy(tmp_path_factory.mktemp("busied") / "busy", _begun).path, budget__total="1400")
 
 
 def test_every_page_is_drawn_without_complaint_or_shift_and_asks_nobody_else(
@@ -52,13 +51,10 @@ def test_every_page_is_drawn_without_complaint_or_shift_and_asks_nobody_else(
         assert seen.shifted() < 0.01, path
 
 
-def test_the_overview_says_what_runs_what_it_costs_and_when_the_budget_ends(
-    served: Serve, busy: Busy, see: See
-) -> None:
+def test_the_overview_says_what_runs_what_it_costs_and_when_the_budget_ends(busied: Served, see: See) -> None:
     """Its figures are those of the API."""
-    here = served(busy.path, budget__total="1400")
-    said = told(here.client, "/api/overview")
-    page = see(here.url).go("/")
+    said = told(busied.client, "/api/overview")
+    page = see(busied.url).go("/")
     running = [run["name"] for run in said["running"]]
     assert running
     for name in running:
@@ -84,10 +80,9 @@ def test_what_happens_is_shown_without_a_reload(served: Serve, busy: Busy, see: 
     assert seen.complaints == []
 
 
-def test_the_slider_puts_every_page_back_and_forth(served: Serve, busy: Busy, see: See) -> None:
+def test_the_slider_puts_every_page_back_and_forth(busied: Served, see: See) -> None:
     """Dragged to the middle it shows what was then, the address says so, and links keep it; back to live it is now."""
-    here = served(busy.path, budget__total="1400")
-    seen = see(here.url)
+    seen = see(busied.url)
     page = seen.go("/")
     now = page.locator(".vital").nth(2).inner_text()
     slider = page.get_by_role("slider")
@@ -103,14 +98,14 @@ def test_the_slider_puts_every_page_back_and_forth(served: Serve, busy: Busy, se
     then = seen.position()
     assert then is not None
     assert page.locator(".strip").inner_text().startswith("As of 20")
-    said = told(here.client, "/api/overview", at=then)
+    said = told(busied.client, "/api/overview", at=then)
     assert said["position"] == then
     assert page.locator(".block.run").count() == sum(len(lane["runs"]) for lane in said["lanes"])
     page.get_by_role("link", name="Machines", exact=True).click()
     seen.until("document.title.startsWith('Machines')")
     seen.settled()
     assert seen.position() == then
-    assert page.locator("tbody tr").count() == len(told(here.client, "/api/vms", at=then)["vms"])
+    assert page.locator("tbody tr").count() == len(told(busied.client, "/api/vms", at=then)["vms"])
     page.reload()
     seen.settled()
     assert seen.position() == then
@@ -123,11 +118,10 @@ def test_the_slider_puts_every_page_back_and_forth(served: Serve, busy: Busy, se
     assert seen.complaints == []
 
 
-def test_the_keyboard_goes_everywhere(served: Serve, busy: Busy, see: See) -> None:
+def test_the_keyboard_goes_everywhere(busied: Served, see: See) -> None:
     """Letters change the page, brackets step by marks, a typed time or position is gone to, nonsense is not."""
-    here = served(busy.path)
-    marks = [mark["position"] for mark in told(here.client, "/api/record")["marks"]]
-    seen = see(here.url)
+    marks = [mark["position"] for mark in told(busied.client, "/api/record")["marks"]]
+    seen = see(busied.url)
     page = seen.go("/")
     keys = page.keyboard
     keys.press("Tab")
@@ -168,9 +162,9 @@ def test_the_keyboard_goes_everywhere(served: Serve, busy: Busy, see: See) -> No
     assert seen.complaints == []
 
 
-def test_a_block_of_a_lane_is_reached_and_told_by_the_keyboard(served: Serve, busy: Busy, see: See) -> None:
+def test_a_block_of_a_lane_is_reached_and_told_by_the_keyboard(busied: Served, see: See) -> None:
     """A lane is one stop; the arrows go through its blocks, and each says what it is."""
-    page = see(served(busy.path).url).go("/")
+    page = see(busied.url).go("/")
     first = page.locator(".lane .block").first
     first.focus()
     page.locator(".tip").wait_for()
@@ -190,9 +184,9 @@ MOMENTS = {
 }
 
 
-def test_a_moment_that_is_none_is_said_plainly(served: Serve, busy: Busy, see: See) -> None:
+def test_a_moment_that_is_none_is_said_plainly(busied: Served, see: See) -> None:
     """The page says in words what is wrong instead of its content; the ways back to now and to the beginning work."""
-    seen = see(served(busy.path).url)
+    seen = see(busied.url)
     page = seen.page
     for at, words in MOMENTS.items():
         page.goto(f"{seen.base}/?at={at}")
@@ -207,15 +201,12 @@ def test_a_moment_that_is_none_is_said_plainly(served: Serve, busy: Busy, see: S
     seen.until("document.querySelector('.problem') === null")
 
 
-def test_times_are_local_with_utc_beside_and_distances_count_from_the_moment(
-    served: Serve, busy: Busy, see: See
-) -> None:
+def test_times_are_local_with_utc_beside_and_distances_count_from_the_moment(busied: Served, see: See) -> None:
     """A time without a zone in the address is UTC, wherever one looks; banner and titles have the local time and UTC;
     of a past moment distances are counted from there, and say so.
     """
-    here = served(busy.path)
-    last = told(here.client, "/api/record")["last_at"][:16]
-    seen = see(here.url, timezone_id="Asia/Kolkata")
+    last = told(busied.client, "/api/record")["last_at"][:16]
+    seen = see(busied.url, timezone_id="Asia/Kolkata")
     page = seen.go(f"/runs?at={last}")
     seen.until("/at=\\d+$/.test(location.search)")
     seen.settled()
@@ -245,18 +236,18 @@ def test_nothing_is_lost_when_the_server_restarts(busy: Busy, steno_served: Star
     seen.until(f"document.querySelector('[aria-label=\"Recently ended\"]').innerText.includes({ended!r})", seconds=120)
 
 
-def test_a_phone_needs_no_sideways_scroll(served: Serve, busy: Busy, see: See) -> None:
+def test_a_phone_needs_no_sideways_scroll(busied: Served, see: See) -> None:
     """At 360 pixels everything is within the width, live and past, and nothing shifts."""
-    seen = see(served(busy.path, budget__total="1400").url, **PHONE)
+    seen = see(busied.url, **PHONE)
     for path in (page + at for page in PAGES for at in ("", "?at=1200")):
         page = seen.go(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
         assert seen.shifted() < 0.01, path
 
 
-def test_the_theme_follows_the_system_until_a_person_chooses(served: Serve, busy: Busy, see: See) -> None:
+def test_the_theme_follows_the_system_until_a_person_chooses(busied: Served, see: See) -> None:
     """Dark where the system is; the other one after the button, and after a reload."""
-    seen = see(served(busy.path).url, color_scheme="dark")
+    seen = see(busied.url, color_scheme="dark")
     page = seen.go("/")
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(ground)
@@ -276,9 +267,9 @@ def test_an_empty_record_tells_a_newcomer_what_to_type(served: Serve, empty_reco
         assert seen.complaints == []
 
 
-def test_a_blind_source_cannot_be_overlooked(served: Serve, town: Path, see: See) -> None:
+def test_a_blind_source_cannot_be_overlooked(towned: Served, see: See) -> None:
     """Of a record that nobody adds to, every page says since when the source did not answer."""
-    seen = see(served(town).url)
+    seen = see(towned.url)
     for path in PAGES:
         page = seen.go(path)
         page.wait_for_selector(".strip.blind")

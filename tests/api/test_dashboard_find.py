@@ -12,17 +12,16 @@ import pytest
 from stenolab.browser import text_of
 
 if TYPE_CHECKING:
-    from conftest import Serve, Starts
+    from conftest import Serve, Served, Starts
     from playwright.sync_api import Locator
     from stenolab.browser import See
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_filtered_view_can_be_shared(served: Serve, town: Path, see: See) -> None:
+def test_a_filtered_view_can_be_shared(towned: Served, see: See) -> None:
     """Every filter and the order are in the address, and lead to the same runs elsewhere; they can be cleared."""
-    here = served(town)
-    seen = see(here.url)
+    seen = see(towned.url)
     page = seen.go("/runs")
     page.get_by_text("More filters").click()
     page.get_by_label("Reason").select_option("exit_nonzero")
@@ -38,29 +37,28 @@ def test_a_filtered_view_can_be_shared(served: Serve, town: Path, see: See) -> N
     shown = page.locator("tbody a.row").all_inner_texts()
     source = page.get_by_label("Source").input_value()
     asked = {"reason": "exit_nonzero", "source": source, "since": "2025-01-02", "sort": "name"}
-    told = here.client.get("/api/runs", params=asked).json()["runs"]
+    told = towned.client.get("/api/runs", params=asked).json()["runs"]
     assert shown == [run["name"] for run in told] != []
 
-    other = see(here.url)
+    other = see(towned.url)
     page = other.go(f"/runs{query}")
     assert page.locator("tbody a.row").all_inner_texts() == shown
     assert page.get_by_label("Reason").input_value() == "exit_nonzero"
     page.get_by_role("button", name="Clear filters").click()
     other.until("!location.search.includes('reason')")
     other.settled()
-    assert page.locator("tbody a.row").count() == len(here.client.get("/api/runs").json()["runs"])
+    assert page.locator("tbody a.row").count() == len(towned.client.get("/api/runs").json()["runs"])
     page = other.go("/runs?user=nobody")
     assert "unknown user 'nobody'; known: " in text_of(page, "#page")
     assert seen.complaints == []
 
 
-def test_the_page_of_a_run_says_what_ran(served: Serve, town: Path, see: See) -> None:
+def test_the_page_of_a_run_says_what_ran(towned: Served, see: See) -> None:
     """Command, image, GPU, for whom; the list has the command's beginning."""
-    here = served(town)
-    seen = see(here.url)
+    seen = see(towned.url)
     page = seen.go("/runs?search=ok-run")
     assert "echo hello; sleep 8; echo bye" in text_of(page, "tbody")
-    page = seen.go(f"/runs/{here.client.get('/api/runs/ok-run').json()['run_id']}")
+    page = seen.go(f"/runs/{towned.client.get('/api/runs/ok-run').json()['run_id']}")
     assert page.get_by_role("region", name="Command").inner_text() == "echo hello\nsleep 8\necho bye"
     said = text_of(page, ".run-facts")
     assert all(one in said for one in ("rocm/dev-ubuntu-24.04", "MI300X:1", "admin", "dstack/"))

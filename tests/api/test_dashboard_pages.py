@@ -78,16 +78,15 @@ def all_pages(here: Served) -> tuple[str, ...]:
 
 
 @pytest.mark.long  # as test_dashboard_core does of a record that is less odd
-def test_no_page_complains_shifts_or_asks_anybody_else(served: Serve, odd_town: Path, see: See) -> None:
+def test_no_page_complains_shifts_or_asks_anybody_else(odd_towned: Served, see: See) -> None:
     """No error, no violation of the policy, no request off the host, no layout shift; live, and in the past.
 
     A page of what is not there complains of the 404 that it asked for, and of nothing else.
     """
-    here = served(odd_town)
-    then = named(here, "retry-run")["transitions"][3]["position"]
-    for path in all_pages(here):
+    then = named(odd_towned, "retry-run")["transitions"][3]["position"]
+    for path in all_pages(odd_towned):
         for at in (None, then):
-            seen = see(here.url)
+            seen = see(odd_towned.url)
             page = seen.go(path if at is None else f"{path}{'&' if '?' in path else '?'}at={at}")
             page.wait_for_timeout(200)
             number = re.fullmatch(r"/record/(\d+)", path)
@@ -102,19 +101,18 @@ def test_no_page_complains_shifts_or_asks_anybody_else(served: Serve, odd_town: 
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "all"])
-def test_axe_finds_nothing_on_any_page(whole: bool, served: Serve, odd_town: Path, see: See) -> None:
+def test_axe_finds_nothing_on_any_page(whole: bool, odd_towned: Served, see: See) -> None:
     """Every rule of axe holds on every page, live and past, in both themes, on a desk and on a phone, and nothing is
     wider than the screen. Without `long` each page is looked at once, in turn as one of the four.
     """
     from axe_playwright_python.sync_playwright import Axe
 
-    here = served(odd_town)
     looks = [
-        see(here.url, color_scheme=scheme, reduced_motion="reduce", viewport={"width": width, "height": 900})
+        see(odd_towned.url, color_scheme=scheme, reduced_motion="reduce", viewport={"width": width, "height": 900})
         for width, scheme in ((1440, "light"), (390, "dark"), (1440, "dark"), (390, "light"))
     ]
     paths = (
-        *all_pages(here),
+        *all_pages(odd_towned),
         "/runs?at=2400",
         "/submit?at=2400",
         "/incidents?at=2400",
@@ -122,7 +120,7 @@ def test_axe_finds_nothing_on_any_page(whole: bool, served: Serve, odd_town: Pat
         "/?at=2400",
         "/?at=99999999",
         "/?keys",
-        f"/runs/{named(here, 'ok-run')['run_id']}?at=2400&tab=output",
+        f"/runs/{named(odd_towned, 'ok-run')['run_id']}?at=2400&tab=output",
     )
     for number, path in enumerate(paths):
         for seen in looks if whole else [looks[number % len(looks)]]:
@@ -137,11 +135,10 @@ def test_axe_finds_nothing_on_any_page(whole: bool, served: Serve, odd_town: Pat
             assert page.evaluate("document.documentElement.scrollWidth") <= width["width"], path
 
 
-def test_a_phone_needs_no_sideways_scroll_on_any_page(served: Serve, odd_town: Path, see: See) -> None:
+def test_a_phone_needs_no_sideways_scroll_on_any_page(odd_towned: Served, see: See) -> None:
     """At 360 pixels everything is within the width; what is wider scrolls by itself."""
-    here = served(odd_town)
-    seen = see(here.url, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
-    for path in all_pages(here):
+    seen = see(odd_towned.url, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
+    for path in all_pages(odd_towned):
         page = seen.go(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
 
@@ -186,12 +183,11 @@ def test_what_is_not_there_is_said_in_the_pages_own_words(served: Serve, empty_r
     seen.go("/record/99999999").get_by_text("There is no such position.").wait_for()
 
 
-def test_the_list_of_runs_is_what_the_api_lists(served: Serve, town: Path, see: See) -> None:
+def test_the_list_of_runs_is_what_the_api_lists(towned: Served, see: See) -> None:
     """Every run, newest first, with the words of its verdict; a state or a name narrows it, and a link keeps that."""
-    here = served(town)
-    seen = see(here.url)
+    seen = see(towned.url)
     page = seen.go("/runs")
-    told = here.client.get("/api/runs").json()["runs"]
+    told = towned.client.get("/api/runs").json()["runs"]
     assert page.locator("tbody a.row").all_inner_texts() == [run["name"] for run in told]
     for number, run in enumerate(told):
         said = page.locator("tbody tr").nth(number).inner_text()
@@ -215,13 +211,12 @@ def test_the_list_of_runs_is_what_the_api_lists(served: Serve, town: Path, see: 
     assert seen.complaints == []
 
 
-def test_a_verdict_stands_beside_every_poll_it_rests_on(served: Serve, town: Path, see: See) -> None:
+def test_a_verdict_stands_beside_every_poll_it_rests_on(towned: Served, see: See) -> None:
     """The sentence, the rule, each quoted field with its path and value, a link to each poll, what would flip it."""
-    here = served(town)
     for name in ("bad-run", "retry-run", "spot-run"):
-        run = named(here, name)
-        found = here.client.get(f"/api/runs/{run['run_id']}/explain").json()
-        page = see(here.url).go(f"/runs/{run['run_id']}")
+        run = named(towned, name)
+        found = towned.client.get(f"/api/runs/{run['run_id']}/explain").json()
+        page = see(towned.url).go(f"/runs/{run['run_id']}")
         said = text_of(page, ".verdict")
         assert found["sentence"] in said
         assert found["rule"] in said
@@ -244,11 +239,10 @@ def test_a_verdict_stands_beside_every_poll_it_rests_on(served: Serve, town: Pat
         assert run["state"] in text_of(page, ".run-verdict")
 
 
-def test_the_providers_words_are_never_among_ours(served: Serve, town: Path, see: See) -> None:
+def test_the_providers_words_are_never_among_ours(towned: Served, see: See) -> None:
     """What the provider reports stands in a panel of its own, word for word, and none of our words is in it."""
-    here = served(town)
-    run = named(here, "bad-run")
-    page = see(here.url).go(f"/runs/{run['run_id']}")
+    run = named(towned, "bad-run")
+    page = see(towned.url).go(f"/runs/{run['run_id']}")
     theirs = page.get_by_role("region", name="What dstack says")
     words = theirs.locator("dd").all_inner_texts()
     job = run["reported"]["jobs"][0]
@@ -258,31 +252,29 @@ def test_the_providers_words_are_never_among_ours(served: Serve, town: Path, see
     assert theirs.locator(".badge").count() == 0
 
 
-def test_a_timeline_draws_every_state_attempt_and_blind_gap(served: Serve, odd_town: Path, see: See) -> None:
+def test_a_timeline_draws_every_state_attempt_and_blind_gap(odd_towned: Served, see: See) -> None:
     """A row a state in order, the attempts apart, the machine's phases below, and what nobody saw hatched and said."""
-    here = served(odd_town)
-    run = named(here, "retry-run")
-    life = here.client.get(f"/api/runs/{run['run_id']}/timeline").json()
-    page = see(here.url).go(f"/runs/{run['run_id']}")
+    run = named(odd_towned, "retry-run")
+    life = odd_towned.client.get(f"/api/runs/{run['run_id']}/timeline").json()
+    page = see(odd_towned.url).go(f"/runs/{run['run_id']}")
     drawn = [row.split(" ")[0] for row in page.locator("table.life th .badge").all_inner_texts()]
     assert drawn == [*(span["state"] for span in life["spans"]), run["state"]]
     assert "attempt 2" in text_of(page, "table.life")
     assert page.locator(".life-machine").count() == len(life["machine"]["phases"])
     away = next(
         run
-        for run in here.client.get("/api/runs").json()["runs"]
-        if here.client.get(f"/api/runs/{run['run_id']}/timeline").json()["blind"]
+        for run in odd_towned.client.get("/api/runs").json()["runs"]
+        if odd_towned.client.get(f"/api/runs/{run['run_id']}/timeline").json()["blind"]
     )
-    page = see(here.url).go(f"/runs/{away['run_id']}")
+    page = see(odd_towned.url).go(f"/runs/{away['run_id']}")
     assert "not observed" in text_of(page, ".life-legend")
     assert page.locator("table.life rect[fill^='url(#hatch']").count() >= 1
 
 
-def test_a_timeline_is_zoomed_and_its_bars_say_what_they_are(served: Serve, town: Path, see: See) -> None:
+def test_a_timeline_is_zoomed_and_its_bars_say_what_they_are(towned: Served, see: See) -> None:
     """Buttons and a drag show a stretch of it; a bar is told on focus and leads to the poll that began it."""
-    here = served(town)
-    run = named(here, "ok-run")
-    seen = see(here.url)
+    run = named(towned, "ok-run")
+    seen = see(towned.url)
     page = seen.go(f"/runs/{run['run_id']}")
     whole = text_of(page, ".life-axis .right")
     page.get_by_role("button", name="Zoom in").click()
@@ -307,11 +299,10 @@ def test_a_timeline_is_zoomed_and_its_bars_say_what_they_are(served: Serve, town
     assert seen.complaints == []
 
 
-def test_a_run_in_the_past_is_the_run_as_it_was(served: Serve, town: Path, see: See) -> None:
+def test_a_run_in_the_past_is_the_run_as_it_was(towned: Served, see: See) -> None:
     """At each transition the page shows that state, offers no stop, and says that output is not in the record."""
-    here = served(town)
-    run = named(here, "retry-run")
-    seen = see(here.url)
+    run = named(towned, "retry-run")
+    seen = see(towned.url)
     for move in run["transitions"]:
         page = seen.go(f"/runs/{run['run_id']}?at={move['position']}")
         assert text_of(page, ".run-verdict").startswith(move["to"])
@@ -325,14 +316,13 @@ def test_a_run_in_the_past_is_the_run_as_it_was(served: Serve, town: Path, see: 
     seen.until("document.querySelector('.run-verdict')?.innerText.includes('succeeded')")
 
 
-def test_a_runs_cost_is_told_line_by_line(served: Serve, town: Path, see: See) -> None:
+def test_a_runs_cost_is_told_line_by_line(towned: Served, see: See) -> None:
     """Its charges sum to our figure; the provider's own figure and every difference lead from theirs to ours."""
     from playwright.sync_api import expect
 
-    here = served(town)
-    run = named(here, "bad-run")
-    costs = here.client.get(f"/api/runs/{run['run_id']}/costs").json()
-    page = see(here.url).go(f"/runs/{run['run_id']}?tab=cost")
+    run = named(towned, "bad-run")
+    costs = towned.client.get(f"/api/runs/{run['run_id']}/costs").json()
+    page = see(towned.url).go(f"/runs/{run['run_id']}?tab=cost")
     expect(page.get_by_role("region", name="Charges").locator("tbody tr")).to_have_count(len(costs["charges"]))
     sums = page.locator("table.sums tr")
     expect(sums).to_have_count(len(costs["reconciliation"]["lines"]) + 2)
@@ -344,20 +334,21 @@ def test_a_runs_cost_is_told_line_by_line(served: Serve, town: Path, see: See) -
 # -- incidents
 
 
-def test_an_incident_is_explained_and_leads_to_its_moment(served: Serve, odd_town: Path, see: See) -> None:
+def test_an_incident_is_explained_and_leads_to_its_moment(odd_towned: Served, see: See) -> None:
     """Each anomaly in a sentence with what to do; blind spots with their lengths; both set the slider to the moment."""
-    here = served(odd_town)
-    told = here.client.get("/api/incidents").json()
+    told = odd_towned.client.get("/api/incidents").json()
     assert told["anomalies"]
     assert told["blind"]
-    seen = see(here.url)
+    seen = see(odd_towned.url)
     page = seen.go("/incidents")
     assert page.locator(".incident").count() == len(told["anomalies"])
     newest = told["anomalies"][0]
     first = page.locator(".incident").first
     assert newest["detail"] in first.inner_text()
     assert newest["kind"] in first.inner_text()
-    silent = [one for one in here.client.get("/api/overview").json()["sources"] if one["observability"] == "blind"]
+    silent = [
+        one for one in odd_towned.client.get("/api/overview").json()["sources"] if one["observability"] == "blind"
+    ]
     assert page.locator(".gaps li").count() == len(told["blind"]) + len(silent)
     first.get_by_role("button", name="Go to that moment").click()
     seen.until(f"location.search.includes('at={newest['position']}')")
@@ -368,9 +359,9 @@ def test_an_incident_is_explained_and_leads_to_its_moment(served: Serve, odd_tow
     assert seen.complaints == []
 
 
-def test_no_page_shows_a_script_that_a_run_was_named_after(served: Serve, town: Path, see: See) -> None:
+def test_no_page_shows_a_script_that_a_run_was_named_after(towned: Served, see: See) -> None:
     """What comes from outside is text: a path that holds markup stays one."""
-    seen = see(served(town).url)
+    seen = see(towned.url)
     page = seen.go("/runs/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
     assert page.locator("#page img").count() == 0
     assert "<img" in text_of(page, "#page")

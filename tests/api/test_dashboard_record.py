@@ -33,12 +33,11 @@ def named(here: Served, name: str) -> dict[str, Any]:
     return found
 
 
-def test_the_record_is_paged_both_ways_without_loss(served: Serve, town: Path, see: See) -> None:
+def test_the_record_is_paged_both_ways_without_loss(towned: Served, see: See) -> None:
     """From the newest to older pages and back, every position once; a type and a stream narrow it."""
-    here = served(town)
-    seen = see(here.url)
+    seen = see(towned.url)
     page = seen.go("/record")
-    head = here.client.get("/api/record").json()["position"]
+    head = towned.client.get("/api/record").json()["position"]
 
     def shown() -> list[int]:
         seen.settled()
@@ -61,10 +60,10 @@ def test_the_record_is_paged_both_ways_without_loss(served: Serve, town: Path, s
     seen.until("location.search.includes('type=RunObserved')")
     seen.settled()
     assert set(page.locator("tbody td:nth-child(3)").all_inner_texts()) == {"RunObserved"}
-    stream = f"run/{named(here, 'ok-run')['run_id']}"
+    stream = f"run/{named(towned, 'ok-run')['run_id']}"
     page.get_by_role("searchbox", name="Stream").fill(stream)
     seen.until("location.search.includes('stream=')")
-    told = here.client.get(
+    told = towned.client.get(
         "/api/events", params={"type": "RunObserved", "stream": stream, "limit": 50, "backwards": "true"}
     ).json()
     assert shown() == [event["position"] for event in told["events"]]
@@ -113,12 +112,11 @@ def test_new_events_wait_until_they_are_asked_for(
     assert seen.complaints == []
 
 
-def test_any_answer_is_there_word_for_word(served: Serve, town: Path, see: See) -> None:
+def test_any_answer_is_there_word_for_word(towned: Served, see: See) -> None:
     """A poll's page holds its answer: copied it is the API's body, found by search, walked by the arrow keys."""
-    here = served(town)
-    position = named(here, "ok-run")["evidence"][-1]
-    body = here.client.get(f"/api/polls/{position}").json()["body"]
-    seen = see(here.url, permissions=["clipboard-read", "clipboard-write"])
+    position = named(towned, "ok-run")["evidence"][-1]
+    body = towned.client.get(f"/api/polls/{position}").json()["body"]
+    seen = see(towned.url, permissions=["clipboard-read", "clipboard-write"])
     page = seen.go(f"/record/{position}")
     answer = page.get_by_role("region", name="Answer")
     answer.get_by_role("button", name="Copy all").click()
@@ -146,11 +144,10 @@ def test_any_answer_is_there_word_for_word(served: Serve, town: Path, see: See) 
     assert seen.complaints == []
 
 
-def test_the_last_position_has_no_next_and_the_first_no_previous(served: Serve, town: Path, see: See) -> None:
+def test_the_last_position_has_no_next_and_the_first_no_previous(towned: Served, see: See) -> None:
     """Neighbours end where the record does, also where that is a moment of the past."""
-    here = served(town)
-    seen = see(here.url)
-    head = here.client.get("/api/record").json()["position"]
+    seen = see(towned.url)
+    head = towned.client.get("/api/record").json()["position"]
     for path in (f"/record/{head}", "/record/100?at=100"):
         page = seen.go(path)
         seen.until("document.querySelector('nav[aria-label=Neighbours] button')?.innerText.includes('Next')")
