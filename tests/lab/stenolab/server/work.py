@@ -41,7 +41,11 @@ class Queue:
 
 
 QUEUES = {
-    "jobs_submitted": Queue(table="jobs", work="status = 'SUBMITTED'", first=_HURRIED),
+    "jobs_submitted": Queue(
+        table="jobs",
+        work="status = 'SUBMITTED'",
+        first=_HURRIED + " OR last_processed_at = submitted_at",
+    ),
     "jobs_running": Queue(
         table="jobs",
         work="status IN ('PROVISIONING', 'PULLING', 'RUNNING')",
