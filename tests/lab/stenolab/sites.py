@@ -35,7 +35,7 @@ from stenolab.bad import Bad, respond
 from stenolab.lab import GPU, IMAGE, Lab
 from stenolab.slurm import Cluster
 from stenolab.sshd import SshServer
-from stenolab.waiting import wait
+from stenolab.waiting import StillWaiting, wait
 
 LOADED_S = 240.0
 """For one step that takes seconds, on a machine that is busy with other tests."""
@@ -99,7 +99,11 @@ class Site(ABC):
             run = self.look()[0].get(provider_id)
             return run if run is not None and run.state.value in states else None
 
-        return wait(reached, seconds=LOADED_S, what=f"the run to be {' or '.join(states)}", pause=0.05)
+        try:
+            return wait(reached, seconds=LOADED_S, what=f"the run to be {' or '.join(states)}", pause=0.05)
+        except StillWaiting as error:
+            error.add_note(f"it is {self.look()[0].get(provider_id)}")
+            raise
 
     def ended(self, provider_id: str) -> tuple[str, str | None, int | None]:
         """Verdict, reason and exit status of a run at its end."""
