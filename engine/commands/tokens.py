@@ -75,7 +75,9 @@ class TokenStore:
         self.blob: Blob = store.blob("tokens")
 
     def read(self) -> TokenBlob:
-        found = self.blob.read()
+        return self._decoded(self.blob.read())
+
+    def _decoded(self, found: bytes | None) -> TokenBlob:
         try:
             return TokenBlob() if found is None else msgspec.json.decode(found, type=TokenBlob)
         except msgspec.DecodeError as error:
@@ -84,10 +86,10 @@ class TokenStore:
     @contextmanager
     def changing(self) -> Iterator[TokenBlob]:
         """The content, written back whole afterwards: a reader sees the old tokens or the new ones."""
-        with self.blob.locked():
-            content = self.read()
+        with self.blob.locked() as blob:
+            content = self._decoded(blob.read())
             yield content
-            self.blob.replace(msgspec.json.encode(content))
+            blob.replace(msgspec.json.encode(content))
 
     def ensure_key(self) -> None:
         """Create the key of session cookies if there is none."""

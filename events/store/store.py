@@ -64,8 +64,10 @@ class Blob(Protocol):
     def replace(self, content: bytes, *, durable: bool = True) -> None:
         """Readers see the old content or the new one; `durable` waits for the disk."""
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Excludes every other `locked` block of any process, and waits for it."""
+    def locked(self) -> AbstractContextManager["Blob"]:
+        """Excludes every other `locked` block of any process, and waits for it. Gives the blob to use in the block:
+        replacing it fails if the lock was lost meanwhile, since the process stood still or was cut off.
+        """
 
 
 class HeadMoved(RecordLocked):

@@ -36,11 +36,11 @@ class Vault:
 
     def commitment(self, value: bytes) -> str:
         """`steno:secret:<hmac>` of a secret value; equal secrets give equal commitments, which do not reveal them."""
-        if self._key is None and self._blob.exists():
+        if self._key is None and not self._blob.exists():
+            with self._changing():
+                pass  # the first write makes the key
+        if self._key is None:
             self._key = bytes.fromhex(self._read().key)
-        elif self._key is None:
-            with self._changing() as content:
-                self._key = bytes.fromhex(content.key)
         return PREFIX + hmac.digest(self._key, value, hashlib.sha256).hex()
 
     def replacement(self, token: bytes) -> bytes:
@@ -90,7 +90,9 @@ class Vault:
         return tuple(self._read().secrets)
 
     def _read(self) -> _Content:
-        found = self._blob.read()
+        return self._decoded(self._blob.read())
+
+    def _decoded(self, found: bytes | None) -> _Content:
         if found is None:
             return _Content(key=random.token_hex(32))
         try:
@@ -106,10 +108,10 @@ class Vault:
         """The content, written back whole: other processes see the old vault or the new one."""
         if not self._write:
             raise RecordNotWritable(f"The vault {self._blob} is opened for reading only.")
-        with self._blob.locked():
-            content = self._read()
+        with self._blob.locked() as blob:
+            content = self._decoded(blob.read())
             yield content
-            self._blob.replace(msgspec.json.encode(content))
+            blob.replace(msgspec.json.encode(content))
 
 
 def _node(paths: tuple[str, ...]) -> Node:

@@ -21,9 +21,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from stenotest.command_line import Steno
+    from stenotest.postgres import Server
+
     Background = Callable[..., subprocess.Popen[str]]
+    There = Callable[..., subprocess.Popen[bytes]]
+    Until = Callable[[Callable[[], object]], None]
 
 TAKE_OVER_S = 10
+HOLDS_A_LOCK = """
+import os, time
+from events.store.store import store_at
+with store_at(os.environ["STENO_RECORD"]).blob("tokens").locked():
+    print("locked", flush=True)
+    time.sleep(3600)
+"""
 
 
 def ip(*words: str) -> None:
@@ -41,6 +53,7 @@ class Cable:
         ip("netns", "add", self.space)
         stack.callback(ip, "netns", "del", self.space)
         ip("link", "add", self._ours, "type", "veth", "peer", "name", theirs, "netns", self.space)
+        stack.callback(ip, "link", "del", self._ours)  # a namespace lets go of its own later
         ip("addr", "add", f"{self.here}/30", "dev", self._ours)
         ip("-n", self.space, "addr", "add", f"{net}.2/30", "dev", theirs)
         ip("-n", self.space, "link", "set", theirs, "up")
@@ -64,43 +77,76 @@ def cable() -> Iterator[Cable]:
         yield Cable(stack)
 
 
+@pytest.fixture
+def server(cable: Cable, environment: dict[str, str]) -> Iterator[Server]:
+    """A database that both ends of the cable reach; ours has it in its environment."""
+    made = new_server(*FAST, "listen_addresses=*")
+    try:
+        with (made.folder / "data" / "pg_hba.conf").open("a") as hba:
+            hba.write("host all all 10.213.0.0/16 trust\n")
+        made.start()
+        environment["STENO_RECORD"] = made.url()
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture
+def there(cable: Cable, server: Server, environment: dict[str, str], home: Path) -> Iterator[There]:
+    """`there(log, *words)`: Python at the other end, which writes to `log`."""
+    with ExitStack() as stack:
+
+        def start(log: Path, *words: str) -> subprocess.Popen[bytes]:
+            away = environment | {"STENO_RECORD": f"postgresql://postgres@{cable.here}:{server.port}/postgres"}
+            command = ["ip", "netns", "exec", cable.space, sys.executable, *words]
+            with log.open("w") as out:
+                made = stack.enter_context(subprocess.Popen(command, cwd=home, env=away, stdout=out, stderr=out))
+            stack.callback(made.kill)
+            return made
+
+        yield start
+
+
+@pytest.mark.slow
+def test_who_is_cut_off_with_a_lock_holds_up_nobody(
+    cable: Cable, until: Until, server: Server, there: There, steno: Steno, home: Path
+) -> None:
+    """The server frees it: TCP by itself would keep the lock of who does not answer for two hours."""
+    log = home / "cut-off.log"
+    Record.open(server.url(), clock=SystemClock(), write=True, create=True).close()
+    there(log, "-c", HOLDS_A_LOCK)
+    until(lambda: "locked" in log.read_text())
+    cable.pull()
+    assert steno("token", "create", "--role", "read").returncode == 0
+
+
 @pytest.mark.slow
 def test_a_holder_that_is_cut_off_is_followed_and_stands_by_when_it_is_back(
-    cable: Cable, background: Background, until: Callable[..., None], environment: dict[str, str], home: Path
+    cable: Cable, background: Background, until: Until, server: Server, there: There, home: Path
 ) -> None:
     """It says that the database is away; the other one takes over within 10 s and keeps the source with its token."""
-    with ExitStack() as stack:
-        server = new_server(*FAST, "listen_addresses=*")
-        stack.callback(server.remove)
-        with (server.folder / "data" / "pg_hba.conf").open("a") as hba:
-            hba.write("host all all 10.213.0.0/16 trust\n")
-        server.start()
-        environment["STENO_RECORD"] = server.url()
-        log = home / "cut-off.log"
-        command = ["ip", "netns", "exec", cable.space, sys.executable, "-m", "cli.main", "record", "--interval", "1"]
-        away = environment | {"STENO_RECORD": f"postgresql://postgres@{cable.here}:{server.port}/postgres"}
-        with log.open("w") as out:
-            first = stack.enter_context(subprocess.Popen(command, cwd=home, env=away, stdout=out, stderr=out))
-        stack.callback(first.kill)
-        store = store_at(server.url())
+    log, store = home / "cut-off.log", store_at(server.url())
+    first = there(log, "-m", "cli.main", "record", "--interval", "1")
 
-        def holder() -> tuple[int, int]:
-            try:
-                return next(((one.process, one.token) for one in store.leases() if one.held), (0, 0))
-            except RecordNotFound:
-                return 0, 0
+    def holder() -> tuple[int, int]:
+        try:
+            return next(((one.process, one.token) for one in store.leases() if one.held), (0, 0))
+        except RecordNotFound:
+            return 0, 0
 
-        until(lambda: holder() == (first.pid, 1))
-        second = background("record", "--interval", "1")
-        cable.pull()
-        assert max(one.seconds_left or 0 for one in store.leases()) < TAKE_OVER_S - 1  # by the database's clock
-        until(lambda: holder() == (second.pid, 2))
-        until(lambda: "cannot be reached" in log.read_text())
-        cable.plug()
-        until(lambda: f"process {second.pid} records" in log.read_text())
-        assert holder() == (second.pid, 2)
-        assert first.poll() is None
-        first.terminate()
-        assert first.wait() == 0
-        with Record.open(server.url(), clock=SystemClock()) as record:
-            assert record.verify().ok
+    until(lambda: holder()[0] == first.pid)
+    second = background("record", "--interval", "1")
+    cable.pull()
+    assert max(one.seconds_left or 0 for one in store.leases()) < TAKE_OVER_S - 1  # by the database's clock
+    until(lambda: holder()[0] == second.pid)
+    _, token = holder()
+    assert token > 1
+    until(lambda: "cannot be reached" in log.read_text())
+    cable.plug()
+    until(lambda: f"process {second.pid} records" in log.read_text())
+    assert holder() == (second.pid, token)
+    assert first.poll() is None
+    first.terminate()
+    assert first.wait() == 0
+    with Record.open(server.url(), clock=SystemClock()) as record:
+        assert record.verify().ok

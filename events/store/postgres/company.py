@@ -5,8 +5,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import psycopg
@@ -14,7 +14,7 @@ from psycopg import errors
 
 from events.clock import SECOND, Clock
 from events.store.holder import Holder, new_owner, since_of, worker_of
-from events.store.postgres.connection import Connection, connect, is_lost, shown, translated
+from events.store.postgres.connection import PATIENT, Connection, connect, is_lost, shown, translated
 from events.store.store import Lease
 
 LEASE_LASTS: Final = 6.0  # seconds after which a silent holder has lost it; who takes over waits that long
@@ -70,9 +70,11 @@ class Link:
 
 
 class PostgresBlob:
-    def __init__(self, url: str, link: Link, name: str) -> None:
+    """`ask` gives the first row of a statement."""
+
+    def __init__(self, url: str, ask: Callable[..., tuple[Any, ...] | None], name: str) -> None:
         self._url = url
-        self._link = link
+        self._ask = ask
         self._name = name
 
     def __str__(self) -> str:
@@ -82,27 +84,35 @@ class PostgresBlob:
         return self.stamp() is not None
 
     def stamp(self) -> object:
-        found = self._link.ask("SELECT changes FROM blobs WHERE name = %s", self._name)
+        found = self._ask("SELECT changes FROM blobs WHERE name = %s", self._name)
         return None if found is None else found[0]
 
     def read(self) -> bytes | None:
-        found = self._link.ask("SELECT content FROM blobs WHERE name = %s", self._name)
+        found = self._ask("SELECT content FROM blobs WHERE name = %s", self._name)
         return None if found is None else bytes(found[0])
 
     def replace(self, content: bytes, *, durable: bool = True) -> None:  # noqa: ARG002 - the server decides for all
-        self._link.ask("SELECT put_blob(%s, %s)", self._name, content)
+        self._ask("SELECT put_blob(%s, %s)", self._name, content)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> "Iterator[PostgresBlob]":
+        """One transaction, which the server ends if this process is cut off or stands still."""
         # A connection of its own: a block in another thread of this process waits too.
         with translated(self._url):
             own = connect(self._url, write=True)
-            own.execute("SET lock_timeout = 0")
-            own.execute("SELECT pg_advisory_lock(hashtext('steno blob'), hashtext(%s))", (self._name,))
-        try:
-            yield
-        finally:
-            own.close()
+
+        def ask(text: str, *given: object) -> tuple[Any, ...] | None:
+            with translated(self._url):
+                cursor = own.execute(text.encode(), given)
+                return cursor.fetchone() if cursor.description is not None else None
+
+        with closing(own):
+            ask("BEGIN")
+            ask("SET LOCAL lock_timeout = 0")
+            ask(PATIENT)
+            ask("SELECT pg_advisory_xact_lock(hashtext('steno blob'), hashtext(%s))", self._name)
+            yield PostgresBlob(self._url, ask, self._name)
+            ask("COMMIT")
 
 
 class PostgresLease(Lease):

@@ -38,7 +38,17 @@ _PATIENCE: Final[dict[str, int]] = {
     "keepalives_count": 3,
 }
 """How long a server that is cut off is waited for, unless the URL says so. TCP alone waits a quarter of an hour."""
-_IDLE_TIMEOUT: Final = 60  # seconds after which the server ends a transaction that does nothing
+_GONE: Final = {
+    "tcp_keepalives_idle": 3,
+    "tcp_keepalives_interval": 1,
+    "tcp_keepalives_count": 3,
+    "tcp_user_timeout": 6_000,
+}
+"""The same for the server, which frees the locks of who is cut off: TCP alone keeps them for two hours."""
+IDLE_TIMEOUT: Final = 60  # seconds after which the server ends a transaction that does nothing
+STANDSTILL: Final = LOCK_TIMEOUT - 1  # the same for a writer's, so that who waits for its locks outlasts it
+PATIENT: Final = f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}s'"
+"""For a transaction of a writer in which this process reads or works for long."""
 _DRIVER: Final = re.compile(r"^postgres(ql)?(\+psycopg)?://")
 _SECRET: Final = re.compile(r"(://[^:/@?]*):[^@/?]*@|(password=)[^&]*")
 
@@ -68,6 +78,10 @@ _ERRORS: Final[dict[str, tuple[type[StenoError], str]]] = {  # by SQLSTATE
     "55P03": _HELD,  # lock_timeout
     "40P01": _HELD,
     "57014": _HELD,
+    "25P03": (
+        RecordUnreachable,
+        "This process stood still for so long that the database of the record {where} dropped it: try again.",
+    ),
     "3D000": (RecordNotFound, "There is no database for the record {where}: create it with `createdb`."),
     "3F000": _FOREIGN,
     "42P01": _FOREIGN,
@@ -91,10 +105,10 @@ def shown(url: str) -> str:
 
 def connect(url: str, *, write: bool) -> Connection:
     """A connection without transactions of its own. Raises psycopg.OperationalError."""
-    settings = {
+    settings = _GONE | {
         "search_path": "steno",
         "lock_timeout": f"{LOCK_TIMEOUT}s",
-        "idle_in_transaction_session_timeout": f"{_IDLE_TIMEOUT}s",
+        "idle_in_transaction_session_timeout": f"{STANDSTILL if write else IDLE_TIMEOUT}s",
         "timezone": "UTC",
         "client_min_messages": "warning",
         "jit": "off",  # compiling a query takes longer than any of ours

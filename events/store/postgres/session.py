@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from events.errors import RecordDamaged, RecordLocked, RecordPaused
 from events.store.chain import mark
-from events.store.postgres.connection import HEAD_MOVED, Connection, connect, is_lost, shown, translated
+from events.store.postgres.connection import HEAD_MOVED, PATIENT, Connection, connect, is_lost, shown, translated
 from events.store.postgres.inspection import damage
 from events.store.ranges import Indexes, SealedRange
 from events.store.store import HeadMoved, Identity, Lease
@@ -147,6 +147,8 @@ class PostgresSession:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        if self._write:
+            self.execute(PATIENT, prepare=False)
         # Before the snapshot is taken: a partition that is detached later would be missing in it.
         self.execute("LOCK TABLE ONLY events IN ACCESS SHARE MODE", prepare=False)
         self._inside = self._reading = True

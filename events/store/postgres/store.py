@@ -17,7 +17,7 @@ from events.store.chain import mark
 from events.store.holder import Holder
 from events.store.identity import described, new_identity, read_identity
 from events.store.postgres.company import Link, PostgresBlob, PostgresLease, holders, shared_clock, take_lease
-from events.store.postgres.connection import Connection, connect, shown, translated
+from events.store.postgres.connection import PATIENT, Connection, connect, shown, translated
 from events.store.postgres.session import PostgresSession
 from events.store.schema import REVISIONS, migrate
 from events.store.store import Identity, StoreStatus
@@ -105,7 +105,7 @@ class PostgresStore:
         return True
 
     def blob(self, name: str) -> PostgresBlob:
-        return PostgresBlob(self._url, self._link, name)
+        return PostgresBlob(self._url, self._link.ask, name)
 
     def lease(self, name: str) -> PostgresLease | None:
         return take_lease(self._url, self._link, name)
@@ -181,6 +181,7 @@ class PostgresStore:
             made = create_engine("postgresql+psycopg://", creator=lambda: connection, poolclass=NullPool)
             try:
                 with made.begin() as database:
+                    connection.execute(PATIENT)
                     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATOR,))
                     yield database, connection
             except DBAPIError as error:

@@ -59,11 +59,11 @@ class FileBlob:
                 sync_folder(self.path.parent)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> "Iterator[FileBlob]":
         with ExitStack() as stack:
             with self._told("written"):
                 stack.enter_context(locked(self.path.with_name(self.path.name + ".lock")))
-            yield
+            yield self
 
     @contextmanager
     def _told(self, done: str) -> Iterator[None]:

@@ -85,6 +85,21 @@ def test_commitments_are_equal_for_equal_values_under_one_key_only(vault: Vault,
     assert one != Vault(store.blob("other")).commitment(b"value")
 
 
+def test_nothing_is_committed_with_a_key_that_was_not_written(
+    vault: Vault, blob: Blob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store was full: when there is room again, the key is the one that every process reads."""
+
+    def refuse(*_: object) -> None:
+        raise RecordNotWritable("full")
+
+    with monkeypatch.context() as full:
+        full.setattr(type(blob), "replace", refuse)
+        with pytest.raises(RecordNotWritable):
+            vault.commitment(b"value")
+    assert vault.commitment(b"value") == Vault(blob).commitment(b"value")
+
+
 def test_a_configuration_without_secrets_makes_no_vault(vault: Vault, blob: Blob) -> None:
     """Nothing to keep, nothing to write."""
     assert vault.conceal(b'{"type":"task","env":{}}', owner="run-1") == b'{"type":"task","env":{}}'

@@ -49,9 +49,9 @@ class MemoryBlob:
         self.content, self._changes = content, self._changes + 1
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> "Iterator[MemoryBlob]":
         with self._lock:
-            yield
+            yield self
 
 
 class MemoryStore:

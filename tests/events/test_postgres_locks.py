@@ -1,0 +1,47 @@
+"""Who holds a lock of the database and stands still, as a paused process does, holds up the others only for seconds."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import psycopg
+import pytest
+from stenotest.records import StandingClock
+
+from events.errors import RecordUnreachable
+from events.store.postgres import company
+from events.store.postgres.connection import connect
+from events.store.record import Batch, Record
+from events.store.store import store_at
+from events.types import SubmitIntended
+
+
+def writer(url: str) -> Record:
+    return Record.open(url, clock=StandingClock(), write=True, create=True)
+
+
+def test_who_stands_still_in_an_append_holds_up_nobody(postgres_url: str) -> None:
+    """The server ends its transaction before others give up waiting for the head."""
+    with writer(postgres_url) as record, closing(connect(postgres_url, write=True)) as still:
+        still.execute("BEGIN")
+        still.execute("SELECT look_at_head(true)")
+        record.append_many([Batch(stream="run/1", events=(SubmitIntended(run_id="1", provider="local", name="a"),))])
+        with pytest.raises(psycopg.Error, match="idle-in-transaction"):
+            still.execute("COMMIT")
+
+
+def test_who_stands_still_with_a_lock_changes_nothing_late(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has changed the vault or the tokens meanwhile: theirs stays."""
+    monkeypatch.setattr(company, "PATIENT", "SET LOCAL idle_in_transaction_session_timeout = '1s'")
+    writer(postgres_url).close()
+    blob = store_at(postgres_url).blob("vault")
+
+    def late() -> None:
+        with blob.locked() as held:
+            with blob.locked() as other:  # waits until the server has freed the lock
+                other.replace(b"theirs")
+            held.replace(b"late")
+
+    with pytest.raises(RecordUnreachable, match="stood still"):
+        late()
+    assert blob.read() == b"theirs"
