@@ -152,9 +152,10 @@ class _Cluster:
                 self._result(future)
                 done(found[future])
             return [self._result(future) for future in found]
-        except (CancelledError, OSError) as error:
-            why = " ".join(str(error).split()) or type(error).__name__
-            raise PoolFailed(f"The Dask scheduler {self._address} was lost: {why}.") from error
+        except CancelledError as error:
+            raise PoolFailed(f"The Dask scheduler {self._address} ended or was lost.") from error
+        except OSError as error:
+            raise PoolFailed(f"The Dask scheduler {self._address} was lost: {_said(error)}.") from error
 
     def close(self) -> None:
         if self._opened:
@@ -166,12 +167,12 @@ class _Cluster:
             from distributed import Client
         except ImportError as error:
             raise StenoError("--dask needs Dask: `pip install 'steno[dask]'`.") from error
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what is worth a line is raised here
+        for name in ("distributed", "distributed.client"):  # they have levels of their own
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what is worth a line is raised here
         try:
             client = Client(self._address, timeout=_PATIENCE)
         except (OSError, ValueError) as error:
-            why = " ".join(str(error).split()) or type(error).__name__
-            raise PoolFailed(f"The Dask scheduler {self._address} cannot be reached: {why}.") from error
+            raise PoolFailed(f"The Dask scheduler {self._address} cannot be reached: {_said(error)}.") from error
         self._opened = True
         versions: Any = client.get_versions()
         for name, of in (("scheduler", versions["scheduler"]), *versions["workers"].items()):
@@ -207,6 +208,10 @@ class _Cluster:
             raise PoolFailed("Several Dask workers were killed at the same piece: give them more memory.") from error
         except ImportError as error:
             raise PoolFailed(f"A Dask worker does not have this Steno ({error}): install the same version.") from error
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _versions(of: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -20,6 +21,7 @@ from stenotest.command_line import Steno, refused
 from stenotest.records import StandingClock
 from stenotest.story import Story, run_item
 
+import engine
 from engine.providers.readings import READINGS
 from events.store.record import Record
 
@@ -111,7 +113,7 @@ class Cluster:
         self._folder, self._environment = folder, environment
         self._started: list[subprocess.Popen[bytes]] = []
         file = folder / "scheduler.json"
-        self._dask("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", file)
+        self.scheduler = self._dask("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", file)
         until(lambda: file.exists() and file.read_text().rstrip().endswith("}"), "no scheduler")
         self.address: str = json.loads(file.read_text())["address"]
 
@@ -220,7 +222,7 @@ def test_a_killed_process_is_one_line(background: Background, postgres_url: str)
 
 
 def test_what_is_wrong_with_a_cluster_is_one_line(
-    steno: Steno, place: str, postgres_url: str, cluster: Cluster
+    steno: Steno, home: Path, place: str, postgres_url: str, cluster: Cluster
 ) -> None:
     """No scheduler, no worker, a worker that does not reach the record or has another Steno."""
     fill(place)
@@ -234,6 +236,27 @@ def test_what_is_wrong_with_a_cluster_is_one_line(
     line = refused(steno("replay", "--dask", cluster.address, "--record", f"postgresql://postgres@/{name}", **here), 3)
     assert "On the Dask worker" in line
     worker.kill()
+    worker.wait()
+    changed = home / "other" / "engine"
+    shutil.copytree(Path(engine.__file__).parent, changed, ignore=shutil.ignore_patterns("__pycache__"))
+    with (changed / "errors.py").open("a") as source:
+        source.write("# changed\n")
+    cluster.worker(PYTHONPATH=str(changed.parent), **here)
+    words = ("replay", "--dask", cluster.address, "--record", postgres_url)
+    assert "has another Steno: install the same version there" in refused(steno(*words), 3)
+
+
+def test_a_scheduler_that_is_lost_is_one_line(background: Background, postgres_url: str, cluster: Cluster) -> None:
+    """While its worker is in the middle of a piece."""
+    fill(postgres_url)
+    cluster.worker()
+    with parts_locked(postgres_url) as waiting:
+        replay = background("replay", "--dask", cluster.address, "--record", postgres_url, out=PIPE, err=PIPE)
+        until(lambda: waiting() == 1, "a worker is to be in the middle")
+        cluster.scheduler.kill()
+        out, err = replay.communicate(timeout=PATIENCE_S)
+    expected = f"steno: The Dask scheduler {cluster.address} ended or was lost.\n"
+    assert (replay.returncode, out, err) == (3, "", expected)
 
 
 def test_what_cannot_be_done_is_refused(steno: Steno, home: Path, place: str) -> None:
