@@ -51,11 +51,7 @@ def test_every_end_has_its_verdict(bare: Steno, slurm_unaccounted: Cluster, watc
         ids[name] = str(said.json()["provider_id"])
     if watched:
         bare.follow("0.5")
-    wait(
-        lambda: "RUNNING" in slurm_unaccounted.run("squeue", "-h", "-j", ids["cancel"], "-o", "%T"),
-        seconds=LONG_S,
-        what="the cluster",
-    )
+    wait(lambda: slurm_unaccounted.begun(ids["cancel"]), seconds=LONG_S, what="the job's script")
     slurm_unaccounted.run("scancel", ids["cancel"])
     wait(lambda: not any(listed(slurm_unaccounted, job)() for job in ids.values()), seconds=LONG_S, what="the cluster")
     if not watched:

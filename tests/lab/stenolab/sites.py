@@ -325,6 +325,11 @@ class SlurmSite(Site):
         "refused": _refused.__func__,
     }
 
+    def stop(self, provider_id: str, name: str, abort: bool) -> None:
+        """Once its script has begun: see `Cluster.begun`."""
+        wait(lambda: self.cluster.begun(provider_id), seconds=LOADED_S, what="the job's script")
+        super().stop(provider_id, name, abort)
+
     def _jobs(self) -> list[str]:
         return self.cluster.run("squeue", "-h", "-t", "all", "-o", "%A").split()
 

@@ -104,6 +104,12 @@ class Cluster:
     def start_node(self, node: str) -> None:
         self.run("slurmd", "-N", node, "-f", self.environment["SLURM_CONF"])
 
+    def begun(self, job: str) -> bool:
+        """Its script runs, and would write its end. One cancelled before leaves no trace but at the controller, which
+        lists it as RUNNING a while earlier and forgets it within seconds.
+        """
+        return any((self.folder / "jobs").glob(f"*/ends/{job}"))
+
     def cancel_in(self, folder: str) -> None:
         """Cancel the jobs whose working folder ends like that: those of one test."""
         for line in self.run("squeue", "-h", "-o", "%A|%Z", check=False).splitlines():
