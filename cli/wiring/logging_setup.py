@@ -77,5 +77,7 @@ def _install(*handlers: logging.Handler, level: int) -> None:
     root = logging.getLogger()
     root.handlers[:] = handlers
     root.setLevel(level)
-    for chatty in ("httpx", "httpcore", "alembic", "sqlalchemy", "transitions", "uvicorn", "uvicorn.error", "asyncio"):
+    for chatty in ("httpx", "httpcore", "alembic", "sqlalchemy", "uvicorn", "uvicorn.error", "asyncio"):
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
+    # It takes a SIGTERM in the middle of a step for an error of a callback, of which there are none.
+    logging.getLogger("transitions").setLevel(logging.CRITICAL)

@@ -2,7 +2,6 @@
 diagrams are derived from it.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,8 +33,6 @@ class StateMachine(Generic[StateT, TriggerT]):
     def machine(self) -> Any:
         from transitions import Machine
 
-        # It would log as an error of a callback, of which there are none, that SIGTERM came in the middle of a step.
-        logging.getLogger("transitions").setLevel(logging.CRITICAL)
         return Machine(
             name=self.name,
             states=[{"name": state.value, "final": state in self.ends} for state in self.states],

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from cli.wiring.logging_setup import log_for_daemon, log_for_data
+from engine.fold.state_machines import VM, VmTrigger
+from engine.states import VmState
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +74,18 @@ def test_a_daemon_can_log_json(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert [list(json.loads(text)) for text in (out, err)] == [["at", "level", "message"]] * 2
     assert json.loads(err)["level"] == "error"
+
+
+def test_a_signal_in_the_middle_of_a_step_is_no_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`transitions` swallows what is raised there; the loops of the commands ask for the signal again."""
+
+    def terminated() -> None:
+        raise SystemExit
+
+    step = VM.live()
+    log_for_daemon()
+    monkeypatch.setattr(VM.machine, "finalize_event", [terminated])
+    step(VmState.REQUESTED, VmTrigger.PROVISION)
+    assert capsys.readouterr() == ("", "")

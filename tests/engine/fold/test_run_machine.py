@@ -49,19 +49,6 @@ def test_two_live_worlds_in_one_process_do_not_disturb_each_other() -> None:
     assert told == [[TABLE(state, trigger) for state, trigger in walks]] * 4
 
 
-def test_a_signal_in_the_middle_of_a_step_is_no_error_in_the_log(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """`transitions` swallows what is raised there; the loops of the command ask for the signal again."""
-
-    def terminated() -> None:
-        raise SystemExit
-
-    monkeypatch.setattr(VM.machine, "finalize_event", [terminated])
-    VM.live()(VmState.REQUESTED, VmTrigger.PROVISION)
-    assert caplog.records == []
-
-
 @pytest.mark.parametrize("state", list(State))
 @pytest.mark.parametrize("trigger", list(Trigger))
 def test_every_pair_of_state_and_trigger_agrees(state: State, trigger: Trigger) -> None:
