@@ -44,7 +44,7 @@ class Link:
                 try:
                     if self._connection is None or self._connection.closed:
                         self._connection = connect(self._url, write=True)
-                    cursor = self._connection.execute(text.encode(), given)
+                    cursor = self._connection.execute(text.encode(), given, binary=True)
                     return cursor.fetchall() if cursor.description is not None else []
                 except psycopg.Error as error:
                     again = not last and self._connection is not None and is_lost(error)
@@ -103,7 +103,7 @@ class PostgresBlob:
 
         def ask(text: str, *given: object) -> tuple[Any, ...] | None:
             with translated(self._url):
-                cursor = own.execute(text.encode(), given)
+                cursor = own.execute(text.encode(), given, binary=True)
                 return cursor.fetchone() if cursor.description is not None else None
 
         with closing(own):
