@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 TAKE_OVER_S = 10
 HOLDS_A_LOCK = """
-import os, time
+import os, signal
 from events.store.store import store_at
 with store_at(os.environ["STENO_RECORD"]).blob("tokens").locked():
     print("locked", flush=True)
-    time.sleep(3600)
+    signal.pause()  # until the test kills it
 """
 
 
@@ -53,7 +53,9 @@ class Cable:
         ip("netns", "add", self.space)
         stack.callback(ip, "netns", "del", self.space)
         ip("link", "add", self._ours, "type", "veth", "peer", "name", theirs, "netns", self.space)
-        stack.callback(ip, "link", "del", self._ours)  # a namespace lets go of its own later
+        stack.callback(
+            ip, "link", "del", self._ours
+        )  # deleting the namespace removes the cable too late for the next test
         ip("addr", "add", f"{self.here}/30", "dev", self._ours)
         ip("-n", self.space, "addr", "add", f"{net}.2/30", "dev", theirs)
         ip("-n", self.space, "link", "set", theirs, "up")
