@@ -118,7 +118,8 @@ class Witness:
                 made.runs(self._row(value, "refused", None))
             case "fail":
                 made.machines(answered=False)
-                self.broken = True
+                # One that failed before the newest answer, as far as the clock tells, says nothing of the time since.
+                self.broken = self.broken or self.heard is None or made.now >= self.heard
             case "request" if f"run-{value[0]}" not in state.runs:
                 made.request(value[0], submitter=value[1], **value[2])
             case "taken" if f"run-{value}" in state.runs and state.runs[f"run-{value}"].placed is not None:
