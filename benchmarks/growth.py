@@ -18,8 +18,10 @@ from stenotest.big import polls
 from stenotest.postgres import lacking, new_server
 from stenotest.story import START
 
+from engine.decide.controller import decide
 from engine.fold.snapshot_store import SnapshotStore
 from engine.live.live_world import LiveWorld
+from engine.policy import DOLLAR, Policy
 from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
@@ -67,11 +69,18 @@ def filled(where: str | Path) -> tuple[list[float], Head]:
 
 
 def folded(where: str | Path) -> None:
-    """Fold all of it and save the engine's snapshot."""
+    """Fold all of it, as a first recorder does, which leaves its snapshot."""
     with opened(where, write=True) as record:
-        live = LiveWorld(READINGS, record)
+        live = LiveWorld(READINGS, record, keep=True)
         live.catch_up()
+        decided(live)
         SnapshotStore(record).save(live.state, every=0)
+
+
+def decided(live: LiveWorld) -> None:
+    """A round's decisions under a budget that is not used up."""
+    now = live.state.last_at or 0
+    decide(live.state, "dstack/main", Policy(budget_total=EVENTS * DOLLAR), now)
 
 
 def started(where: str | Path) -> None:
@@ -80,6 +89,15 @@ def started(where: str | Path) -> None:
         live = LiveWorld(READINGS, record, keep=True)
         live.catch_up()
         assert live.position >= EVENTS
+
+
+def deciding(where: str | Path) -> Iterator[float]:
+    """Milliseconds of CPU of each of a recorder's decisions after its start; the first makes a sum of the newest."""
+    with opened(where, write=True) as record:
+        live = LiveWorld(READINGS, record, keep=True)
+        live.catch_up()
+        for _ in range(ROUNDS + 1):
+            yield 1000 * cpu(lambda: decided(live))
 
 
 def rows(store: str, where: str | Path, size: Callable[[], int]) -> Iterator[Measured]:
@@ -95,6 +113,7 @@ def rows(store: str, where: str | Path, size: Callable[[], int]) -> Iterator[Mea
     yield row("fold", EVENTS / cpu(lambda: folded(where)) / 1000)
     yield row("open", *(wall_ms(lambda: opened(where).close()) for _ in range(ROUNDS)))
     yield row("start", *(wall_ms(lambda: started(where)) for _ in range(ROUNDS)))
+    yield row("decide", *list(deciding(where))[1:])
     with opened(where) as record:
         yield row("rebuild", EVENTS / cpu(lambda: rebuilt(record)) / 1000)
         yield row("verify", EVENTS / cpu(record.verify) / 1000)

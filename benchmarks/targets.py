@@ -44,6 +44,7 @@ def _growth(store: str, title: str) -> tuple[Target, ...]:
         Target("growth", "fold", "replay of all of it", "k/cpu-s"),
         Target("growth", "open", "opened to read", "ms", 1000),
         Target("growth", "start", "engine started from its snapshot", "ms", 1000),
+        Target("growth", "decide", "a round's decisions with a budget, CPU", "ms"),
         Target("growth", "rebuild", "read models rebuilt", "k/cpu-s"),
         Target("growth", "verify", "verify of all of it", "k/cpu-s"),
         Target("growth", "verify-tail", "verify --after, the last events", "k/cpu-s"),

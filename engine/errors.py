@@ -1,6 +1,6 @@
 """What can go wrong between Steno and a provider, one class a cause; each message says what happened and what to do."""
 
-from events.errors import StenoError
+from events.errors import RecordLocked, StenoError
 
 
 class ProviderUnreachable(StenoError):
@@ -68,3 +68,10 @@ class SourceNotFound(StenoError):
 
 class TokenNotFound(StenoError):
     """The record has no such token."""
+
+
+class SnapshotLost(RecordLocked):
+    """A part of the engine's snapshot is gone, as another version of Steno replaced it, or damaged."""
+
+    def __init__(self) -> None:
+        super().__init__("A part of the engine's snapshot is gone or damaged: the record is read again.")

@@ -189,7 +189,7 @@ class Submitter:
             if there is None:
                 return name
             former = there.provider_id in ledger.former_ids
-            if there.ended and (former or there.provider_id in ledger.provider_ids.values()):
+            if there.ended and (former or self._is_known(there.provider_id)):
                 return name
             if former and submit.attempt > 1:
                 raise ProviderError(f"{name}: the previous attempt has not ended yet")
@@ -197,6 +197,12 @@ class Submitter:
             if there.mark == request.run_id:
                 break  # it carries our run id: a second run under another name could be one too many
         raise NameInUse(taken)
+
+    def _is_known(self, provider_id: str) -> bool:
+        """Whether a submission of ours became the provider's run of this id."""
+        state = self._journal.state()
+        run_id = state.by_provider.get(f"{self._provider.name}/{provider_id}")
+        return run_id is not None and state.outbox.provider_ids.get(run_id) == provider_id
 
     def _taken(self, name: str, there: Named) -> str:
         at = f"at {self._provider.name} ({there.provider_id})"
@@ -231,9 +237,8 @@ class Submitter:
         every field is ours, and any other run of that name may be.
         """
         named: tuple[Named, ...] = yield partial(self._provider.find, name or _name(submit), submit.asked_at - MAX_SKEW)
-        ledger, run_id = self._journal.ledger(), submit.request.run_id
-        others = {*ledger.provider_ids.values(), *ledger.former_ids}
-        there = [one for one in named if one.provider_id not in others]
+        former, run_id = self._journal.ledger().former_ids, submit.request.run_id
+        there = [one for one in named if one.provider_id not in former and not self._is_known(one.provider_id)]
         ours = [one for one in there if one.mark == run_id]
         if ours:
             return FoundRun(ours[-1].provider_id, sure=True)  # a copy of its configuration can only be newer

@@ -3,6 +3,7 @@ machine's bill since ever, to the newest poll, without archives. committed: the 
 run's remaining time and one idle timeout; of a run of ours that waits, its worst case.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -12,6 +13,7 @@ import msgspec
 from engine.amounts import rate, usd
 from engine.decide.source_view import backstop, timeout_of
 from engine.errors import RefusedByPolicy
+from engine.fold.lazy_things import held, some_of, tally_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
@@ -94,7 +96,13 @@ _NOTHING: Final = PastSpend()
 def spent(state: WorldState, *, since: int | None = None) -> int:
     """Every machine's bill since ever, or since a moment, to the newest poll."""
     book, until = Book.of(state), state.last_at if state.last_at is not None else 0
-    return sum(life_cost(vm, until=until, book=book, since=since) for vm in _live(state))
+
+    def cost(vm: Vm) -> int:
+        return 0 if vm.archive is not None else life_cost(vm, until=until, book=book, since=since)
+
+    if since is not None:
+        return sum(map(cost, some_of(state.vms, lambda brief: brief.at >= since)))
+    return tally_of(state.vms, f"spent by {book.digest()}", lambda vm: ("", cost(vm)))[""]
 
 
 def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _NOTHING) -> Account:
@@ -138,7 +146,7 @@ def joint_account(parts: Sequence[tuple[WorldState, PastSpend]], policy: Policy,
 def _rate_now(state: WorldState, now: int) -> int:
     """Micro-dollars an hour of all machines that may be billed now."""
     book = Book.of(state)
-    return sum(rung_at(book.tariff(vm), now).best for vm in _live(state) if vm.billed)
+    return sum(rung_at(book.tariff(vm), now).best for vm in _billed(state))
 
 
 def _forecast(left: int | None, burn: int, now: int, history: int) -> tuple[Forecast, int | None]:
@@ -157,7 +165,7 @@ def committed(state: WorldState, policy: Policy, now: int, before: Run | None = 
     and so are later requests without a place: a run is never refused because of one behind it.
     """
     book, order = Book.of(state), None if before is None else _order(before)
-    billed = [vm for vm in _live(state) if vm.billed]
+    billed = _billed(state)
     on_machines = {one.run_id for vm in billed for one in vm.occupants}
     total = sum(_still(vm, state, policy, now, rung_at(book.tariff(vm), now).best) for vm in billed)
     for run in (state.runs[run_id] for run_id in state.unsettled if run_id not in on_machines):
@@ -175,7 +183,7 @@ def worst_case(terms: Requirements, policy: Policy, state: WorldState) -> WorstC
     idle = backstop(terms, policy)  # until the provider ends it, if nobody records
     if idle == OFF:
         idle = policy.assumed_duration
-    guess = price_of(terms, policy, tuple(_live(state)))
+    guess = price_of(terms, policy, tuple(_known(state)))
     if guess is None:
         unknown = "No price of such a machine is known, so the budget does not guard this run."
         return WorstCase(None, idle, None, (unknown,))
@@ -239,8 +247,8 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def metrics(state: WorldState, account: Account) -> Metrics:
-    starts = [run.start for run in state.runs.values() if run.terminal and run.archive is None]
-    cold, warm = starts.count("cold"), starts.count("warm")
+    starts = starts_of(state)
+    cold, warm = starts["cold"], starts["warm"]
     return Metrics(
         total_cost_usd=account.spent / DOLLAR,
         remaining_credits_usd=None if account.remaining is None else account.remaining / DOLLAR,
@@ -248,8 +256,27 @@ def metrics(state: WorldState, account: Account) -> Metrics:
         tasks_completed=cold + warm,
         cold_starts=cold,
         warm_reuses=warm,
-        active_vms=sum(vm.billed and vm.archive is None for vm in state.vms.values()),
+        active_vms=len(_billed(state)),
     )
+
+
+def starts_of(state: WorldState) -> Counter[str]:
+    """How many finished runs had a `cold` start, and a `warm` one; no archives."""
+
+    def start(run: Run) -> tuple[str, int] | None:
+        return (run.start, 1) if run.start is not None and run.terminal and run.archive is None else None
+
+    return tally_of(state.runs, "starts", start)
+
+
+def _billed(state: WorldState) -> list[Vm]:
+    """The machines that may be billed."""
+    return [vm for vm in _known(state) if vm.billed]
+
+
+def _known(state: WorldState) -> Iterator[Vm]:
+    """The machines that go on, and the newest of each kind."""
+    return (vm for vm in held(state.vms) if vm.archive is None)
 
 
 def _live(state: WorldState) -> Iterator[Vm]:

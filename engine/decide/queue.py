@@ -4,6 +4,7 @@ capacity are submitted again.
 
 import heapq
 from collections.abc import Iterator
+from itertools import islice
 from math import inf
 from statistics import median_low
 from typing import Annotated, Final, assert_never
@@ -27,6 +28,7 @@ from events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued
 BEHIND: Final = "another run is ahead in the queue"
 
 SAMPLE: Final = 20  # how many finished runs an estimate uses
+LEARNT_FROM: Final = 200  # the newest runs, among which it looks for them
 
 FIRST: Final = 15 * SECOND
 MOST: Final = 5 * MINUTE  # the pause once every GPU was asked for: doubles, up to the most
@@ -173,7 +175,7 @@ def _starts(scene: Scene) -> Iterator[int | None]:
 def _usual_duration(scene: Scene) -> float:
     """The median time the last finished runs of this source had a machine; infinite: none has finished."""
     found: list[int] = []
-    for run in reversed(scene.state.runs.values()):
+    for run in islice(reversed(scene.state.runs.values()), LEARNT_FROM):
         if len(found) == SAMPLE:
             break
         vm = scene.state.vms.get(run.vm_id or "")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from engine.decide.idle_policy import STENO, stop_request
 from engine.decide.source_view import Scene
-from engine.fold.lazy_things import some_of
+from engine.fold.lazy_things import found_by
 from engine.fold.run import Run
 from engine.states import State
 from events.types import StopRequested
@@ -17,13 +17,12 @@ from events.types import StopRequested
 def losers(scene: Scene) -> Iterator[StopRequested]:
     """Stops for the runs that lost their race."""
     going = [run for run in scene.live if race_of(run) is not None and run.stop_by is None]
-    races: dict[str | None, list[Run]] = {race_of(run): [] for run in going}
-    for run in some_of(scene.state.runs, lambda brief: brief.race in races) if races else ():
-        if race_of(run) in races:
-            races[race_of(run)].append(run)
+    races: dict[str, list[Run]] = {race: [] for run in going if (race := race_of(run)) is not None}
+    for race, runs in races.items():
+        runs += [run for run in found_by(scene.state.runs, race) if race_of(run) == race]
     won = {race: winner(runs) for race, runs in races.items()}
     for run in going:
-        first = won[race_of(run)]
+        first = won[race_of(run) or ""]
         if first is not None and run is not first:
             project = run.project or scene.source.partition("/")[2]
             yield stop_request(run, project, by="policy", submitter=STENO)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from engine.errors import Conflict
-from engine.fold.lazy_things import Brief, part_of
+from engine.fold.lazy_things import part_of
 from engine.fold.run import Run
+from engine.fold.segments import Brief
 from engine.fold.sources import BLIND_AFTER, Source
 from engine.fold.tick import Tick
 from engine.fold.vm import Vm

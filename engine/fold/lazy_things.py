@@ -1,99 +1,96 @@
-"""The runs and machines of a snapshot, each decoded when it is first looked at: a start must not decode what ended long
-ago. What nobody looked at is written to the next snapshot as it is. A brief beside each tells whether a decision has to
-look.
+"""The runs or machines of a world of which most are over: those that matter as a dict, the others in segments
+(`engine/fold/segments.py`), found as if they were in it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from collections.abc import ItemsView as _Items
+from collections.abc import KeysView as _Keys
 from collections.abc import ValuesView as _Values
-from typing import Any, Final, TypeVar
-
-import msgspec
+from heapq import heapify, heappop, heappush
+from typing import Any, TypeVar
 
 from engine.fold.run import Run
+from engine.fold.segments import Brief, Cold, Counted, counted
 from engine.fold.vm import Vm
-from engine.states import Reason, VmState
 
 T = TypeVar("T", bound=Run | Vm)
+V = TypeVar("V")
 
 
-class Brief(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is known of a run or machine without decoding it."""
+class _Elsewhere(dict[str, V]):
+    """A dict in which a value that is not there may be found elsewhere, by `__missing__`."""
 
-    open: bool  # it goes on
-    archive: str | None
-    hidden: bool
-    position: int  # of the newest poll that showed it, or of its last step if that is later
-    at: int  # the latest of all moments known of it (microseconds, UTC)
-    race: str | None = None
-    lacked: bool = False  # it ended because the provider had no capacity
-    speaks: bool = False  # its output is to be read, and was not read to its end
+    __contains__ = Mapping.__contains__
+    get = Mapping.get  # type: ignore[assignment]
+    setdefault = MutableMapping.setdefault
 
-
-def brief_of(thing: Run | Vm) -> Brief:
-    if isinstance(thing, Vm):
-        is_open, last = thing.state is not VmState.TERMINATED, thing.steps[-1:]
-        at = max((thing.last_at, thing.created, thing.finished_at or 0, *(step.at for step in last)))
-        return Brief(is_open, thing.archive, thing.hidden, thing.last_position, at)
-    steps = thing.transitions[-1:]
-    moments = (thing.first_at, thing.last_at, thing.requested_at or 0, thing.finished_at or 0)
-    said = thing.said
-    return Brief(
-        not thing.terminal,
-        thing.archive,
-        thing.hidden,
-        max((thing.last_position, *(step.position for step in steps))),
-        max((*moments, *(step.at for step in steps))),
-        None if thing.terms is None else thing.terms.race,
-        thing.reason is Reason.NO_CAPACITY,
-        said is not None and not (said.over or said.ended),
-    )
+    def pop(self, key: str, *default: Any) -> Any:
+        if default and key not in self:
+            return default[0]
+        found = self[key]
+        del self[key]
+        return found
 
 
-class LazyThings(dict[str, T]):
-    """A dict by id, in order of first sight, that decodes a value when it is first read. Several threads may read at
-    once while none writes, as with a dict. `msgspec` encodes it as it is, without decoding.
+class LazyThings(_Elsewhere[T]):
+    """A dict by id, in order of first sight; the dict itself holds what matters. Several threads may read at once while
+    none writes, as with a dict. `msgspec` encodes what the dict itself holds.
     """
 
     def __init__(
-        self, found: dict[str, Any], briefs: dict[str, Brief], decode: Callable[[str, msgspec.Raw], T]
+        self,
+        held: dict[str, T],
+        numbers: dict[str, int],
+        cold: Cold[T],
+        belongs: Callable[[T | Brief], bool] | None = None,
     ) -> None:
-        """`found`: values, encoded or not; `briefs`: of the encoded ones."""
-        super().__init__(found)
-        self._briefs = briefs
-        self._decode: Callable[[str, msgspec.Raw], T] = decode
+        """`numbers`: the place of each held thing in the order of first sight; `held` is in that order. `belongs`:
+        those in segments for which it is false are not there.
+        """
+        super().__init__(held)
+        self.numbers = numbers
+        self.cold = cold
+        self._belongs = belongs
+        self._next = 1 + max((*list(numbers.values())[-1:], *(segment.last for segment in cold.segments)), default=-1)
 
-    def __getitem__(self, key: str) -> T:
-        found: Any = super().__getitem__(key)
-        return self._met(key, found) if type(found) is msgspec.Raw else found
+    def _find(self, key: str) -> T | None:
+        found = self.cold.find(key)
+        return found if found is None or self._belongs is None or self._belongs(found) else None
 
-    def get(self, key: str, default: Any = None) -> Any:
-        found: Any = super().get(key, default)
-        return self._met(key, found) if type(found) is msgspec.Raw else found
-
-    def _met(self, key: str, encoded: msgspec.Raw) -> T:
-        found = self[key] = self._decode(key, encoded)
+    def __missing__(self, key: str) -> T:
+        found = self._find(key)
+        if found is None:
+            raise KeyError(key)
         return found
 
     def __setitem__(self, key: str, thing: T) -> None:
+        if not dict.__contains__(self, key):
+            if self.cold.find(key) is not None:
+                self.cold.met[key] = thing
+                return
+            self.numbers[key] = self._next
+            self._next += 1
         super().__setitem__(key, thing)
-        self._briefs.pop(key, None)
-
-    def pop(self, key: str, *default: Any) -> Any:
-        self.get(key)
-        return super().pop(key, *default)
-
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        self.get(key)
-        return super().setdefault(key, default)
 
     def __delitem__(self, key: str) -> None:
-        super().__delitem__(key)
-        self._briefs.pop(key, None)
+        if dict.__contains__(self, key):
+            super().__delitem__(key)
+            del self.numbers[key]
+        elif not self.cold.drop(key):
+            raise KeyError(key)
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self.cold) if self._belongs is None else sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[str]:
-        """As it is; without a method of its own `dict(self)` would copy the encoded values."""
-        return super().__iter__()
+        return self._in_order(1)
+
+    def __reversed__(self) -> Iterator[str]:
+        return self._in_order(-1)
+
+    def keys(self) -> Any:
+        return _Keys(self)
 
     def values(self) -> Any:
         return _LazyValues(self)
@@ -104,27 +101,51 @@ class LazyThings(dict[str, T]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, dict) and dict(self) == dict(other)
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
-    def encoded(self) -> int:
-        """How many were not looked at yet."""
-        return len(self._briefs)
-
-    def briefs(self) -> dict[str, Brief]:
-        """The briefs of all, for the next snapshot."""
-        return {key: self._briefs.get(key) or brief_of(self[key]) for key in dict.__iter__(self)}
+    def held(self) -> list[T]:
+        """See the function of this name."""
+        return self.some(lambda _: False)
 
     def some(self, matters: Callable[[Brief], bool]) -> list[T]:
         """See `some_of`."""
-        found = ((key, self._briefs.get(key)) for key in dict.__iter__(self))
-        return [self[key] for key, brief in found if brief is None or matters(brief)]
+        belongs = self._belongs
+        found = {self.numbers[key]: thing for key, thing in super().items()}
+        found |= {number: one for number, one in self.cold.some(matters) if belongs is None or belongs(one)}
+        return [found[number] for number in sorted(found)]
 
     def part(self, belongs: Callable[[T | Brief], bool]) -> "LazyThings[T]":
-        """Those that belong; they are decoded here, once."""
-        known = self._briefs
-        found = {key: thing for key, thing in dict.items(self) if belongs(known.get(key) or self[key])}
-        briefs = {key: brief for key in found if (brief := known.get(key)) is not None}
-        return LazyThings(found, briefs, lambda key, _: self[key])
+        """Those that belong; what is looked at in either is the same object."""
+        held = {key: thing for key, thing in super().items() if belongs(thing)}
+        return LazyThings(held, {key: self.numbers[key] for key in held}, self.cold, belongs)
+
+    def _in_order(self, sign: int) -> Iterator[str]:
+        """The ids by number, or with -1 backwards; a segment is read when its first number is due."""
+        held = super().__iter__() if sign > 0 else super().__reversed__()
+        rest: list[tuple[int, int, str, Iterator[tuple[int, str]]]] = []
+
+        def put(place: int, numbers: Iterator[tuple[int, str]]) -> None:
+            for number, key in numbers:
+                heappush(rest, (sign * number, place, key, numbers))
+                return
+
+        for place, segment in enumerate(self.cold.segments):
+            rest.append((sign * (segment.first if sign > 0 else segment.last), place, "", iter(())))
+        heapify(rest)
+        put(-1, ((self.numbers[key], key) for key in held))
+        while rest:
+            _, place, key, numbers = heappop(rest)
+            if key:
+                yield key
+            else:
+                numbers = self._of(self.cold.segments[place], sign)
+            put(place, numbers)
+
+    def _of(self, segment: Any, sign: int) -> Iterator[tuple[int, str]]:
+        belongs, met = self._belongs, self.cold.met
+        for entry in self.cold.numbered(segment)[::sign]:
+            if belongs is None or belongs(met.get(entry.key) or entry.brief):
+                yield entry.number, entry.key
 
 
 class _LazyValues(_Values[T]):
@@ -134,11 +155,50 @@ class _LazyValues(_Values[T]):
         return (self._mapping[key] for key in reversed(self._mapping))
 
 
+class Kept(_Elsewhere[V]):
+    """What the world keeps about runs or machines, by their ids or others; what belongs to those in segments is there
+    and comes with them. Looking through all of it shows only what is here.
+    """
+
+    def __init__(self, here: dict[str, V], wake: Callable[[str], None]) -> None:
+        super().__init__(here)
+        self._wake = wake
+
+    def __missing__(self, key: str) -> V:
+        self._wake(key)
+        if not dict.__contains__(self, key):
+            raise KeyError(key)
+        return self[key]
+
+
 def some_of(things: dict[str, T], matters: Callable[[Brief], bool]) -> Iterable[T]:
     """Every run or machine, in order, but those that are over and of which the brief says that they do not matter: a
-    caller must ask each itself.
+    caller must ask each itself. A later moment or position in a brief must not make it matter less.
     """
     return things.some(matters) if isinstance(things, LazyThings) else things.values()
+
+
+def found_by(things: dict[str, T], word: str) -> Iterable[T]:
+    """As `held`, and those in segments that this word finds: a caller must ask each itself."""
+    if isinstance(things, LazyThings):
+        things.cold.wake(word)
+    return held(things)
+
+
+def held(things: dict[str, T]) -> Iterable[T]:
+    """What a decision looks at, in order: what goes on, the newest, the newest machine of each kind, and what was
+    looked at in segments.
+    """
+    return things.held() if isinstance(things, LazyThings) else things.values()
+
+
+def tally_of(things: dict[str, T], name: str, of: Callable[[T], Counted]) -> Counter[str]:
+    """What each run or machine adds to which number, added up. It may change only with the thing; `name` stands for the
+    function, as segments keep their sums.
+    """
+    if not isinstance(things, LazyThings):
+        return counted(map(of, things.values()))
+    return counted(map(of, dict.values(things))) + things.cold.tally(name, of)
 
 
 def part_of(things: dict[str, T], belongs: Callable[[T | Brief], bool]) -> dict[str, T]:
@@ -146,42 +206,3 @@ def part_of(things: dict[str, T], belongs: Callable[[T | Brief], bool]) -> dict[
     if isinstance(things, LazyThings):
         return things.part(belongs)
     return {key: thing for key, thing in things.items() if belongs(thing)}
-
-
-# -- as bytes ----------------------------------------------------------------------------------------------------------
-
-
-class Packed(msgspec.Struct, frozen=True, array_like=True):
-    """Runs and machines as a snapshot has them."""
-
-    runs: dict[str, msgspec.Raw]
-    vms: dict[str, msgspec.Raw]
-    run_briefs: dict[str, Brief]
-    vm_briefs: dict[str, Brief]
-
-
-decode_run: Final = msgspec.msgpack.Decoder(Run).decode
-decode_vm: Final = msgspec.msgpack.Decoder(Vm).decode
-
-
-def lazy(
-    encoded: dict[str, msgspec.Raw], briefs: dict[str, Brief], decode: Callable[[str, msgspec.Raw], T]
-) -> LazyThings[T]:
-    """What a snapshot has, those that go on already decoded. ValueError: it is of another version."""
-    if encoded.keys() != briefs.keys():
-        raise ValueError("a snapshot without all of its briefs")
-    found = LazyThings[T](encoded, briefs, decode)
-    for key in [key for key, brief in briefs.items() if brief.open]:
-        found[key]
-    return found
-
-
-def packed(runs: dict[str, Run], vms: dict[str, Vm]) -> Packed:
-    """Only for the encoder: it encodes what is decoded."""
-    return Packed(runs, vms, _briefs(runs), _briefs(vms))  # type: ignore[arg-type]
-
-
-def _briefs(things: dict[str, T]) -> dict[str, Brief]:
-    if isinstance(things, LazyThings):
-        return things.briefs()
-    return {key: brief_of(thing) for key, thing in things.items()}

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
-from engine.fold.turn import Fold, HostMachines, Turn
+from engine.fold.turn import Turn
 from engine.fold.vm import Occupancy, Vm
 from engine.fold.vm_turn import EMPTY, last_asked
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import HostMachines, WorldState
 from engine.states import State, VmState
 
 _SAID_BY_MACHINE: Final = frozenset({State.PULLING, State.RUNNING})
@@ -73,9 +73,7 @@ def answered(turn: Turn, run: Run, before: RunFacts, asked_at: int) -> None:
 def machine_shown(turn: Turn, vm: Vm) -> None:
     """A machine has a hostname: link the runs that waited for it."""
     host = f"{vm.provider}/{vm.facts.project}/{vm.facts.hostname}"
-    had = turn.state.by_host.setdefault(host, [])
-    if vm.vm_id not in had:
-        had.append(vm.vm_id)
+    turn.state.by_host.setdefault(host, HostMachines()).add(vm)
     for run_id in turn.state.waiting.pop(host, ()):
         run = turn.state.runs.get(run_id)
         if run is not None:
@@ -107,7 +105,7 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
     state, host = turn.state, f"{run.provider}/{run.project}/{submission.hostname}"
     times = (submission.submitted_at, run.submitted_at, run.first_at)
     since = next(at for at in times if at is not None)
-    newest = _newest_there(turn.fold, host, run, since, submission.finished_at)
+    newest = _newest_there(state, host, run, since, submission.finished_at)
     if len(newest) != 1:
         waiting = state.waiting.setdefault(host, [])
         if run.run_id not in waiting:
@@ -146,10 +144,10 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
     _compare(turn, run, vm)
 
 
-def _newest_there(fold: Fold, host: str, run: Run, since: int, until: int | None) -> list[Vm]:
+def _newest_there(state: WorldState, host: str, run: Run, since: int, until: int | None) -> list[Vm]:
     """The machine that a submission was on: the newest that had the hostname meanwhile, or several created at once."""
     found: list[Vm] = []
-    for vm in sorted(_there_after(fold, host, since), key=_CREATED, reverse=True):
+    for vm in sorted(_there_after(state, host, since), key=_CREATED, reverse=True):
         if found and vm.created < found[0].created:
             break
         if (vm.archive is None) == (run.archive is None) and (until is None or vm.created <= until):
@@ -157,14 +155,11 @@ def _newest_there(fold: Fold, host: str, run: Run, since: int, until: int | None
     return found
 
 
-def _there_after(fold: Fold, host: str, since: int) -> list[Vm]:
-    """The machines that had the hostname and were not gone at `since`. A host may have had thousands: those that are
-    gone are kept by their ends, and most ended before.
-    """
-    vms, known = fold.state.vms, fold.hosts.setdefault(host, HostMachines())
-    listed = fold.state.by_host.get(host, ())
-    known.there += listed[known.listed :]
-    known.listed = len(listed)
+def _there_after(state: WorldState, host: str, since: int) -> list[Vm]:
+    """The machines that had the hostname and were not gone at `since`."""
+    vms, known = state.vms, state.by_host.get(host)
+    if known is None:
+        return []
     for vm_id in tuple(known.there):
         if (end := vms[vm_id].over_at) is not None:
             known.there.remove(vm_id)

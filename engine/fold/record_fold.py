@@ -118,6 +118,14 @@ class RecordFold:
         state.events += repeated
         state.position = max(state.position, folded)
 
+    def let_go(self) -> None:
+        """Hold no run and no machine any more: the next answer of each lane is read in full."""
+        self._write_down()
+        for source in self._sources.values():
+            source.lanes.clear()
+        self._lanes = 0
+        self.world.shown = []
+
     def _whole(
         self, position: int, kind: int, stream: int, at: int, took: int, scope_id: int | None, listing_id: int | None
     ) -> tuple[Change, ...]:
@@ -233,10 +241,7 @@ class RecordFold:
         lane = source.lanes.get(scope_id)
         if lane is None:
             if self._lanes >= _LANES:
-                self._write_down()
-                for known in self._sources.values():
-                    known.lanes.clear()
-                self._lanes = 0
+                self.let_go()
             asked = self.record.scope(scope_id) if scope_id is not None else None
             path, req = (asked.path, bytes(asked.req)) if asked is not None else ("", b"null")
             scope, reading = self.world.readings.asked(path, req)

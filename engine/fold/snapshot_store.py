@@ -1,28 +1,33 @@
-"""The engine's own snapshot: the world it decides from, in a blob beside the record. The controller ends machines by
-this world, so it needs proof: the blob is sealed with the vault's key and names the record, the position and the chain
-hash it was folded to, and the code that folded it. Any other blob is ignored and the record is folded from its start.
-The blob is disposable: deleting it costs only that time.
+"""The engine's snapshot beside a record: a world sealed with the vault's key and bound to the record, its position and
+chain hash, and to the code that folded it. What does not match in every part is not used.
 """
 
 import hashlib
 import hmac
+from contextlib import suppress
 from functools import cache
+from itertools import count, filterfalse
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 import engine
-from engine.fold.world_codec import WorldState, dump_lazy, load_lazy
+from engine.errors import SnapshotLost
+from engine.fold.segments import SIZE, Cold, Segment
+from engine.fold.snapshot import dump_held, load_held, retire, segments_of
+from engine.fold.world_codec import WorldState
 from engine.rules.current import CURRENT
 from events.errors import RecordNotWritable
 
 if TYPE_CHECKING:
     from events.store.record import Record
+    from events.store.store import Blob
 
-EVERY: Final = 20_000  # events folded before the next snapshot: 0.1 s of folding
+EVERY: Final = 20_000  # events folded before the next snapshot: seconds of folding
 AT_START: Final = 1_000
 """The same for a process that has just caught up: folding fewer again costs less than writing the file."""
+SETTLED: Final = 10_000  # events since a run or machine was last seen, after which it may go into a segment
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +35,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     chain: str  # the hash at `position`, as the record stores it
     code: str  # `code()` of the process that folded it
+    segments: dict[str, int] = {}  # digest → the slot that has it: `snapshot-<slot>`
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,44 +45,124 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotStore:
-    """Loads and saves the snapshot of one record. Not thread-safe; processes may share the file."""
+    """Loads and saves the snapshot of one record. Not thread-safe. Processes may share the file: one writes it, another
+    goes on if that one stays behind.
+    """
 
     def __init__(self, record: "Record") -> None:
         self._record = record
         self._blob = record.store.blob("snapshot")
-        self._saved = 0  # the position of the last snapshot known to be in the file
+        self._slots: dict[str, int] = {}  # as in the header that was loaded or written last
+        self._saved = 0  # the position of the last snapshot known to be in the file, or of the last try
+        self._lost: set[str] = set()  # digests of segments that could not be read
+        self.stale = False  # one of them was needed: the world must be loaded again
 
     def load(self) -> WorldState | None:
         """The newest snapshot proven to be of this record; None: there is none, fold from the start."""
+        self.stale, self._saved = False, 0
         try:
-            found = msgspec.msgpack.decode(self._blob.read() or b"", type=_File)
-            seal = self._seal(found.header, found.world)
-            if found.header != self._header(found.header.position) or not hmac.compare_digest(found.seal, seal):
+            found = self._believed(self._blob)
+            if found is None:
                 return None
-            state = load_lazy(found.world)
-        except (RecordNotWritable, ValueError):
+            self._slots = found.header.segments
+            state = load_held(found.world, self._read)
+            for cold in segments_of(state):
+                for segment in cold.segments:
+                    if segment.entries < SIZE:  # whoever writes next replaces it by a fuller one
+                        cold.made[segment.digest] = self._read(segment)
+        except (RecordNotWritable, SnapshotLost, ValueError):
+            self.stale = False
             return None
         self._saved = state.position
         return state
 
+    def is_due(self, position: int, every: int = EVERY) -> bool:
+        """Whether so many events were folded since the last snapshot."""
+        return position - self._saved >= every
+
     def save(self, state: WorldState, *, every: int = EVERY) -> bool:
-        """Replace the file if `every` events were folded since the last; whether it was replaced. Only between two
-        folds: a world that an exception left half-way must not be saved. If the folder is not writable, the next start
-        folds more.
+        """Retire the state and replace the file, if that is due; whether it was replaced. Only between two folds: a
+        world that an exception left half-way must not be saved.
         """
-        if state.position - self._saved < every:
+        if not self.is_due(state.position, every):
             return False
-        header = self._header(state.position)
+        self.retire(state)
+        return self.write(state.position, dump_held(state), segments_of(state), every=every)
+
+    def retire(self, state: WorldState) -> None:
+        """Put into segments what is over and was not seen for long. Only between two folds."""
+        retire(state, state.position - SETTLED, self._read)
+
+    def write(self, position: int, world: bytes, colds: tuple[Cold[Any], ...], *, every: int = EVERY) -> bool:
+        """Replace the file, unless another process does that; whether it was replaced. If the folder is not writable,
+        the next start folds more.
+
+        Args:
+            position: of the world, which was just retired.
+            world: its `dump_held`.
+            colds: its `segments_of`.
+        """
+        header = self._header(position)
+        before, self._saved = self._saved, position
         if header is None:
             return False
-        world = dump_lazy(state)
         try:
-            file = _File(header=header, world=memoryview(world), seal=self._seal(header, world))
-            self._blob.replace(msgspec.msgpack.encode(file), durable=False)
-        except RecordNotWritable:
+            with self._blob.locked() as blob:
+                there = self._believed(blob)
+                other = there is not None and there.header.position != before
+                if there is not None and other and there.header.position > position - 2 * every:
+                    self._saved = there.header.position + every
+                    return False
+                old = {} if there is None else there.header.segments
+                header = msgspec.structs.replace(header, segments=self._put(colds, old))
+                file = _File(header=header, world=memoryview(world), seal=self._seal(header, world))
+                blob.replace(msgspec.msgpack.encode(file), durable=False)
+                self._slots = header.segments
+                for digest, slot in old.items():
+                    if digest not in self._slots:
+                        self._segment(slot).replace(b"", durable=False)
+        except (RecordNotWritable, SnapshotLost):
             return False
-        self._saved = state.position
         return True
+
+    def _put(self, colds: tuple[Cold[Any], ...], old: dict[str, int]) -> dict[str, int]:
+        """Write those segments that are not there yet, each into a slot that `old` does not use; the slot of each."""
+        slots: dict[str, int] = {}
+        free = filterfalse(set(old.values()).__contains__, count())
+        for cold in colds:
+            for segment in cold.segments:
+                slot = old.get(segment.digest)
+                if slot is None:
+                    content, slot = cold.content(segment), next(free)
+                    self._segment(slot).replace(content, durable=False)
+                slots[segment.digest] = slot
+        return slots
+
+    def _read(self, segment: Segment) -> bytes:
+        slot = self._slots.get(segment.digest)
+        with suppress(RecordNotWritable):
+            content = None if slot is None else self._segment(slot).read()
+            if content is not None and hashlib.sha256(content).hexdigest() == segment.digest:
+                return content
+        self._lost.add(segment.digest)
+        self.stale = True
+        raise SnapshotLost
+
+    def _segment(self, slot: int) -> "Blob":
+        return self._record.store.blob(f"snapshot-{slot}")
+
+    def _believed(self, blob: "Blob") -> _File | None:
+        """What the file holds, if it is proven to be of this record and not known to be damaged."""
+        try:
+            found = msgspec.msgpack.decode(blob.read() or b"", type=_File)
+        except ValueError:
+            return None
+        header = self._header(found.header.position)
+        if not self._lost.isdisjoint(found.header.segments):
+            return None
+        if header is None or found.header != msgspec.structs.replace(header, segments=found.header.segments):
+            return None
+        return found if hmac.compare_digest(found.seal, self._seal(found.header, found.world)) else None
 
     def _header(self, position: int) -> _Header | None:
         for stored in self._record.at([position]):

@@ -18,15 +18,6 @@ from engine.rules.sets import RuleSet
 from engine.states import State, VmState
 
 
-@dataclass(eq=False, slots=True)
-class HostMachines:
-    """The machines that had one hostname."""
-
-    listed: int = 0  # how many of `by_host` are here
-    there: list[str] = field(default_factory=list)  # those that may be there still
-    gone: list[tuple[int, str]] = field(default_factory=list)  # the others, each behind its end, in order
-
-
 @dataclass(eq=False)
 class Fold:
     """A world, and how to continue it."""
@@ -37,7 +28,6 @@ class Fold:
     step_run: Step[State, Trigger]
     step_vm: Step[VmState, VmTrigger]
     dated: tuple[VmEvent, ...] = ()  # the newest answer that dates events of machines
-    hosts: dict[str, HostMachines] = field(default_factory=dict)  # as `by_host`; emptied if the end of a machine moves
     shown: list[Run | Vm] = field(default_factory=list)  # what the newest answer lists and may move
     found_again: bool = False  # and whether some of that was missing
 
@@ -68,6 +58,11 @@ class Turn:
                 return
             thing.noted = (*thing.noted, mark)
         self.changes.append(Anomaly(kind=kind, subject=thing.subject, position=self.position, detail=detail))
+
+    def end_moved(self, vm: Vm, before: int) -> None:
+        """A machine that was gone since `before` has another end, or came back."""
+        for known in self.state.by_host.values():
+            known.end_moved(vm.vm_id, before)
 
     def note_drift(self, source: str, drift: str, prefix: str = "") -> None:
         """Record something unreadable in a source's answer, once per wording."""

@@ -48,8 +48,8 @@ def see(turn: Turn, vm: Vm, facts: VmFacts, tick: Tick, *, new: bool) -> None:
     for drift in facts.drift:
         turn.note(vm, AnomalyKind.SCHEMA_DRIFT, drift, once=True)
     _judge(turn, vm, None if new else before.state, low, back=back, new=new)
-    if over_at not in (None, vm.over_at):
-        turn.fold.hosts.clear()
+    if over_at is not None and over_at != vm.over_at:
+        turn.end_moved(vm, over_at)
     turn.changed(vm, begin)
 
 
@@ -116,11 +116,13 @@ def _end(turn: Turn, vm: Vm, low: int, *, new: bool) -> None:
 
 def confirm_gone(turn: Turn, vm: Vm, ended_at: int) -> None:
     """A user saw in the cloud's own console that it is gone."""
+    over_at = vm.over_at
     step(turn, vm, VmTrigger.TERMINATED, min(vm.last_at, turn.at))
     vm.finished_at = vm.finished_low = max(ended_at, vm.created)
     vm.confirmed, vm.unseen_end, vm.missing = True, False, None
     vm.reason = _reason(vm)
-    turn.fold.hosts.clear()
+    if over_at is not None:
+        turn.end_moved(vm, over_at)
 
 
 def begin_ending(turn: Turn, vm: Vm) -> None:

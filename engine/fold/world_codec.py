@@ -1,12 +1,12 @@
 """Everything a fold knows, as one value that can be encoded, decoded and queried."""
 
+from bisect import bisect_left
 from typing import Final
 
 import msgspec
 
 from engine.facts import RunFacts
 from engine.fold.change import Anomaly, Blind
-from engine.fold.lazy_things import Packed, decode_run, decode_vm, lazy, packed
 from engine.fold.outbox import Outbox
 from engine.fold.run import Run
 from engine.fold.sources import Source, Sweep
@@ -18,6 +18,27 @@ class PolicyStep(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     at: int
     policy: Policy
+
+
+class HostMachines(msgspec.Struct, array_like=True):
+    """The machines that had one hostname."""
+
+    there: list[str] = []  # those that may be there still
+    gone: list[tuple[int, str]] = []  # the others, each behind its end, in order: a host may have had thousands
+
+    def add(self, vm: Vm) -> None:
+        if vm.vm_id not in self.there and (vm.over_at is None or self._place(vm.over_at, vm.vm_id) is None):
+            self.there.append(vm.vm_id)
+
+    def end_moved(self, vm_id: str, before: int) -> None:
+        """The end of a machine is no longer `before`."""
+        if (place := self._place(before, vm_id)) is not None:
+            del self.gone[place]
+            self.there.append(vm_id)
+
+    def _place(self, end: int, vm_id: str) -> int | None:
+        place = bisect_left(self.gone, (end, vm_id))
+        return place if self.gone[place : place + 1] == [(end, vm_id)] else None
 
 
 class WorldState(msgspec.Struct, kw_only=True):
@@ -37,7 +58,7 @@ class WorldState(msgspec.Struct, kw_only=True):
     first_of_name: dict[str, RunFacts] = {}  # for the rule set that only looks once
     vms: dict[str, Vm] = {}  # by vm_id, in order of first sight
     open_vms: dict[str, None] = {}  # the machines not seen gone, in the same order
-    by_host: dict[str, list[str]] = {}  # `<provider>/<project>/<hostname>` → the machines that had it
+    by_host: dict[str, HostMachines] = {}  # `<provider>/<project>/<hostname>` → the machines that had it
     waiting: dict[str, list[str]] = {}  # as `by_host` → runs with a submission there without a machine
     early_dates: dict[str, dict[str, tuple[VmDate, ...]]] = {}
     """By source and vm_id: what the provider dated, by its own clock, of machines that no poll has shown yet."""
@@ -65,39 +86,11 @@ def load(data: bytes) -> WorldState:
     """The state that `dump` wrote; ValueError: the bytes are of another version, fold again from the start."""
     state, known = _decoder.decode(data), dict[str, str]()
     for run in state.runs.values():
-        _share_words(run, known)
+        share_words(run, known)
     return state
 
 
-class _Apart(msgspec.Struct, frozen=True, array_like=True):
-    world: WorldState  # without runs and machines
-    things: Packed
-
-
-_apart: Final = msgspec.msgpack.Decoder(_Apart)
-
-
-def dump_lazy(state: WorldState) -> bytes:
-    """The state as bytes, for `load_lazy`; what was not decoded since is written as it is."""
-    return dump(_Apart(msgspec.structs.replace(state, runs={}, vms={}), packed(state.runs, state.vms)))
-
-
-def load_lazy(data: bytes | memoryview) -> WorldState:
-    """The state that `dump_lazy` wrote. What is over is decoded when it is first looked at. ValueError: as `load`."""
-    found, known = _apart.decode(data), dict[str, str]()
-    state, things = found.world, found.things
-
-    def run_of(_: str, encoded: msgspec.Raw) -> Run:
-        run = decode_run(encoded)
-        _share_words(run, known)
-        return run
-
-    state.runs = lazy(things.runs, things.run_briefs, run_of)
-    state.vms = lazy(things.vms, things.vm_briefs, lambda _, encoded: decode_vm(encoded))
-    return state
-
-
-def _share_words(run: Run, known: dict[str, str]) -> None:
+def share_words(run: Run, known: dict[str, str]) -> None:
     """Keep one of equal texts: decoded, each word is a text of its own, a quarter of the world's memory."""
 
     def share(thing: msgspec.Struct, *names: str) -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from engine.fold.change import Change, Touched
 from engine.fold.record_fold import RecordFold
+from engine.fold.snapshot import dump_held, segments_of
 from engine.fold.snapshot_store import AT_START, EVERY, SnapshotStore
 from engine.fold.tick import Until
 from engine.fold.world import World
@@ -110,7 +111,7 @@ class LiveWorld:
             StenoError: the record cannot be read; the next call starts from the snapshot.
         """
         record = self.record
-        if self._fold is None:
+        if self._fold is None or (self._snapshots is not None and self._snapshots.stale):
             self._load(record)
         head = record.head().position
         self._fold_unseen(head, progress)
@@ -123,9 +124,27 @@ class LiveWorld:
             until = min(head, self._position + BATCH)
             self._advance(until, more=until < head)
         self.looked()
-        if self._snapshots is not None:
-            self._snapshots.save(self.state, every=EVERY if self._ready.is_set() else AT_START)
+        self._save(EVERY if self._ready.is_set() else AT_START)
         self._ready.set()
+
+    def _save(self, every: int) -> None:
+        snapshots, state = self._snapshots, self.state
+        if snapshots is not None and snapshots.is_due(self._position, every):
+            self._retire()
+            with self._lock:  # readers look at what is over too
+                world = dump_held(state)
+            snapshots.write(state.position, world, segments_of(state), every=every)
+
+    def _retire(self) -> None:
+        fold = self._fold
+        if self._snapshots is not None and fold is not None:
+            with self._lock:
+                try:
+                    fold.let_go()
+                    self._snapshots.retire(fold.world.state)
+                except BaseException:
+                    self._fold = None
+                    raise
 
     @property
     def record(self) -> "Record":
@@ -194,6 +213,7 @@ class LiveWorld:
         end = min(head, head - RECENT if self._shown is None else self._shown)
         while self._position < end:
             self._advance(min(end, self._position + _FIRST), shown=False)
+            self._retire()
             done, total = self._position - begun, head - begun
             if progress is not None:
                 progress(done, total)

@@ -10,6 +10,7 @@ from itertools import pairwise
 import msgspec
 
 from engine.fold.archives import until_of
+from engine.fold.lazy_things import some_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
@@ -85,8 +86,10 @@ class Costs:
         if run is None:
             return None
         if machines is None:  # a requeued run has no link to its earlier machines
-            on = (vm_id for vm_id, vm in state.vms.items() if run_id in vm.runs)
-            machines = on if run.requeues else dict.fromkeys(run.links.values())
+            machines = dict.fromkeys(run.links.values())
+            if run.requeues:
+                later = some_of(state.vms, lambda brief: brief.at >= run.first_at)
+                machines = (vm.vm_id for vm in later if run_id in vm.runs)
         found = [vm for vm_id in machines if (vm := state.vms.get(vm_id)) is not None and run_id in runs_on(vm)]
         if not found:
             return 0 if _never_had_one(run) else None

@@ -4,6 +4,7 @@ that model, times their GPUs, from the adoption of the policy on. Spot machines 
 price.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
@@ -42,6 +43,14 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, state: WorldState) -> "Book":
         return cls(policies=state.policies)
+
+    def digest(self) -> str:
+        """Books of equal digest make equal bills."""
+        said: dict[str, list[tuple[object, ...]]] = {}
+        for source, steps in sorted(self.policies.items()):
+            if any(step.policy.rates or step.policy.billing for step in steps):
+                said[source] = [(step.at, step.policy.rates, step.policy.billing) for step in steps]
+        return hashlib.sha256(msgspec.msgpack.encode(said)).hexdigest()
 
     def tariff(self, vm: Vm) -> Tariff:
         recorded = _recorded(vm)

@@ -20,10 +20,12 @@ from starlette.routing import BaseRoute
 from engine.decide.budget import account
 from engine.errors import NotConfigured
 from engine.fold.archives import live_part
+from engine.fold.lazy_things import tally_of
+from engine.fold.run import Run
 from engine.fold.sources import BLIND_AFTER, Observability, Source, observability
 from engine.fold.world_codec import WorldState
 from engine.policy import DOLLAR
-from engine.states import Reason, State, VmState
+from engine.states import State, VmState
 from engine.wire import Shape, wire
 from events.clock import SECOND
 from events.errors import StenoError
@@ -112,18 +114,15 @@ class ServiceCollector(Collector):
         now = self._service.clock.now()
         with self._feed.state() as whole:  # the fold waits: only what is needed is taken
             state = live_part(whole)
-            all_runs = tuple(state.runs.values())
+            known = tally_of(state.runs, "runs by state", _state_of)
             unsettled = [state.runs[run_id] for run_id in state.unsettled]
             machines = Counter(state.vms[vm_id].state for vm_id in state.open_vms)
             sources = [
                 (name, one.last_answered, one.failed, observability(one, now)) for name, one in watched(state).items()
             ]
             last_at = state.last_at
-        runs: Counter[tuple[State, Reason | None]] = Counter({(one, None): 0 for one in State})
-        runs.update((run.state, run.reason) for run in all_runs)
-        states = (
-            ((one.value, reason.value if reason else ""), n) for (one, reason), n in sorted(runs.items(), key=str)
-        )
+        runs = {f"{one.value} ": 0 for one in State} | known
+        states = ((tuple(name.split(" ")), number) for name, number in sorted(runs.items()))
         yield _gauges("steno_runs", "Runs of the record by state and reason.", ("state", "reason"), states)
         ages = {one: [now - entered_at(run) for run in unsettled if run.state is one] for one in LASTING}
         oldest = (((one.value,), max([0, *found]) / SECOND) for one, found in ages.items())
@@ -147,6 +146,11 @@ class ServiceCollector(Collector):
         if last_at is not None:
             newest = "The newest poll, answered or not."
             yield GaugeMetricFamily("steno_record_last_poll_timestamp_seconds", newest, last_at / SECOND)
+
+
+def _state_of(run: Run) -> tuple[str, int] | None:
+    """The state and the reason of a run, for a tally; None in an archive."""
+    return None if run.archive is not None else (f"{run.state.value} {run.reason.value if run.reason else ''}", 1)
 
 
 def _gauges(name: str, said: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:

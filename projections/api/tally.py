@@ -8,7 +8,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from engine.fold.archives import archive_about, live_part
+from engine.fold.archives import archive_about
 from engine.fold.change import Anomaly, Blind, Change, Moved, Transition
 from engine.fold.run import Run
 from engine.fold.state_machines import TERMINAL
@@ -83,7 +83,7 @@ class Tally:
         appends = "From when something was observed to its place in the record."
         self._appends = histogram("steno_append_latency_seconds", appends)
         self.publishing = histogram("steno_publish_latency_seconds", "From the record to those who listen.")
-        dwelt = "How long runs were in a state."  # of all runs of the record
+        dwelt = "How long runs were in a state that they left since the server started."
         self._dwelt = histogram("steno_run_state_seconds", dwelt, ("state",), buckets=LONG)
         for state in LASTING:
             self._dwelt.labels(state.value)
@@ -112,11 +112,8 @@ class Tally:
         took = None if route.endswith("/stream") else self._took.labels(method, route)
         return self._answered.labels(method, route, status), took
 
-    def begin(self, record: Record, state: WorldState, position: int) -> None:
-        """Count what the record already holds."""
-        for run in live_part(state).runs.values():
-            for step in run.transitions:
-                self._left(run, step)
+    def begin(self, record: Record, position: int) -> None:
+        """Count the notices that the record already holds."""
         for stored in record.read(until=position, types=_NOTICES):
             self._notice(stored)
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from engine.decide.budget import PastSpend
-from engine.decide.queue import Queued, queue
+from engine.decide.queue import LEARNT_FROM, Queued, queue
 from engine.errors import RunNotFound, VmNotFound
 from engine.fold.archives import newest_poll, until_of
 from engine.fold.change import Anomaly
@@ -69,7 +69,6 @@ _vm = msgspec.json.Decoder(VmObject)
 _anomaly = msgspec.json.Decoder(Anomaly)
 _blind = msgspec.json.Decoder(BlindObject)
 _SUGGESTED = 5
-_LEARNT_FROM = 200  # runs that an estimate of how long others last looks through
 
 
 class SourceView(Shape, frozen=True, kw_only=True):
@@ -183,7 +182,7 @@ class View:
         state = self.state
         listed = [source.machines_position for source in state.sources.values()]
         came = [state.vms[vm_id].first_position for vm_id in state.open_vms]
-        rows = self.store.runs.recent(_LEARNT_FROM, min((*listed, *came), default=0))
+        rows = self.store.runs.recent(LEARNT_FROM, min((*listed, *came), default=0))
         runs = {run_id: state.runs[run_id] for run_id in state.unsettled}
         runs |= {row.run_id: decode_run(row.folded) for row in rows if row.run_id not in runs}
         in_order = sorted(runs.values(), key=lambda run: run.first_position)

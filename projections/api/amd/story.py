@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from engine.decide.budget import starts_of
 from engine.decide.queue import may_be_made_again
 from engine.errors import RunNotFound
 from engine.fold.run import Run
@@ -96,14 +97,14 @@ class Story:
 def _machine(state: WorldState, run: Run) -> VmMetrics:
     vm = None if run.vm_id is None else state.vms.get(run.vm_id)
     price = None if vm is None else vm.facts.price
-    starts = [one.start for one in state.runs.values() if one.terminal and one.archive is None]
+    starts = starts_of(state)
     machines = (state.vms[vm_id] for vm_id in state.open_vms)
     return VmMetrics(
         vm_id=run.vm_id,
         price_usd_per_hour=None if price is None else price / DOLLAR,
         active_vms=sum(one.billed and one.archive is None for one in machines),
-        cold_starts=starts.count("cold"),
-        warm_reuses=starts.count("warm"),
+        cold_starts=starts["cold"],
+        warm_reuses=starts["warm"],
     )
 
 

@@ -48,7 +48,7 @@ class Publisher(FrameMaker):
         """The world is at `position`; missed frames are rebuilt from the record on demand."""
         super().start(record, state, position)
         if self._position is None:
-            self.tally.begin(record, state, position)
+            self.tally.begin(record, position)
         if self._position != position:
             self._position = position
             self._put(Published(position, position, ()))

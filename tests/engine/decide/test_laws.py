@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stenotest.apart import apart
 from stenotest.stage import SOURCE, Stage, run_row, vm_row
 
+from engine.decide.budget import account, metrics
 from engine.decide.controller import Decision, decide
 from engine.decide.matching import covers
 from engine.decide.placement import unfit
@@ -15,8 +18,8 @@ from engine.decide.queue import queue
 from engine.decide.source_view import Scene, terms_of, timeout_of
 from engine.facts import RunFacts
 from engine.fold.run import Run
-from engine.fold.world_codec import dump, dump_lazy, load, load_lazy
-from engine.policy import Policy
+from engine.fold.world_codec import dump, load
+from engine.policy import DOLLAR, Policy
 from engine.states import VmState
 from events import types
 from events.clock import SECOND
@@ -335,11 +338,16 @@ def test_decisions_from_a_snapshot_are_those_from_the_whole_world(
     for step in history:
         witness.play(step)
         state, now = witness.stage.world.state, witness.stage.now + later * SECOND
-        lazy = load_lazy(dump_lazy(state))
+        lazy = apart(state)
         decided = decide(load(dump(state)), SOURCE, policy, now)
         assert decide(lazy, SOURCE, policy, now) == decided
-        again = load_lazy(dump_lazy(lazy))
+        again = apart(lazy)
         assert decide(again, SOURCE, policy, now) == decided
         assert queue(again, SOURCE, policy, now) == queue(state, SOURCE, policy, now)
+        for rich in (msgspec.structs.replace(policy, budget_total=total * DOLLAR) for total in (1, 1_000)):
+            assert decide(again, SOURCE, rich, now) == decide(state, SOURCE, rich, now)
+            books = account(state, rich, now)
+            assert account(again, rich, now) == account(again, rich, now) == books
+            assert metrics(again, books) == metrics(state, books)
         assert lazy == state == again
         witness.stage.write(witness.stage.decide())

@@ -4,12 +4,13 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.apart import apart
 
 from engine.decide.race import losers, winner
 from engine.decide.source_view import Scene
 from engine.fold.run import Run
 from engine.fold.state_machines import TERMINAL
-from engine.fold.world_codec import WorldState, dump_lazy, load_lazy
+from engine.fold.world_codec import WorldState
 from engine.policy import Policy
 from engine.requirements import Requirements
 from engine.states import State
@@ -110,7 +111,6 @@ def test_a_race_with_runs_that_are_over_has_the_same_losers(runs: list[Run]) -> 
     unsettled = {run.run_id: None for run in runs if not run.terminal}
     state = WorldState(rules="current", runs={run.run_id: run for run in runs}, unsettled=unsettled)
     whole, lazy = (
-        list(losers(Scene(state=one, source="slurm/lab", policy=Policy(), now=9)))
-        for one in (state, load_lazy(dump_lazy(state)))
+        list(losers(Scene(state=one, source="slurm/lab", policy=Policy(), now=9))) for one in (state, apart(state))
     )
     assert lazy == whole

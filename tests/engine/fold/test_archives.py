@@ -8,13 +8,14 @@ from pathlib import Path
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stenotest.apart import apart
 
 from engine.decide.budget import account
 from engine.decide.controller import decide
 from engine.fold.archives import live_part
 from engine.fold.tick import PollReader, Tick
 from engine.fold.world import World
-from engine.fold.world_codec import WorldState, dump_lazy, load_lazy
+from engine.fold.world_codec import WorldState
 from engine.money.costs import Costs
 from engine.policy import DOLLAR, Policy
 from engine.providers.readings import READINGS
@@ -74,7 +75,7 @@ def test_imports_between_live_polls_change_nothing_live(live: str, other: str, p
     now = alone.last_at or 0
     assert account(together, POLICY, now) == account(alone, POLICY, now)
     assert decide(together, LIVE, POLICY, now) == decide(alone, LIVE, POLICY, now)
-    lazy = load_lazy(dump_lazy(together))
+    lazy = apart(together)
     assert decide(lazy, LIVE, POLICY, now) == decide(alone, LIVE, POLICY, now)
     assert live_part(lazy) == live_part(together)
     assert set(live_part(together).unsettled) == set(alone.unsettled)

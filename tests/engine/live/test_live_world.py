@@ -1,13 +1,20 @@
 """The live world: each event folded once, whole answers for every reader, and no subscriber holds it up."""
 
+import signal
 import threading
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 import pytest
-from stenotest.story import Story, single
+from stenotest.big import polls
+from stenotest.story import START, Story, single
 
 from cli.wiring.signals import Terminated
+from engine.fold import segments, snapshot
+from engine.fold import snapshot_store as snapshots
+from engine.fold.lazy_things import LazyThings
+from engine.fold.segments import Cold
 from engine.fold.snapshot_store import SnapshotStore
 from engine.fold.world import World
 from engine.live import live_world
@@ -20,6 +27,7 @@ from events.errors import RecordDamaged
 from events.store.record import ANY, Batch, Record
 
 RUNS = 40
+ONE = 1
 
 
 class Answers:
@@ -174,6 +182,29 @@ def test_it_starts_from_its_snapshot_and_folds_only_what_is_behind(
     assert len(applied) == 1
     assert set(again.state.outbox.submits) == {"r1"}
     assert again.state.runs == world_of(answers.record).state.runs
+
+
+def test_what_is_over_leaves_it_between_two_folds(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After every look here, after 20,000 events else: the world is the same to all, and a signal in the middle leaves
+    no half world.
+    """
+    small = [(snapshots, "SETTLED", -1), (snapshots, "SIZE", 2), (segments, "SIZE", 2), (snapshot, "NEWEST", 0)]
+    for where, name, value in (*small, (live_world, "EVERY", ONE), (live_world, "AT_START", ONE)):
+        monkeypatch.setattr(where, name, value)
+    live, looks = LiveWorld(READINGS, answers.record, keep=True), polls(START)
+    for _ in range(12):
+        answers.record.append_polls(list(islice(looks, 30)))
+        live.catch_up()
+        assert live.state == world_of(answers.record).state
+    assert isinstance(live.state.runs, LazyThings)
+    assert dict.__len__(live.state.runs) < len(live.state.runs) == 9
+    with monkeypatch.context() as patch:
+        patch.setattr(Cold, "add", lambda *_: signal.raise_signal(signal.SIGINT))
+        answers.record.append_polls(list(islice(looks, 30)))
+        with pytest.raises(KeyboardInterrupt):
+            live.catch_up()
+    live.catch_up()
+    assert live.state == world_of(answers.record).state
 
 
 def test_a_long_first_fold_says_how_far_it_is(

@@ -1,6 +1,7 @@
 """The engine's own snapshot: believed only with proof; without it the record is folded from its start."""
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -8,13 +9,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.big import big_record
+from stenotest.big import polls as big_polls
+from stenotest.story import START
 
+from engine.errors import SnapshotLost
+from engine.fold import segments, snapshot
 from engine.fold import snapshot_store as snapshots
+from engine.fold.record_fold import RecordFold
 from engine.fold.snapshot_store import EVERY, SnapshotStore
+from engine.fold.world import World
+from engine.live import live_world
+from engine.live.live_world import LiveWorld
 from engine.providers.readings import READINGS
 from engine.replay.record import world_of
-from events.clock import SystemClock
+from events.clock import SECOND, SystemClock
 from events.store.record import Record
+from events.store.sqlite.files import FileBlob
 
 ONE = 1
 """Saves whatever little was folded."""
@@ -70,7 +80,9 @@ def test_a_false_world_with_a_seal_of_its_own_is_not_believed(record: Record) ->
     """Whoever can write the file and not read the vault cannot make one."""
     path = saved(record)
     found = msgspec.msgpack.decode(path.read_bytes(), type=snapshots._File)
-    empty = memoryview(snapshots.dump_lazy(msgspec.structs.replace(world_of(record).state, open_vms={})))
+    state = msgspec.structs.replace(world_of(record).state, open_vms={})
+    SnapshotStore(record).retire(state)
+    empty = memoryview(snapshots.dump_held(state))
     seal = "steno:secret:" + "0" * 64
     path.write_bytes(msgspec.msgpack.encode(msgspec.structs.replace(found, world=empty, seal=seal)))
     assert SnapshotStore(record).load() is None
@@ -117,6 +129,96 @@ def test_a_snapshot_is_saved_once_enough_was_folded(record: Record) -> None:
     assert store.save(state, every=state.position)
     assert not store.save(state, every=1)
     assert EVERY > 1
+
+
+@pytest.fixture
+def much_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is over goes into segments of two at once."""
+    for where, name, value in ((snapshots, "SETTLED", 0), (snapshot, "NEWEST", 1), (segments, "SIZE", 2)):
+        monkeypatch.setattr(where, name, value)
+    monkeypatch.setattr(snapshots, "SIZE", 2)
+    monkeypatch.setattr(live_world, "AT_START", ONE)
+    monkeypatch.setattr(live_world, "EVERY", ONE)
+
+
+def more(record: Record) -> None:
+    """Forty looks at other runs."""
+    head = record.head().position
+    record.append_polls(list(islice(big_polls(START + head * SECOND, first=500 + head), 40)))
+
+
+@pytest.mark.usefixtures("much_is_over")
+def test_what_is_over_is_read_when_it_is_looked_at(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start reads no full segment; the whole world is still there."""
+    assert saved(record)
+    names = [path.name for path in record.store.blob("snapshot").path.parent.glob("record.db.snapshot-*")]
+    assert len(names) == 2
+    read: set[str] = set()
+    content = FileBlob.read
+    monkeypatch.setattr(FileBlob, "read", lambda self: (read.add(self.path.name), content(self))[1])
+    state = SnapshotStore(record).load()
+    assert read - {"record.db.vault"} == {"record.db.snapshot"}
+    assert state == world_of(record).state
+    assert read >= set(names)
+
+
+@pytest.mark.usefixtures("much_is_over")
+@pytest.mark.parametrize("harm", ["gone", "edited", "empty"])
+def test_a_segment_that_is_gone_or_edited_costs_a_fold(record: Record, harm: str) -> None:
+    """Whoever needs it gets an error that is tried again; the next look folds the record, so nothing false is known."""
+    saved(record)
+    live = LiveWorld(READINGS, record, keep=True)
+    live.catch_up()
+    for path in record.store.blob("snapshot").path.parent.glob("record.db.snapshot-*"):
+        match harm:
+            case "gone":
+                path.unlink()
+            case "edited":
+                path.write_bytes(path.read_bytes()[:-1] + b"x")
+            case _:
+                path.write_bytes(b"")
+    with pytest.raises(SnapshotLost, match="the record is read again"):
+        list(live.state.runs.values())
+    live.catch_up()
+    assert live.state == world_of(record).state
+    again = LiveWorld(READINGS, record, keep=True)
+    again.catch_up()
+    assert again.state == world_of(record).state
+
+
+@pytest.mark.usefixtures("much_is_over")
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_one_of_several_processes_writes_it(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The others keep what they need, whatever it replaces, and go on when it stays behind."""
+    where = tmp_path / "record.db" if store == "sqlite" else request.getfixturevalue("postgres_url")
+    with Record.open(where, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
+        _one_writes(record)
+
+
+def _one_writes(record: Record) -> None:
+    for _ in range(6):
+        more(record)
+    whole = SnapshotStore(record)
+    assert whole.save(world_of(record).state, every=ONE)
+    first, second = SnapshotStore(record), SnapshotStore(record)
+    ours, theirs = first.load(), second.load()
+    assert ours is not None
+    assert theirs is not None
+    for _ in range(3):
+        more(record)
+        for state in (ours, theirs):
+            RecordFold(record, World(READINGS, state=state)).run()
+        assert first.save(ours, every=30)
+        assert not second.save(theirs, every=30)
+        assert theirs == world_of(record).state
+        assert SnapshotStore(record).load() == ours
+    more(record)
+    RecordFold(record, World(READINGS, state=theirs)).run()
+    assert not second.save(theirs, every=30)
+    more(record)
+    RecordFold(record, World(READINGS, state=theirs)).run()
+    assert second.save(theirs, every=30)
+    assert SnapshotStore(record).load() == theirs == world_of(record).state
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.apart import EVER, apart
 from stenotest.histories import History, histories, rows_of
 from stenotest.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item, placeholder
 from stenotest.records import StandingClock, temporary_record
@@ -14,9 +15,10 @@ from stenotest.story import START, Story
 
 from engine.fold.archives import live_part, shown_part
 from engine.fold.record_fold import RecordFold
+from engine.fold.snapshot import retire
 from engine.fold.tick import Until
 from engine.fold.world import World
-from engine.fold.world_codec import WorldState, dump, dump_lazy, load, load_lazy
+from engine.fold.world_codec import WorldState, dump, load
 from engine.providers.readings import READINGS, every_rule_set
 from engine.replay.record import world_of
 from events import types
@@ -196,14 +198,34 @@ def test_a_fold_with_machines_resumed_at_any_snapshot_ends_as_the_whole_one(
     with written(tmp_path, told) as record:
         cut = data.draw(st.integers(0, record.head().position))
         state = world_of(record, rules, until=Until(position=cut)).state
-        lazy = load_lazy(dump_lazy(state))
+        lazy = apart(state)
         assert live_part(lazy) == live_part(state)
         assert shown_part(lazy) == shown_part(state)
-        saved = data.draw(st.sampled_from([load(dump(state)), load_lazy(dump_lazy(load_lazy(dump_lazy(state))))]))
+        saved = data.draw(st.sampled_from([load(dump(state)), apart(apart(state))]))
         RecordFold(record, World(READINGS, every_rule_set()[rules], saved)).run()
         whole, resumed = world_of(record, rules).state, saved
         assert (resumed.vms, resumed.runs, resumed.anomalies) == (whole.vms, whole.runs, whole.anomalies)
         assert list(resumed.runs) == list(whole.runs)
+
+
+@settings(
+    max_examples=50,
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+)
+@given(tale=tales(), cuts=st.lists(st.integers(0, 60), max_size=6))
+def test_a_fold_that_retires_what_is_over_ends_as_the_whole_one(
+    tale: tuple[Told, str], cuts: list[int], tmp_path: Path
+) -> None:
+    """At any place and as often as it likes, whatever comes back to life later."""
+    told, rules = tale
+    with written(tmp_path, told) as record:
+        fold = RecordFold(record, World(READINGS, every_rule_set()[rules]))
+        for cut in sorted(set(cuts)):
+            fold.run(Until(position=cut))
+            fold.let_go()
+            retire(fold.world.state, EVER, lambda segment: pytest.fail(f"{segment} was made here"), newest=0)
+        fold.run()
+        assert fold.world.state == world_of(record, rules).state
 
 
 def test_a_grace_is_over_at_the_same_poll_whether_polls_are_skipped_or_not(tmp_path: Path) -> None:
