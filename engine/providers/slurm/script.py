@@ -17,7 +17,7 @@ _PORT: Final = 29500
 _JOB: Final = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}}"
 
 _ENDING: Final = (
-    "steno_cause=",
+    "steno_cause= steno_begun=",
     "steno_say() {",
     '    printf "%s %s %s %s\n" "$1" "$(date +%s)" "$steno_run" "$2" > "$steno_folder/ends/$steno_job.new" &&',
     '        mv "$steno_folder/ends/$steno_job.new" "$steno_folder/ends/$steno_job"',
@@ -32,6 +32,8 @@ _ENDING: Final = (
     "steno_terminated() {",
     "    steno_cause=CANCELLED",
     '    ! scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null | grep -q "Reason=TimeLimit" || steno_cause=TIMEOUT',
+    "    # Slurm tells a job once: the command, which it did not tell, would run until it is killed.",
+    '    [ -n "$steno_begun" ] || exit 143',
     "}",
     "trap steno_terminated TERM",
     'steno_say - "$steno_name"',
@@ -210,6 +212,7 @@ def _body(spec: JobSpec) -> Iterator[str]:
     else:
         run = f"bash -c {shlex.quote(program)}"
     if not spec.checkpoint:
+        yield "steno_begun=yes"
         yield run
         return
     yield from _checkpointed(spec, run)
@@ -228,6 +231,7 @@ def _checkpointed(spec: JobSpec, run: str) -> Iterator[str]:
         yield f'[ "$steno_left" -ge {spec.time} ] || scontrol update JobId="$SLURM_JOB_ID" TimeLimit="$steno_left"'
         left = f'[ "$steno_elapsed" -lt {spec.total * 60} ]'
     # A process group of its own (srun tells all its tasks): the signal reaches the program, not only a shell.
+    yield "steno_begun=yes"
     yield f"{run} &" if spec.nodes > 1 else f"setsid {run} &"
     yield "steno_program=$!"
     yield "steno_again=no"

@@ -1,10 +1,12 @@
 """The job script: what each bug and improvement of the seeds asks of it; and what a job reports of its machine."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
+from stenolab.waiting import wait
 
 from engine.providers.slurm.node_report import NodeReport, mismatch, read
 from engine.providers.slurm.script import notice, render, variables
@@ -55,6 +57,25 @@ def test_ranks_are_set_in_each_task() -> None:
 def test_a_segment_works_for_a_minute_at_least() -> None:
     """Bug 9, improvement 6: a notice longer than the segment made one resubmission after another."""
     assert [notice(JobSpec(commands=(), time=time)) for time in (1, 2, 10)] == [0, 60, 120]
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_job_cancelled_before_its_command_begins_ends_at_once(checkpoint: bool, tmp_path: Path) -> None:
+    """Slurm tells all its processes once, and kills them half a minute later: too late for a word about the end."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "hostname").write_text(f"#!/bin/sh\ntouch {tmp_path}/began\nsleep 300\n")
+    (tools / "hostname").chmod(0o755)
+    spec = JobSpec(commands=(f"touch {tmp_path}/ran",), checkpoint=checkpoint, time=10)
+    text = render(spec, name="train", run_id=RUN, folder=str(tmp_path / "steno"))
+    where = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tmp_path), "SLURM_JOB_ID": "7"}
+    job = subprocess.Popen(["bash", "-c", text], env=where, cwd=tmp_path, start_new_session=True)
+    wait((tmp_path / "began").exists, seconds=60, what="the report of the machine")
+    os.killpg(job.pid, signal.SIGTERM)
+    assert job.wait(60) == -signal.SIGTERM
+    assert not (tmp_path / "ran").exists()
+    status, _, run, *name = (tmp_path / "steno" / "ends" / "7").read_text().split()
+    assert (status, run, name) == ("143", RUN, ["train", "CANCELLED"])
 
 
 def test_values_of_variables_are_not_in_the_script() -> None:
