@@ -107,7 +107,9 @@ class SnapshotStore:
         if header is None:
             return False
         try:
-            with self._blob.locked() as blob:
+            with self._blob.try_locked() as blob:  # another process may stand still in the middle of it
+                if blob is None:
+                    return False
                 there = self._believed(blob)
                 other = there is not None and there.header.position != before
                 if there is not None and other and there.header.position > position - 2 * every:

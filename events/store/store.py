@@ -69,6 +69,9 @@ class Blob(Protocol):
         replacing it fails if the lock was lost meanwhile, since the process stood still or was cut off.
         """
 
+    def try_locked(self) -> AbstractContextManager["Blob | None"]:
+        """As `locked`, but None at once while another block has it."""
+
 
 class HeadMoved(RecordLocked):
     """Another process appended meanwhile, or the database restarted: nothing was appended, and it is worth a retry."""

@@ -96,6 +96,19 @@ class PostgresBlob:
 
     @contextmanager
     def locked(self) -> "Iterator[PostgresBlob]":
+        with self._in_transaction() as (blob, ask):
+            ask("SET LOCAL lock_timeout = 0")
+            ask("SELECT pg_advisory_xact_lock(hashtext('steno blob'), hashtext(%s))", self._name)
+            yield blob
+
+    @contextmanager
+    def try_locked(self) -> "Iterator[PostgresBlob | None]":
+        with self._in_transaction() as (blob, ask):
+            found = ask("SELECT pg_try_advisory_xact_lock(hashtext('steno blob'), hashtext(%s))", self._name)
+            yield blob if found is not None and found[0] else None
+
+    @contextmanager
+    def _in_transaction(self) -> "Iterator[tuple[PostgresBlob, Callable[..., tuple[Any, ...] | None]]]":
         """One transaction, which the server ends if this process is cut off or stands still."""
         # A connection of its own: a block in another thread of this process waits too.
         with translated(self._url):
@@ -108,10 +121,8 @@ class PostgresBlob:
 
         with closing(own):
             ask("BEGIN")
-            ask("SET LOCAL lock_timeout = 0")
             ask(PATIENT)
-            ask("SELECT pg_advisory_xact_lock(hashtext('steno blob'), hashtext(%s))", self._name)
-            yield PostgresBlob(self._url, ask, self._name)
+            yield PostgresBlob(self._url, ask, self._name), ask
             ask("COMMIT")
 
 

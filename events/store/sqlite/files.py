@@ -62,8 +62,23 @@ class FileBlob:
     def locked(self) -> "Iterator[FileBlob]":
         with ExitStack() as stack:
             with self._told("written"):
-                stack.enter_context(locked(self.path.with_name(self.path.name + ".lock")))
+                stack.enter_context(locked(self._lock))
             yield self
+
+    @contextmanager
+    def try_locked(self) -> "Iterator[FileBlob | None]":
+        with ExitStack() as stack:
+            blob: FileBlob | None = self
+            with self._told("written"):
+                try:
+                    stack.enter_context(locked(self._lock, wait=False))
+                except BlockingIOError:
+                    blob = None
+            yield blob
+
+    @property
+    def _lock(self) -> Path:
+        return self.path.with_name(self.path.name + ".lock")
 
     @contextmanager
     def _told(self, done: str) -> Iterator[None]:
@@ -144,11 +159,13 @@ def _is_locked(path: Path) -> bool:
 
 
 @contextmanager
-def locked(path: Path, flags: int = os.O_CREAT | os.O_RDWR) -> Iterator[None]:
-    """Holds the lock of the file at `path`, which is made, or of a folder (`O_RDONLY`); waits for other holders."""
+def locked(path: Path, flags: int = os.O_CREAT | os.O_RDWR, *, wait: bool = True) -> Iterator[None]:
+    """Holds the lock of the file at `path`, which is made, or of a folder (`O_RDONLY`); waits for other holders.
+    BlockingIOError: there is one, and `wait` is false.
+    """
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         os.close(descriptor)

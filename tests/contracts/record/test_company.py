@@ -28,6 +28,18 @@ def test_a_blob_is_what_was_written_last(store: Store) -> None:
     assert store.blob("notes").stamp() not in (None, first)
 
 
+def test_one_at_a_time_has_the_lock_of_a_blob(store: Store) -> None:
+    """Whoever only tries is told at once; other blobs are free."""
+    for lock in (store.blob("notes").locked, store.blob("notes").try_locked):
+        with lock() as held:
+            assert held is not None
+            held.replace(b"mine")
+            with store.blob("notes").try_locked() as other, store.blob("more").try_locked() as free:
+                assert other is None
+                assert free is not None
+    assert store.blob("notes").read() == b"mine"
+
+
 @pytest.mark.usefixtures("opener")
 def test_a_reader_makes_no_record(store: Store, clock: StandingClock) -> None:
     """What is not there is not found, and still not there afterwards."""

@@ -199,6 +199,8 @@ def _one_writes(record: Record) -> None:
     for _ in range(6):
         more(record)
     whole = SnapshotStore(record)
+    with record.store.blob("snapshot").locked():
+        assert not SnapshotStore(record).save(world_of(record).state, every=ONE)
     assert whole.save(world_of(record).state, every=ONE)
     first, second = SnapshotStore(record), SnapshotStore(record)
     ours, theirs = first.load(), second.load()

@@ -53,6 +53,16 @@ class MemoryBlob:
         with self._lock:
             yield self
 
+    @contextmanager
+    def try_locked(self) -> "Iterator[MemoryBlob | None]":
+        if not self._lock.acquire(blocking=False):
+            yield None
+            return
+        try:
+            yield self
+        finally:
+            self._lock.release()
+
 
 class MemoryStore:
     """One record in the memory of this process."""
