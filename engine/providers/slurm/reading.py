@@ -98,8 +98,9 @@ class SlurmReading(Reading):
         )
         newest = max(rows, key=lambda row: (newest_of(row), not row.final))
         if not attempts:
-            phases = tuple(sorted({one for row in rows for one in row.phases}, key=lambda one: one[1]))
-            return replace(newest, phases=phases, mismatch=next((one.mismatch for one in rows if one.mismatch), None))
+            phases = sorted(dict.fromkeys(one for row in rows for one in row.phases), key=lambda one: one[1])
+            mismatch = next((one.mismatch for one in rows if one.mismatch), None)
+            return replace(newest, phases=tuple(phases), mismatch=mismatch)
         numbered = tuple(replace(one, num=num) for num, one in enumerate(attempts))
         first = min((row.submitted_at for row in rows if row.submitted_at is not None), default=None)
         return replace(newest, jobs=(JobFacts(attempts=numbered),), submitted_at=first)

@@ -76,3 +76,11 @@ def test_half_a_row_of_accounting_is_none() -> None:
     whole = f"7_3|FAILED|3:0|{FIRST}|{FIRST}|{SECOND}|gpu|sweep"
     assert reading.runs(f'"{half}"'.encode(), scope) == ()
     assert [one.provider_id for one in reading.runs(f'"{whole}"'.encode(), scope)] == ["7_3"]
+
+
+def test_phases_of_one_second_are_in_the_order_of_the_report() -> None:
+    """In every process: the order of a set is another in each."""
+    names = ("environment", "command", "checkpoint", "cleaning", "ending", "over")
+    rows = [RunFacts(provider_id="7", phases=((name, 5),)) for name in names]
+    found = SlurmReading().joined([*rows, RunFacts(provider_id="7", phases=(("before", 4),)), rows[0]])
+    assert [name for name, _ in found.phases] == ["before", *names]
