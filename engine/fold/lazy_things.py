@@ -22,8 +22,13 @@ class _Elsewhere(dict[str, V]):
     """A dict in which a value that is not there may be found elsewhere, by `__missing__`."""
 
     __contains__ = Mapping.__contains__
-    get = Mapping.get  # type: ignore[assignment]
     setdefault = MutableMapping.setdefault
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def pop(self, key: str, *default: Any) -> Any:
         if default and key not in self:
@@ -67,7 +72,7 @@ class LazyThings(_Elsewhere[T]):
     def __setitem__(self, key: str, thing: T) -> None:
         if not dict.__contains__(self, key):
             if self.cold.find(key) is not None:
-                self.cold.met[key] = thing
+                self.cold.loaded[key] = thing
                 return
             self.numbers[key] = self._next
             self._next += 1
@@ -98,10 +103,8 @@ class LazyThings(_Elsewhere[T]):
     def items(self) -> Any:
         return _Items(self)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, dict) and dict(self) == dict(other)
-
-    __hash__ = None  # type: ignore[assignment]
+    __eq__ = Mapping.__eq__
+    __hash__ = None  # type: ignore[assignment]  # like dict, whose stub has the same exception
 
     def held(self) -> list[T]:
         """See the function of this name."""
@@ -142,9 +145,9 @@ class LazyThings(_Elsewhere[T]):
             put(place, numbers)
 
     def _of(self, segment: Any, sign: int) -> Iterator[tuple[int, str]]:
-        belongs, met = self._belongs, self.cold.met
+        belongs, loaded = self._belongs, self.cold.loaded
         for entry in self.cold.numbered(segment)[::sign]:
-            if belongs is None or belongs(met.get(entry.key) or entry.brief):
+            if belongs is None or belongs(loaded.get(entry.key) or entry.brief):
                 yield entry.number, entry.key
 
 

@@ -118,8 +118,8 @@ class RecordFold:
         state.events += repeated
         state.position = max(state.position, folded)
 
-    def let_go(self) -> None:
-        """Hold no run and no machine any more: the next answer of each lane is read in full."""
+    def clear_lanes(self) -> None:
+        """Drop every reference to a run or machine. The next answer of each lane is read in full."""
         self._write_down()
         for source in self._sources.values():
             source.lanes.clear()
@@ -241,7 +241,7 @@ class RecordFold:
         lane = source.lanes.get(scope_id)
         if lane is None:
             if self._lanes >= _LANES:
-                self.let_go()
+                self.clear_lanes()
             asked = self.record.scope(scope_id) if scope_id is not None else None
             path, req = (asked.path, bytes(asked.req)) if asked is not None else ("", b"null")
             scope, reading = self.world.readings.asked(path, req)

@@ -132,8 +132,8 @@ class Cold(Generic[T]):
         """
         self.segments = segments
         self.made: dict[str, bytes] = {}  # the contents of segments that were made here, by digest
-        self.met: dict[str, T] = {}  # what was looked at, by id
-        self._met_in: dict[str, tuple[Segment, Entry]] = {}
+        self.loaded: dict[str, T] = {}  # what was looked at, by id
+        self._loaded_from: dict[str, tuple[Segment, Entry]] = {}
         self._read, self._decode, self._restore = read, decode, restore
         self._open: dict[str, tuple[list[Entry], dict[str, list[Entry]]]] = {}
 
@@ -147,26 +147,26 @@ class Cold(Generic[T]):
 
     def find(self, key: str) -> T | None:
         """The thing with this id."""
-        if key not in self.met:
+        if key not in self.loaded:
             self.wake(key)
-        return self.met.get(key)
+        return self.loaded.get(key)
 
     def wake(self, word: str) -> None:
         """Look at everything that this word finds."""
         for segment in self.segments:
             if segment.may_have(word):
                 for entry in self._opened(segment)[1].get(word, ()):
-                    self.meet(segment, entry)
+                    self.load(segment, entry)
 
-    def meet(self, segment: Segment, entry: Entry) -> T | None:
+    def load(self, segment: Segment, entry: Entry) -> T | None:
         """The thing of an entry; None: it is no longer there."""
         if entry.key in segment.gone:
             return None
-        thing = self.met.get(entry.key)
+        thing = self.loaded.get(entry.key)
         if thing is None:
             thing = self._decode(entry.thing)
-            self._met_in[entry.key] = segment, entry
-            self.met[entry.key] = thing
+            self._loaded_from[entry.key] = segment, entry
+            self.loaded[entry.key] = thing
             for one in entry.beside:
                 self._restore(one)
         return thing
@@ -175,8 +175,8 @@ class Cold(Generic[T]):
         """Forget a thing that was found; whether there was one."""
         if self.find(key) is None:
             return False
-        segment, _ = self._met_in.pop(key)
-        del self.met[key]
+        segment, _ = self._loaded_from.pop(key)
+        del self.loaded[key]
         _leave(segment, key)
         return True
 
@@ -192,8 +192,8 @@ class Cold(Generic[T]):
             if any(map(matters, segment.latest)):
                 for entry in self.numbered(segment):
                     if matters(entry.brief):
-                        self.meet(segment, entry)
-        yield from ((self._met_in[key][1].number, thing) for key, thing in self._looked_at())
+                        self.load(segment, entry)
+        yield from ((self._loaded_from[key][1].number, thing) for key, thing in self._looked_at())
 
     def tally(self, name: str, of: Callable[[T], Counted]) -> Counter[str]:
         """See `tally_of`."""
@@ -205,12 +205,12 @@ class Cold(Generic[T]):
             total.update(segment.tallies[name])
         for key, thing in self._looked_at():  # it may have changed since
             total.update(counted([of(thing)]))
-            total.subtract(counted([of(decode(self._met_in[key][1].thing))]))
+            total.subtract(counted([of(decode(self._loaded_from[key][1].thing))]))
         return total
 
     def _looked_at(self) -> list[tuple[str, T]]:
         """At once: a reader in another thread may look at more meanwhile."""
-        return list(self.met.items())
+        return list(self.loaded.items())
 
     def settle(self, beside: dict[str, tuple[Beside, ...]]) -> tuple[dict[str, tuple[int, T]], list[Beside]]:
         """Take leave of what was looked at: (number and thing of those that changed, which are no longer here; what was
@@ -218,15 +218,15 @@ class Cold(Generic[T]):
         """
         changed: dict[str, tuple[int, T]] = {}
         restored: list[Beside] = []
-        for key, thing in self.met.items():
-            segment, entry = self._met_in[key]
+        for key, thing in self.loaded.items():
+            segment, entry = self._loaded_from[key]
             if encode(thing) == bytes(entry.thing) and set(beside.get(key, ())) == set(entry.beside):
                 restored += entry.beside
             else:
                 changed[key] = entry.number, thing
                 _leave(segment, key)
-        self.met.clear()
-        self._met_in.clear()
+        self.loaded.clear()
+        self._loaded_from.clear()
         return changed, restored
 
     def add(self, entries: Iterable[Entry]) -> None:

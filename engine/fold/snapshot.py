@@ -47,8 +47,9 @@ _decode: Final = msgspec.msgpack.Decoder(Snapshot).decode
 
 
 def retire(state: WorldState, before: int, read: Read, *, newest: int | None = None) -> None:
-    """Put into segments what is over and no poll since the position `before` showed, but the newest runs and the newest
-    machine of each kind. Whoever holds a run or a machine must let go of it.
+    """Move the runs and machines that ended, and that no poll after the position `before` showed, into segments. The
+    newest runs and the newest machine of each kind stay. The caller must drop its references to runs and machines: a
+    moved one is decoded as another object.
     """
     runs, vms = _lazy(state, read)
     newest = NEWEST if newest is None else newest
@@ -72,10 +73,10 @@ def segments_of(state: WorldState) -> tuple[Cold[Any], ...]:
 
 
 def dump_held(state: WorldState) -> bytes:
-    """A retired state as bytes, but for the contents of its segments."""
+    """A retired state as bytes, without the contents of its segments. TypeError: `retire` was never called."""
     runs, vms = state.runs, state.vms
-    assert isinstance(runs, LazyThings)  # noqa: S101 - `retire` made them
-    assert isinstance(vms, LazyThings)  # noqa: S101
+    if not isinstance(runs, LazyThings) or not isinstance(vms, LazyThings):
+        raise TypeError("only a retired state can be dumped")
     return encode(
         Snapshot(
             msgspec.structs.replace(state, runs={}, vms={}),

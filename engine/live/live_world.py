@@ -140,7 +140,7 @@ class LiveWorld:
         if self._snapshots is not None and fold is not None:
             with self._lock:
                 try:
-                    fold.let_go()
+                    fold.clear_lanes()
                     self._snapshots.retire(fold.world.state)
                 except BaseException:
                     self._fold = None

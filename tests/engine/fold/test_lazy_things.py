@@ -47,7 +47,7 @@ def test_only_what_a_decision_asks_for_is_decoded(monkeypatch: pytest.MonkeyPatc
         assert next(iter(reversed(lazy.runs.values()))).run_id == "open"
     assert len(lazy.runs) == 10_001
     assert len(cold_of(lazy)) == 10_000
-    assert not cold_of(lazy).met
+    assert not cold_of(lazy).loaded
     again = apart(lazy)
     assert [run.run_id for run in again.runs.values()] == list(runs)
 
@@ -107,7 +107,7 @@ def test_what_changed_comes_back_to_its_place(monkeypatch: pytest.MonkeyPatch) -
     state.runs["r8"] = ended(8)
     retire(state, EVER, nothing, newest=0)
     assert list(dict.__iter__(state.runs)) == ["r1"]
-    assert not cold_of(state).met
+    assert not cold_of(state).loaded
     assert [(one.entries, len(one.gone)) for one in cold_of(state).segments] == [(3, 1), (3, 0), (3, 0)]
     assert list(state.runs) == [f"r{number}" for number in range(9)]
     state.runs["r1"].state = State.SUCCEEDED
@@ -134,7 +134,7 @@ def test_what_the_world_keeps_beside_a_run_goes_and_comes_with_it() -> None:
     assert isinstance(state.by_provider, Kept)
     assert not dict.__len__(state.by_provider)
     assert state.by_provider["dstack/p1"] == "r1"
-    assert list(cold_of(state).met) == ["r1"]
+    assert list(cold_of(state).loaded) == ["r1"]
     assert "r0" in state.outbox.outcomes
     assert state.outbox.outcomes.get("r2") is None
     assert state.by_provider.get("dstack/p9") is None

@@ -222,7 +222,7 @@ def test_a_fold_that_retires_what_is_over_ends_as_the_whole_one(
         fold = RecordFold(record, World(READINGS, every_rule_set()[rules]))
         for cut in sorted(set(cuts)):
             fold.run(Until(position=cut))
-            fold.let_go()
+            fold.clear_lanes()
             retire(fold.world.state, EVER, lambda segment: pytest.fail(f"{segment} was made here"), newest=0)
         fold.run()
         assert fold.world.state == world_of(record, rules).state
