@@ -36,7 +36,10 @@ def test_a_kernel_is_checked_and_timed_cold_then_warm_and_told_of_its_errors(dst
     url = address(steno, up)
 
     def told(source: str, endpoint: str = "checker") -> list[dict[str, Any]]:
-        return list(submit_hip_kernel(source, "vector-add", BRIEF, endpoint=endpoint, base_url=url, patience=240))
+        """What is told until the machine is free again: the verdict comes before dstack ends the run."""
+        items = list(submit_hip_kernel(source, "vector-add", BRIEF, endpoint=endpoint, base_url=url, patience=240))
+        steno.until(lambda: all(vm["state"] == "idle" for vm in steno.world().vms), what="the machine to be idle")
+        return items
 
     cold = told(SHIPPED["vector-add"].example, "benchmark")
     names = [item["status"] for item in cold]
