@@ -168,8 +168,7 @@ def test_every_answer_names_the_run_it_is_of_and_who_holds_the_name(dstack: Lab,
         assert not provider.is_same(submission(project, "marked", other), ours)
     assert not provider.is_same(sent, "00000000-0000-4000-8000-000000000000")
 
-    provider.stop(ours, "marked", True)
-    dstack.wait_status(project, "marked")
+    dstack.stopped(project, "marked", lambda: provider.stop(ours, "marked", True))
     there = provider.holder("marked")
     assert there is not None
     assert there.ended
