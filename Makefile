@@ -62,6 +62,7 @@ test: .venv/.dev
 test-long: .venv/.dev lab
 	STENO_TEST_PREFORK=0 $(BIN)/pytest -n 2 --dist loadgroup -m long
 	STENO_TEST_STORE=postgres $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/cli
+	STENO_TEST_SEGMENTS=small $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/engine/act tests/api tests/cli
 
 # Once, not by each of pytest's four processes.
 bytecode: .venv/.dev

@@ -33,6 +33,7 @@ def _load(name: str, folder: Path) -> None:
 
 _load("stenolab", Path(__file__).parent / "lab" / "stenolab")
 _load("stenotest", Path(__file__).parent / "support" / "stenotest")
+importlib.import_module("stenotest.small_segments").shrink_if_asked()
 
 # A shell that starts the tests in the background has them and their children ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

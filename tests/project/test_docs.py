@@ -35,7 +35,7 @@ LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 VARIABLE = re.compile(r"\b((?:STENO|AMD)_[A-Z][A-Z0-9_]+)\b")
 NOT_SETTINGS = {
     "STENO_DEBUG", "STENO_EXAMPLE_FOLDER", "STENO_PICTURES", "STENO_REQUIRE_LAB", "STENO_TEST_POSTGRES",
-    "STENO_TEST_POSTGRES_BIN", "STENO_TEST_STORE",
+    "STENO_TEST_POSTGRES_BIN", "STENO_TEST_STORE", "STENO_TEST_SEGMENTS",
 }  # fmt: skip
 
 

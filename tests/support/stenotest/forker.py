@@ -22,10 +22,12 @@ _STATUS = struct.Struct("<i")
 
 
 def main() -> None:
+    shrink_if_asked = importlib.import_module("small_segments").shrink_if_asked
     sys.path.pop(0)  # this folder
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
     _import_all()
+    shrink_if_asked()
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stenotest import small_segments
+
 PROGRAM = (sys.executable, "-m", "cli.main")
 _HEAD = struct.Struct("<Q")
 _STATUS = struct.Struct("<i")
@@ -122,7 +124,7 @@ def _forker() -> socket.socket | None:
             forker = subprocess.Popen(
                 [sys.executable, str(Path(__file__).with_name("forker.py")), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env={"PATH": os.environ["PATH"]},
+                env={name: os.environ[name] for name in ("PATH", small_segments.NAME) if name in os.environ},
                 stdin=subprocess.DEVNULL,
             )
         _started[pid] = (ours, _rights())
