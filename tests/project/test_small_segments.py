@@ -9,7 +9,7 @@ import pytest
 
 SUPPORT = Path(__file__).parents[1] / "support"
 RUNS = """
-import os, sys
+import os
 from stenotest import prefork
 env = {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "STENO_PROVIDER": "local", "STENO_RECORD": "r.db"}
 for _ in range(2):

@@ -17,16 +17,20 @@ def shrink_if_asked() -> None:
     """Sets the constants in this process, in every module that has them and as defaults of parameters.
 
     Raises:
-        ValueError: the variable has another value than `small`.
+        ValueError: the variable has another value than `small`, or no module has one of the constants any more.
     """
     asked = os.environ.get(NAME)
     if asked is None:
         return
     if asked != "small":
         raise ValueError(f"{NAME} is {asked!r}; the only value is 'small'")
+    missing = set(SMALL)
     for module in map(importlib.import_module, MODULES):
         for constant in SMALL.keys() & vars(module).keys():
             setattr(module, constant, SMALL[constant])
+            missing.discard(constant)
+    if missing:
+        raise ValueError(f"no module has {', '.join(sorted(missing))} any more")
     store = importlib.import_module("engine.fold.snapshot_store").SnapshotStore
     store.is_due.__defaults__ = (SMALL["EVERY"],)
     store.save.__kwdefaults__ = store.write.__kwdefaults__ = {"every": SMALL["EVERY"]}
