@@ -75,9 +75,16 @@ def done(script: str, wanted: KernelSubmission, compiler: str) -> subprocess.Com
 
 
 @pytest.mark.usefixtures("clang")
-@pytest.mark.parametrize(("gpu", "arch"), [("MI250X", "gfx90a"), ("MI300X", "gfx942")])
-@pytest.mark.parametrize("problem", SHIPPED)
+@pytest.mark.parametrize(
+    ("problem", "gpu", "arch"),
+    [
+        pytest.param(problem, *gpu, marks=[pytest.mark.long] if (number + turn) % 2 else [])
+        for number, problem in enumerate(SHIPPED)
+        for turn, gpu in enumerate((("MI300X", "gfx942"), ("MI250X", "gfx90a")))
+    ],
+)
 def test_a_shipped_solution_becomes_code_of_the_gpu(problem: str, gpu: str, arch: str) -> None:
+    """Each for one of the two, of which each is used; the other ones are `long`: a compilation takes 4 s."""
     found = done(COMPILES, submission(problem, gpu_type=gpu), "clang++-19")
     assert found.returncode == 0, found.stderr.decode()
     objects = code_objects(found.stdout)

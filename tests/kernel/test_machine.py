@@ -62,6 +62,24 @@ def test_every_dtype_is_right(judged: Judged, dtype: str) -> None:
     assert "BENCHMARKING" not in said.statuses
 
 
+def test_the_standard_library_is_there(judged: Judged) -> None:
+    """`<algorithm>` and `<cmath>` come with HIP's header; others build upon what the stand-in left out of `<cmath>`."""
+    source = """
+    #include <complex>
+    #include <random>
+    #include <vector>
+    extern "C" void solution(const float* A, const float* B, float* C, size_t N) {
+      std::vector<float> sum(N);
+      std::transform(A, A + N, B, sum.begin(), [](float a, float b) { return std::fma(1.0f, a, b); });
+      std::mt19937 any;
+      const float none = std::min(0.0f, std::abs(std::complex<float>(std::normal_distribution<float>()(any))));
+      for (size_t i = 0; i < N; ++i) C[i] = sum[i] + none;
+    }
+    """
+    said = judged(submission(solution_code=source, endpoint="checker"))
+    assert said.statuses[-1] == "CHECKED", said.output
+
+
 def test_threads_of_a_block_wait_for_one_another(judged: Judged) -> None:
     """Barriers, memory shared by a block, also of a size that only the launch knows, and atomics."""
     source = """

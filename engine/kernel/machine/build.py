@@ -105,7 +105,7 @@ def program_of(signature: Signature, dtype: str) -> str:
     tensors = [(name, f"const {kind}*") for name in signature["inputs"]]
     tensors += [(name, f"{kind}*") for name in signature["outputs"]]
     lines = ['#include "prototype.hpp"', '#include "harness.hpp"', "int main(int, char** steno_given) {"]
-    lines.append("  for (steno::Case steno_case(steno_given);;) {")
+    lines.append(f"  for (steno::Case<{len(tensors)}> steno_case(steno_given);;) {{")
     lines.append("    steno_case.next();")
     lines += [f"    const size_t {name} = steno_case.number();" for name in sizes]
     for name, _ in tensors:

@@ -1,7 +1,7 @@
 // Runs a solution for the judge, which is another process: it gets the numbers of a case, then the inputs of one call,
 // says when they are in the device's memory, is told to go, and answers with its clock's time and the outputs. It shares
 // the solution's process, so the judge believes nothing of this: it compares the outputs and has a clock of its own.
-// Exit status: 0 the judge closed the channel, 3 the GPU reported an error, 4 the channel cannot be used.
+// Exit status: 0 the judge closed the channel, 3 the GPU reported an error, 4 the channel cannot be used (or memory is out).
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
 
 namespace steno {
 
@@ -22,6 +21,8 @@ inline void expect(hipError_t status, const char* what) {
   std::_Exit(3);
 }
 
+// Little of C++'s library: to compile its vector takes as long as the rest of this.
+template <size_t TENSORS>
 class Case {
  public:
   // Argument: megabytes to write before each call.
@@ -32,33 +33,33 @@ class Case {
 
   // The judge has sent another case: read its numbers, which are asked for in their order; free the tensors before.
   void next() {
-    for (const Tensor& one : tensors_)
-      for (void* set : one.device) expect(hipFree(set), "the memory of a tensor");
-    tensors_.clear();
-    numbers_.resize(asked_[1]);
-    if (!read(numbers_.data(), numbers_.size() * sizeof(double))) std::_Exit(4);
-    used_ = 0;
+    for (size_t i = 0; i < tensors_; ++i)
+      for (void* set : tensor_[i].device) expect(hipFree(set), "the memory of a tensor");
+    tensors_ = used_ = 0;
+    if (!read(room(asked_[1] * sizeof(double)), asked_[1] * sizeof(double))) std::_Exit(4);
   }
 
   size_t number() { return parameter<size_t>(); }
 
   template <typename T>
   T parameter() {
-    return static_cast<T>(numbers_.at(used_++));
+    if (used_ == asked_[1]) std::_Exit(4);
+    double number;
+    std::memcpy(&number, host_ + used_++ * sizeof number, sizeof number);
+    return static_cast<T>(number);
   }
 
   // Two sets of tensors take turns, so that a pointer does not tell what is in it.
   template <typename T>
   size_t tensor(size_t entries, bool output) {
-    Tensor one{{nullptr, nullptr}, entries * sizeof(T), output};
+    Tensor& one = tensor_[tensors_] = {{nullptr, nullptr}, entries * sizeof(T), output};
     for (void*& set : one.device) expect(hipMalloc(&set, one.bytes ? one.bytes : 1), "memory for a tensor");
-    tensors_.push_back(one);
-    return tensors_.size() - 1;
+    return tensors_++;
   }
 
   template <typename T>
   T* at(size_t tensor) const {
-    return static_cast<T*>(tensors_[tensor].device[turn_]);
+    return static_cast<T*>(tensor_[tensor].device[turn_]);
   }
 
   // Call the solution as often as asked; returns when there is another case.
@@ -75,11 +76,11 @@ class Case {
       std::memcpy(done + 8, &milliseconds, 8);
       write(done, sizeof done);
       if (asked_[0] != CALL) continue;
-      for (const Tensor& one : tensors_) {
+      for (size_t i = 0; i < tensors_; ++i) {
+        const Tensor& one = tensor_[i];
         if (!one.output) continue;
-        host_.resize(one.bytes);
-        expect(hipMemcpy(host_.data(), one.device[turn_], one.bytes, hipMemcpyDeviceToHost), "copying an output");
-        write(host_.data(), one.bytes);
+        expect(hipMemcpy(room(one.bytes), one.device[turn_], one.bytes, hipMemcpyDeviceToHost), "copying an output");
+        write(host_, one.bytes);
       }
       turn_ ^= 1;
     }
@@ -105,14 +106,14 @@ class Case {
   }
 
   void prepare(int poison) {
-    for (const Tensor& one : tensors_) {
+    for (size_t i = 0; i < tensors_; ++i) {
+      const Tensor& one = tensor_[i];
       if (one.output) {
         expect(hipMemset(one.device[turn_], poison, one.bytes), "filling an output");
         continue;
       }
-      host_.resize(one.bytes);
-      if (!read(host_.data(), one.bytes)) std::_Exit(4);
-      expect(hipMemcpy(one.device[turn_], host_.data(), one.bytes, hipMemcpyHostToDevice), "copying an input");
+      if (!read(room(one.bytes), one.bytes)) std::_Exit(4);
+      expect(hipMemcpy(one.device[turn_], host_, one.bytes, hipMemcpyHostToDevice), "copying an input");
     }
     if (flush_ > 0) expect(hipMemset(cold_, poison, flush_), "flushing the caches");
     settle();
@@ -133,6 +134,12 @@ class Case {
     expect(hipEventDestroy(from), "an event");
     expect(hipEventDestroy(to), "an event");
     return milliseconds;
+  }
+
+  char* room(size_t bytes) {
+    if (bytes > room_) host_ = static_cast<char*>(std::realloc(host_, room_ = bytes));
+    if (host_ == nullptr && bytes > 0) std::_Exit(4);
+    return host_;
   }
 
   static void settle() {
@@ -164,9 +171,9 @@ class Case {
   int turn_ = 0;
   size_t used_ = 0;
   uint64_t asked_[2];  // what to do; of a call the byte that fills its outputs before, of a case how many numbers it has
-  std::vector<double> numbers_;
-  std::vector<char> host_;
-  std::vector<Tensor> tensors_;
+  size_t tensors_ = 0, room_ = 0;
+  char* host_ = nullptr;  // the numbers of a case, then each tensor that comes or goes
+  Tensor tensor_[TENSORS];
 };
 
 }  // namespace steno

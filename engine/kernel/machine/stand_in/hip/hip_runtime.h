@@ -4,16 +4,20 @@
 #pragma once
 
 #include <setjmp.h>
+#include <time.h>
 #include <ucontext.h>
 
-#include <chrono>
+#if __has_include(<bits/c++config.h>)
+#include <bits/c++config.h>
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS  // Legendre, Riemann …: no GPU has them, and they are half of what <cmath> costs
+#endif
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
 
 #define STENO_STAND_IN 1
 #define __global__
@@ -79,9 +83,10 @@ inline void* dynamic_shared() {
 struct Fiber {
   ucontext_t context;
   jmp_buf here;
-  std::vector<char> stack = std::vector<char>(256 * 1024);
   bool begun = false;
   uint3 index{};
+  Fiber* next = nullptr;  // of a list
+  char stack[256 * 1024];
 };
 
 struct Block {
@@ -90,7 +95,7 @@ struct Block {
   unsigned next = 0, count = 0;
   jmp_buf scheduler;
   Fiber* running = nullptr;
-  std::vector<Fiber*> free, waiting;
+  Fiber *free = nullptr, *waiting = nullptr, *last = nullptr;  // of those that wait
 };
 inline Block block;
 
@@ -105,7 +110,8 @@ inline void work() {
       block.body(block.given);
     }
     Fiber* me = block.running;
-    block.free.push_back(me);
+    me->next = block.free;
+    block.free = me;
     if (_setjmp(me->here) == 0) _longjmp(block.scheduler, 1);
   }
 }
@@ -116,8 +122,8 @@ inline void resume(Fiber* fiber) {
     if (!fiber->begun) {
       fiber->begun = true;
       getcontext(&fiber->context);
-      fiber->context.uc_stack.ss_sp = fiber->stack.data();
-      fiber->context.uc_stack.ss_size = fiber->stack.size();
+      fiber->context.uc_stack.ss_sp = fiber->stack;
+      fiber->context.uc_stack.ss_size = sizeof fiber->stack;
       makecontext(&fiber->context, work, 0);
       setcontext(&fiber->context);
     }
@@ -129,7 +135,9 @@ inline void resume(Fiber* fiber) {
 
 inline void barrier() {
   Fiber* me = block.running;
-  block.waiting.push_back(me);
+  me->next = nullptr;
+  (block.waiting == nullptr ? block.waiting : block.last->next) = me;
+  block.last = me;
   if (_setjmp(me->here) == 0) _longjmp(block.scheduler, 1);
 }
 
@@ -137,15 +145,18 @@ inline void run_block() {
   block.next = 0;
   block.count = blockDim.x * blockDim.y * blockDim.z;
   while (block.next < block.count) {
-    if (block.free.empty()) block.free.push_back(new Fiber());
-    Fiber* fiber = block.free.back();
-    block.free.pop_back();
+    Fiber* fiber = block.free == nullptr ? new Fiber : block.free;
+    block.free = fiber->next;
     resume(fiber);
   }
-  while (!block.waiting.empty()) {  // all that are left wait at the same barrier
-    std::vector<Fiber*> round;
-    round.swap(block.waiting);
-    for (Fiber* fiber : round) resume(fiber);
+  while (block.waiting != nullptr) {  // all that are left wait at the same barrier
+    Fiber* round = block.waiting;
+    block.waiting = nullptr;
+    while (round != nullptr) {
+      Fiber* fiber = round;
+      round = fiber->next;
+      resume(fiber);
+    }
   }
 }
 
@@ -251,7 +262,7 @@ inline hipError_t hipStreamDestroy(hipStream_t) { return hipSuccess; }
 inline hipError_t hipStreamSynchronize(hipStream_t) { return hipSuccess; }
 
 struct steno_event {
-  std::chrono::steady_clock::time_point at;
+  timespec at;
 };
 using hipEvent_t = steno_event*;
 inline hipError_t hipEventCreate(hipEvent_t* event) {
@@ -263,12 +274,12 @@ inline hipError_t hipEventDestroy(hipEvent_t event) {
   return hipSuccess;
 }
 inline hipError_t hipEventRecord(hipEvent_t event, hipStream_t = nullptr) {
-  event->at = std::chrono::steady_clock::now();
+  clock_gettime(CLOCK_MONOTONIC, &event->at);
   return hipSuccess;
 }
 inline hipError_t hipEventSynchronize(hipEvent_t) { return hipSuccess; }
 inline hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t from, hipEvent_t to) {
-  *milliseconds = std::chrono::duration<float, std::milli>(to->at - from->at).count();
+  *milliseconds = (to->at.tv_sec - from->at.tv_sec) * 1e3f + (to->at.tv_nsec - from->at.tv_nsec) * 1e-6f;
   return hipSuccess;
 }
 
