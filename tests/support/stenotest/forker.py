@@ -3,6 +3,7 @@
 It has one thread, opens no file, and leaves when the connection on DESCRIPTOR closes.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -15,6 +16,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 
 _HEAD = struct.Struct("<Q")
@@ -100,7 +102,27 @@ def _become(asked: dict, fds: list[int]) -> None:
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), "utf-8", "surrogateescape")
     sys.stdout = sys.__stdout__ = _writer(1, "surrogateescape")
     sys.stderr = sys.__stderr__ = _writer(2, "backslashreplace", at_once=True)
-    main.main()
+    try:
+        main.main()
+    except SystemExit as ended:
+        if ended.code is not None and not isinstance(ended.code, int):
+            raise
+        _end(ended.code or 0)
+    _end(0)
+
+
+def _end(code: int) -> None:
+    """End as Python does: threads, what is registered, output. What follows there, taking every module apart, would
+    copy the memory that this process shares with its parent: 50 of the 67 ms of CPU of `steno --version`.
+    """
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        raise SystemExit(code) from None  # Python itself says what it says then
+    os._exit(code)
 
 
 def _writer(fd: int, errors: str, *, at_once: bool = False) -> io.TextIOWrapper:
