@@ -34,6 +34,8 @@ def _load(name: str, folder: Path) -> None:
 _load("stenolab", Path(__file__).parent / "lab" / "stenolab")
 _load("stenotest", Path(__file__).parent / "support" / "stenotest")
 importlib.import_module("stenotest.small_segments").shrink_if_asked()
+_thrift = importlib.import_module("stenotest.thrift")
+_thrift.read_authorities_once()
 
 # A shell that starts the tests in the background has them and their children ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -56,6 +58,11 @@ settings.register_profile(
     derandomize=os.environ.get("STENO_REQUIRE_LAB") == "1",
 )
 settings.load_profile("steno")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and what they import stay until the end."""
+    _thrift.pass_over_what_stays()
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ import pytest
 IMAGE = "steno-lab/kernel:1"
 HERE = Path(__file__).parent
 FOLDER = (HERE.parents[2] / ".lab").resolve() / "containers"  # runc takes no links
-_NEEDS = "these tests need a Docker engine: `apt-get install docker.io tini mmdebstrap`, as root"
-_PROGRAMS = ("dockerd", "docker", "docker-init", "mmdebstrap")
+_NEEDS = "these tests need a Docker engine: `apt-get install docker.io tini g++ python3`, as root"
+_PROGRAMS = ("dockerd", "docker", "docker-init", "/usr/bin/g++", "/usr/bin/python3")
 
 
 class MortalEngine:

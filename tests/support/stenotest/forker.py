@@ -5,7 +5,6 @@ It has one thread, opens no file, and leaves when the connection on DESCRIPTOR c
 
 import atexit
 import contextlib
-import gc
 import importlib
 import io
 import json
@@ -25,11 +24,14 @@ _STATUS = struct.Struct("<i")
 
 def main() -> None:
     shrink_if_asked = importlib.import_module("small_segments").shrink_if_asked
+    thrift = importlib.import_module("thrift")
     sys.path.pop(0)  # this folder
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
     _import_all()
     shrink_if_asked()
+    thrift.read_authorities_once()
+    thrift.pass_over_what_stays()
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
@@ -81,8 +83,6 @@ def _import_all() -> None:
     importlib.import_module("sqlalchemy.dialects.sqlite.pysqlite")
     importlib.import_module("dstack._internal.core.models.configurations")
     assert "dstack._internal.core.services.repos" not in sys.modules
-    gc.collect()
-    gc.freeze()
 
 
 def _become(asked: dict, fds: list[int]) -> None:
