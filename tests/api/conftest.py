@@ -25,6 +25,7 @@ from stenotest.frozen_time import Hands, time_in_hand
 from stenotest.served import PATIENCE, Served, isolated, served_site, served_site_on, unserved  # noqa: F401 - fixtures
 
 from cli.wiring.http_service import _warm, serving
+from engine.live.live_world import LiveWorld
 from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from events.clock import SECOND, SystemClock
@@ -62,6 +63,13 @@ def appended(path: Path | str, polls: Sequence[Poll]) -> Path:
     with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         for start in range(0, len(polls), 200):
             record.append_polls(polls[start : start + 200])
+    return Path(path)
+
+
+def kept(path: Path | str) -> Path:
+    """The record at `path`, once its read models and its snapshot are there: what begins there folds nothing again."""
+    with Record.open(path, write=True, shapes=READINGS.shape, clock=SystemClock()) as record, caught_up(record):
+        LiveWorld(READINGS, record, keep=True).catch_up()
     return Path(path)
 
 
@@ -113,7 +121,7 @@ def served_on() -> Iterator[Serve]:
 
 
 class Recorded(Protocol):
-    """`recorded(path, "success", …)`: a record of recordings, made or continued, with its read models."""
+    """`recorded(path, "success", …)`: a record of recordings, made or continued, with its read models and snapshot."""
 
     def __call__(self, path: Path | str, *names: str) -> Path: ...
 
@@ -125,8 +133,7 @@ def recorded() -> Recorded:
     def make(path: Path | str, *names: str) -> Path:
         for name in names:
             appended(path, polls_of(f"dstack-0.22.5/{name}"))
-        with Record.open(path, shapes=READINGS.shape, clock=SystemClock()) as record, caught_up(record):
-            return Path(path)
+        return kept(path)
 
     return make
 
@@ -355,8 +362,7 @@ def _odd_town(_town: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     later = told[-1].observed_at + 60 * SECOND
     appended(town, [msgspec.structs.replace(running, started_at=later, observed_at=later + 1000)])
-    with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record, caught_up(record):
-        return folder
+    return kept(town).parent
 
 
 @pytest.fixture

@@ -78,7 +78,8 @@ def a_poll(*, answered: bool, took: int = 30_000) -> Poll:
 
 
 def test_runs_and_machines_are_those_of_a_replay(served: Serve, town: Path) -> None:
-    """By state and reason; the money is that of `steno budget`."""
+    """By state and reason; the money is that of `steno budget`. Steps are counted from the snapshot: here from none."""
+    town.with_name("record.db.snapshot").unlink()
     here = served(town, budget__total="1400")
     found = samples(here)
     with Record.open(town, clock=SystemClock(), shapes=READINGS.shape) as record:

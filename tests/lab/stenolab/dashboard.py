@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stenotest.big import polls
 
+from engine.live.live_world import LiveWorld
 from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.store.record import Record
@@ -37,12 +38,13 @@ def told(client: httpx.Client, path: str, **params: Any) -> Any:
 
 @cache
 def _begun(folder: Path) -> tuple[Poll, ...]:
-    """Makes the record of a busy project with its read models, once a process; the polls that follow it."""
+    """Makes the record of a busy project with read models and snapshot, once a process; the polls that follow it."""
     path = folder / "record.db"
     story = polls(SystemClock().now() - HOURS * 3600 * SECOND)
     with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         record.append_polls(tuple(islice(story, _ROUNDS * 2)))
         with caught_up(record):
+            LiveWorld(READINGS, record, keep=True).catch_up()
             return tuple(islice(story, 200))
 
 
