@@ -1,21 +1,29 @@
-"""Log targets: commands that print data log to stderr; daemons log errors to stderr, the rest to stdout."""
+"""Log targets: commands that print data log to stderr; daemons log errors to stderr, the rest to stdout.
+
+A daemon goes on when nobody reads its log, as a stopped terminal does: what does not fit is left out and counted.
+"""
 
 import contextlib
 import functools
 import logging
+import select
 import sys
 import time
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
 from cli.render.paint import visible, visible_json
 from cli.wiring.terminal import colour_wanted
 
+_PATIENCE: Final = 1000  # milliseconds that a daemon waits for a reader, once
+_AT_ONCE: Final = 10  # lines: about what fits where a pipe says that it has room
+
 
 def log_for_data() -> None:
     """Log warnings and errors to stderr; stdout is for data."""
-    _install(_Handler(logging.WARNING, logging.CRITICAL, err=True), level=logging.WARNING)
+    _install(_Handler(logging.WARNING, logging.CRITICAL, err=True, patience=None), level=logging.WARNING)
 
 
 def log_for_daemon(level: int = logging.INFO, *, json: bool = False) -> None:
@@ -28,10 +36,17 @@ def log_for_daemon(level: int = logging.INFO, *, json: bool = False) -> None:
 
 
 class _Handler(logging.Handler):
-    """Writes the levels from `lowest` to `highest` to stdout or stderr, one line per message."""
+    """Writes the levels from `lowest` to `highest` to stdout or stderr, one line per message.
 
-    def __init__(self, lowest: int, highest: int, *, err: bool, json: bool = False) -> None:
+    `patience`: milliseconds to wait for room; None: as long as it takes.
+    """
+
+    def __init__(
+        self, lowest: int, highest: int, *, err: bool, json: bool = False, patience: int | None = _PATIENCE
+    ) -> None:
         super().__init__(lowest)
+        self._patience = patience
+        self._missing = 0
         self._highest = highest
         self._err = err
         self._json = json
@@ -47,13 +62,35 @@ class _Handler(logging.Handler):
         """Write lines (time in microseconds UTC, text) of one level at once."""
         if not self.level <= level <= self._highest:
             return
+        with self.lock or contextlib.nullcontext():
+            for first in range(0, len(lines), _AT_ONCE):
+                some = lines[first : first + _AT_ONCE]
+                if not self._has_room():
+                    self._missing += len(some)
+                    continue
+                if self._missing:
+                    text = f"{self._missing} lines are missing here: nobody read the log"
+                    self._missing = 0
+                    self._write(logging.WARNING, [(some[0][0], text)])
+                self._write(level, some)
+
+    def _has_room(self) -> bool:
+        """Whether a write would not block. Who waited in vain does not wait again until there is room."""
+        try:
+            target = (sys.stderr if self._err else sys.stdout).fileno()
+        except (OSError, ValueError):  # not a file, or closed: the write says so
+            return True
+        room = select.poll()
+        room.register(target, select.POLLOUT)
+        return bool(room.poll(0 if self._missing else self._patience))
+
+    def _write(self, level: int, lines: Sequence[tuple[int, str]]) -> None:
         name = logging.getLevelName(level)
         form, safe = (_object, visible_json) if self._json else (_line, visible)
         text = safe("\n".join(form(at, name, message) for at, message in lines))
         red = not self._json and self._err and level >= logging.ERROR and colour_wanted(sys.stderr.isatty())
-        with self.lock or contextlib.nullcontext():
-            click.echo(click.style(text, fg="red") if red else text, err=self._err, color=red)
-            (sys.stderr if self._err else sys.stdout).flush()
+        click.echo(click.style(text, fg="red") if red else text, err=self._err, color=red)
+        (sys.stderr if self._err else sys.stdout).flush()
 
 
 def _line(at: int, level: str, message: str) -> str:

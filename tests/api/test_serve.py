@@ -290,7 +290,7 @@ def test_with_json_every_line_is_an_object(steno_served: StartSteno, town: Path)
 
 @pytest.mark.slow
 def test_a_log_that_nobody_reads_holds_no_request_up(started: Starts, town: Path) -> None:
-    """A terminal that stands still: answers come all the same."""
+    """A terminal that stands still: answers come all the same, and so does the end."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb", buffering=0) as log:
         try:
@@ -305,8 +305,8 @@ def test_a_log_that_nobody_reads_holds_no_request_up(started: Starts, town: Path
         with httpx.Client(base_url=found[1].decode(), timeout=120, trust_env=False) as client:
             for number in range(3000):  # 100 bytes a line: more than a pipe holds
                 assert client.get("/api/session").status_code == 200, number
-    process.signal(signal.SIGTERM)
-    process.ended()
+        process.signal(signal.SIGTERM)
+        assert process.ended() == 0
     assert process.err == []
 
 

@@ -1,8 +1,15 @@
 """What a daemon says of its decisions: one line each, with the names people know."""
 
+import fcntl
 import logging
+import os
+import re
+import signal
+from pathlib import Path
 
 import pytest
+from stenolab.waiting import wait
+from stenotest import prefork
 
 from cli.wiring.record_loop import said
 from engine.decide.controller import Decision
@@ -10,7 +17,10 @@ from engine.facts import VmFacts
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
+from engine.providers.readings import READINGS
 from events import types
+from events.clock import SystemClock
+from events.store.record import Record
 
 SEEN = {"first_position": 1, "first_at": 0, "last_position": 1, "last_at": 0}
 STATE = WorldState(
@@ -120,3 +130,33 @@ IN_SLOT = PLACE | {"slot": "steno-slot-1"}
 def test_a_decision_is_one_line(decision: Decision, level: int, line: str) -> None:
     """What costs money or ends something is a warning."""
     assert said(decision, STATE) == (level, line)
+
+
+@pytest.mark.slow
+def test_a_log_that_nobody_reads_stops_no_recorder(tmp_path):
+    """It looks at its provider and ends as asked, though its log was full before it began; who reads on is told."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    full = os.write(writing, b"x" * 4096)
+    record = tmp_path / "r.db"
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "STENO_PROVIDER": "local",
+        "STENO_RECORD": str(record),
+    }
+    with os.fdopen(reading, "rb", buffering=0) as log:
+        with prefork.Popen(["record", "--interval", "1"], env=environ, stdout=writing, stderr=writing) as recorder:
+            wait(lambda: record.exists() and head_of(record) >= 2, seconds=300, what="events")
+            assert len(log.read(full)) == full
+            wait(lambda: head_of(record) >= 4, seconds=300, what="more events")
+            recorder.send_signal(signal.SIGTERM)
+            assert recorder.wait(300) == 0
+        os.close(writing)
+        said = log.read(4096).decode()
+    assert re.search(r"WARNING \d+ lines are missing here: nobody read the log\n", said), said
+
+
+def head_of(path: Path) -> int:
+    with Record.open(path, shapes=READINGS.shape, clock=SystemClock()) as record:
+        return record.head().position

@@ -12,11 +12,11 @@ from urllib.parse import unquote
 from starlette.types import Scope
 
 from engine.commands.tokens import without_secrets
-from events.clock import SECOND, Clock
+from events.clock import SECOND
 from projections.api.roles import Caller
 
 _log = logging.getLogger("steno.access")
-_KEPT: Final = 10_000  # waiting lines; if the log blocks, the oldest are dropped and counted
+_KEPT: Final = 10_000  # waiting lines; where the log of whoever embeds the service blocks, the oldest are left out
 _PAUSE: Final = 0.2  # seconds between writes
 _LONGEST: Final = 200
 _QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # polled by machines: only errors are logged
@@ -27,11 +27,8 @@ _Line = tuple[int, str, bytes, int, int, str]
 class AccessLog:
     """Writes in its own thread: a blocked terminal delays no request."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lines: deque[_Line] = deque(maxlen=_KEPT)
-        self._taken = 0
-        self._written = 0
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -51,7 +48,6 @@ class AccessLog:
             return
         name = "-" if caller is None else caller.name
         self._lines.append((at, scope["method"], scope["raw_path"], status, took, name))
-        self._taken += 1
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):  # the log is closed
@@ -63,12 +59,7 @@ class AccessLog:
         lines: list[tuple[int, str]] = []
         while self._lines:
             at, method, path, status, took, caller = self._lines.popleft()
-            self._written += 1
             lines.append((at, f"{method} {_shown(path)} {status or '-'} {took / 1000:.1f} ms {caller}"))
-        lost = self._taken - self._written - len(self._lines)
-        if lost > 0:
-            self._written += lost
-            lines.append((self._clock.now(), f"{lost} requests are missing here: the log was too slow"))
         for handler in logging.getLogger().handlers if lines else ():
             _emit(handler, lines)
 

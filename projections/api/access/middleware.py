@@ -110,7 +110,7 @@ class AccessMiddleware:
     ) -> None:
         settings = service.settings
         rate = settings.parsed("api.submit_rate")
-        self.log = AccessLog(service.clock)
+        self.log = AccessLog()
         self.clock = service.clock
         self.tokens = service.tokens
         self.streams: dict[Exchange, asyncio.Task[Any]] = {}  # streams → the tasks that send them
