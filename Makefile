@@ -1,6 +1,6 @@
 # Everything Steno needs from a clean clone, with nothing but Python 3.11, pip, make and git.
 #   make demo        the tour: no account, no network after set-up
-#   make test        every gate and every test (22 to 45 minutes on two cores)
+#   make test        every gate and every test (20 to 40 minutes on two cores)
 #   make check       every gate and the quick tests (some five minutes)
 #   make test-long   what takes longer than that
 #   make bench       every target beside what it is compared with; BENCH="replay --full": one, at its largest
