@@ -151,8 +151,10 @@ class Cold(Generic[T]):
             self.wake(key)
         return self.loaded.get(key)
 
-    def wake(self, word: str) -> None:
+    def wake(self, word: str | None) -> None:
         """Look at everything that this word finds."""
+        if word is None:  # a dict may be asked for it, and has it not
+            return
         for segment in self.segments:
             if segment.may_have(word):
                 for entry in self._opened(segment)[1].get(word, ()):

@@ -73,6 +73,7 @@ def test_a_lazy_dict_is_the_dict() -> None:
     for things in (fresh(), dict(plain)):
         assert things.get("r9") is None
         assert "r2" in things
+        assert None not in things  # an event that names no run
         assert things.pop("r2") == ended(2)
         assert things.pop("r2", None) is None
         with pytest.raises(KeyError):
