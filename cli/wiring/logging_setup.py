@@ -69,7 +69,7 @@ class _Handler(logging.Handler):
                     self._missing += len(some)
                     continue
                 if self._missing:
-                    text = f"{self._missing} lines are missing here: nobody read the log"
+                    text = f"lines missing here, as nobody read the log: {self._missing}"
                     self._missing = 0
                     self._write(logging.WARNING, [(some[0][0], text)])
                 self._write(level, some)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A Docker engine for the tests, without systemd and without an image registry: engine.sh up|down FOLDER [FROM]
 # Needs root and Debian's docker.io, tini, g++, python3. The image has the files of those two packages and
-# of all that they need, as they are on this machine: to install them anew takes ten times as long. What is there
+# of all that they need, as they are on this machine: to install them again takes half a minute. What is there
 # already is used again: the image stays in FOLDER; with FROM, the address of another engine, it is copied from there.
 # Outside of FOLDER there are only the control groups /steno-tests, which `down` removes.
 set -euo pipefail
@@ -39,7 +39,8 @@ up)
   elif ! client image inspect $image >/dev/null 2>&1; then
     mkdir -p "$folder/own/etc" # passwords of nobody
     echo 'root:*:20000:0:99999:7:::' | install -m 640 -g shadow /dev/stdin "$folder/own/etc/shadow"
-    files_of_this_machine | tar -c --no-recursion -T - -C "$folder/own" etc/shadow 2>/dev/null | client import --change 'ENV PATH=/usr/bin:/bin' - $image >/dev/null
+    files_of_this_machine | tar -c --no-recursion -T - -C "$folder/own" etc/shadow 2>/dev/null |
+      client import --change 'ENV PATH=/usr/bin:/bin' - $image >/dev/null
   fi
   ;;
 down)
