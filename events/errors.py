@@ -8,6 +8,11 @@ class StenoError(Exception):
     """The root of every error Steno raises on purpose; its text is fit for a user."""
 
 
+def reported(error: Exception) -> str:
+    """What a log says of an error: its text; of an unexpected one, that it is a bug in Steno."""
+    return str(error) if isinstance(error, StenoError) else f"bug in Steno: {type(error).__name__}: {error}"
+
+
 class RecordNotFound(StenoError):
     """There is no record at that place."""
 

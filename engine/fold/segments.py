@@ -240,6 +240,7 @@ class Cold(Generic[T]):
             last = self.segments.pop()
             new += self.numbered(last)
             self.made.pop(last.digest, None)
+            self._open.pop(last.digest, None)
         new.sort(key=lambda entry: entry.number)
         for begin in range(0, len(new), SIZE):
             segment, content = segment_of(new[begin : begin + SIZE])

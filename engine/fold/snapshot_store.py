@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 EVERY: Final = 20_000  # events folded before the next snapshot: seconds of folding
 AT_START: Final = 1_000
 """The same for a process that has just caught up: folding fewer again costs less than writing the file."""
+ABANDONED: Final = 2 * EVERY  # events without another snapshot, after which the process that wrote the last one is gone
 SETTLED: Final = 10_000  # events since a run or machine was last seen, after which it may go into a segment
 
 
@@ -53,13 +54,14 @@ class SnapshotStore:
         self._record = record
         self._blob = record.store.blob("snapshot")
         self._slots: dict[str, int] = {}  # as in the header that was loaded or written last
-        self._saved = 0  # the position of the last snapshot known to be in the file, or of the last try
+        self._known = 0  # the position of the snapshot that was loaded or written last
+        self._tried = 0  # the position from which to count until the next is due
         self._lost: set[str] = set()  # digests of segments that could not be read
         self.stale = False  # one of them was needed: the world must be loaded again
 
     def load(self) -> WorldState | None:
         """The newest snapshot proven to be of this record; None: there is none, fold from the start."""
-        self.stale, self._saved = False, 0
+        self.stale, self._known, self._tried = False, 0, 0
         try:
             found = self._believed(self._blob)
             if found is None:
@@ -73,12 +75,12 @@ class SnapshotStore:
         except (RecordNotWritable, SnapshotLost, ValueError):
             self.stale = False
             return None
-        self._saved = state.position
+        self._known = self._tried = state.position
         return state
 
     def is_due(self, position: int, every: int = EVERY) -> bool:
         """Whether so many events were folded since the last snapshot."""
-        return position - self._saved >= every
+        return position - self._tried >= every
 
     def save(self, state: WorldState, *, every: int = EVERY) -> bool:
         """Retire the state and replace the file, if that is due; whether it was replaced. Only between two folds: a
@@ -103,7 +105,7 @@ class SnapshotStore:
             colds: its `segments_of`.
         """
         header = self._header(position)
-        before, self._saved = self._saved, position
+        self._tried = position
         if header is None:
             return False
         try:
@@ -111,15 +113,15 @@ class SnapshotStore:
                 if blob is None:
                     return False
                 there = self._believed(blob)
-                other = there is not None and there.header.position != before
-                if there is not None and other and there.header.position > position - 2 * every:
-                    self._saved = there.header.position + every
+                other = there is not None and there.header.position != self._known
+                if there is not None and other and there.header.position > position - ABANDONED:
+                    self._tried = there.header.position + every
                     return False
                 old = {} if there is None else there.header.segments
                 header = msgspec.structs.replace(header, segments=self._put(colds, old))
                 file = _File(header=header, world=memoryview(world), seal=self._seal(header, world))
                 blob.replace(msgspec.msgpack.encode(file), durable=False)
-                self._slots = header.segments
+                self._slots, self._known = header.segments, position
                 for digest, slot in old.items():
                     if digest not in self._slots:
                         self._segment(slot).replace(b"", durable=False)

@@ -9,7 +9,7 @@ from typing import Final
 from engine.live.live_world import LiveWorld
 from engine.providers.readings import READINGS
 from events.clock import Clock
-from events.errors import StenoError
+from events.errors import StenoError, reported
 from events.store.record import Record
 from events.store.store import Store, Where
 
@@ -69,8 +69,7 @@ class Follower:
                 self._ended()
                 self._stopping.wait()
             except Exception as error:  # noqa: BLE001 - whatever it is, the service reports it and retries
-                known = isinstance(error, StenoError)
-                self._tell(str(error) if known else f"bug in Steno: {type(error).__name__}: {error}")
+                self._tell(reported(error))
                 self._stopping.wait(_AGAIN)
 
     def _follow(self) -> None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from engine.fold.change import Change
 from engine.fold.world_codec import WorldState
 from events.clock import SECOND, Clock
+from events.errors import reported
 from events.store.record import Record
 from projections.api.feed.frames import Frame, FrameMaker
 from projections.api.feed.listener import FRAMES
@@ -73,7 +74,7 @@ class Publisher(FrameMaker):
         self.trouble = None
 
     def failed(self, error: Exception) -> None:
-        self.trouble = f"bug in Steno: {type(error).__name__}: {error}"
+        self.trouble = reported(error)
         _log.error("%s", self.trouble)
 
     # -- the queue

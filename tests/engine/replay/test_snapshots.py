@@ -188,8 +188,11 @@ def test_a_segment_that_is_gone_or_edited_costs_a_fold(record: Record, harm: str
 
 @pytest.mark.usefixtures("much_is_over")
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_one_of_several_processes_writes_it(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_one_of_several_processes_writes_it(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The others keep what they need, whatever it replaces, and go on when it stays behind."""
+    monkeypatch.setattr(snapshots, "ABANDONED", 60)
     where = tmp_path / "record.db" if store == "sqlite" else request.getfixturevalue("postgres_url")
     with Record.open(where, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         _one_writes(record)
@@ -221,6 +224,29 @@ def _one_writes(record: Record) -> None:
     RecordFold(record, World(READINGS, state=theirs)).run()
     assert second.save(theirs, every=30)
     assert SnapshotStore(record).load() == theirs == world_of(record).state
+
+
+@pytest.mark.usefixtures("much_is_over")
+def test_who_waited_for_another_does_not_take_its_next_one_for_its_own(record: Record) -> None:
+    """The other wrote exactly where this one would have tried again: its segments were removed under it."""
+    assert saved(record)
+    first, second = SnapshotStore(record), SnapshotStore(record)
+    ours, theirs = first.load(), second.load()
+    assert ours is not None
+    assert theirs is not None
+    more(record)
+    RecordFold(record, World(READINGS, state=theirs)).run()
+    assert second.save(theirs, every=ONE)
+    written = theirs.position
+    more(record)
+    for state in (ours, theirs):
+        RecordFold(record, World(READINGS, state=state)).run()
+    assert not first.save(ours, every=ours.position - written)
+    assert second.save(theirs, every=ONE)
+    more(record)
+    RecordFold(record, World(READINGS, state=ours)).run()
+    assert not first.save(ours, every=ONE)
+    assert set(SnapshotStore(record).load().runs) == set(theirs.runs)
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
