@@ -1,5 +1,6 @@
 """The engine's own snapshot: believed only with proof; without it the record is folded from its start."""
 
+import gc
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from engine.errors import SnapshotLost
 from engine.fold import segments, snapshot
 from engine.fold import snapshot_store as snapshots
 from engine.fold.record_fold import RecordFold
+from engine.fold.segments import Entry
 from engine.fold.snapshot_store import EVERY, SnapshotStore
 from engine.fold.world import World
 from engine.live import live_world
@@ -184,6 +186,23 @@ def test_a_segment_that_is_gone_or_edited_costs_a_fold(record: Record, harm: str
     again = LiveWorld(READINGS, record, keep=True)
     again.catch_up()
     assert again.state == world_of(record).state
+
+
+@pytest.mark.usefixtures("much_is_over")
+def test_segments_that_newer_ones_replace_are_not_kept_decoded(record: Record) -> None:
+    """They took 11 MB of a recorder."""
+
+    def decoded() -> set[int]:
+        return {id(one) for one in gc.get_objects() if isinstance(one, Entry)}
+
+    store, world, others = SnapshotStore(record), World(READINGS), decoded()
+    for _ in range(4):
+        more(record)
+        RecordFold(record, world).run()
+        assert store.save(world.state, every=ONE)
+        world = World(READINGS, state=world.state)
+    gc.collect()
+    assert decoded() <= others
 
 
 @pytest.mark.usefixtures("much_is_over")
