@@ -87,13 +87,13 @@ def costs_command(
     if form == "csv" and by is not None:
         raise click.UsageError("csv lists every charge, with machine, run, day, user and GPU: leave --by out")
     app.json = app.json or form == "json"
-    from cli.wiring.view import books, viewing
+    from cli.wiring.view import every_cost, viewing
 
     if form == "csv":
         from engine.money.focus import focus_rows
 
-        with books(app, at) as found:
-            csv.writer(sys.stdout, lineterminator="\n").writerows(focus_rows(found.costs))
+        with every_cost(app, at) as (found, _):
+            csv.writer(sys.stdout, lineterminator="\n").writerows(focus_rows(found))
         return
     with viewing(app, at) as (_, view, _):
         if reconcile:
@@ -195,14 +195,13 @@ def budget_command(app: App, at: str | None) -> None:
       AMD_GRANT_CREDITS_TOTAL=500 steno budget
     """
     from cli.render.money import budget_page
-    from cli.wiring.view import books
-    from engine.decide.budget import account
+    from cli.wiring.view import policy_for, viewing
     from engine.wire import wire
 
-    with books(app, at, every_run=False) as found:
-        standing = account(found.state, found.policy, found.now)
-        value = wire(standing) | {"position": found.position}
-        show(app, value, lambda: budget_page(standing, found.now, columns()))
+    with viewing(app, at) as (_, view, now):
+        standing = view.account(policy_for(app, view, at), now)
+        value = wire(standing) | {"position": view.position}
+        show(app, value, lambda: budget_page(standing, now, columns()))
 
 
 @steno_command("metrics")
@@ -222,11 +221,10 @@ def metrics_command(app: App, at: str | None) -> None:
     import msgspec
 
     from cli.render import paint
-    from cli.wiring.view import books
-    from engine.decide.budget import account, metrics
+    from cli.wiring.view import policy_for, viewing
 
-    with books(app, at) as found:
-        figures = metrics(found.state, account(found.state, found.policy, found.now))
+    with viewing(app, at) as (_, view, now):
+        figures = view.figures(policy_for(app, view, at), now)
     rows = [
         (name, "–" if value is None else f"{value:g}" if isinstance(value, int) else f"{value:,.6g}")
         for name, value in msgspec.structs.asdict(figures).items()

@@ -70,13 +70,13 @@ def estimate_command(app: App, runs_per_day: int, minutes: float, gpu: str, star
 
 def _measured(app: App, at: str | None) -> tuple[tuple[Measure, ...], int]:
     """What the record measured, and its position; nothing without a record."""
-    from cli.wiring.view import books
+    from cli.wiring.view import every_cost
     from engine.money.report import performance
     from events.errors import RecordNotFound
 
     try:
-        with books(app, at) as found:
-            return tuple(one for one in performance(found.costs) if one.count), found.position
+        with every_cost(app, at) as (costs, position):
+            return tuple(one for one in performance(costs) if one.count), position
     except RecordNotFound:
         if at is not None:
             raise

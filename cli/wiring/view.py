@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,7 +10,6 @@ from cli.render.words import ago
 from cli.wiring.app import App
 from cli.wiring.output import hint, progress
 from cli.wiring.time_arguments import at_moment
-from engine.fold.world_codec import WorldState
 from engine.policy import Policy
 from engine.providers import registry
 from events.clock import format_time
@@ -100,30 +99,23 @@ def source_objects(sources: Iterable[SourceView]) -> list[dict[str, object]]:
     ]
 
 
-class Books(NamedTuple):
-    """The inputs of all cost calculations, at one moment."""
-
-    state: WorldState
-    costs: "Costs"
-    policy: Policy
-    now: int
-    position: int
-
-
 @contextmanager
-def books(app: App, at: str | None, *, every_run: bool = True) -> Iterator[Books]:
-    """The books now, or as they were `--at`, by the policy in force then; raises `NotConfigured` without a policy.
-    `every_run` also loads ended runs without a live machine; the budget does not need them.
-    """
+def every_cost(app: App, at: str | None) -> Iterator[tuple["Costs", int]]:
+    """(the costs of everything, the position) now or `--at` a moment. Decodes all runs and machines."""
     from engine.fold.archives import shown_part
     from engine.money.costs import Costs
+
+    with viewing(app, at) as (_, view, _):
+        yield Costs(shown_part(view.whole())), view.position
+
+
+def policy_for(app: App, view: View, at: str | None) -> Policy:
+    """The policy of the settings, or the one in force `--at` a moment; raises `NotConfigured` without one."""
     from engine.settings.policy import policy_from
 
-    with viewing(app, at) as (_, view, now):
-        state = shown_part(view.whole()) if every_run else view.state
-        policy = msgspec.structs.replace(policy_from(app.settings), free=False)
-        if at is not None:
-            from projections.models.overview import policy_then
+    policy = msgspec.structs.replace(policy_from(app.settings), free=False)
+    if at is None:
+        return policy
+    from projections.models.overview import policy_then
 
-            policy = policy_then(state, policy)
-        yield Books(state, Costs(state), policy, now, view.position)
+    return policy_then(view.state, policy)

@@ -4,7 +4,7 @@ run's remaining time and one idle timeout; of a run of ours that waits, its wors
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -246,9 +246,9 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     active_vms: int  # every machine that may be billed
 
 
-def metrics(state: WorldState, account: Account) -> Metrics:
-    starts = starts_of(state)
-    cold, warm = starts["cold"], starts["warm"]
+def metrics(state: WorldState, account: Account, starts: Mapping[str, int]) -> Metrics:
+    """Of a state with the machines that may be billed; `starts` as `starts_of`."""
+    cold, warm = starts.get("cold", 0), starts.get("warm", 0)
     return Metrics(
         total_cost_usd=account.spent / DOLLAR,
         remaining_credits_usd=None if account.remaining is None else account.remaining / DOLLAR,

@@ -17,7 +17,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from engine.decide.budget import account
 from engine.errors import NotConfigured
 from engine.fold.archives import live_part
 from engine.fold.lazy_things import tally_of
@@ -85,12 +84,11 @@ class ServiceCollector(Collector):
     def _money(self) -> _Figures:
         """The budget in dollars; nothing if the settings make no policy."""
         with self._service.pool.now() as look:
-            state, settled = look.view.ledger(look.now)
             try:
-                policy = policy_at(self._service, state, past=False)
+                policy = policy_at(self._service, look.view.state, past=False)
             except NotConfigured:
                 return
-            found = account(state, policy, look.now, settled)
+            found = look.view.account(policy, look.now)
         for name, said, amount in (
             ("steno_budget_limit_usd", "The whole budget.", found.total),
             ("steno_budget_spent_usd", "Every machine's bill since ever.", found.spent),

@@ -8,7 +8,7 @@ from typing import Annotated, Final, cast
 import msgspec
 from msgspec import Meta
 
-from engine.decide.budget import Account, account
+from engine.decide.budget import Account
 from engine.decide.queue import Queued
 from engine.fold.world_codec import WorldState
 from engine.objects import BlindObject, RunObject, VmObject
@@ -105,7 +105,6 @@ class Overview(Shape, frozen=True, kw_only=True):
 def overview(look: Look, policy: Policy) -> Overview:
     """The whole page; `policy` is the one in force at that moment (`policy_then` for the past)."""
     view, store = look.view, look.view.store
-    state, settled = view.ledger(look.now)
     window, shown = lanes(look)
     return Overview(
         position=look.position,
@@ -116,7 +115,7 @@ def overview(look: Look, policy: Policy) -> Overview:
         queued=view.queued(look.now),
         recent=_stored(store.runs.last_ended(_RECENT)),
         today=today(look),
-        budget=account(state, policy, look.now, settled),
+        budget=view.account(policy, look.now),
         burn=burn(look),
         window=window,
         lanes=shown,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from engine.decide.budget import PastSpend
+from engine.decide.budget import Account, Metrics, PastSpend, account, metrics
 from engine.decide.queue import LEARNT_FROM, Queued, queue
 from engine.errors import RunNotFound, VmNotFound
 from engine.fold.archives import newest_poll, until_of
@@ -17,7 +17,7 @@ from engine.fold.sources import Observability, observability, open_blind
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState, policy_of, source_of
 from engine.objects import BlindObject, RanObject, RunObject, VmObject, blind_object
-from engine.policy import DAY
+from engine.policy import DAY, Policy
 from engine.providers.readings import READINGS
 from engine.rules.current import CURRENT
 from engine.wire import Shape, Time
@@ -197,6 +197,15 @@ class View:
         rest = PastSpend(spent=total - sum(row.cost for row in there.values()), since=first)
         machines = {vm_id: decode_vm(row.folded) for vm_id, row in there.items()}
         return msgspec.structs.replace(self.state, vms=machines), rest
+
+    def account(self, policy: Policy, now: int) -> Account:
+        """Where the budget stands."""
+        state, settled = self.ledger(now)
+        return account(state, policy, now, settled)
+
+    def figures(self, policy: Policy, now: int) -> Metrics:
+        """What a front end shows."""
+        return metrics(self.ledger(now)[0], self.account(policy, now), self.store.runs.start_counts())
 
     def why_not_warm(self, run_id: str) -> tuple[str, ...]:
         """Why a run has no warm machine; empty if it has one, or none is kept there (free machines, or one per run)."""

@@ -23,6 +23,11 @@ _USER: Final = select(runs.c.user).where(_ID)
 _STARTS: Final = select(runs.c.start, runs.c.waited).where(  # `+`: not by the index of times
     runs.c.start.is_not(None), runs.c.waited.is_not(None), text(f"{SHOWN} AND +sort_at BETWEEN :since AND :until")
 )
+_COUNTED: Final = (
+    select(runs.c.start, func.count())
+    .where(runs.c.start.is_not(None), text("ended = 1 AND archive IS NULL"))
+    .group_by(runs.c.start)
+)
 _OF_PROVIDER: Final = select(runs.c.run_id).where(
     runs.c.provider_id == bindparam("provider_id"), runs.c.provider == bindparam("provider")
 )
@@ -110,6 +115,10 @@ class RunTable(RowTable[RunRow]):
     def starts(self, since: int, until: int) -> list[tuple[str, int]]:
         """(cold or warm, microseconds to running) of the visible runs submitted in a range, unordered."""
         return self._database.execute(_STARTS, since=since, until=until).fetchall()
+
+    def start_counts(self) -> dict[str, int]:
+        """cold or warm → how many ended runs started so; no archives."""
+        return dict(self._database.execute(_COUNTED).fetchall())
 
     def ended_named(self, name: str, count: int) -> tuple[RunRow, ...]:
         """The ended runs of a name that were first seen last."""

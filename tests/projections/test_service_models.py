@@ -12,7 +12,7 @@ from stenotest.story import START
 from stenotest.whole_costs import cost_report
 
 from engine.amounts import money
-from engine.decide.budget import account
+from engine.decide.budget import account, metrics, starts_of
 from engine.money.costs import Costs
 from engine.policy import Policy, Rate
 from engine.wire import wire
@@ -101,7 +101,9 @@ def test_the_overview_is_complete_and_sums_to_what_the_money_commands_say(pool: 
         found = msgspec.json.decode(msgspec.json.encode(wire(overview(look, POLICY))))
         assert set(found) == KEYS
         whole = look.view.whole()
-        assert found["budget"] == wire(account(whole, POLICY, look.now))
+        standing = account(whole, POLICY, look.now)
+        assert found["budget"] == wire(standing)
+        assert look.view.figures(POLICY, look.now) == metrics(whole, standing, starts_of(whole))
         rows = {row.key: row.total_usd for row in cost_report(Costs(whole), "day").rows}
         assert found["today"]["spent_usd"] == money(rows.get(found["at"][:10], 0))
         assert found["today"]["from"] == found["at"][:10] + "T00:00:00.000000Z"
@@ -140,7 +142,9 @@ def test_what_is_settled_is_summed_and_not_decoded(weeks: Pool) -> None:
         state, settled = look.view.ledger(look.now)
         assert len(state.vms) < len(whole.vms) or look.past
         for policy in (POLICY, Policy(budget_total=1_000_000), Policy(budget_total=None)):
-            assert account(state, policy, look.now, settled) == account(whole, policy, look.now)
+            standing = account(whole, policy, look.now)
+            assert account(state, policy, look.now, settled) == standing
+            assert look.view.figures(policy, look.now) == metrics(whole, standing, starts_of(whole))
 
 
 @pytest.mark.slow

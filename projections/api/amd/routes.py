@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from engine.commands.kernels import expect_isolation, kernel_key, kernel_order
 from engine.commands.submit import AcceptedRequest
-from engine.decide.budget import Metrics, account, metrics
+from engine.decide.budget import Metrics
 from engine.errors import NotIsolated, RefusedByPolicy
 from engine.kernel.definition import DTYPES, KernelProblem, Wrong, problems
 from engine.kernel.submission import ENDPOINTS, GPUS, KernelSubmission, Payload, read_submission
@@ -192,8 +192,7 @@ def schema() -> dict[str, Any]:
 
 def _figures(service: Service) -> tuple[Metrics, int]:
     with service.pool.now() as look:
-        state = look.view.whole()
-        return metrics(state, account(state, policy_at(service, state, past=False), look.now)), look.position
+        return look.view.figures(policy_at(service, look.view.state, past=False), look.now), look.position
 
 
 SCHEMA: Final = "/api/amd/schema"

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from engine.decide.budget import Account, account
+from engine.decide.budget import Account
 from engine.fold.change import Anomaly
 from engine.fold.world_codec import WorldState
 from engine.money.reconcile import Reconciliation
@@ -109,8 +109,7 @@ def costs_answer(found: StoredCosts, asked: Asked) -> dict[str, Any] | CostRepor
 
 def _budget(service: Service, look: Look, _: Asked) -> dict[str, Any]:
     policy = policy_at(service, look.view.state, past=look.past)
-    state, settled = look.view.ledger(look.now)
-    return wire(account(state, policy, look.now, settled))
+    return wire(look.view.account(policy, look.now))
 
 
 def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stenotest.apart import apart
 from stenotest.stage import SOURCE, Stage, run_row, vm_row
 
-from engine.decide.budget import account, metrics
+from engine.decide.budget import account, metrics, starts_of
 from engine.decide.controller import Decision, decide
 from engine.decide.matching import covers
 from engine.decide.placement import unfit
@@ -348,6 +348,6 @@ def test_decisions_from_a_snapshot_are_those_from_the_whole_world(
             assert decide(again, SOURCE, rich, now) == decide(state, SOURCE, rich, now)
             books = account(state, rich, now)
             assert account(again, rich, now) == account(again, rich, now) == books
-            assert metrics(again, books) == metrics(state, books)
+            assert metrics(again, books, starts_of(again)) == metrics(state, books, starts_of(state))
         assert lazy == state == again
         witness.stage.write(witness.stage.decide())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 from stenotest.whole_costs import cost_report
 
-from engine.decide.budget import account, metrics
+from engine.decide.budget import account, metrics, starts_of
 from engine.facts import RunFacts
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
@@ -169,7 +169,7 @@ def test_the_metrics_are_the_documents_own() -> None:
     runs += [a_run("going on", State.RUNNING, start="warm"), a_run("never had one", State.FAILED)]
     state = world(*vms, last=3600, runs=runs)
     policy = Policy(budget_total=1_400_000_000)
-    found = json.loads(msgspec.json.encode(metrics(state, account(state, policy, at(3600)))))
+    found = json.loads(msgspec.json.encode(metrics(state, account(state, policy, at(3600)), starts_of(state))))
     assert found == {
         "total_cost_usd": 5.25,
         "remaining_credits_usd": 1394.75,
@@ -184,10 +184,10 @@ def test_the_metrics_are_the_documents_own() -> None:
 def test_without_a_budget_there_is_nothing_to_remain() -> None:
     """Null, not a number that looks like one; of a budget of nothing, everything is used."""
     state = world(machine("vm", (0, VmState.IDLE), last=3600), last=3600)
-    none = metrics(state, account(state, Policy(budget_total=None), at(3600)))
+    none = metrics(state, account(state, Policy(budget_total=None), at(3600)), {})
     assert (none.remaining_credits_usd, none.credits_used_pct) == (None, None)
-    assert metrics(state, account(state, Policy(budget_total=0), at(3600))).credits_used_pct == 100.0
-    assert metrics(world(last=0), account(world(last=0), Policy(budget_total=0), at(0))).credits_used_pct == 0.0
+    assert metrics(state, account(state, Policy(budget_total=0), at(3600)), {}).credits_used_pct == 100.0
+    assert metrics(world(last=0), account(world(last=0), Policy(budget_total=0), at(0)), {}).credits_used_pct == 0.0
 
 
 def measured(state: WorldState) -> dict[str, Measure]:
