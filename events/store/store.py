@@ -163,8 +163,10 @@ class Session(Protocol):
     def shrink(self) -> None:
         """Free the memory that caches what was read."""
 
-    def damage(self) -> Iterator[tuple[int | None, str, str]]:
-        """(position, kind, detail) of what the database itself finds wrong with its pages and its schema."""
+    def damage(self, *, pages: bool = True) -> Iterator[tuple[int | None, str, str]]:
+        """(position, kind, detail) of what the database itself finds wrong with its schema, and with its pages if it
+        can look at all of them.
+        """
 
     def close(self) -> None: ...
 

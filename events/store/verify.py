@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, select
 
 from events.errors import RecordDamaged, RecordUnreachable, StenoError
 from events.store.chain import SEAL_EVERY, Head, canonical_part, committer, followed, mark
+from events.store.lookup import Lookup
 from events.store.parts import COMPRESSED, WRITER_CACHE, Parts
 from events.store.ranges import IDS_IN, SPANS_IN, Indexes, SealedRange
 from events.store.rows import LAST, Rows
@@ -38,6 +39,7 @@ _PAGE: Final = _BEHIND.limit(bindparam("most"))
 _PARTS: Final = select(parts).order_by(parts.c.id)
 _PART: Final = select(parts).where(parts.c.id == bindparam("id"))
 _STREAMS: Final = select(streams)
+_STREAM: Final = select(streams).where(streams.c.id == bindparam("id"))
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +60,9 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 class Verifier:
     """Checks pages, schema, triggers, chain, bodies, streams and head of a record; `run` once.
 
-    `after`: a head saved earlier. Of the events up to it only its own hash is checked, and of the parts those that
-    later events use; if the record does not have that head, all is checked.
+    `after`: a head saved earlier. Of the events up to it only its own hash is checked, of the parts and streams those
+    that later events use, and of the pages those that are read for it; if the record does not have that head, all is
+    checked.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Verifier:
         self._versions: dict[int, int] = {}
         self._firsts: dict[int, int] = {}  # the version of each stream's first event that was seen
         self._latest: dict[int, tuple[int, int]] = {}
+        self._total = 0  # events, as the head says
         self._events = 0
         self._rows = Rows(session)
         self._last = (0, session.identity.genesis())
@@ -90,6 +94,7 @@ class Verifier:
     def run(self) -> Verification:
         with self._session.snapshot():
             for step in (
+                self._resume,
                 self._database,
                 self._meta,
                 self._load,
@@ -120,9 +125,28 @@ class Verifier:
             (position, kind, detail if position is None else ""), Damage(position=position, kind=kind, detail=detail)
         )
 
+    def _resume(self) -> None:
+        """Begin behind the saved head, if the record has it."""
+        after, self._after, self._partly = self._after, None, False
+        ends = self._run(_HEADS).fetchone()
+        self._total = ends[1] if ends else 0
+        if after is None:
+            return
+        names, commitments = self._names, self._commitments
+        self._names, self._commitments = Lookup.names(self._session), Lookup.commitments(self._session)
+        self._events = self._total
+        try:
+            if self._is_there(after):
+                self._after, self._partly = after, True
+        finally:
+            if self._partly:
+                self._events, self._last = after.position, (after.position, bytes.fromhex(after.hash))
+            else:  # then all of it is looked at
+                self._events, self._names, self._commitments = 0, names, commitments
+
     def _database(self) -> None:
-        """What the database itself finds: pages, indexes, triggers, schema."""
-        for position, kind, detail in self._session.damage():
+        """What the database itself finds: schema, triggers, and all pages and indexes if all events are read."""
+        for position, kind, detail in self._session.damage(pages=self._after is None):
             self._say(position, kind, detail)
 
     def _meta(self) -> None:
@@ -135,24 +159,15 @@ class Verifier:
             self._say(None, "schema", f"the schema says it is {found}, not {REVISIONS[-1]}")
 
     def _load(self) -> None:
+        if self._partly:
+            return
         self._names.update(self._session.stream(_NAMES))
         self._commitments.update(self._session.stream(_COMMITMENTS))
 
     def _chain(self) -> None:
         """Every event follows from the one before; after a break the walk resumes at the next whole hash."""
-        previous: bytes | None = self._session.identity.genesis()
-        expected = 1
-        ends = self._run(_HEADS).fetchone()
-        total = ends[1] if ends else 0
-        if self._after is not None:
-            self._events = total
-            if self._is_there(self._after):
-                self._events = self._after.position
-                previous, expected = bytes.fromhex(self._after.hash), self._events + 1
-                self._last = (self._events, previous)
-            else:  # then all of it is looked at
-                self._after, self._partly, self._events = None, False, 0
-        self._walk(previous, expected, total)
+        position, digest = self._last
+        self._walk(digest, position + 1, self._total)
 
     def _walk(self, previous: bytes | None, expected: int, total: int, until: int = LAST) -> None:
         """Every event from a position on, up to `until`; `previous`: the hash before it, `total`: for the progress."""
@@ -217,12 +232,12 @@ class Verifier:
         bad = dict(self._bad_parts(users))
         uses = dict(self._first_use)
         # Parts only refer to older ones: going down, every user is known before what it uses.
-        for part_id in sorted(self._commitments.keys() | users.keys(), reverse=True):
+        for part_id in sorted(uses.keys() | users.keys(), reverse=True):
             through = [uses[user] for user in (part_id, *users.get(part_id, ())) if user in uses]
             if through:
                 uses[part_id] = min(through)
         for part_id in self._first_use.keys() | users.keys():
-            if part_id not in self._commitments:
+            if self._commitment(part_id) is None:
                 bad[part_id] = "it is missing"
         for part_id in () if self._partly else self._commitments.keys() - uses.keys():
             bad.setdefault(part_id, "no event uses it")
@@ -251,6 +266,12 @@ class Verifier:
             except _UNREADABLE as error:
                 yield part_id, f"it cannot be read ({type(error).__name__}: {error})"
 
+    def _commitment(self, part_id: int) -> bytes | None:
+        try:
+            return self._commitments[part_id]  # `in` and `get` of a `Lookup` read nothing
+        except KeyError:
+            return None
+
     def _reached(self, from_: list[int]) -> Iterable[tuple[Any, ...]]:
         """The rows of all parts; after a saved head, of the parts in `from_`, to which the caller adds as it reads."""
         if self._after is None:
@@ -268,9 +289,7 @@ class Verifier:
 
     def _streams(self) -> None:
         """The rows that say where the next event goes."""
-        for stream_id, name, version, item, since in self._session.stream(_STREAMS):
-            if self._partly and stream_id not in self._versions:
-                continue
+        for stream_id, name, version, item, since in self._streams_seen():
             if stream_id not in self._versions:
                 self._say(None, "stream", f"no event is on {name}")
             elif version != self._versions[stream_id]:
@@ -278,6 +297,13 @@ class Verifier:
             known = self._latest.get(stream_id, (None, None))
             if (item, since) != known and not (self._partly and known == (None, None)):
                 self._say(None, "stream", f"{name} does not say what it showed last")
+
+    def _streams_seen(self) -> Iterable[tuple[Any, ...]]:
+        """The rows of all streams; after a saved head, of those with later events."""
+        if not self._partly:
+            return self._session.stream(_STREAMS)
+        found = (self._run(_STREAM, stream_id).fetchone() for stream_id in sorted(self._versions))
+        return (row for row in found if row is not None)
 
     def _head(self) -> None:
         rows = self._run(_HEADS).fetchall()
@@ -300,8 +326,10 @@ class Verifier:
         position = saved.position
         found = self._hash_at(position)
         if found is None:
-            ends = f"the record ends at position {self._events}: what followed up to {position} is lost"
-            self._say(position, "expect", ends if position > self._events else f"position {position} is not there")
+            why = f"position {position} is missing, or an event before it cannot be read"
+            if position > self._events:
+                why = f"the record ends at position {self._events}: what followed up to {position} is lost"
+            self._say(position, "expect", why)
         elif found.hex() != saved.hash.lower():
             why = "it was restored to an older state and continued, or it was rewritten"
             self._say(position, "expect", f"position {position} has another hash, {found.hex()}: {why}")
@@ -310,14 +338,19 @@ class Verifier:
         return False
 
     def _hash_at(self, position: int) -> bytes | None:
-        """The whole hash at a position, walked from the last whole one before it."""
+        """The whole hash at a position, walked from the last whole one before it; None if an event on the way is not
+        there or cannot be read.
+        """
         start = max(position - 1, 0) // SEAL_EVERY * SEAL_EVERY
         digest = self._session.identity.genesis()
         for at in range(max(start, 1), position + 1):
             row = self._rows.raw(at)
             if row is None:
                 return None
-            digest = row[-1] if at == start else self._digest(row, digest)
+            try:
+                digest = row[-1] if at == start else self._digest(row, digest)
+            except _UNREADABLE:
+                return None
         return digest
 
     def _every(self, after: int, last: int, until: int) -> Iterator[tuple[Any, ...] | SealedRange]:

@@ -304,3 +304,43 @@ def test_after_a_saved_head_the_rest_is_checked_as_in_a_whole_check(damage: str,
         else:
             later = {(position, kind) for position, kind in found if kind == "body" and position > head.position}
             assert set(found) in ({*whole, (head.position, "expect")}, later), head
+
+
+def test_after_a_saved_head_nothing_else_is_read(original: Path, tmp_path: Path) -> None:
+    """A broken row to which no later event leads changes nothing: each night costs the last day only."""
+    with Record.open(original, clock=StandingClock()) as record:
+        head = record.head()
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(original.read_bytes())
+    with Record.open(copy, clock=StandingClock(), write=True, shapes=READINGS.shape) as record:
+        record.append_polls([poll_of(listing(89), at=START + 500 * SECOND)])
+    with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        for name in TRIGGERS:
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("UPDATE streams SET version = 99 WHERE name = 'run/3'")
+        for sql in TRIGGERS.values():
+            connection.execute(sql)
+    assert check(copy)[0]
+    assert check(copy, after=head) == ([], False)
+
+
+@pytest.mark.parametrize("given", ["expect", "after"])
+def test_a_head_behind_an_event_that_cannot_be_read_is_not_confirmed(
+    given: str, original: Path, tmp_path: Path
+) -> None:
+    """Its hash is walked to from the last whole one."""
+    with Record.open(original, clock=StandingClock()) as record:
+        head = record.head()
+    assert head.position % 100 > 2
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(original.read_bytes())
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        for name in TRIGGERS:
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("UPDATE events SET stream_id = 99999 WHERE position = ?", [head.position - 1])
+        for sql in TRIGGERS.values():
+            connection.execute(sql)
+    found, refused = check(copy, **{given: head})
+    assert not refused
+    assert (head.position, "expect") in found
+    assert (head.position - 1, "chain") in found

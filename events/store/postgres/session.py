@@ -161,7 +161,8 @@ class PostgresSession:
     def shrink(self) -> None:
         """The caches are the server's."""
 
-    def damage(self) -> Iterator[tuple[int | None, str, str]]:
+    def damage(self, *, pages: bool = True) -> Iterator[tuple[int | None, str, str]]:
+        del pages  # the server checks those that it reads
         yield from damage(self._connection)
 
     # -- sealed ranges
