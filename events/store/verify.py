@@ -93,16 +93,8 @@ class Verifier:
 
     def run(self) -> Verification:
         with self._session.snapshot():
-            for step in (
-                self._resume,
-                self._database,
-                self._meta,
-                self._load,
-                self._chain,
-                self._parts,
-                self._streams,
-                self._head,
-            ):
+            first = self._resume, self._database, self._meta, self._load
+            for step in (*first, self._chain, self._parts, self._streams, self._head):
                 self._take(step)
         return self._verdict()
 
