@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -124,6 +125,16 @@ def test_what_compose_mounts_is_there_and_where_it_is_read() -> None:
     for path in ("/etc/prometheus/steno.rules.yml", "/etc/prometheus/steno.token"):
         assert path in read
         assert any(f":{path}:ro" in volume for volume in compose()["prometheus"]["volumes"])
+
+
+def test_kubernetes_objects_fit_their_schema() -> None:
+    """That of the newest Kubernetes known here; a property that it has not is an error too."""
+    objects = list(yaml.safe_load_all((DEPLOY / "kubernetes.yml").read_text()))
+    for one in objects:
+        kubernetes_validate.validate(one, kubernetes_validate.latest_version(), strict=True)
+    objects[1]["spec"]["replica"] = 2
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(objects[1], kubernetes_validate.latest_version(), strict=True)
 
 
 def test_kubernetes_objects_name_each_other() -> None:
