@@ -25,7 +25,8 @@ from events.errors import (
     StenoError,
 )
 
-logging.getLogger("psycopg").disabled = True  # what it warns of (a pipeline that failed) is raised here too
+# It warns of what is raised here too (a pipeline that failed). `logging.config` would undo `disabled`.
+logging.getLogger("psycopg").addFilter(lambda _: False)
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
