@@ -28,7 +28,7 @@ QUESTIONS = {panel["title"]: panel["targets"][0] for panel in DASHBOARD["panels"
 def test_every_question_is_answered_to_a_reader(postgres_url: str) -> None:
     """A number for a panel of one number, else time, name and value; of the range that Grafana shows."""
     now = SystemClock().now()
-    big_record(postgres_url, events=300, until=now - 60 * SECOND)  # type: ignore[arg-type]
+    big_record(postgres_url, events=300, until=now - 60 * SECOND)
     with Record.open(postgres_url, write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         record.append_polls([poll_of(None, at=now, status=None, error="refused", answered=False)])
         stop = types.StopRequested(run_id="r", provider="dstack", name="r", submitter="ada")

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from engine.providers.readings import READINGS
 from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record
+from events.store.store import Where
 from stenotest.machines import machine_item
 from stenotest.story import START, Item, job, run_item, submission
 
@@ -31,13 +31,13 @@ _EVENTS_A_RUN: Final = 51.4
 """As this makes them: polls, and what they changed."""
 
 
-def big_record(path: Path, *, events: int = 1_000_000, until: int = START) -> int:
+def big_record(where: Where, *, events: int = 1_000_000, until: int = START) -> int:
     """Make a record of at least so many events, the newest of them observed at about `until`; its last position.
 
     One run follows another, four on each machine, five seconds between two looks. It ends in the middle of a run.
     """
     start = until - round((events + 2000) / _EVENTS_A_RUN) * _ROUNDS * _ROUND * SECOND
-    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
+    with Record.open(where, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
         batch: list[Poll] = []
         for poll in polls(start):
             batch.append(poll)
