@@ -164,8 +164,8 @@ class Session(Protocol):
         """Free the memory that caches what was read."""
 
     def damage(self, *, pages: bool = True) -> Iterator[tuple[int | None, str, str]]:
-        """(position, kind, detail) of what the database itself finds wrong with its schema, and with its pages if it
-        can look at all of them.
+        """(position, kind, detail) of what the database itself finds wrong with its schema and, with `pages`, with all
+        of its pages if it can look at them.
         """
 
     def close(self) -> None: ...

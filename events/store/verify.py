@@ -151,10 +151,9 @@ class Verifier:
             self._say(None, "schema", f"the schema says it is {found}, not {REVISIONS[-1]}")
 
     def _load(self) -> None:
-        if self._partly:
-            return
-        self._names.update(self._session.stream(_NAMES))
-        self._commitments.update(self._session.stream(_COMMITMENTS))
+        if not self._partly:
+            self._names.update(self._session.stream(_NAMES))
+            self._commitments.update(self._session.stream(_COMMITMENTS))
 
     def _chain(self) -> None:
         """Every event follows from the one before; after a break the walk resumes at the next whole hash."""

@@ -205,7 +205,8 @@ class View:
 
     def figures(self, policy: Policy, now: int) -> Metrics:
         """What a front end shows."""
-        return metrics(self.ledger(now)[0], self.account(policy, now), self.store.runs.start_counts())
+        state, settled = self.ledger(now)
+        return metrics(state, account(state, policy, now, settled), self.store.runs.start_counts())
 
     def why_not_warm(self, run_id: str) -> tuple[str, ...]:
         """Why a run has no warm machine; empty if it has one, or none is kept there (free machines, or one per run)."""
