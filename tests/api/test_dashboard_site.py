@@ -7,13 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from stenolab.waiting import wait
 
 if TYPE_CHECKING:
     from conftest import Recorded
+    from playwright.sync_api import Route
     from stenolab.browser import See
     from stenotest.served import ServeSite
 
 PAGES = ("/", "/runs", "/machines", "/costs", "/incidents", "/record", "/kernels", "/submit", "/admin")
+
+# Every link to a position that is drawn without the record it is of, as soon as it is in the document.
+_UNNAMED = """
+window.unnamed = [];
+new MutationObserver(() => {
+  for (const one of document.querySelectorAll("a[href*='/record/']"))
+    if (!one.search.includes("record=")) window.unnamed.push(one.href);
+}).observe(document, { subtree: true, childList: true, attributes: true, attributeFilter: ["href"] });
+"""
 
 
 @pytest.fixture
@@ -50,6 +61,30 @@ def test_every_page_works_over_all_records_and_over_one(
     page.get_by_label("Record shown").select_option("")
     page.get_by_role("link", name="ok-run").wait_for()
     assert seen.complaints == []
+
+
+def test_a_runs_page_leads_to_its_record_from_the_first_drawing(
+    served_site: ServeSite, records: dict[str, Path], see: See
+) -> None:
+    """The run is the last of the answers, so that all is drawn at once; no link is without its record for a moment."""
+    seen = see(served_site(records).url)
+    page = seen.go("/runs")
+    page.evaluate(_UNNAMED)
+    held: list[Route] = []
+    page.route(re.compile(r"/api/runs/[^/]+$"), lambda route: held.append(route))  # noqa: PLW0108 (playwright marks it)
+    with (
+        page.expect_response(re.compile("/timeline")),
+        page.expect_response(re.compile("/explain")),
+        page.expect_response(re.compile("/like")),
+    ):
+        page.get_by_role("link", name="bad-run").click()
+    wait(lambda: held, seconds=60, what="the question for the run")
+    for route in held:
+        route.continue_()
+    page.get_by_role("heading", name="bad-run").wait_for()
+    seen.settled()
+    assert page.locator("a[href*='/record/']").count() > 5
+    assert page.evaluate("window.unnamed") == []
 
 
 def test_the_slider_puts_all_records_back_to_one_time(

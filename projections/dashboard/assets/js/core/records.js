@@ -1,8 +1,7 @@
 // Several records behind one service: their names, the one in the address (`?record=`), and positions over all of them.
 // A position of one record is a number; of all at once a text, `lab:12,farm:30`.
-import { useEffect } from "./dom.js";
+import { createContext } from "./dom.js";
 import { query } from "./router.js";
-import { store } from "./store.js";
 
 export const records = document.querySelector('meta[name="steno-records"]')?.content.split(",") ?? [];
 export const chosen = () => (records.length ? query("record") : null);
@@ -43,16 +42,5 @@ export function choose(name) {
   location.assign(url.pathname + url.search);
 }
 
-// The record of the run or machine whose page this is: links to its positions need it.
-export const pageRecord = store(null);
-export function usePageRecord(data) {
-  useEffect(() => {
-    pageRecord.set(data?.record ?? null);
-    return () => pageRecord.set(null);
-  }, [data?.record]);
-}
-
-// The page of a position, of a record or of the one whose page this is.
-export function recordPath(position, record = pageRecord.get()) {
-  return `/record/${position}${record && all() ? `?record=${record}` : ""}`;
-}
+// The record of the run or machine whose page this is: links to its positions need it from the first drawing.
+export const PageRecord = createContext(null);

@@ -4,7 +4,7 @@ import { useNow } from "../core/clock.js";
 import { about, useArchiveEnds, useData } from "../core/data.js";
 import { post } from "../core/api.js";
 import { useAt } from "../core/moment.js";
-import { usePageRecord } from "../core/records.js";
+import { PageRecord } from "../core/records.js";
 import { Link } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { called, count, day, duration, money, ms, price } from "../core/words.js";
@@ -114,8 +114,7 @@ function Machine({ vm, read }) {
 export default function Page({ params }) {
   const read = useData(`/api/vms/${encodeURIComponent(params.id)}`, { on: about.vm(params.id), beat: 5000 }); // its bill goes on without a message
   const at = useAt();
-  usePageRecord(read.data);
   if (read.error?.status === 404) return html`<${Missing} kind="machine" id=${params.id} past=${at !== null} />`;
   if (read.data === null) return html`<${PageHead} title="Machine" /><${Await} read=${read} height="5" />`;
-  return html`<${Await} read=${read}>${(vm) => html`<${Machine} vm=${vm} read=${read} />`}<//>`;
+  return html`<${PageRecord.Provider} value=${read.data.record}><${Await} read=${read}>${(vm) => html`<${Machine} vm=${vm} read=${read} />`}<//><//>`;
 }

@@ -1,16 +1,16 @@
 // Links to what the record holds.
-import { html } from "../core/dom.js";
-import { pageRecord, recordPath } from "../core/records.js";
+import { html, useContext } from "../core/dom.js";
+import { PageRecord, all } from "../core/records.js";
 import { Link } from "../core/router.js";
-import { useStore } from "../core/store.js";
 import { short } from "../core/words.js";
 
 // `#1234`, to the poll or event at that position.
 // `record`: of several, the one that has it; else the one whose page this is.
-export function PollLink({ position, record, children }) {
-  const here = useStore(pageRecord);
+export function PollLink({ position, record, children, class: looks = "mono", ...rest }) {
+  const page = useContext(PageRecord);
+  const of = record ?? page;
   if (position === null || position === undefined) return html`<span class="dim">–</span>`;
-  return html`<${Link} to=${recordPath(position, record ?? here)} class="mono">${children ?? `#${position}`}<//>`;
+  return html`<${Link} ...${rest} class=${looks} to=${`/record/${position}${of && all() ? `?record=${of}` : ""}`}>${children ?? `#${position}`}<//>`;
 }
 export const RunLink = ({ id, name, row }) => (id ? html`<${Link} to="/runs/${encodeURIComponent(id)}" class=${row ? "row" : ""}>${name || short(id)}<//>` : html`<span class="dim">–</span>`);
 export const VmLink = ({ id, name, row }) => (id ? html`<${Link} to="/machines/${encodeURIComponent(id)}" class=${row ? "row" : ""}>${name || short(id)}<//>` : html`<span class="dim">–</span>`);
