@@ -57,14 +57,15 @@ check: gates
 # The gates, the lab's set-up and the compiling keep one core each busy.
 test: .venv/.dev
 	@$(MAKE) --no-print-directory -j 2 gates lab bytecode
-	$(BIN)/pytest -n 4 --dist loadgroup -m "not long"
+	$(BIN)/pytest -n 5 --dist loadgroup -m "not long"
 
 test-long: .venv/.dev lab
 	STENO_TEST_PREFORK=0 $(BIN)/pytest -n 2 --dist loadgroup -m long
+	STENO_TEST_EXAMPLES=400 $(BIN)/pytest -n 2 --dist loadgroup -m "hypothesis and not long"
 	STENO_TEST_STORE=postgres $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/cli
 	STENO_TEST_SEGMENTS=small $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/engine/act tests/api tests/cli
 
-# Once, not by each of pytest's four processes.
+# Once, not by each of pytest's processes.
 bytecode: .venv/.dev
 	@$(BIN)/pytest -q --collect-only >/dev/null
 

@@ -45,9 +45,10 @@ pytest_plugins = ["stenolab.plugin", "stenolab.browser", "stenolab.docker", "ste
 
 # Laws are not timed, and how long or large an example was to make is nobody's failure: a machine that does other work
 # at the same time breaks none of them. Where CI runs, every run tries the same examples, so that what a change did not
-# touch does not fail it; anywhere else each run tries others.
+# touch does not fail it; anywhere else each run tries others. `make test-long` tries ten times as many.
 settings.register_profile(
     "steno",
+    max_examples=int(os.environ.get("STENO_TEST_EXAMPLES", "40")),
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,

@@ -149,7 +149,7 @@ def test_an_edited_event_is_found_at_its_position(record: Path, column: str) -> 
 
 
 @given(data=st.data(), mask=st.integers(1, 255))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_changed_byte_is_found(data: st.DataObject, mask: int, original: Path, tmp_path: Path) -> None:
     """By verify always; a reader gets what was sealed or one of our errors."""
     folder = tmp_path / "flipped"

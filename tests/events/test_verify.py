@@ -113,7 +113,7 @@ def test_an_untouched_record_is_whole(original: Path) -> None:
     assert check(original) == ([], False)
 
 
-@settings(max_examples=100, suppress_health_check=[*settings.default.suppress_health_check, SHARED])
+@settings(suppress_health_check=[*settings.default.suppress_health_check, SHARED])
 @given(data=st.data(), mask=st.integers(1, 255))
 @pytest.mark.slow
 def test_a_changed_byte_is_found_if_it_changes_anything(

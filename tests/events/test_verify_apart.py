@@ -191,7 +191,7 @@ def test_what_was_edited_is_found_alike(
     compare(path, size)
 
 
-@settings(max_examples=200, suppress_health_check=SHARED)
+@settings(suppress_health_check=SHARED)
 @given(found=st.lists(edits, min_size=1, max_size=3), size=st.integers(1, 9), sealed=st.booleans())
 @pytest.mark.long
 def test_what_was_edited_is_found_alike_whatever_it_is(

@@ -118,7 +118,6 @@ def stored(found: list[RunRow]) -> ProjectionStore:
     return store
 
 
-@settings(max_examples=150, deadline=None)
 @given(found=rows(), query=queries, size=st.integers(1, 4))
 @example(found=[], query=RunQuery(search=".*["), size=1)
 @example(found=[], query=RunQuery(search="\U0001f600*" * 100_000), size=1)

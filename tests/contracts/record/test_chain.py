@@ -103,7 +103,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("number", FORMATS)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
 def test_the_head_is_what_the_definition_says(number: int, done: list[tuple[str, list[str]]]) -> None:
     """Of any record; and `verify` agrees."""

@@ -172,7 +172,6 @@ BODIES = JSON | st.lists(ITEMS, max_size=3) | ITEMS
 
 
 @settings(
-    max_examples=60,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
 @given(
@@ -180,7 +179,6 @@ BODIES = JSON | st.lists(ITEMS, max_size=3) | ITEMS
 )
 def test_every_answer_comes_back_equal(answers: list[tuple[str, object, bool]], opener: Opener) -> None:
     """Whatever JSON a provider sends, compact or not, whole or cut along a shape, equals what is read back."""
-    record = opener(shapes)
     polls = [
         poll_of(
             json.dumps(body).encode()
@@ -191,11 +189,11 @@ def test_every_answer_comes_back_equal(answers: list[tuple[str, object, bool]], 
         )
         for number, (path, body, spaced) in enumerate(answers)
     ]
-    found = record.append_polls(polls)
-    reader = opener(shapes, write=False)
-    for appended, (_, body, _), poll in zip(found, answers, polls, strict=True):
-        back = reader.poll(appended.position)
-        assert back.body is not None
-        assert json.loads(back.body) == body
-        assert msgspec.structs.replace(back, body=poll.body) == poll
-    assert record.verify().ok
+    with opener(shapes) as record, opener(shapes, write=False) as reader:
+        found = record.append_polls(polls)
+        for appended, (_, body, _), poll in zip(found, answers, polls, strict=True):
+            back = reader.poll(appended.position)
+            assert back.body is not None
+            assert json.loads(back.body) == body
+            assert msgspec.structs.replace(back, body=poll.body) == poll
+        assert record.verify().ok

@@ -105,7 +105,7 @@ def test_sealing_changes_nothing_that_is_read(story: list[Step], tmp_path_factor
 
 
 @given(story=steps)
-@settings(max_examples=400, deadline=None, suppress_health_check=UNSHRUNK)
+@settings(suppress_health_check=UNSHRUNK)
 @pytest.mark.long
 def test_sealing_changes_nothing_whatever_happens(story: list[Step], tmp_path_factory: pytest.TempPathFactory) -> None:
     """The same, with patience."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.apart import apart
 from stenotest.stage import SOURCE, Stage, run_row, vm_row
@@ -207,7 +207,6 @@ def played(policy: Policy, history: Iterable[tuple[str, Any]]) -> Iterable[tuple
         witness.stage.write(decisions)
 
 
-@settings(max_examples=150)
 @given(policies, histories)
 def test_a_machine_with_a_run_on_it_is_never_told_to_go(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """By its row, by any submission, and only after a poll asked since the drain began."""
@@ -227,7 +226,6 @@ def test_a_machine_with_a_run_on_it_is_never_told_to_go(policy: Policy, history:
                     assert vm.told.taken_at is not None or vm.told.refused_at is not None
 
 
-@settings(max_examples=150)
 @given(policies, histories)
 def test_no_machine_is_drained_before_its_timeout(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """Counted again by hand: only time between two answers no more than a minute apart, both of which show it idle."""
@@ -241,7 +239,6 @@ def test_no_machine_is_drained_before_its_timeout(policy: Policy, history: list[
                 assert witness.idle[vm.provider_id] >= after
 
 
-@settings(max_examples=150)
 @given(policies, histories)
 def test_a_machine_that_is_not_ours_is_never_touched(policy: Policy, history: list[tuple[str, Any]]) -> None:
     for witness, decisions in played(policy, history):
@@ -250,7 +247,6 @@ def test_a_machine_that_is_not_ours_is_never_touched(policy: Policy, history: li
             assert vm_id is None or witness.stage.world.state.vms[vm_id].ours
 
 
-@settings(max_examples=150)
 @given(policies, histories)
 def test_placements_never_exceed_the_cap(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """Machines of ours that may be billed, and runs that were told they may have one made and have none: where a run is
@@ -266,7 +262,6 @@ def test_placements_never_exceed_the_cap(policy: Policy, history: list[tuple[str
         assert there + nodes <= (policy.max_vms or 99)
 
 
-@settings(max_examples=150)
 @given(policies, histories | scarce)
 def test_nobody_overtakes_the_head(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """A run is placed before an earlier one only where that one waits for a machine to reuse, for one its user may use,
@@ -304,7 +299,6 @@ def could_use(scene: Scene, earlier: Run, later: Run, place: types.RunPlaced) ->
     return scene.policy.mode == "pool" and first.nodes == 1 and not unfit(scene, earlier, vm)
 
 
-@settings(max_examples=150)
 @given(policies, histories)
 def test_deciding_again_adds_nothing(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """Twice without a new event is the same; what is written down is not decided again, and it comes to rest."""
@@ -318,7 +312,6 @@ def test_deciding_again_adds_nothing(policy: Policy, history: list[tuple[str, An
 
 
 @pytest.mark.parametrize("jump", [-(10**7), 10**7])
-@settings(max_examples=60)
 @given(policies, histories)
 def test_the_clock_of_a_decision_ends_no_machine(jump: int, policy: Policy, history: list[tuple[str, Any]]) -> None:
     """Whatever time it is said to be, no drain begins that would not begin now."""
@@ -328,7 +321,6 @@ def test_the_clock_of_a_decision_ends_no_machine(jump: int, policy: Policy, hist
         assert {machine_of(one) for one in later if isinstance(one, types.VmDrainStarted) and one.by != "room"} == now
 
 
-@settings(max_examples=60, deadline=None)
 @given(policies, histories | scarce, st.sampled_from([0, 3, 90, 5000]))
 def test_decisions_from_a_snapshot_are_those_from_the_whole_world(
     policy: Policy, history: list[tuple[str, Any]], later: int

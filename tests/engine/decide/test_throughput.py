@@ -5,7 +5,7 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.rented import Machine, Rented
 from stenotest.stage import SOURCE, Stage
@@ -102,7 +102,6 @@ def test_every_drain_that_a_waiting_run_can_use_is_taken_back_at_once() -> None:
     assert [one.run_id for one in places(town.stage.settle())] == ["run-w0", "run-w1", "run-w2"]
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     mode=st.sampled_from(MODES),
     cap=st.integers(1, 8),

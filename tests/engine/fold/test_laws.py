@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.histories import History, histories
 from stenotest.story import Item, Story, single
@@ -184,7 +184,6 @@ def test_a_stop_is_a_policys_only_if_our_newest_request_was(history: History, po
     world.apply(tick)
 
 
-@settings(max_examples=40)
 @given(histories())
 def test_both_steppers_fold_a_history_alike(history: History) -> None:
     """The machine of the live path and the table of replay."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.machines import MachineHistory, machine_histories, machine_item
 from stenotest.story import START, Item, Story
@@ -219,7 +219,6 @@ def test_idle_evidence_counts_answered_time_only(history: MachineHistory, data: 
     assert evidence == vm.last_at - vm.idle_since - blind
 
 
-@settings(max_examples=40)
 @given(machine_histories())
 def test_both_steppers_fold_a_history_alike(history: MachineHistory) -> None:
     """The machine of the live path and the table of replay."""

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 import uvicorn
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from stenotest.machines import machine_item
 from stenotest.story import START, Story
@@ -171,7 +171,6 @@ LATE = st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
 SHORT = st.tuples(st.floats(0.01, 20), st.floats(0.01, 20), st.floats(0.01, 20))
 
 
-@settings(max_examples=200)
 @given(ahead=STAYS | MOVES, took=SHORT, old=LATE, ends_given=st.booleans())
 def test_a_shifted_machine_is_never_billed_short(
     ahead: tuple[float, float],

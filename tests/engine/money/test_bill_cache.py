@@ -108,7 +108,6 @@ def _copy(vm: Vm) -> Vm:
     return msgspec.structs.replace(vm)
 
 
-@settings(max_examples=150)
 @given(life=lives(), billing=st.sampled_from(BILLINGS), kept=st.integers(1, 3), data=st.data())
 def test_a_bill_that_goes_on_is_the_bill_reckoned_anew(
     life: list[tuple[Vm, int]], billing: Billing, kept: int, data: st.DataObject
@@ -126,7 +125,6 @@ def test_a_bill_that_goes_on_is_the_bill_reckoned_anew(
             )
 
 
-@settings(max_examples=150)
 @given(found=st.lists(machines(), min_size=1, max_size=4), kept=st.integers(1, 3))
 def test_a_bill_remembers_no_other_machine_of_the_same_name(found: list[Vm], kept: int) -> None:
     """Law: what is kept is compared with the machine, whatever the machine is."""

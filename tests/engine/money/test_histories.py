@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.machines import MachineHistory, machine_histories
 from stenotest.story import Story
@@ -40,7 +40,6 @@ def the_bill(state: WorldState) -> Bill | None:
     return found[0] if found else None
 
 
-@settings(max_examples=60)
 @given(machine_histories())
 def test_a_folded_machines_intervals_are_its_life_and_its_bounds_hold(history: MachineHistory) -> None:
     """Whatever it went through."""
@@ -59,7 +58,6 @@ def test_a_folded_machines_intervals_are_its_life_and_its_bounds_hold(history: M
     assert 0 <= bill.low <= bill.cost <= bill.high
 
 
-@settings(max_examples=60)
 @given(machine_histories(), st.integers(1, 4))
 def test_polls_that_repeat_add_nothing_but_the_open_end(history: MachineHistory, more: int) -> None:
     """The newest answer again, some times: an ended machine costs what it did, an open one costs that much longer."""
@@ -81,7 +79,6 @@ def test_polls_that_repeat_add_nothing_but_the_open_end(history: MachineHistory,
         assert after.cost >= before.cost
 
 
-@settings(max_examples=60)
 @given(machine_histories())
 def test_looking_more_often_narrows_the_bounds_and_keeps_the_life(history: MachineHistory) -> None:
     """Twice the polls of the same history: the same life where the provider dates it, and bounds no wider."""

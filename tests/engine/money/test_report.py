@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 from stenotest.whole_costs import cost_report
@@ -71,7 +71,6 @@ def test_the_same_money_by_every_key(by: By, expected: dict[str, tuple[int, int]
     assert rows(night(), by) == expected
 
 
-@settings(max_examples=40)
 @given(st.lists(machines(), min_size=1, max_size=3), st.integers(0, 6_000))
 def test_every_report_and_the_export_sum_to_the_machines(vms: list[Vm], last: int) -> None:
     """To the micro-dollar, whatever the key."""

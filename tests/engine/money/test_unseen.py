@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from stenotest.machines import HOST, machine_event, machine_item
 from stenotest.story import START, Item, Story, job, run_item, submission
@@ -241,7 +241,6 @@ def moments_of(truth: Truth, every: float, kept: int, seed: int) -> list[float]:
     return [*some, last]
 
 
-@settings(max_examples=150)
 @given(truths(), st.sampled_from((1.0, 2.5)), st.integers(0, 6), st.integers(0, 99), st.booleans())
 @example(SEVENTEEN, 1.0, 1, 0, False)
 def test_the_clouds_own_bill_is_within_the_bounds_at_any_thinning(
@@ -264,7 +263,6 @@ def test_the_clouds_own_bill_is_within_the_bounds_at_any_thinning(
     assert sum(one.cost for one in bill.intervals) == bill.cost
 
 
-@settings(max_examples=150)
 @given(truths(), st.integers(0, 6), st.integers(0, 99), st.booleans())
 def test_every_run_pays_its_time_at_any_thinning(truth: Truth, kept: int, seed: int, log: bool) -> None:
     """Law: never less than its own time on the machine, with the provider's log no more either; else at most from its
@@ -282,7 +280,6 @@ def test_every_run_pays_its_time_at_any_thinning(truth: Truth, kept: int, seed: 
     assert sum(costs.values()) + sum(line.cost for line in charges(bill) if line.run_id is None) == bill.cost
 
 
-@settings(max_examples=60)
 @given(truths(), st.integers(1, 6), st.integers(0, 99), st.randoms(use_true_random=False))
 def test_events_give_one_bill_in_whatever_order_they_arrive(
     truth: Truth, kept: int, seed: int, chosen: random.Random

@@ -140,7 +140,6 @@ def stories(draw: Any) -> Story:
 
 
 @settings(
-    max_examples=50,
     deadline=None,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )

@@ -60,7 +60,6 @@ def test_without_a_snapshot_there_is_none(record: Record) -> None:
 
 
 @settings(
-    max_examples=100,
     deadline=None,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )

@@ -201,7 +201,7 @@ def test_pieces_joined_are_the_whole(
 
 
 @examples
-@settings(max_examples=100, suppress_health_check=UNSHRUNK)
+@settings(suppress_health_check=UNSHRUNK)
 @pytest.mark.long
 def test_pieces_joined_are_the_whole_whatever_happens(
     sources: list[tuple[str, str]], story: list[Any], rules: tuple[str, str], size: int, until: float, tmp_path: Path

@@ -173,7 +173,6 @@ def folded(record: Record, rules: str, *, whole: bool) -> WorldState:
 
 
 @settings(
-    max_examples=50,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
 @given(tale=tales())
@@ -186,7 +185,6 @@ def test_what_a_fold_skips_changes_no_machine(tale: tuple[Told, str], tmp_path: 
 
 
 @settings(
-    max_examples=50,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
 @given(tale=tales(), data=st.data())
@@ -209,7 +207,6 @@ def test_a_fold_with_machines_resumed_at_any_snapshot_ends_as_the_whole_one(
 
 
 @settings(
-    max_examples=50,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
 @given(tale=tales(), cuts=st.lists(st.integers(0, 60), max_size=6))

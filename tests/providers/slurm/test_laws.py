@@ -222,7 +222,6 @@ def seen(draw: Any) -> tuple[Cluster, list[NumberedPoll]]:
     return cluster, [(number, one) for number, (_, one) in enumerate(found, 1)]
 
 
-@settings(max_examples=120, deadline=None)
 @given(story=seen())
 def test_no_verdict_is_wrong_and_every_verdict_comes(story: tuple[Cluster, list[NumberedPoll]]) -> None:
     """After every poll: who has a verdict is over, by accounting's own record, and the verdict is right. Once both
@@ -253,7 +252,6 @@ def test_no_verdict_is_wrong_and_every_verdict_comes(story: tuple[Cluster, list[
     assert not [one for one in world.state.anomalies if one.kind == "contradiction"]
 
 
-@settings(max_examples=40, deadline=None)
 @given(story=seen())
 def test_the_controller_alone_ends_no_job(story: tuple[Cluster, list[NumberedPoll]]) -> None:
     """Its absence from squeue is evidence of nothing."""
@@ -261,7 +259,6 @@ def test_the_controller_alone_ends_no_job(story: tuple[Cluster, list[NumberedPol
     assert not any(run.terminal for run in replay_polls(polls).runs)
 
 
-@settings(max_examples=40, deadline=None)
 @given(story=seen())
 def test_polling_twice_changes_nothing(story: tuple[Cluster, list[NumberedPoll]]) -> None:
     """The same answer twice is the same history."""
@@ -272,7 +269,6 @@ def test_polling_twice_changes_nothing(story: tuple[Cluster, list[NumberedPoll]]
 
 
 @settings(
-    max_examples=60,
     deadline=None,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
