@@ -5,8 +5,8 @@
 and without accounting, both in one process.
 
 Tests that use a server are marked `lab` by themselves, and xdist keeps those of one version in one process, so that a
-whole run starts each server once; it ends with the last of its modules. `suffices(version)` leaves a test on the other
-server to `make test-long`. Without the servers' environments the tests skip; with `STENO_REQUIRE_LAB=1` they fail.
+whole run starts each server once; it ends with the module of its last test. `suffices(version)` leaves a test on the
+other server to `make test-long`. Without the servers' environments tests skip; with `STENO_REQUIRE_LAB=1` they fail.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Finds the last module of each server."""
+    """Finds the last test of each server."""
     _last.clear()
-    _last.update({version: item.path for item in session.items for version in _servers_of(item)})
+    _last.update({version: item for item in session.items for version in _servers_of(item)})
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -140,18 +140,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-    """Once a module is over, fixtures included: takes away its fleets, and ends a server that no module is left for."""
+    """Once a module is over, fixtures included: takes away its fleets, and ends a server that no test is left for."""
     yield
+    _unneeded.update(version for version, last in _last.items() if last is item)
     if nextitem is not None and nextitem.path == item.path:
         return
     for version in _servers_of(item) & _labs.keys():
         _labs[version].retire_fleets()
-    for version, last in _last.items():
-        if last == item.path and version in _labs:
-            _labs.pop(version).close()
+    for version in _unneeded & _labs.keys():
+        _labs.pop(version).close()
 
 
-_last: dict[str, Path] = {}
+_last: dict[str, pytest.Item] = {}
+_unneeded: set[str] = set()
 _labs: dict[str, Lab] = {}
 
 
