@@ -60,8 +60,7 @@ test: .venv/.dev
 	$(BIN)/pytest -n 5 --dist loadgroup -m "not long"
 
 test-long: .venv/.dev lab
-	STENO_TEST_PREFORK=0 $(BIN)/pytest -n 2 --dist loadgroup -m long
-	STENO_TEST_EXAMPLES=400 $(BIN)/pytest -n 2 --dist loadgroup -m "hypothesis and not long"
+	STENO_TEST_PREFORK=0 STENO_TEST_EXAMPLES=400 $(BIN)/pytest -n 2 --dist loadgroup -m "long or hypothesis"
 	STENO_TEST_STORE=postgres $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/cli
 	STENO_TEST_SEGMENTS=small $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/engine/act tests/api tests/cli
 

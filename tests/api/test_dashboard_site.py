@@ -71,7 +71,11 @@ def test_a_runs_page_leads_to_its_record_from_the_first_drawing(
     page = seen.go("/runs")
     page.evaluate(_UNNAMED)
     held: list[Route] = []
-    page.route(re.compile(r"/api/runs/[^/]+$"), lambda route: held.append(route))  # noqa: PLW0108 (playwright marks it)
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(re.compile(r"/api/runs/[^/]+$"), hold)
     with (
         page.expect_response(re.compile("/timeline")),
         page.expect_response(re.compile("/explain")),
