@@ -113,6 +113,7 @@ class SubmitSucceeded(OfRun, kind=13):
     name: str
     found: bool = False  # an earlier call, whose answer was lost, had already brought it there
     sent: str | None = None  # what the provider was handed in place of the task, without secret values
+    submitted_at: int | None = None  # or just before, by the provider's own clock; None: it gives none
 
 
 class SubmitFailed(OfRun, kind=14):

@@ -16,7 +16,7 @@ from engine.act.executor import Call, Effect
 from engine.errors import NameInUse, ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
 from engine.fold.outbox import OpenSubmit, Outbox, SubmitOutcome
 from engine.live.journal import Journal
-from engine.providers.base import Named, Preparation, Provider, Submission
+from engine.providers.base import Named, Preparation, Provider, Submission, Submitted
 from engine.providers.registry import kind
 from events import types
 from events.clock import SECOND, Clock, foreign_run_id
@@ -169,7 +169,7 @@ class Submitter:
                 raise
             self.fail(submit, error)
         else:
-            self._succeed(submit, submitted.provider_id, name, found=False, sent=submitted.sent)
+            self._succeed(submit, submitted, name)
         finally:
             self._ahead.pop(run_id, None)
 
@@ -264,7 +264,7 @@ class Submitter:
     def _found(self, submit: OpenSubmit, found: FoundRun, name: str) -> None:
         """Record that the provider has the run; if only a person can say so, nothing is called until then."""
         if found.sure:
-            self._succeed(submit, found.provider_id, name, found=True)
+            self._succeed(submit, Submitted(provider_id=found.provider_id, name=name), name, found=True)
             return
         run_id = submit.request.run_id
         detail = (
@@ -276,10 +276,17 @@ class Submitter:
             f"run/{run_id}", types.RunHeld(**_where(submit), why="ambiguous", detail=detail, not_before=None)
         )
 
-    def _succeed(
-        self, submit: OpenSubmit, provider_id: str, name: str, *, found: bool, sent: str | None = None
-    ) -> None:
-        self.finish(types.SubmitSucceeded(**_where(submit), provider_id=provider_id, name=name, found=found, sent=sent))
+    def _succeed(self, submit: OpenSubmit, given: Submitted, name: str, *, found: bool = False) -> None:
+        self.finish(
+            types.SubmitSucceeded(
+                **_where(submit),
+                provider_id=given.provider_id,
+                name=name,
+                found=found,
+                sent=given.sent,
+                submitted_at=given.submitted_at,
+            )
+        )
 
     def _abandon(self, submit: OpenSubmit, why: str) -> None:
         self.finish(types.IntentAbandoned(**_where(submit), intent="submit", why=why, policy=False))

@@ -15,7 +15,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
     provider_id: str  # the provider's own id of the run; names can be used again, ids cannot
     name: str
-    submitted_at: int | None = None  # microseconds, UTC, by the provider's clock; None: it gives none
+    submitted_at: int | None = None  # or just before: microseconds, UTC, by the provider's clock; None: it gives none
     sent: str | None = None  # what it was handed in place of the task, without secret values; None: the task
 
 

@@ -59,3 +59,11 @@ def test_a_crash_between_the_call_and_its_answer(
 
     assert (run["provider_id"], run["state"], run["exit_status"]) == (job, "failed", 6)
     assert (tmp_path / "answers").read_text().split() == [job]
+
+
+def test_a_submission_is_dated_by_the_cluster_just_before_it(on_slurm: Steno, slurm_cluster: Cluster) -> None:
+    """Never after the Submit of its job: both times are whole seconds of the cluster's clock."""
+    job = on_slurm("submit", "--json", "--name", "dated", *JOB, "--", "sleep 60").json()["provider_id"]
+    (event,) = on_slurm.events("SubmitSucceeded")
+    submit = slurm_cluster.run("env", "SLURM_TIME_FORMAT=%s", "squeue", "-h", "-j", job, "-o", "%V")
+    assert int(submit) - 30 <= event["data"]["submitted_at"] // 1_000_000 <= int(submit)

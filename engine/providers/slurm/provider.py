@@ -42,6 +42,9 @@ NO_ACCOUNTING: Final = ("disabled", "not enabled", "Access denied", "permission 
 _JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
 _RESERVATIONS: Final = ("scontrol", "-o", "show", "reservation")  # asked while a job waits for maintenance
 _SINFO: Final = "%N|%T|%E|%C|%m|%G|%R"
+_SBATCH: Final = 'echo "steno $(date +%s)"; exec sbatch "$@"'
+"""The time is the cluster's: it is compared with Slurm's own times."""
+_CLOCK: Final = re.compile(r"^steno (\d+)$", re.MULTILINE)
 _SUBMITTED: Final = re.compile(r"(\d+)(?:;.*)?")
 _MARKED: Final = re.compile(rf"--comment=[\"']?{MARK}([0-9a-f-]+)")
 _PROOF: Final = ("-X", "-D", "-P", "-n")
@@ -205,15 +208,17 @@ class SlurmProvider(Provider):
             )
             if kept.status != 0:
                 raise ProviderError(f"{folder}/env on {self.client.where} cannot be written: {kept.problem}")
-        command = ("sbatch", "--parsable", f"--comment={MARK}{submission.run_id}")
-        done = self.client.ask(*command, given=script.encode())
+        mark = f"--comment={MARK}{submission.run_id}"
+        done = self.client.ask("sh", "-c", _SBATCH, "sbatch", "--parsable", mark, given=script.encode())
         if done.status != 0:
             raise TaskInvalid(f"Slurm refuses the job: {_refusal(done)}")
         lines = done.out.strip().splitlines()
         found = _SUBMITTED.fullmatch(lines[-1].strip()) if lines else None
         if found is None:
             raise ProviderError(f"sbatch gave no job id: {done.problem}")
-        return Submitted(provider_id=found[1], name=submission.name, sent=script)
+        at = _CLOCK.search(done.out)
+        before = None if at is None else int(at[1]) * SECOND
+        return Submitted(provider_id=found[1], name=submission.name, submitted_at=before, sent=script)
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
         """Jobs of that name: those of the controller, those whose script wrote that it began, and those of accounting,

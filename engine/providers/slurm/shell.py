@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import dropwhile
 from pathlib import Path
 from typing import Final
 
@@ -213,4 +214,6 @@ class Shell:
 
 
 def _tool(words: Sequence[str]) -> str:
-    return next((word for word in words if word not in ("env", "xargs", "-n1") and "=" not in word), "?")
+    """The command; of `sh -c SCRIPT NAME`, the name."""
+    rest = [*dropwhile(lambda word: word in ("env", "xargs", "-n1") or "=" in word, words)]
+    return next(iter((rest[3:4] if rest[:2] == ["sh", "-c"] else []) or rest), "?")
