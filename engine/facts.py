@@ -62,6 +62,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     provider_id: str
     name: str | None = None
     project: str | None = None
+    realm: str | None = None  # within which the provider's ids are unique at one time: its cluster; None: not said
     user: str | None = None
     status: str | None = None
     reason: str | None = None

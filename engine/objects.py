@@ -73,6 +73,7 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     strategy: str | None = None  # what distinguishes it from runs requested together with it; else no key
     attempt_list: tuple[AttemptObject, ...] = ()  # oldest first; no key if the provider does not date them
     kernel: str | None = None  # the problem that it solves; no key for a run that is not a kernel
+    same_provider_id: tuple[str, ...] = ()  # other runs that had its provider's id, oldest first; no key if none had
 
     @property
     def ended(self) -> bool:
@@ -173,6 +174,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         strategy=None if run.terms is None else run.terms.strategy,
         attempt_list=_attempts(run),
         kernel=None if mark is None else mark.problem,
+        same_provider_id=tuple([one for one in run.same_id if one != run.run_id]),
     )
 
 

@@ -96,7 +96,16 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
         found = view.run(row.run_id)
         vm = None if found.vm_id is None else view.vm(found.vm_id)
         folded, seen = decode_run(row.folded), view.clock(row.archive, now)
-        life = timeline(found, view.blind_of(row), seen, vm, folded.said, folded.later_attempts, phases_of(folded))
+        life = timeline(
+            found,
+            view.blind_of(row),
+            seen,
+            vm,
+            folded.said,
+            folded.later_attempts,
+            phases_of(folded),
+            foreign=row.is_foreign,
+        )
     show(app, lambda: wire(life), lambda: draw(found, life, columns()))
 
 

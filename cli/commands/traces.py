@@ -128,7 +128,7 @@ def _export_trace(app: App, run: str | None, target: str, start: str | None, end
 
 def _part_of_run(record: Record, row: RunRow) -> tuple[int, int, frozenset[str]]:
     """(first position, last position, sources) of the polls about a run."""
-    from events.clock import foreign_run_id
+    from engine.fold.chains import foreign_ids
     from events.types import RunObserved
     from projections.store.world_table import decode_run
 
@@ -136,7 +136,7 @@ def _part_of_run(record: Record, row: RunRow) -> tuple[int, int, frozenset[str]]
     last = max([run.first_position, *run.evidence, *(step.position for step in run.transitions)])
     streams = {f"run/{run.run_id}"}
     if run.provider_id is not None:
-        streams.add(f"run/{foreign_run_id(run.provider, run.provider_id)}")
+        streams.update(f"run/{one}" for one in foreign_ids(run.provider, run.provider_id, run.submitted_at))
     for stream in streams:
         for stored in record.read(stream=stream, types={"RunObserved"}, backwards=True, limit=1):
             if isinstance(stored.data, RunObserved):

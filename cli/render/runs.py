@@ -200,6 +200,7 @@ def in_full(
         *_beside(like),
         ("run id", run.run_id),
         ("provider's id", run.provider_id or "–"),
+        *([("same id", ", ".join(run.same_provider_id))] if run.same_provider_id else []),
     ]
     head = [paint.bold(called(run)) + paint.dim(f"  {run.provider}"), *textwrap.wrap(why, min(columns, 100)), ""]
     lines = [*head, *paint.facts(facts)]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from engine.facts import RunFacts, VmFacts
 from engine.fold.tick import Seen, Tick
+from engine.providers.reading import Reading
 from engine.rules.current import attempt_of, decisive, progress
 from engine.states import PROGRESS, VmState
 
@@ -32,10 +33,14 @@ _DERIVED: Final = frozenset(
 _NO_END: Final = 1 << 62
 
 
-def listed_once(tick: Tick) -> Tick:
-    """The poll with one row of each thing, the last of equal ones; the poll itself if nothing is listed twice."""
+def listed_once(tick: Tick, reading: Reading | None) -> Tick:
+    """The poll with one row of each thing, the last of equal ones; the poll itself if nothing is listed twice. Runs
+    that `reading` has joined are left as they are: with one id they are several.
+    """
     unlike: dict[str, str] = {}
-    runs, vms = _once(tick.runs, _of_run, unlike), _once(tick.vms, _of_vm, unlike)
+    joined = reading is not None and reading.joins_items
+    runs = tick.runs if joined else _once(tick.runs, _of_run, unlike)
+    vms = _once(tick.vms, _of_vm, unlike)
     same = len(runs) == len(tick.runs) and len(vms) == len(tick.vms)
     return tick if same else replace(tick, runs=runs, vms=vms, unlike=unlike)
 

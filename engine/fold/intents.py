@@ -5,7 +5,7 @@ from functools import singledispatch
 
 from msgspec.structs import replace
 
-from engine.fold import links, machines, run_turn, vm_turn
+from engine.fold import chains, links, machines, run_turn, vm_turn
 from engine.fold.archives import set_hidden
 from engine.fold.change import AnomalyKind, Transition
 from engine.fold.run import Held, Placed, Run, Said
@@ -17,7 +17,6 @@ from engine.policy import load_policy
 from engine.rules.sets import Verdict
 from engine.states import Reason, State, VmState
 from events import types
-from events.clock import foreign_run_id
 from events.codec import Fact
 
 
@@ -51,20 +50,33 @@ def _requested(event: types.RunRequested, turn: Turn) -> None:
 @apply.register
 def _submitted(event: types.SubmitSucceeded, turn: Turn) -> None:
     state, run = turn.state, turn.state.runs.get(event.run_id)
-    if run is None or run.provider_id == event.provider_id:
+    if run is None:
+        return
+    run.submitted_from = event.submitted_at
+    if run.provider_id == event.provider_id:
         return
     if run.provider_id is not None:
         _part(turn, run, run.provider_id)
     key = f"{run.provider}/{event.provider_id}"
-    foreign = state.by_provider.get(key)
-    if foreign is not None and foreign != run.run_id:
-        run = _adopt(turn, run, state.runs[foreign])
+    seen = next((one for one in chains.behind(state, key) if one is not run and _is_that(turn, run, one)), None)
+    if seen is not None:
+        run = _adopt(turn, run, seen, key)
     run.provider_id, run.intended = event.provider_id, None
-    state.by_provider[key] = run.run_id
+    for other in chains.add(state, key, run):
+        turn.changed(other, len(turn.changes))
     turn.changes.append(run.moved())
 
 
-def _adopt(turn: Turn, asked: Run, seen: Run) -> Run:
+def _is_that(turn: Turn, asked: Run, seen: Run) -> bool:
+    """Whether a run that polls showed under the id of a submission is that submission: the id may have come again."""
+    reading = turn.fold.readings.of(asked.provider)
+    if reading is None or not reading.ids_recur or seen.facts is None:
+        return True
+    first = replace(seen.facts, submitted_at=seen.submitted_at)
+    return seen.requested_at is None and bool(chains.is_submission(asked, first))
+
+
+def _adopt(turn: Turn, asked: Run, seen: Run, key: str) -> Run:
     """The run a poll showed under the provider's id is the one we asked for: one run, under our id."""
     state, seen_as = turn.state, seen.run_id
     seen.transitions = _joined(asked, seen)
@@ -73,11 +85,13 @@ def _adopt(turn: Turn, asked: Run, seen: Run) -> Run:
         *(replace(one, number=asked.attempts - 1 + one.number) for one in seen.later_attempts),
     )
     seen.run_id, seen.requested_at, seen.stop_by = asked.run_id, asked.requested_at, asked.stop_by
+    seen.submitted_from = asked.submitted_from
     seen.first_position, seen.first_at = asked.first_position, asked.first_at
     seen.terms, seen.requeues, seen.former_ids = asked.terms, asked.requeues, asked.former_ids
     seen.said, seen.placed = asked.said, asked.placed
     links.rename(state, seen, seen_as)
     state.runs[asked.run_id] = seen
+    chains.rename(state, key, seen_as, seen)
     del state.runs[seen_as]
     state.unsettled.pop(seen_as, None)
     if seen.terminal:
@@ -97,10 +111,15 @@ def _joined(asked: Run, seen: Run) -> tuple[Transition, ...]:
 
 def _part(turn: Turn, run: Run, shown: str) -> None:
     """A poll matched the run `shown`, which carried our mark, to ours; the provider says that ours is another."""
-    state, other_id = turn.state, foreign_run_id(run.provider, shown)
-    other = replace(run, run_id=other_id, requested_at=None, terms=None, said=None, stop_by=None, placed=None)
+    state, key = turn.state, f"{run.provider}/{shown}"
+    ids = chains.foreign_ids(run.provider, shown, run.submitted_at)
+    other_id = next((one for one in ids if one not in state.runs), ids[0])
+    other = replace(
+        run, run_id=other_id, requested_at=None, terms=None, said=None, stop_by=None, placed=None, submitted_from=None
+    )
     state.runs[other_id] = other
-    state.by_provider[f"{run.provider}/{shown}"] = other_id
+    chains.rename(state, key, run.run_id, other)
+    run.same_id = ()
     if not other.terminal:
         state.unsettled[other_id] = None
     machines.part(turn, other, run.run_id)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from engine.fold.archives import polled
+from engine.fold.chains import foreign_ids
 from engine.fold.change import Change, Moved, Touched, VmMoved
 from engine.fold.clock_skew import shows_new
 from engine.fold.lanes import Lane, SourceLanes
@@ -22,7 +23,6 @@ from engine.fold.tick import PollReader, Tick, Until
 from engine.fold.world import World
 from engine.rules.sets import ObservationFilter
 from engine.states import VmState
-from events.clock import foreign_run_id
 from events.types import Event, SourceHidden, SourceShown, SubmitSucceeded
 
 if TYPE_CHECKING:
@@ -203,8 +203,9 @@ class RecordFold:
                 touched.add(vm_id for vm_id, vm in state.vms.items() if vm.archive == event.source)
             case SubmitSucceeded():
                 # A foreign run may turn out to be this one: it disappears, and its machines become this one's.
-                touched.add((event.run_id, foreign_run_id(event.provider, event.provider_id)))
                 run = state.runs.get(event.run_id)
+                submitted_at = None if run is None else run.submitted_at
+                touched.add((event.run_id, *foreign_ids(event.provider, event.provider_id, submitted_at)))
                 touched.add(() if run is None else run.links.values())
             case _:
                 touched.add(filter(None, (getattr(event, name, None) for name in ("run_id", "vm_id"))))

@@ -127,7 +127,7 @@ class PollReader:
         if reading.joins_items and field == "runs":
             vms = tuple([one for one in found if isinstance(one, VmFacts)])
             runs = _joined(reading, [one for one in found if isinstance(one, Seen)])
-            return {"runs": tuple(runs), "vms": vms, "odd": tuple(odd)}
+            return {"runs": runs, "vms": vms, "odd": tuple(odd)}
         return {field: tuple(found), "odd": tuple(odd)}
 
 
@@ -151,17 +151,21 @@ def _said(reading: Reading, scope: Scope, item: bytes, *, costs: bool) -> Sequen
     return [*[Seen(facts=facts, cost=known.get(facts.provider_id)) for facts in runs], *reading.machines(item, scope)]
 
 
-def _joined(reading: Reading, runs: Sequence[Seen]) -> list[Seen]:
-    """The runs that several items of an answer describe, each as one."""
-    found: dict[str, list[Seen]] = {}
-    for one in runs:
-        found.setdefault(one.facts.provider_id, []).append(one)
-    for provider_id, same in found.items():
-        if len(same) > 1:
-            costs = [one.cost for one in same if one.cost is not None]
-            cost = sum(costs) if len(costs) == len(same) else None
-            found[provider_id] = [Seen(facts=reading.joined([one.facts for one in same]), cost=cost)]
-    return [one for (one,) in found.values()]
+def _joined(reading: Reading, rows: Sequence[Seen]) -> tuple[Seen, ...]:
+    """The runs that the items of an answer describe, one or several items each."""
+    by_id: dict[str, list[Seen]] = {}
+    for one in rows:
+        by_id.setdefault(one.facts.provider_id, []).append(one)
+    runs: list[Seen] = []
+    for same in by_id.values():
+        if len(same) == 1:
+            runs += same
+            continue
+        costs = [one.cost for one in same if one.cost is not None]
+        joined = [reading.joined(rows) for rows in reading.by_run([one.facts for one in same])]
+        cost = sum(costs) if len(costs) == len(same) and len(joined) == 1 else None
+        runs += [Seen(facts=facts, cost=cost) for facts in joined]
+    return tuple(runs)
 
 
 def _bounded(known: dict[KeyT, T], listed: int, most: int = _REMEMBERED) -> dict[KeyT, T]:

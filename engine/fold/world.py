@@ -2,12 +2,12 @@
 effects.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
 from engine.facts import RunFacts
-from engine.fold import intents, links, machines, run_turn
+from engine.fold import chains, intents, links, machines, run_turn
 from engine.fold.archives import archive_of, concerns, is_hidden, may_move, polled
 from engine.fold.change import Anomaly, AnomalyKind, Blind, Change
 from engine.fold.clock_skew import compare_clocks, shifted
@@ -22,7 +22,6 @@ from engine.providers.reading import Listing, Readings
 from engine.rules.current import CURRENT
 from engine.rules.sets import Move, ObservationFilter, RuleSet, Verdict
 from engine.states import State
-from events.clock import foreign_run_id
 from events.types import Event
 
 
@@ -62,7 +61,7 @@ class World(Fold):
             whole = not tick.odd and not tick.scope.filtered
             sweep = sweep_ended(state.sweeps, tick.scope, tick.source, tick.started_at, tick.ids) if whole else None
             if len(tick.runs) > 1 or len(tick.vms) > 1:
-                tick = listed_once(tick)
+                tick = listed_once(tick, self.readings.of(tick.scope.provider))
             if tick.scope.listing in (Listing.RUNS, Listing.RUN):
                 self._answer(turn, tick, source, sweep)
             machines.apply(turn, tick, source, sweep)
@@ -88,16 +87,13 @@ class World(Fold):
         return tuple(turn.changes)
 
     def _answer(self, turn: Turn, tick: Tick, source: Source, sweep: Sweep | None) -> None:
-        for seen in tick.runs:
-            key = f"{tick.scope.provider}/{seen.facts.provider_id}"
-            if key not in self.state.former:
-                self._see(turn, self._meet(turn, key, seen.facts, tick), seen, tick)
+        listed = self._listed(turn, tick)
         if self.rules.watch is ObservationFilter.NAMED_LIST and tick.scope.listing is Listing.RUNS:
             self._named_list(turn, tick)
         if tick.scope.listing is Listing.RUNS and not tick.scope.filtered and tick.scope.page_after is None:
             machines.find_orphans(turn, tick)
         if tick.scope.covers is not None and not tick.odd:
-            self._not_listed(turn, tick, tick.scope.covers, source)
+            self._not_listed(turn, tick, tick.scope.covers, source, listed)
         if self.rules.final:
             return
         if sweep is not None:
@@ -108,6 +104,21 @@ class World(Fold):
             run_id = self.state.by_provider.get(f"{tick.scope.provider}/{tick.scope.by_id}")
             if run_id is not None and concerns(tick, self.state.runs[run_id]):
                 self._miss(turn, self.state.runs[run_id], source, tick.started_at, not_exists=True)
+
+    def _listed(self, turn: Turn, tick: Tick) -> set[str]:
+        """Fold the runs that an answer lists; the ids of those that it may list."""
+        listed = set[str]()
+        for seen in tick.runs:
+            key = f"{tick.scope.provider}/{seen.facts.provider_id}"
+            if key in self.state.former:
+                continue
+            match self._meet(turn, key, seen.facts, tick):
+                case Run() as run:
+                    listed.add(run.run_id)
+                    self._see(turn, run, seen, tick)
+                case chains.Match():
+                    listed.update(one.run_id for one in chains.behind(self.state, key))
+        return listed
 
     def _see(self, turn: Turn, run: Run, seen: Seen, tick: Tick) -> None:
         if not may_move(tick, run):
@@ -133,13 +144,14 @@ class World(Fold):
             if shown is not None and asked_at is not None:
                 links.answered(turn, run, shown, asked_at)
 
-    def _not_listed(self, turn: Turn, tick: Tick, covers: frozenset[str], source: Source) -> None:
+    def _not_listed(
+        self, turn: Turn, tick: Tick, covers: frozenset[str], source: Source, listed: Collection[str]
+    ) -> None:
         """Runs that this one of several sources should list and does not; an array's id covers its tasks."""
-        listed = set(tick.ids)
         for run in self.state.unsettled_runs():
             known = run.provider_id or ""
             asked_for = "*" in covers or known in covers or known.partition("_")[0] in covers
-            if run.provider != tick.scope.provider or known in listed or not run.views or not asked_for:
+            if run.provider != tick.scope.provider or run.run_id in listed or not run.views or not asked_for:
                 continue
             if tick.scope.project in (None, run.project) and concerns(tick, run) and tick.started_at >= run.first_at:
                 run_turn.not_listed(turn, run, tick)
@@ -147,19 +159,22 @@ class World(Fold):
                 if not any(run.views.values()) and not self.rules.final:
                     self._miss(turn, run, source, tick.started_at, not_exists=False)
 
-    def _meet(self, turn: Turn, key: str, facts: RunFacts, tick: Tick) -> Run:
-        """The run of an observation: a known one, one we submitted and have not seen yet, or a new one."""
+    def _meet(self, turn: Turn, key: str, facts: RunFacts, tick: Tick) -> Run | chains.Match:
+        """The run of an observation: a known one, one we submitted and have not seen yet, or a new one; a `Match`:
+        which one is not known yet.
+        """
         state, provider = self.state, tick.scope.provider
-        known = state.by_provider.get(key)
-        if known is not None:
-            return state.runs[known]
+        known = chains.find(state, self.readings.of(provider), key, facts, tick)
+        if known is not chains.Match.NONE:
+            return known
         ours = None if tick.archive is not None else self._marked(facts, provider)
         run = ours if ours is not None and _is_ours(ours, facts) and self._alone(facts, tick) else None
         if run is None:
             run = Run(
-                run_id=foreign_run_id(provider, facts.provider_id),
+                run_id=chains.new_id(state, provider, facts),
                 provider=provider,
                 provider_id=facts.provider_id,
+                submitted_at=facts.submitted_at,
                 first_position=turn.position,
                 first_at=turn.at,
                 last_position=turn.position,
@@ -167,11 +182,14 @@ class World(Fold):
                 archive=tick.archive,
                 hidden=is_hidden(state, tick.archive),
             )
+            if run.run_id in state.runs:
+                return chains.Match.UNDECIDED  # nothing tells it from a run that is known
             state.runs[run.run_id] = run
             if ours is not None:
                 turn.note(run, AnomalyKind.AMBIGUOUS_SUBMISSION, _not_ours(ours, facts))
         run.provider_id, run.intended = facts.provider_id, None
-        state.by_provider[key] = run.run_id
+        for other in chains.add(state, key, run):
+            turn.changed(other, len(turn.changes))
         return run
 
     def identify(self, provider: str, facts: RunFacts) -> str:
@@ -180,12 +198,16 @@ class World(Fold):
         """
         key = f"{provider}/{facts.provider_id}"
         if key not in self.state.former:
-            ours = self._marked(facts, provider)
-            if key in self.state.by_provider:
-                return self.state.by_provider[key]
-            if ours is not None and _is_ours(ours, facts):
-                return ours.run_id
-        return foreign_run_id(provider, facts.provider_id)
+            match chains.find(self.state, self.readings.of(provider), key, facts, None):
+                case Run() as run:
+                    return run.run_id
+                case chains.Match.UNDECIDED:
+                    return self.state.by_provider[key]
+                case chains.Match.NONE:
+                    ours = self._marked(facts, provider)
+                    if ours is not None and _is_ours(ours, facts):
+                        return ours.run_id
+        return chains.new_id(self.state, provider, facts)
 
     def _marked(self, facts: RunFacts, provider: str) -> Run | None:
         """The run of this record whose mark an unknown run of the provider carries."""

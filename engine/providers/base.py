@@ -1,7 +1,7 @@
 """What every provider can do. The engine holds providers by this interface only: one fold serves all of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -81,11 +81,12 @@ class Provider(ABC):
     """The source whose recorder, while it stays, also acts here; None: this one has recorders of its own."""
 
     @abstractmethod
-    def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
+    def poll(self, follow: Mapping[str, int], *, since: int | None) -> Iterator[Poll]:
         """One round of questions. It yields each answer at once, to be recorded; a failure is a failed `Poll`.
 
-        `follow` has provider ids of runs that have not ended; the round covers each if it can. A first contact reads
-        history back to `since` (microseconds, UTC); None: all of it.
+        `follow` has provider ids of runs that have not ended, and since when each is there (microseconds, UTC, by the
+        provider's clock if that says); the round covers each if it can. A first contact reads history back to `since`
+        (microseconds, UTC); None: all of it.
         """
 
     @abstractmethod

@@ -54,6 +54,7 @@ class Reading(ABC):
     makes_all_vms: bool = False  # Steno made every machine of this provider
     own_machines: bool = False  # a run's machine ends with it: none is ever warm
     joins_items: bool = False  # several items of one answer can describe one run, for `joined`
+    ids_recur: bool = False  # the provider gives an id again to another run: `is_same_run` tells them apart
 
     @abstractmethod
     def scope(self, path: str, req: bytes) -> Scope | None:
@@ -80,6 +81,26 @@ class Reading(ABC):
         counts.
         """
         return rows[-1]
+
+    def by_run(self, rows: Sequence[RunFacts]) -> Iterable[Sequence[RunFacts]]:
+        """The items of one id in an answer, by run, in order of submission: with `ids_recur` they can be of several."""
+        return (rows,)
+
+    def is_same_run(
+        self,
+        known: RunFacts,
+        seen: RunFacts,
+        *,
+        views: Mapping[str, RunFacts | None],
+        listed: RunFacts | None,
+        since: int | None,
+    ) -> bool | None:
+        """Whether what an answer shows under the id of a known run (`views` as for `together`) is that run; None: only
+        another source can say.
+
+        `listed`: what the same source said of the known run `since` microseconds before; None: it did not list it.
+        """
+        return True
 
     def together(self, before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bool) -> RunFacts:
         """One run by the newest answers of several sources; `before`: what was last known of it.

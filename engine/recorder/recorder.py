@@ -13,6 +13,7 @@ from engine.act.reconciler import Actor
 from engine.act.submitter import Submitter
 from engine.decide.controller import Decision, decide
 from engine.decide.queue import may_be_made_again
+from engine.fold.chains import began
 from engine.fold.change import Anomaly, Blind, Change, Heard, Moved, VmMoved
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState, ours_of, policy_of
@@ -349,12 +350,13 @@ class Recorder:
         due = self._notices.due_in(now) if told else None
         return max(0, left if due is None else min(left, due))
 
-    def _followed(self) -> frozenset[str]:
-        """The provider's ids of our runs there that have not ended."""
+    def _followed(self) -> dict[str, int]:
+        """The provider's ids of its runs that have not ended, and since when the first run of that id is there."""
         provider = self._provider
         runs = [run for run in self.world.state.unsettled_runs() if run.archive is None]
         there = [run for run in runs if run.provider == provider.name and run.project in (None, provider.project)]
-        return frozenset(run.provider_id for run in there if run.provider_id is not None)
+        newest_first = sorted(there, key=began, reverse=True)
+        return {run.provider_id: began(run) for run in newest_first if run.provider_id is not None}
 
     def _stream_of(self, poll: Poll, kind: str, provider_id: str, item: bytes) -> str:
         name, (scope, reading) = self._provider.name, self.world.readings.asked(poll.path, poll.req)

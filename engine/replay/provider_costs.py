@@ -27,7 +27,7 @@ def fill_costs(record: "Record", runs: Iterable[Run]) -> None:
         listed = [reading.costs(item) for item in record.items(position)]
         costs = {provider_id: cost for item in listed for provider_id, cost in item.items()}
         if len(costs) < sum(map(len, listed)):  # a run is listed twice: one of its rows counts
-            shown = listed_once(PollReader(READINGS).read(position, record.poll(position)))
+            shown = listed_once(PollReader(READINGS).read(position, record.poll(position)), reading)
             costs |= {one.facts.provider_id: one.cost for one in shown.runs}
         for run in there:
             run.cost = costs.get(run.provider_id or "")

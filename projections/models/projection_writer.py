@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from engine.fold.archives import archive_about, seen_at
+from engine.fold.chains import began
 from engine.fold.change import Anomaly, Blind
 from engine.fold.run import Run
 from engine.fold.state_machines import TERMINAL
@@ -319,7 +320,8 @@ def _row(run: Run, vms: StoredVms, configuration: RanObject, money: Money, folde
         provider_id=run.provider_id,
         name=run.name,
         ended=run.terminal,
-        sort_at=run.submitted_at if run.submitted_at is not None else run.first_at,
+        is_foreign=run.requested_at is None,
+        sort_at=began(run),
         object=msgspec.json.encode(shown),
         ran=msgspec.json.encode(ran),
         folded=folded,

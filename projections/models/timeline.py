@@ -8,7 +8,7 @@ from msgspec import Meta
 from engine.fold.run import Attempt, Said
 from engine.objects import BlindObject, IntervalObject, RunObject, VmObject
 from engine.wire import Position, Shape, Stretched, Time
-from events.clock import SECOND, foreign_run_id, parse_time
+from events.clock import SECOND, parse_time
 
 
 class TimelineSpan(Stretched, frozen=True, kw_only=True):
@@ -85,15 +85,18 @@ def timeline(
     said: Said | None = None,
     later: Sequence[Attempt] = (),
     phases: Sequence[tuple[str, int]] = (),
+    *,
+    foreign: bool = False,
 ) -> Timeline:
     """The life of a run up to its verdict, or up to `now` (microseconds UTC) if open. `said`: the task's own report;
-    `later`: attempts after the first; `phases`: (name, start) as the provider reports them.
+    `later`: attempts after the first; `phases`: (name, start) as the provider reports them; `foreign`: it was submitted
+    outside Steno.
     """
     moves = [parse_time(move.at) for move in run.transitions]
     submitted = parse_time(run.submitted_at) if run.submitted_at else None
     first = moves[0] if moves else submitted if submitted is not None else now
     start = first if submitted is None else min(submitted, first)
-    waited = first > start and _is_ours(run)
+    waited = first > start and not foreign
     first_held: list[_Held] = [("requested", 1, start, first, None)] if waited else []
     held = first_held + _held(run, later)
     verdict = moves[-1] if run.ended and moves else None
@@ -131,11 +134,6 @@ def timeline(
         ),
         phases=_reported(phases, run, until) if said is None else _task(said, until),
     )
-
-
-def _is_ours(run: RunObject) -> bool:
-    """Whether Steno was asked for the run; a foreign run has the id of `foreign_run_id`."""
-    return run.provider_id is None or run.run_id != foreign_run_id(run.provider, run.provider_id)
 
 
 _Held = tuple[str, int, int, int | None, int | None]  # (state, attempt, start, end, position)

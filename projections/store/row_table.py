@@ -16,7 +16,7 @@ from projections.store.schema import SHOWN, WAS
 Row = TypeVar("Row", bound=msgspec.Struct)
 _AFTER_ANY: Final = "\U0010ffff"
 _SEVERAL: Final = 6  # rows told where the beginning of an id is that of more
-_LIVE_FIRST: Final = "archive IS NOT NULL, ordinal DESC"
+_LIVE_FIRST: Final = "archive IS NOT NULL"
 
 
 class RowTable(Generic[Row]):
@@ -133,8 +133,9 @@ class RowTable(Generic[Row]):
         return self._first("name = :word", word=name)
 
     def _first(self, condition: str, **given: Any) -> Row | None:
-        """The row first seen last; live ones before archived ones."""
-        return next(self._rows(condition, _LIVE_FIRST, limit=1, **given), None)
+        """The newest row in page order; live ones before archived ones."""
+        order = ", ".join((_LIVE_FIRST, *(f"{name} DESC" for name in self.paged_by)))
+        return next(self._rows(condition, order, limit=1, **given), None)
 
     def _rows(self, condition: str = "", order: str = "ordinal", **given: Any) -> Iterator[Row]:
         statement = self._select(condition, order, limited="limit" in given)

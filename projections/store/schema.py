@@ -15,9 +15,7 @@ from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Tex
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from events.clock import foreign_run_id
-
-VERSION: Final = 13
+VERSION: Final = 14
 
 metadata = MetaData()
 
@@ -29,6 +27,7 @@ class RunRow(msgspec.Struct, frozen=True):
     name: str | None
     state: str = ""
     ended: bool = False
+    is_foreign: bool = False  # it was submitted outside Steno
     sort_at: int = 0  # when it was submitted, else first seen
     cost: int | None = None  # None: unknown
     odd: bytes | None = None  # the anomaly that its cost is, as JSON
@@ -48,11 +47,6 @@ class RunRow(msgspec.Struct, frozen=True):
     object: bytes = b""  # the run object as JSON
     ran: bytes = b"null"  # `RanObject` as JSON
     folded: bytes = b""  # the engine's own run, so that the fold can go on; see `world_table`
-
-    @property
-    def foreign(self) -> bool:
-        """Whether it was submitted outside Steno."""
-        return self.provider_id is not None and self.run_id == foreign_run_id(self.provider, self.provider_id)
 
 
 class VmRow(msgspec.Struct, frozen=True):

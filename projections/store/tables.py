@@ -28,9 +28,11 @@ _COUNTED: Final = (
     .where(runs.c.start.is_not(None), text("ended = 1 AND archive IS NULL"))
     .group_by(runs.c.start)
 )
-_OF_PROVIDER: Final = select(runs.c.run_id).where(
-    runs.c.provider_id == bindparam("provider_id"), runs.c.provider == bindparam("provider")
-)
+_OF_PROVIDER: Final = (
+    select(runs.c.run_id)
+    .where(runs.c.provider_id == bindparam("provider_id"), runs.c.provider == bindparam("provider"))
+    .order_by(runs.c.sort_at.desc())
+)  # the newest: an id can come again
 _ENDED: Final = select(runs.c.object, runs.c.state).where(_ID, text("ended = 1 AND archive IS NULL"))
 _ENDS: Final = select(marks.c.subject).where(text("kind IN ('run_succeeded', 'run_failed', 'run_stopped')"))
 _LAST_ENDS: Final = _ENDS.order_by(marks.c.position.desc(), marks.c.ordinal.desc()).limit(bindparam("limit"))
@@ -80,7 +82,7 @@ class RunTable(RowTable[RunRow]):
             return self._first(SHOWN)
         # A foreign run may share the name of one waiting in Steno: the name then means Steno's.
         going_on = self._rows(f"name = :word AND {RUN_GOES_ON}", "ordinal DESC", word=name)
-        return next((row for row in going_on if not row.foreign), None) or super()._named(name)
+        return next((row for row in going_on if not row.is_foreign), None) or super()._named(name)
 
     def objects_of(self, ids: Iterable[str]) -> list[tuple[bytes, bytes]]:
         """The runs' objects and what they execute, as JSON, in this order."""

@@ -179,7 +179,9 @@ def load_whole_world(store: ProjectionStore) -> WorldState | None:
     state.runs = {row.run_id: decode_run(row.folded) for row in store.runs.all()}
     state.vms = {row.vm_id: decode_vm(row.folded) for row in store.vms.all()}
     state.by_provider = {
-        f"{run.provider}/{run.provider_id}": run.run_id for run in state.runs.values() if run.provider_id is not None
+        f"{run.provider}/{run.provider_id}": run.same_id[-1] if run.same_id else run.run_id
+        for run in state.runs.values()
+        if run.provider_id is not None
     }
     return state
 

@@ -18,7 +18,7 @@ from projections.models.timeline import Timeline, timeline
 
 def test_states_are_spans_that_meet() -> None:
     """Each state lasts until the next; the verdict takes no time."""
-    life = timeline(a_run(("queued", 2), ("running", 5), ("finishing", 9), ("succeeded", 10)), [], now=T)
+    life = timeline(a_run(("queued", 2), ("running", 5), ("finishing", 9), ("succeeded", 10)), [], now=T, foreign=True)
     assert [(span.state, (span.end or 0) - span.start) for span in life.spans] == [
         ("queued", 3 * SECOND),
         ("running", 4 * SECOND),
@@ -51,7 +51,7 @@ def test_a_return_to_the_queue_is_a_new_attempt_even_where_it_took_no_time() -> 
 def folded(run: Run) -> tuple[RunObject, Timeline]:
     """The run as every reader gets it, and its timeline."""
     shown = run_object(run, CURRENT)
-    return shown, timeline(shown, [], run.last_at, later=run.later_attempts)
+    return shown, timeline(shown, [], run.last_at, later=run.later_attempts, foreign=run.requested_at is None)
 
 
 @given(histories())

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -21,7 +21,7 @@ from engine.errors import (
 from engine.providers.base import Named, Provider, Submission, Submitted
 from engine.providers.slurm import node_report
 from engine.providers.slurm.question import ENDS, REPORTS, question
-from engine.providers.slurm.reading import PREFIX, SlurmReading
+from engine.providers.slurm.reading import CLUSTER_NAME, PREFIX, SlurmReading
 from engine.providers.slurm.rows import Row, is_silent, maintenance, rows
 from engine.providers.slurm.script import render, variables
 from engine.providers.slurm.settings import Site
@@ -49,6 +49,8 @@ _SUBMITTED: Final = re.compile(r"(\d+)(?:;.*)?")
 _MARKED: Final = re.compile(rf"--comment=[\"']?{MARK}([0-9a-f-]+)")
 _PROOF: Final = ("-X", "-D", "-P", "-n")
 _AT_ONCE: Final = 2000  # ids of one call of sacct
+_DAY: Final = 86_400 * SECOND
+_CLUSTER_NAME: Final = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 _LOOK_BACK: Final = 60 * SECOND  # a cluster's clock may be behind ours
 _PACE: Final = SECOND
 _KEPT_DAYS: Final = 90  # variables of jobs that have not started for so long are deleted
@@ -68,7 +70,8 @@ class SlurmProvider(Provider):
         self._clock = clock
         self._accounting = site.accounting
         self._known: tuple[str, ...] | None = None
-        self._listed: frozenset[str] = frozenset()  # jobs the controller listed in the last round
+        self._listed: dict[str, int] = {}  # jobs the controller listed in the last round → when they were submitted
+        self._cluster: str | None = None  # its own name (ClusterName), once it was asked
         self._unreported: frozenset[str] = frozenset()
         """Jobs of ours that have not yet said what they found on their machine, and that they run their command."""
         self._reported: set[str] = set()
@@ -77,10 +80,10 @@ class SlurmProvider(Provider):
 
     # -- polls ---------------------------------------------------------------------------------------------------------
 
-    def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
+    def poll(self, follow: Mapping[str, int], *, since: int | None) -> Iterator[Poll]:
         """The sources at the same time, each answer in the order of the questions: the controller's first."""
         try:
-            commands = self._commands({job for one in follow for job in (one.partition("_")[0],)}, since)
+            commands = self._commands(follow, since)
             commands += [(words, b"") for words in self._reports(self._unreported & set(follow))]
             if self._maintenance is not None:
                 commands.append((self.client.words(*_RESERVATIONS), b""))
@@ -95,8 +98,9 @@ class SlurmProvider(Provider):
                     scope = self._reading.scope(poll.path, poll.req)
                     lines = msgspec.json.decode(poll.body, type=str).splitlines()
                     listed = [row for line in lines for row in _rows(words, line)]
-                    found = (row.job.partition("_")[0] for row in listed)
-                    self._listed = frozenset(found) if scope is not None else self._listed
+                    self._cluster = self._cluster or None
+                    if scope is not None:
+                        self._listed = {row.job: row.submitted for row in listed if row.submitted is not None}
                     ours = {row.job for row in listed if (row.comment or "").startswith(MARK)}
                     self._unreported = (self._unreported & set(follow) | ours) - self._reported
                     kept = any("maint" in (row.reason or "").lower() for row in listed)
@@ -109,26 +113,41 @@ class SlurmProvider(Provider):
                     self._unreported -= self._reported
                 yield poll
 
-    def _commands(self, follow: set[str], since: int | None) -> list[tuple[tuple[str, ...], bytes]]:
+    def _commands(self, follow: Mapping[str, int], since: int | None) -> list[tuple[tuple[str, ...], bytes]]:
         """The commands of a round, each with its standard input. There the changing ids of accounting, any number of
-        them, change neither the question nor the record.
+        them, change neither the question nor the record. Accounting is asked for jobs from the day of the oldest on:
+        under the same ids it may have jobs of years ago.
         """
         sinfo = self.client.words("sinfo", "-h", "-N", "-o", _SINFO)
+        where = {} if (name := self._cluster_name()) is None else {CLUSTER_NAME: name}
         closed = {"STENO_MAINTENANCE": self._maintenance} if self._maintenance else {}
         if not self.has_accounting():
-            told = {"STENO_ACCOUNTING": "none", "STENO_USER": self.client.user(), **self._rates()}
+            told = {"STENO_ACCOUNTING": "none", "STENO_USER": self.client.user(), **self._rates(), **where}
             words = self.client.words("scontrol", "-o", "show", "job", **told, **closed)
             ends = self.client.words("grep", "-rHs", "", self._ends(), **told)
             return [(words, b""), (ends, b""), (sinfo, b"")]
-        squeue = self.client.words("squeue", "-h", "-t", "all", "--me", "-o", _SQUEUE, **closed)
-        jobs = sorted(follow | self._listed, key=lambda job: (len(job), job))
+        squeue = self.client.words("squeue", "-h", "-t", "all", "--me", "-o", _SQUEUE, **closed, **where)
+        there = {**self._listed, **follow}
+        jobs = sorted({job.partition("_")[0] for job in there}, key=lambda job: (len(job), job))
+        own, given = ("-u", self.client.user()), {**self._rates(), **where}
         if not jobs:
             start = _moment(since, self._clock.now())
-            sacct = self.client.words("sacct", *_PROOF, "-S", start, "-o", self._fields(), **self._rates())
+            sacct = self.client.words("sacct", *_PROOF, *own, "-S", start, "-o", self._fields(), **given)
             return [(squeue, b""), (sacct, b""), (sinfo, b"")]
-        sacct = self.client.words("xargs", "-n1", "sacct", *_PROOF, "-o", self._fields(), "-j", **self._rates())
+        start = format_time(min(there.values()) - _DAY).partition("T")[0]
+        sacct = self.client.words(
+            "xargs", "-n1", "sacct", *_PROOF, *own, "-S", start, "-o", self._fields(), "-j", **given
+        )
         ids = "\n".join(",".join(jobs[at : at + _AT_ONCE]) for at in range(0, len(jobs), _AT_ONCE))
         return [(squeue, b""), (sacct, ids.encode()), (sinfo, b"")]
+
+    def _cluster_name(self) -> str | None:
+        """What the cluster calls itself; None: it does not say, or not yet."""
+        if self._cluster is None:
+            answer = self._asked(self.client.words("scontrol", "show", "config"), b"")
+            known = None if isinstance(answer, str) else _CLUSTER_NAME.search(answer.out)
+            self._cluster = "" if known is None else known[1]  # asked again once the controller answers
+        return self._cluster or None
 
     def _reports(self, jobs: Collection[str]) -> list[tuple[str, ...]]:
         """One question for all; unlike `grep`, `find` succeeds if a file is missing."""
@@ -330,7 +349,7 @@ def _named(row: Row, mark: str | None = None) -> Named:
 
 def _moment(since: int | None, now: int) -> str:
     """A time as sacct's `-S` takes it; by default a day back."""
-    at = (now - 86_400 * SECOND) if since is None else since - _LOOK_BACK
+    at = (now - _DAY) if since is None else since - _LOOK_BACK
     return format_time(at).partition(".")[0]
 
 

@@ -36,6 +36,14 @@ _VALUED: Final = {
     "squeue": frozenset("jutpwnqAMrRSLOo"),
     "sacct": frozenset("jusSEoAkrwNqTx"),
 }
+_NARROWING: Final = {  # options after which absence from an answer proves nothing
+    "squeue": frozenset({"u", "user", "users", "me", "p", "partition", "A", "account", "w", "nodelist", "n", "name"}),
+    "sacct": frozenset(
+        {"u", "uid", "user", "r", "partition", "A", "account", "accounts", "N", "nodelist", "name", "s", "state",
+         "S", "starttime", "E", "endtime"}  # a window leaves out what was cancelled while held
+    ),
+}  # fmt: skip
+_OWN: Final = frozenset({"S", "u"})
 
 
 @lru_cache(maxsize=4096)
@@ -48,7 +56,8 @@ def question(words: tuple[str, ...]) -> Question:
         while rest and "=" in rest[0]:
             name, _, value = rest.pop(0).partition("=")
             environment[name] = value
-    if rest[:1] == ["xargs"]:  # the ids come from standard input
+    by_id = rest[:1] == ["xargs"]  # the ids come from standard input
+    if by_id:
         rest = [*rest[2:], ""]
     tool = rest.pop(0).rpartition("/")[2] if rest else ""
     if tool == "scontrol":
@@ -71,12 +80,10 @@ def question(words: tuple[str, ...]) -> Question:
         columns = tuple(_SACCT.get(name, "") for name in names)
         separator = values.get("delimiter", "|")
     jobs = values.get("j") or values.get("jobs") or values.get("job")
-    narrowing = {"u", "user", "users", "p", "partition", "A", "account", "w", "nodelist", "n", "name", "s", "E"}
-    if "STENO_CLUSTER" not in environment:  # Steno asks only for one user
-        narrowing.add("me")
-    if tool == "sacct":  # a window leaves out what was cancelled while held
-        narrowing |= {"S", "starttime"}
-    states = values.get("t") or values.get("states") or values.get("state")
+    narrowing = _NARROWING[tool]
+    if "STENO_CLUSTER" in environment:  # Steno asks for one user's jobs, and by id for those of a known age
+        narrowing = narrowing - {"me", *(_OWN if by_id else ())}
+    states = (values.get("t") or values.get("states") or values.get("state")) if tool == "squeue" else None
     return Question(
         tool=tool,
         columns=columns,

@@ -17,6 +17,7 @@ from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
 from engine.providers.reading import Listing, Reading, Scope
 from engine.providers.slurm import node_report
 from engine.providers.slurm import rows as read
+from engine.providers.slurm.job_chain import chains_of, is_same_job
 from engine.providers.slurm.money import price_of
 from engine.providers.slurm.question import ENDS, REPORTS, Question, command_of, question
 from engine.providers.slurm.rows import Row
@@ -38,6 +39,7 @@ from events.errors import StenoError
 from events.shape.shape import LINES, BodyShape
 
 PREFIX: Final = "slurm:"
+CLUSTER_NAME: Final = "STENO_CLUSTER_NAME"  # in a question: the cluster's own name; STENO_CLUSTER is its source's
 REPORT: Final = "report"
 _WITNESSES: Final = {
     "squeue": CONTROLLER, "scontrol": CONTROLLER, "sacct": ACCOUNTING, ENDS: SCRIPT, REPORTS: REPORT,
@@ -54,6 +56,7 @@ class SlurmReading(Reading):
     makes_all_vms = True
     own_machines = True
     joins_items = True
+    ids_recur = True
 
     def __init__(self) -> None:
         self._scope = lru_cache(maxsize=4096)(_scope)
@@ -89,7 +92,10 @@ class SlurmReading(Reading):
             if asked.tool == ENDS and row.state in LIVE:
                 continue  # a script that has begun does not keep a job alive
             found.setdefault(row.job, []).append(_facts(row, asked, scope))
-        return tuple(self.joined(same) if len(same) > 1 else same[0] for same in found.values())
+        return tuple(self.joined(chain) for same in found.values() for chain in self.by_run(same))
+
+    def by_run(self, rows: Sequence[RunFacts]) -> Iterable[Sequence[RunFacts]]:
+        return chains_of(rows)
 
     def joined(self, rows: Sequence[RunFacts]) -> RunFacts:
         """The attempts that one answer lists, in order of submission; the newest counts."""
@@ -103,7 +109,19 @@ class SlurmReading(Reading):
             return replace(newest, phases=tuple(phases), mismatch=mismatch)
         numbered = tuple(replace(one, num=num) for num, one in enumerate(attempts))
         first = min((row.submitted_at for row in rows if row.submitted_at is not None), default=None)
-        return replace(newest, jobs=(JobFacts(attempts=numbered),), submitted_at=first)
+        mark = next((row.mark for row in rows if row.mark is not None), None)
+        return replace(newest, jobs=(JobFacts(attempts=numbered),), submitted_at=first, mark=mark)
+
+    def is_same_run(
+        self,
+        known: RunFacts,
+        seen: RunFacts,
+        *,
+        views: Mapping[str, RunFacts | None],
+        listed: RunFacts | None,
+        since: int | None,
+    ) -> bool | None:
+        return is_same_job(known, seen, views=views, listed=listed, since=since)
 
     def together(self, before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bool) -> RunFacts:
         report = views.get(REPORT)
@@ -292,6 +310,7 @@ def _common(row: Row, asked: Question, scope: Scope) -> dict[str, Any]:
     return {
         "provider_id": row.job,
         "project": scope.project,
+        "realm": asked.environment.get(CLUSTER_NAME),
         "name": None if row.name == _UNNAMED else row.name,
         "user": row.user,
         "status": row.state,

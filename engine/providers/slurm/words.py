@@ -40,7 +40,7 @@ ENDED: Final = {  # the state of an attempt that is over → why
     "RECONFIG_FAIL": Reason.PROVIDER_ERROR,
 }
 
-REQUEUED: Final = frozenset({"PREEMPTED", "REQUEUED", "NODE_FAIL"})
+REQUEUED: Final = frozenset({"PREEMPTED", "REQUEUED", "NODE_FAIL", "BOOT_FAIL"})
 """Ends of an attempt after which the controller may have the job in its queue again."""
 
 EXITS: Final = frozenset({"COMPLETED", "FAILED"})

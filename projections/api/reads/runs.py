@@ -92,7 +92,18 @@ def _timeline(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     run = view.run(row.run_id)
     vm = None if run.vm_id is None else view.vm(run.vm_id)
     folded, now = decode_run(row.folded), view.clock(row.archive, look.now)
-    return wire(timeline(run, view.blind_of(row), now, vm, folded.said, folded.later_attempts, phases_of(folded)))
+    return wire(
+        timeline(
+            run,
+            view.blind_of(row),
+            now,
+            vm,
+            folded.said,
+            folded.later_attempts,
+            phases_of(folded),
+            foreign=row.is_foreign,
+        )
+    )
 
 
 def _explain(_: Service, look: Look, asked: Asked) -> dict[str, Any]:

@@ -6,14 +6,15 @@ it was before that for 16 s afterwards, with exit code 0. Verdicts are compared 
 """
 
 import json
-import shlex
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.slurm_histories import ENDS, SACCT, SQUEUE, STALE_S, START, Attempt, Cluster, Job, poll
 
 from engine.fold.record_fold import RecordFold
+from engine.fold.sources import STALE_AFTER
 from engine.fold.tick import PollReader, Until
 from engine.fold.world import World
 from engine.fold.world_codec import dump, load
@@ -22,104 +23,9 @@ from engine.replay.provider_costs import fill_costs
 from engine.replay.record import replay_record, world_of
 from engine.replay.result import Replay
 from engine.replay.trace import NumberedPoll, replay_polls
-from events.clock import SECOND, SystemClock, format_time, parse_time
+from events.clock import SECOND, SystemClock
 from events.poll import Poll
 from events.store.record import Record
-
-START = parse_time("2026-11-20T12:00:00Z")
-STALE_S = 16
-KEPT_S = 8
-"""How long `squeue -t all` lists a job that is over: MinJobAge."""
-ENV = ("env", "TZ=UTC", "LC_ALL=C", "STENO_CLUSTER=lab")
-SQUEUE = (*ENV, "squeue", "-h", "-t", "all", "--me", "-o", "%i|%T|%r|%P|%u|%V|%N|%k|%j")
-SACCT = (
-    *ENV, "xargs", "-n1", "sacct", "-X", "-D", "-P", "-n", "-o",
-    "JobID,State,ExitCode,DerivedExitCode,Submit,Start,End,AllocTRES,NodeList,Partition,User,Reason,Comment,JobName",
-    "-j",
-)  # fmt: skip
-ENDS: dict[tuple[str, str], tuple[str, str, int | None]] = {
-    ("COMPLETED", "0:0"): ("succeeded", "exit_zero", 0),
-    ("FAILED", "3:0"): ("failed", "exit_nonzero", 3),
-    ("FAILED", "0:11"): ("failed", "exit_nonzero", 139),
-    ("CANCELLED by 5", "0:0"): ("stopped", "stopped_by_user", None),
-    ("TIMEOUT", "0:0"): ("failed", "timed_out", None),
-    ("OUT_OF_MEMORY", "0:125"): ("failed", "out_of_memory", None),
-    ("NODE_FAIL", "0:0"): ("failed", "node_failed", None),
-    ("BOOT_FAIL", "0:0"): ("failed", "node_failed", None),
-    ("PREEMPTED", "0:0"): ("failed", "interrupted", None),
-    ("DEADLINE", "0:0"): ("failed", "timed_out", None),
-}
-"""State and exit code in accounting → the verdict."""
-
-
-class Attempt(NamedTuple):
-    """Seconds after the start of the story; one that never ran has no `started`."""
-
-    submitted: int
-    started: int | None
-    ended: int
-    state: str
-    code: str
-
-
-class Job(NamedTuple):
-    number: int
-    attempts: tuple[Attempt, ...]
-    completing: int
-    """Seconds of COMPLETING behind each attempt."""
-
-    @property
-    def left(self) -> int:
-        """When the controller forgets it."""
-        return self.attempts[-1].ended + self.completing + KEPT_S
-
-    @property
-    def verdict(self) -> tuple[str, str, int | None]:
-        return ENDS[self.attempts[-1].state, self.attempts[-1].code]
-
-    def queued(self, now: int) -> str | None:
-        """Its line in squeue."""
-        for one in reversed(self.attempts):
-            if now >= one.submitted:
-                break
-        else:
-            return None
-        if now >= self.left:
-            return None
-        state = "PENDING"
-        if one is self.attempts[-1] and now >= one.ended + self.completing:
-            state = one.state.partition(" ")[0]
-        elif now >= one.ended:  # of an attempt that is followed by another, squeue shows nothing else
-            state = "COMPLETING"
-        elif one.started is not None and now >= one.started:
-            state = "RUNNING"
-        return f"{self.number}|{state}|None|gpu|me|{clock(one.submitted)}|n1|(null)|job-{self.number}"
-
-    def accounted(self, known: int) -> list[str]:
-        """Its lines in sacct, which knows the truth of the second `known`."""
-        found = []
-        for one in self.attempts:
-            if known < one.submitted:
-                continue
-            state, start, end, code = "PENDING", "Unknown", "Unknown", "0:0"
-            if known >= one.ended:
-                state, end, code = one.state, clock(one.ended), one.code
-            elif one.started is not None and known > one.started:
-                state = "RUNNING"
-            tres = nodes = ""
-            if one.started is not None and known >= one.started:
-                start, tres, nodes = clock(one.started), "billing=100,cpu=1,gres/gpu:a6000=1,node=1", "n1"
-            elif known >= one.ended:
-                start = "None"
-            found.append(
-                f"{self.number}|{state}|{code}|0:0|{clock(one.submitted)}|{start}|{end}|{tres}|{nodes}|gpu|me|None||"
-                f"job-{self.number}"
-            )
-        return found
-
-
-def clock(second: int) -> str:
-    return format_time(START + second * SECOND).partition(".")[0]
 
 
 @st.composite
@@ -142,31 +48,6 @@ def jobs(draw: Any) -> tuple[Job, ...]:
     return tuple(found)
 
 
-class Cluster(NamedTuple):
-    """A history, and when which source says what of it."""
-
-    jobs: tuple[Job, ...]
-    lag: int
-    """Seconds that accounting is behind."""
-    down: tuple[int, int]
-    """Its database is down from … to; then it is stale."""
-
-    @property
-    def over(self) -> int:
-        """From when on both sources have the whole truth."""
-        return max(*(job.left for job in self.jobs), self.down[1] + STALE_S) + self.lag + 1
-
-    def squeue(self, now: int) -> list[str]:
-        return [line for job in self.jobs if (line := job.queued(now)) is not None]
-
-    def sacct(self, now: int) -> list[str] | None:
-        first, last = self.down
-        if first <= now < last:
-            return None
-        known = (first if last <= now < last + STALE_S else now) - self.lag
-        return [line for job in self.jobs for line in job.accounted(known)]
-
-
 @st.composite
 def clusters(draw: Any) -> Cluster:
     down = draw(st.integers(0, 80))
@@ -174,22 +55,6 @@ def clusters(draw: Any) -> Cluster:
     if not lasts:
         down = -2 * STALE_S
     return Cluster(draw(jobs()), draw(st.integers(0, 4)), (down, down + lasts))
-
-
-def poll(words: tuple[str, ...], lines: list[str] | None, started: int, observed: int, *, asked: bool = True) -> Poll:
-    """One answer; None: none came. Times are microseconds after the start."""
-    return Poll(
-        source="slurm/lab",
-        path=f"slurm:{shlex.join(words)}",
-        req=json.dumps(words).encode(),
-        started_at=START + started,
-        observed_at=START + observed,
-        status=None if not asked else 1 if lines is None else 0,
-        error="sacct: error: Problem talking to the database: Connection refused" if lines is None else None,
-        body=None if not asked else json.dumps("".join(f"{line}\n" for line in lines or ())).encode(),
-        text=asked,
-        answered=lines is not None,
-    )
 
 
 @st.composite
@@ -215,7 +80,8 @@ def seen(draw: Any) -> tuple[Cluster, list[NumberedPoll]]:
         found.append((at + 10_000, poll(SACCT, None, at, at + 10_000)))
     found.sort(key=lambda pair: pair[0])
     for after in (1, 2):
-        at = found[-1][0] + cluster.over * SECOND + after * SECOND
+        # A source that was silent is not believed for a while after.
+        at = found[-1][0] + cluster.over * SECOND + STALE_AFTER + after * SECOND
         second = at // SECOND
         found.append((at, poll(SQUEUE, cluster.squeue(second), at, at + 10_000)))
         found.append((at, poll(SACCT, cluster.sacct(second), at, at + 300_000)))

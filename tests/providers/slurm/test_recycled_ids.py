@@ -1,0 +1,156 @@
+"""A job id comes again: another job is another run, a requeued one is the same. Histories of a cluster whose ids wrap
+after three.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stenotest.slurm_histories import ENDS, SACCT, SQUEUE, START, Attempt, Cluster, Job, clock, poll
+
+from engine.facts import RunFacts
+from engine.fold.run import Run
+from engine.fold.tick import PollReader
+from engine.fold.world import World
+from engine.providers.readings import READINGS
+from engine.providers.slurm.words import REQUEUED
+from events import types
+from events.clock import SECOND, foreign_run_id
+
+MAX_JOB_ID = 3
+
+
+@st.composite
+def recycled(draw: Any) -> Cluster:
+    """Up to seven jobs under three ids, one after the other on each id; some of another user, as an operator sees."""
+    free, found = dict.fromkeys(range(1, MAX_JOB_ID + 1), 0), list[Job]()
+    for count in range(draw(st.integers(2, 7))):
+        number = 1 + count % MAX_JOB_ID
+        at, attempts = free[number] + draw(st.integers(1, 900)), list[Attempt]()
+        completing = draw(st.integers(0, 3))
+        # `squeue --me` does not list another user's job: whether it is requeued shows too late.
+        user, again = draw(st.sampled_from([("me", 2), ("me", 2), ("you", 0)]))
+        for state in [*draw(st.lists(st.sampled_from(["PREEMPTED", "REQUEUED", "NODE_FAIL"]), max_size=again)), None]:
+            started, ended = at + draw(st.integers(0, 12)), 0
+            ended = started + draw(st.integers(1, 25))
+            end = (state, "0:0") if state is not None else draw(st.sampled_from(sorted(ENDS)))
+            attempts.append(Attempt(at, started, ended, *end))
+            at = ended + completing + draw(st.integers(0, 1))
+        job = Job(number, tuple(attempts), completing, f"job-{count}", user)
+        found.append(job)
+        # Behind an end that is often followed by a requeue, an id comes again later: else nobody can tell.
+        free[number] = job.left + (600 if job.attempts[-1].state in REQUEUED else 0)
+    return Cluster(tuple(found), draw(st.integers(0, 4)), (-40, -40))
+
+
+def truth_of(cluster: Cluster) -> dict[tuple[str, int], Any]:
+    """By id and first submission: name, user, verdict, attempts."""
+    return {
+        (str(job.number), job.attempts[0].submitted): (job.name, job.user, job.verdict, len(job.attempts))
+        for job in cluster.jobs
+    }
+
+
+def shown(run: Run) -> tuple[str, int]:
+    assert run.provider_id is not None
+    assert run.submitted_at is not None
+    return run.provider_id, (run.submitted_at - START) // SECOND
+
+
+@settings(max_examples=200)
+@given(cluster=recycled(), pace=st.sampled_from([1, 5, 60, 700]), data=st.data())
+def test_no_job_gets_the_verdict_name_or_time_of_another(cluster: Cluster, pace: int, data: st.DataObject) -> None:
+    """Whatever is lost between polls: each job that accounting lists at the end is one run, and no other is there."""
+    world, reader, number, now = World(READINGS), PollReader(READINGS), 0, 0
+    truth = truth_of(cluster)
+    end = cluster.over + 1
+    lost = data.draw(st.lists(st.booleans(), min_size=1, max_size=40))
+    while now <= end + 3 * pace:
+        for words in (SQUEUE, SACCT):
+            number += 1
+            if now <= end and lost[number % len(lost)]:
+                continue
+            lines = cluster.squeue(now) if words is SQUEUE else cluster.sacct(now)
+            asked = now * SECOND
+            world.apply(reader.read(number, poll(words, lines, asked, asked + 10_000)))
+            for run in world.state.runs.values():
+                if run.terminal:
+                    name, user, verdict, _ = truth[shown(run)]
+                    assert run.facts is not None
+                    assert (run.name, run.facts.user) == (name, user)
+                    assert (run.state.value, str(run.reason), run.exit_status) == verdict
+        now += pace
+    found = {
+        shown(run): (run.name, run.facts and run.facts.user, run.terminal, run.attempts)
+        for run in world.state.runs.values()
+    }
+    assert found == {key: (name, user, True, attempts) for key, (name, user, _, attempts) in truth.items()}
+    assert not [one for one in world.state.anomalies if one.kind in ("contradiction", "illegal_transition")]
+    ids = {run.run_id for run in world.state.runs.values()}
+    assert {foreign_run_id("slurm", one) for one, _ in truth} <= ids, "the first run of an id has the id's own run id"
+    for run in world.state.runs.values():
+        chain = [world.state.runs[one] for one in run.same_id]
+        assert [one.submitted_at for one in chain] == sorted(one.submitted_at or 0 for one in chain)
+        assert {one.provider_id for one in chain} <= {run.provider_id}
+
+
+OURS = "0192a1b2-0000-7000-8000-00000000000a"
+
+
+def submitted(world: World, position: int, job: str, at: int) -> None:
+    """We requested a run, and sbatch gave it that id; `at` by the cluster's clock, seconds after the start."""
+    requested = types.RunRequested(
+        run_id=OURS, provider="slurm", project="lab", name="ours", submitter="me", configuration=b"{}"
+    )
+    moment = START + at * SECOND
+    world.apply_event(position, moment, requested)
+    world.apply_event(position + 1, moment, types.SubmitIntended(run_id=OURS, provider="slurm", name="ours"))
+    world.apply_event(
+        position + 2,
+        moment,
+        types.SubmitSucceeded(run_id=OURS, provider="slurm", provider_id=job, name="ours", submitted_at=moment),
+    )
+
+
+def row(state: str, at: int, *, mark: str = "", name: str = "theirs", started: int = 0, ended: int = 0) -> str:
+    start, end = (clock(one) if one else "Unknown" for one in (started, ended))
+    return f"12|{state}|0:0|0:0|{clock(at)}|{start}|{end}|cpu=1|n1|gpu|me|None|{mark}|{name}"
+
+
+@pytest.mark.parametrize("order", ["seen before the answer", "seen after the answer"])
+def test_our_submission_gets_an_id_that_another_job_had(order: str) -> None:
+    """The old job keeps its verdict and name; ours begins at its own submission."""
+    world, reader = World(READINGS), PollReader(READINGS)
+    old = row("COMPLETED", 0, started=1, ended=9)
+    new = [old, row("RUNNING", 1000, mark=f"steno:{OURS}", name="ours", started=1001)]
+    world.apply(reader.read(1, poll(SACCT, [old], 20 * SECOND, 21 * SECOND)))
+    if order == "seen after the answer":
+        submitted(world, 2, "12", 1000)
+    world.apply(reader.read(5, poll(SACCT, new, 1002 * SECOND, 1003 * SECOND)))
+    if order == "seen before the answer":
+        submitted(world, 6, "12", 1000)
+    theirs, ours = world.state.runs[foreign_run_id("slurm", "12")], world.state.runs[OURS]
+    assert (theirs.name, theirs.state.value, theirs.attempts) == ("theirs", "succeeded", 1)
+    assert (ours.name, ours.state.value, ours.attempts, ours.provider_id) == ("ours", "running", 1, "12")
+    assert len(world.state.runs) == 2
+    assert theirs.same_id == ours.same_id == (theirs.run_id, OURS)
+
+
+def test_the_next_job_of_our_id_is_not_ours() -> None:
+    """Not by its name either; a later stop of our run finds its own job gone."""
+    world, reader = World(READINGS), PollReader(READINGS)
+    submitted(world, 1, "12", 0)
+    mine = row("COMPLETED", 1, mark=f"steno:{OURS}", name="ours", started=2, ended=9)
+    world.apply(reader.read(5, poll(SACCT, [mine], 20 * SECOND, 21 * SECOND)))
+    later = [mine, row("RUNNING", 5000, name="ours", started=5001)]
+    world.apply(reader.read(6, poll(SACCT, later, 5002 * SECOND, 5003 * SECOND)))
+    assert world.state.runs[OURS].state.value == "succeeded"
+    (other,) = (run for run in world.state.runs.values() if run.run_id != OURS)
+    assert (other.state.value, other.requested_at) == ("running", None)
+    assert other.run_id == foreign_run_id("slurm", f"12@{(other.submitted_at or 0) // SECOND}")
+    newest = world.state.by_provider["slurm/12"]
+    assert newest == other.run_id
+    assert world.identify("slurm", RunFacts(provider_id="12", submitted_at=other.submitted_at)) == other.run_id
