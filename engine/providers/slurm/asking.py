@@ -62,7 +62,7 @@ def planned(
         cluster = survey.cluster()
         wanted: list[str] = []
         for name in types:
-            found = resolve(name, site.aliases, cluster)
+            found = resolve(name, site.aliases, cluster, mig=mig)
             if not found:
                 known = ", ".join(sorted({pool.gpu for pool in cluster.pools}))
                 raise TaskInvalid(f"the cluster has no GPU {name!r}; it has: {known or 'none'}")

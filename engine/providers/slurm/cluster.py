@@ -6,12 +6,22 @@ from typing import Final
 
 import msgspec
 
+from engine.errors import TaskInvalid
+from engine.price_list import UNNAMED_GPU
+
 SINFO: Final = "%N|%R|%T|%c|%m|%C|%G"  # node, partition, state, CPUs, MiB, CPUs by use (A/I/O/T), GRES
-_GRES: Final = re.compile(r"gpu:([A-Za-z0-9._-]+):(\d+)")
-_UNNAMED: Final = re.compile(r"gpu:(\d+)")
-_SLICE: Final = re.compile(r"\d+g\.\d+gb")
+UNTYPED: Final = UNNAMED_GPU  # the type of GPUs without one: `gpu:4`
+_WHERE: Final = re.compile(r"\([^)]*\)")  # `(S:0-3)`, `(IDX:0,2)`
+_SLICE: Final = re.compile(r"(?:^|(.*)[._-])(?:\d+c\.)?(\d+)g[._]?(\d+)gb(?![a-z0-9])", re.IGNORECASE)
+_APART: Final = re.compile(r"[._-]+")
 _PAIR: Final = re.compile(r"(\w+)=(\S*)")
-_DOWN: Final = ("down", "drain", "fail", "maint", "unk", "resv", "power", "boot", "no_resp", "planned_down")
+_FLAGS: Final = "*~#!%$@^-+"
+_AWAY: Final = "*$^"
+"""Of the flags behind a node's state: it does not respond, is in maintenance, reboots. With `~#!%` (power saving), `@`
+(a reboot to come) and `-` (planned for another job) it takes jobs later, so it is up and not idle.
+"""
+_DOWN: Final = ("down", "drain", "fail", "maint", "unk", "reserved", "boot", "future", "inval")
+_POWER: Final = "power"  # `powered_down`, `powering_up`: as `~#!%`
 _UNLIMITED: Final = frozenset({"", "UNLIMITED", "INFINITE", "NONE", "N/A", "(null)"})
 
 
@@ -30,7 +40,7 @@ class NodePool(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes of one partition with GPUs of one type."""
 
     partition: str
-    gpu: str  # Slurm's name of the type: `a6000`, or `1g.10gb` for a slice
+    gpu: str  # Slurm's name of the type: `A100`, `a100_3g.20gb` for a slice, UNTYPED
     gpus_per_node: int
     nodes: int  # those that are up
     idle: int = 0
@@ -41,7 +51,7 @@ class NodePool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_slice(self) -> bool:
         """Whether its GPUs are slices (MIG)."""
-        return bool(_SLICE.fullmatch(self.gpu))
+        return slice_of(self.gpu) is not None
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,12 +78,12 @@ def describe(sinfo: str, partitions: str, qos: str = "") -> Cluster:
         if len(columns) < 7 or not (columns[3].isdecimal() and columns[4].rstrip("+").isdecimal()):
             continue
         _, partition, state, cpus, memory, _, gres = columns[:7]
-        for gpu, count in _gpus(gres):
+        for gpu, count in gpus_of(gres).items():
             one = (state.lower(), int(cpus), int(memory.rstrip("+")))
             nodes.setdefault((partition, gpu, count), []).append(one)
     pools = []
     for (partition, gpu, count), found in nodes.items():
-        up = [one for one in found if not any(word in one[0] for word in _DOWN)]
+        up = [one for one in found if _is_up(one[0])]
         pairs = known.get(partition, {})
         if not up or pairs.get("State", "UP") != "UP":
             continue
@@ -83,23 +93,66 @@ def describe(sinfo: str, partitions: str, qos: str = "") -> Cluster:
                 gpu=gpu,
                 gpus_per_node=count,
                 nodes=len(up),
-                idle=sum(one[0].startswith("idle") for one in up),
+                idle=sum(one[0] == "idle" for one in up),
                 cpus=min(one[1] for one in up),
                 memory=min(one[2] for one in up),
-                limits=_limits(pairs, caps.get(pairs.get("QoS", ""), {})),
+                limits=_limits(pairs, caps.get(pairs.get("QoS", ""), {}), gpu),
             )
         )
     default = next((name for name, pairs in known.items() if pairs.get("Default") == "YES"), None)
     return Cluster(pools=tuple(pools), partitions=tuple(known), default=default)
 
 
-def _gpus(gres: str) -> Iterable[tuple[str, int]]:
-    """`gpu:a6000:4(S:0-1),shard:8` → (`a6000`, 4)."""
-    found = [(kind.lower(), int(count)) for kind, count in _GRES.findall(gres)]
-    if found:
-        return found
-    unnamed = _UNNAMED.search(gres)
-    return [("gpu", int(unnamed[1]))] if unnamed is not None else []
+def _is_up(state: str) -> bool:
+    word = state.rstrip(_FLAGS)
+    if any(flag in _AWAY for flag in state[len(word) :]):
+        return False
+    return word.startswith(_POWER) or not any(one in word for one in _DOWN)
+
+
+def gpus_of(gres: str) -> dict[str, int]:
+    """The GPUs of a node by type, the names as they are spelled: `gpu:A100:2(S:0-1),gpu:1g.5gb:7,shard:8` → {`A100`: 2,
+    `1g.5gb`: 7}.
+    """
+    found: dict[str, int] = {}
+    for one in _WHERE.sub("", gres).split(","):
+        name, *rest = one.strip().split(":")
+        count = rest.pop() if rest and rest[-1].isdecimal() else "1"
+        if name == "gpu" and int(count):
+            kind = ":".join(rest) or UNTYPED
+            found[kind] = found.get(kind, 0) + int(count)
+    return found
+
+
+def slice_of(gpu: str) -> tuple[str, str] | None:
+    """(model, size) of a type that is a slice (MIG): `a100_3g.20gb` → (`a100`, `3g.20gb`); None: it is a whole GPU."""
+    found = _SLICE.match(gpu)
+    if found is None:
+        return None
+    model = (found[1] or "").lower().removesuffix("mig").strip("._-")
+    return model, f"{found[2]}g.{found[3]}gb"
+
+
+def is_slice_of(gpu: str, model: str) -> bool:
+    """Whether a type is a slice of that model, as `nvidia_h200_nvl_4g.71gb` is of `h200`."""
+    found = slice_of(gpu)
+    if found is None:
+        return False
+    words, wanted = _APART.split(found[0]), _APART.split(model.lower())
+    return any(words[at : at + len(wanted)] == wanted for at in range(len(words)))
+
+
+def spelled(name: str, types: Iterable[str]) -> str | None:
+    """How the cluster spells a type; None: it has no such type. Slurm's names are case-sensitive; what people type is
+    not, unless several types differ in case only. Raises TaskInvalid if it may be one of several.
+    """
+    known = dict.fromkeys(types)
+    like = [one for one in known if one.casefold() == name.casefold()]
+    if name in known or not like:
+        return name if name in known else None
+    if len(like) > 1:
+        raise TaskInvalid(f"GPU {name!r} may be {' or '.join(like)} on this cluster; write one of them as it is there")
+    return like[0]
 
 
 def _pairs(line: str) -> Mapping[str, str]:
@@ -107,13 +160,14 @@ def _pairs(line: str) -> Mapping[str, str]:
     return found if "PartitionName" in found else {}
 
 
-def _limits(pairs: Mapping[str, str], qos: Mapping[str, str]) -> Limits:
+def _limits(pairs: Mapping[str, str], qos: Mapping[str, str], gpu: str) -> Limits:
     walls = [minutes_of(pairs.get("MaxTime", "")), minutes_of(qos.get("wall", ""))]
+    gpus = [_number(qos.get(name, "")) for name in ("gres/gpu", f"gres/gpu:{gpu}")]
     return Limits(
         time=min((one for one in walls if one is not None), default=None),
         nodes=_number(pairs.get("MaxNodes", "")),
         cpus=_number(qos.get("cpu", "")),
-        gpus=_number(qos.get("gres/gpu", "")),
+        gpus=min((one for one in gpus if one is not None), default=None),
         memory_per_cpu=_number(pairs.get("MaxMemPerCPU", "")) or None,
         memory_per_node=_number(pairs.get("MaxMemPerNode", "")) or None,
     )

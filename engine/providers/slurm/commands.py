@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.price_list import rate_of
 from engine.providers.slurm.asking import asking, opened, planned, shown, span
 from engine.providers.slurm.bench import bench_command
 from engine.providers.slurm.launch import run_command, up_command
@@ -52,7 +53,7 @@ def gpus_command(host: Host) -> None:
             str(pool.cpus),
             f"{pool.memory / 1024:.0f} GB",
             "–" if pool.limits.time is None else span(pool.limits.time),
-            f"{rates[pool.gpu]:g}" if pool.gpu in rates else "–",
+            "–" if (rate := rate_of(pool.gpu, rates)) is None else f"{rate:g}",
             _waited(waits.get(pool.gpu, ())),
         )
         for pool in sorted(cluster.pools, key=lambda one: (one.gpu, one.partition))

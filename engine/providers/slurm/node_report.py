@@ -5,10 +5,11 @@ from typing import Final
 
 import msgspec
 
+from engine.providers.slurm.cluster import slice_of
 from events.clock import SECOND
 
-_NUMBERED: Final = re.compile(r"[a-z]+\d+|\d+g\.\d+gb")
-"""A GPU type that is a model or a slice: `a6000`, `v100`, `1g.10gb`; another may be any name of the site."""
+_NUMBERED: Final = re.compile(r"[a-z]+\d+")
+"""A GPU type that is a model: `a6000`, `v100`; another may be any name of the site."""
 _CLOSE: Final = 0.2  # a card of 80 GB says 81,559 MiB
 
 
@@ -42,8 +43,15 @@ def mismatch(report: NodeReport) -> str | None:
     slices = re.findall(r"MIG \S+", report.slices)
     if not found or not count.isdecimal() or count == "0":
         return None
-    names = slices if slices and "g." in kind else [one.rpartition(",")[0] for one in found]
-    same = all(_is(kind, name, one.rpartition(",")[2]) for name, one in zip(names, found, strict=False))
+    part = slice_of(kind)
+    if part is not None and slices:
+        names = slices
+        same = all(slice_of(name.removeprefix("MIG ")) == ("", part[1]) for name in names)
+    else:
+        names = [one.rpartition(",")[0] for one in found]
+        same = part is not None or all(
+            _is(kind, name, one.rpartition(",")[2]) for name, one in zip(names, found, strict=True)
+        )
     if same and len(names) >= int(count):
         return None
     return f"asked for {kind or 'GPU'} × {count}, got {', '.join(dict.fromkeys(names))} × {len(names)} on {report.node}"

@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from engine.providers.slurm.cluster import Cluster, NodePool
+from engine.price_list import list_price
+from engine.providers.slurm.cluster import Cluster, NodePool, is_slice_of, spelled
 
 SOON: Final = 5 * 60  # seconds: a probe that starts this early fits a gap of the schedule (backfill)
 MULTI_NODE_FROM: Final = 4  # GPUs from which two nodes are tried
@@ -65,7 +66,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     minutes: int  # of one segment, with `checkpoint`; else all
     segments: int = 1
     start: int | None = None  # seconds, if a probe gives a soon start; None: unknown
-    units: float | None = None  # service units of all of it; None: the site's table has no rate for it
+    units: float | None = None  # service units of all of it; None: the site's table has no rate for its GPUs
     why: str = ""  # the reason for its rank
 
     @property
@@ -90,11 +91,15 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     excluded: tuple[Excluded, ...]
 
 
-def resolve(name: str, aliases: Mapping[str, Sequence[str]], cluster: Cluster) -> tuple[str, ...]:
-    """The types of the cluster that a typed name means; () for an unknown one."""
-    known = {pool.gpu for pool in cluster.pools}
-    wanted = aliases.get(name.lower(), (name.lower(),))
-    return tuple(one for one in wanted if one in known)
+def resolve(name: str, aliases: Mapping[str, Sequence[str]], cluster: Cluster, *, mig: bool = False) -> tuple[str, ...]:
+    """The types of the cluster that a typed name means: the one of that name, those it is an alias of, and with `mig`
+    the slices of that model; () for an unknown name. Raises TaskInvalid if it may be one of several.
+    """
+    known = [pool.gpu for pool in cluster.pools]
+    names = (name, *aliases.get(name.lower(), ()))
+    found = [spelled(one, known) for one in names]
+    found += [gpu for gpu in known if mig and any(is_slice_of(gpu, one) for one in names)]
+    return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
 def make(
@@ -176,7 +181,8 @@ def _kinds(
     ]
 
     def strategy(kind: Kind, minutes: int, segments: int = 1, start: int | None = None) -> Strategy:
-        rate, hours = rates.get(pool.gpu), max(request.minutes, minutes) / 60
+        hourly = list_price({pool.gpu: nodes * gpus_per_node}, {"cpu": nodes * cpus, "node": nodes}, rates)
+        hours = max(request.minutes, minutes) / 60
         return Strategy(
             kind=kind,
             partition=pool.partition,
@@ -188,7 +194,7 @@ def _kinds(
             minutes=minutes,
             segments=segments,
             start=start,
-            units=None if rate is None else rate * nodes * gpus_per_node * hours,
+            units=None if hourly is None else hourly * hours,
         )
 
     starts = [one for one in soon if one is not None]
@@ -228,7 +234,7 @@ def ranked(strategies: Iterable[Strategy], preference: Sequence[str] = ()) -> tu
 
 
 def _why(one: Strategy) -> str:
-    cost = "no rate for it" if one.units is None else f"{math.ceil(one.units)} SU"
+    cost = f"no rate for {one.gpu}" if one.units is None else f"{math.ceil(one.units)} SU"
     if one.kind is Kind.CHECKPOINT:
         return f"{one.segments} segments of {one.minutes} min fit into gaps; {cost}"
     if one.start is not None:

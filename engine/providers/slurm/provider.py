@@ -20,6 +20,7 @@ from engine.errors import (
 )
 from engine.providers.base import Named, Provider, Submission, Submitted
 from engine.providers.slurm import node_report
+from engine.providers.slurm.cluster import gpus_of, spelled
 from engine.providers.slurm.question import ENDS, REPORTS, question
 from engine.providers.slurm.reading import CLUSTER_NAME, PREFIX, SlurmReading
 from engine.providers.slurm.rows import Row, is_silent, maintenance, rows
@@ -213,6 +214,8 @@ class SlurmProvider(Provider):
 
     def submit(self, submission: Submission) -> Submitted:
         spec = spec_of(submission.configuration, partition=self.site.partition, account=self.site.account)
+        if spec.gpu is not None:
+            spec = msgspec.structs.replace(spec, gpu=self._spelled(spec.gpu))
         holder = self.holder(submission.name)
         if holder is not None:
             raise NameInUse(f"job {holder.provider_id} has the name {submission.name}; choose another --name")
@@ -238,6 +241,11 @@ class SlurmProvider(Provider):
         at = _CLOCK.search(done.out)
         before = None if at is None else int(at[1]) * SECOND
         return Submitted(provider_id=found[1], name=submission.name, submitted_at=before, sent=script)
+
+    def _spelled(self, gpu: str) -> str:
+        """A GPU type as the cluster spells it; unchanged if the cluster does not list it. Raises TaskInvalid."""
+        listed = self.client.ask("sinfo", "-h", "-o", "%G").out.splitlines()
+        return spelled(gpu, (one for line in listed for one in gpus_of(line))) or gpu
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
         """Jobs of that name: those of the controller, those whose script wrote that it began, and those of accounting,

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from engine.providers.slurm.spec import MARK, SHORTEST_SEGMENT, JobSpec
+from engine.providers.slurm.spec import MARK, SHORTEST_SEGMENT, JobSpec, gres
 
 _LEAST_S: Final = 60  # least seconds of a segment before its notice, which Slurm may send a minute early
 _NOTICE_S: Final = 120  # how long before its time limit a segment gets a notice
@@ -75,7 +75,7 @@ def _head(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator[str]:
         ("constraint", spec.constraint),
         ("cpus-per-task", spec.cpus),
         ("mem", None if spec.memory is None else f"{spec.memory}M"),
-        ("gres", None if not spec.gpus else f"gpu:{spec.gpu}:{spec.gpus}" if spec.gpu else f"gpu:{spec.gpus}"),
+        ("gres", gres(spec.gpu, spec.gpus) if spec.gpus else None),
         ("ntasks-per-node", 1 if spec.nodes > 1 else None),
         ("signal", f"B:USR1@{notice(spec)}" if spec.checkpoint else None),
     ]

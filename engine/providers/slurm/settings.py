@@ -48,7 +48,7 @@ def _rates(text: str) -> dict[str, float]:
             value = -1.0
         if not given or not name.strip() or not 0 <= value < 1e9:
             raise ValueError("name=units with commas between: a6000=100, h200=816.67, cpu=1, usd=0.01")
-        found[name.strip().lower()] = value
+        found[name.strip()] = value
     return found
 
 
@@ -66,7 +66,7 @@ def _aliases(text: str) -> dict[str, tuple[str, ...]]:
         name, given, types = part.partition("=")
         if not given or not name.strip() or not types.strip():
             raise ValueError("name=type+type with commas between: a100=a100_80, big=h200+a100_80")
-        found[name.strip().lower()] = tuple(one.strip().lower() for one in types.split("+"))
+        found[name.strip().lower()] = tuple(one.strip() for one in types.split("+"))
     return found
 
 

@@ -8,8 +8,9 @@ from typing import Final
 import msgspec
 
 from engine.errors import TaskInvalid
+from engine.providers.slurm.cluster import UNTYPED
 
-_GPU: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9_.-]*))?(?::?(\d+))?")
+_GPU: Final = re.compile(r"(?:([A-Za-z0-9][\w.+-]*)?:)?(\d+)|([A-Za-z0-9][\w.+-]*)", re.ASCII)
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?(?:\.\.)?", re.IGNORECASE)
 _MIB: Final = {"K": 1 / 1024, "M": 1, "": 1024, "G": 1024, "T": 1024 * 1024}
 _MINUTES: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}))?")
@@ -26,7 +27,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     commands: tuple[str, ...]
     env: dict[str, str] = {}
-    gpu: str | None = None  # the cluster's type (`a6000`), or a slice (`1g.10gb`); None: any
+    gpu: str | None = None  # the type (`A100`), or a slice (`a100_3g.20gb`); None: any
     gpus: int = 0  # of one node
     nodes: int = 1
     cpus: int | None = None
@@ -78,13 +79,19 @@ def mebibytes(text: object, where: str) -> int:
 
 
 def gpus(text: object, where: str) -> tuple[str | None, int]:
-    """`a6000:2`, `a6000`, `2` → type and count. Raises TaskInvalid."""
+    """`a6000:2`, `a6000`, `2`, `gpu:2` → type, as it is spelled (None: any), and count. Raises TaskInvalid."""
     if isinstance(text, Mapping):
         text = f"{text.get('name') or ''}:{text.get('count') or 1}".lstrip(":")
     found = _GPU.fullmatch(str(text).strip())
-    if found is None or not (found[1] or found[2]):
+    if found is None:
         raise TaskInvalid(f"{where}: {text!r} is no GPU; write TYPE:COUNT, TYPE or COUNT, as a6000:2")
-    return (found[1].lower() if found[1] else None), int(found[2] or 1)
+    kind = found[1] or found[3]
+    return (None if kind == UNTYPED else kind), int(found[2] or 1)
+
+
+def gres(kind: str | None, count: int) -> str:
+    """A request for GPUs as Slurm takes it: `gpu:a6000:2`, `gpu:2` of any type, or of none."""
+    return f"gpu:{count}" if kind in (None, UNTYPED) else f"gpu:{kind}:{count}"
 
 
 def _word(task: Mapping[str, object], field: str) -> str | None:

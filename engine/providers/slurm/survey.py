@@ -14,6 +14,7 @@ from engine.providers.slurm.plan import Probe, Request, backfill_window, size, t
 from engine.providers.slurm.reading import PREFIX
 from engine.providers.slurm.rows import time
 from engine.providers.slurm.shell import Done, Shell
+from engine.providers.slurm.spec import gres
 from events.clock import SECOND, Clock
 from events.poll import Poll
 
@@ -63,7 +64,7 @@ class Survey:
         cpus, memory = size(pool, gpus_per_node, request.memory)
         options = (
             f"--partition={pool.partition}",
-            f"--gres=gpu:{pool.gpu}:{gpus_per_node}",
+            f"--gres={gres(pool.gpu, gpus_per_node)}",
             f"--nodes={nodes}",
             f"--cpus-per-task={cpus}",
             f"--mem={memory}M",
