@@ -39,6 +39,7 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     hosts: str | None = None  # what it runs on, as people call it: one host, or several
     hostname: str | None = None
     price: int | None = None  # micro-dollars an hour of its machine, if the provider says
+    unpriced: str | None = None  # why what it runs on has no price: `no rate for A100`
     blocks: int | None = None  # of the machine's blocks (a machine can be shared), if the provider says
 
     @property
@@ -122,6 +123,8 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finished_at: int | None = None
     gives_end: bool = True  # the provider says when a machine ended
     charged: bool = False  # its times are those it is charged by
+    suspended: int = 0  # how long of its life so far it is not charged, because it was suspended
+    limit: int | None = None  # the longest that it may live; None: not said, or no limit
     price: int | None = None  # micro-dollars an hour of the whole machine; None: a placeholder, no machine
     spot: bool | None = None
     instance_type: str | None = None

@@ -72,6 +72,7 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str | None = None  # the provider's id of what it was submitted as a part of; no key for a run of its own
     strategy: str | None = None  # what distinguishes it from runs requested together with it; else no key
     attempt_list: tuple[AttemptObject, ...] = ()  # oldest first; no key if the provider does not date them
+    unpriced: str | None = None  # why its cost leaves out what it ran on; no key if it leaves out nothing
     kernel: str | None = None  # the problem that it solves; no key for a run that is not a kernel
     same_provider_id: tuple[str, ...] = ()  # other runs that had its provider's id, oldest first; no key if none had
 
@@ -173,9 +174,15 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         group=None if run.facts is None else run.facts.group,
         strategy=None if run.terms is None else run.terms.strategy,
         attempt_list=_attempts(run),
+        unpriced=_unpriced(run),
         kernel=None if mark is None else mark.problem,
         same_provider_id=tuple([one for one in run.same_id if one != run.run_id]),
     )
+
+
+def _unpriced(run: Run) -> str | None:
+    attempts = (one for job in run.facts.jobs for one in job.attempts) if run.facts is not None else ()
+    return next((one.unpriced for one in attempts if one.unpriced is not None), None)
 
 
 def _attempts(run: Run) -> tuple[AttemptObject, ...]:

@@ -147,11 +147,13 @@ def _report(app: App, view: View, by: By) -> None:
     from engine.wire import wire
     from projections.models.costs import costs
 
-    report = costs(view.store, by).report
+    report, lacking = costs(view.store, by).report, _without_price(view)
     if report.rows or app.json:
         show(app, wire(report) | {"position": view.position}, lambda: costs_table(report, columns()))
+        if lacking:
+            hint(lacking)
     else:
-        hint(_unpriced(app) or "nothing has cost anything yet; `steno vms` lists machines")
+        hint(lacking or _unpriced(app) or "nothing has cost anything yet; `steno vms` lists machines")
 
 
 def _reconciliation(app: App, view: View) -> None:
@@ -165,6 +167,15 @@ def _reconciliation(app: App, view: View) -> None:
         show(app, value, lambda: reconciliation_page(runs, everything, columns()))
     else:
         hint(_unpriced(app) or "nothing has cost anything yet, by either side")
+
+
+def _without_price(view: View) -> str | None:
+    """What the total leaves out: machines whose provider gave them no price."""
+    from engine.fold.machines import UNPRICED
+
+    odd = (one.detail for name in view.state.sources for one in view.anomalies_of(f"source/{name}"))
+    found = [detail.removeprefix(UNPRICED).removeprefix("price: ") for detail in odd if detail.startswith(UNPRICED)]
+    return f"not in the total, because machines had no price: {', '.join(found)}" if found else None
 
 
 def _unpriced(app: App) -> str | None:

@@ -195,7 +195,7 @@ def in_full(
         ("started", words.moment(run.started_at)),
         ("finished", words.moment(run.finished_at)),
         ("ran", ran(run)),
-        *([("cost", words.short(run.cost_usd))] if costs(run) or run.provider != "local" else []),
+        *([("cost", _cost(run))] if costs(run) or run.provider != "local" else []),
         *([] if run.provider == "local" else [("provider's cost", words.money(run.provider_cost_usd))]),
         *_beside(like),
         ("run id", run.run_id),
@@ -259,6 +259,11 @@ def attempt_table(run: RunObject) -> str:
     return paint.table(
         ("ATTEMPT", "PROVIDER SAYS", "ON", "SUBMITTED", "WAITED", "STARTED", "FINISHED"), rows, right=(4,)
     )
+
+
+def _cost(run: RunObject) -> str:
+    """With what it leaves out, if anything: `– (no rate for A100)`."""
+    return words.short(run.cost_usd) + (f" ({run.unpriced})" if run.unpriced else "")
 
 
 def _evidence(run: RunObject, between: str) -> str:

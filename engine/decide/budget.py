@@ -284,7 +284,7 @@ def _live(state: WorldState) -> Iterator[Vm]:
 
 
 def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> int:
-    timeout = timeout_of(state, vm, policy)
+    timeout, most = timeout_of(state, vm, policy), _limit_left(vm, now)
     idle = policy.assumed_duration if timeout.after is None else timeout.after
     if idle and timeout.source == "policy" and timeout.after is not None:
         idle += BACKSTOP  # the provider's own timer, if nobody records
@@ -292,7 +292,7 @@ def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> 
         case VmState.TERMINATING:
             time = max(0, UNCONFIRMED_AFTER - (now - (vm.ending_since if vm.ending_since is not None else now)))
         case VmState.UNCONFIRMED:
-            time = policy.assumed_duration  # nothing says that it ever ends
+            time = policy.assumed_duration if most is None else most
         case VmState.DRAINING:
             time = UNCONFIRMED_AFTER
         case VmState.IDLE:
@@ -303,9 +303,16 @@ def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> 
                 run = state.runs.get(one.run_id)
                 limit = None if run is None or run.terms is None else run.terms.max_duration
                 began = now if run is None or run.started_at is None else run.started_at
-                left = max(left, (policy.assumed_duration if limit is None else limit) - (now - began))
+                own = most if limit is None else limit - (now - began)
+                left = max(left, policy.assumed_duration - (now - began) if own is None else own)
             time = idle + left
-    return _cost(time, hourly)
+    return _cost(time if most is None else min(time, most), hourly)
+
+
+def _limit_left(vm: Vm, now: int) -> int | None:
+    """What is left of the longest that its provider lets it live; None: nothing says that it ever ends."""
+    limit = vm.facts.limit
+    return None if limit is None else max(0, vm.created + limit + vm.facts.suspended - now)
 
 
 def _order(run: Run) -> tuple[int, int]:

@@ -26,6 +26,8 @@ _TOO_EARLY: Final = frozenset({VmState.REQUESTED, VmState.PROVISIONING, VmState.
 """States that do not show, or no longer, whether anybody asked for the machine."""
 
 _AT: Final = attrgetter("at")
+UNPRICED: Final = "a machine without a price: "  # start of the anomaly of a row that lacks it
+
 _EARLY: Final = 100  # machines of a source, not shown yet, whose dates are kept: a placeholder may never be shown
 
 
@@ -76,7 +78,7 @@ def _see(turn: Turn, facts: VmFacts, tick: Tick) -> None:
         if facts.price is None:  # a placeholder, not a machine
             for drift in facts.drift:
                 if drift.startswith("price: "):
-                    turn.note_drift(tick.source, drift, "a machine without a price: ")
+                    turn.note_drift(tick.source, drift, UNPRICED)
             return
         vm = turn.state.vms[vm_id] = _meet(turn, vm_id, facts, tick)
     elif not may_move(tick, vm):

@@ -54,6 +54,15 @@ class PriceStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     hourly: int  # micro-dollars an hour of the whole machine
 
 
+class Pause(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A time of its life for which it is not charged: it was suspended. The provider says how long it lasted; when it
+    was, lies between two polls.
+    """
+
+    since: int
+    until: int
+
+
 class SilentSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A time in which the machine did not answer the provider."""
 
@@ -127,6 +136,7 @@ class Vm(Tracked, kw_only=True):
     prices: tuple[PriceStep, ...] = ()
     steps: tuple[VmStep, ...] = ()
     dates: tuple[VmDate, ...] = ()  # in order of time, shifted by `skew`
+    pauses: tuple[Pause, ...] = ()  # in order of time
     unreachable: tuple[SilentSpan, ...] = ()
     runs: tuple[str, ...] = ()  # runs that were on it, in order
     occupancies: tuple[Occupancy, ...] = ()

@@ -8,6 +8,7 @@ from engine.facts import VmFacts
 from engine.fold.change import AnomalyKind, VmStep
 from engine.fold.sources import surely_until
 from engine.fold.state_machines import VmTrigger
+from engine.fold.suspension import paused
 from engine.fold.tick import Tick
 from engine.fold.turn import Turn
 from engine.fold.vm import PriceStep, SilentSpan, Vm
@@ -44,6 +45,9 @@ def see(turn: Turn, vm: Vm, facts: VmFacts, tick: Tick, *, new: bool) -> None:
     elif facts.price is not None and vm.prices[-1].hourly != facts.price:
         at = max(turn.at, vm.prices[-1].at)
         vm.prices = (*vm.prices, PriceStep(at=at, low_at=min(low, at), hourly=facts.price))
+    if facts.suspended or vm.pauses:
+        end = turn.at if facts.finished_at is None else min(turn.at, facts.finished_at)
+        vm.pauses = paused(vm.pauses, facts.suspended, since=vm.created, low=low, until=end)
     _reach(turn, vm, facts)
     for drift in facts.drift:
         turn.note(vm, AnomalyKind.SCHEMA_DRIFT, drift, once=True)

@@ -5,16 +5,17 @@ price.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from engine.amounts import rate
-from engine.fold.vm import PriceStep, Vm
+from engine.fold.vm import Pause, PriceStep, Vm
 from engine.fold.world_codec import PolicyStep, WorldState
 from engine.policy import Billing, Policy
+from engine.price_list import UNNAMED_GPU, list_price
 from engine.requirements import Requirements
 
 
@@ -56,18 +57,18 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
         recorded = _recorded(vm)
         steps = self.policies.get(vm.source, ())
         if vm.facts.spot or not any(step.policy.rates for step in steps):
-            return recorded
+            return _without(recorded, vm.pauses)
         rungs = []
         for moment in sorted({rung.since for rung in recorded} | {step.at for step in steps}):
             override = overridden(vm.facts.gpu, vm.facts.gpu_count, in_force(steps, moment))
             rung = rung_at(recorded, moment) if override is None else Rung(moment, override, override, override)
             rungs.append(rung._replace(since=moment))
-        return tuple(rungs)
+        return _without(tuple(rungs), vm.pauses)
 
     def fixed(self, vm: Vm) -> int | None:
         """The hourly price of the machine's whole life; None if it changed, or a policy sets prices or rounding."""
         steps = self.policies.get(vm.source, ())
-        if len(vm.prices) > 1 or any(step.policy.rates or step.policy.billing for step in steps):
+        if len(vm.prices) > 1 or vm.pauses or any(step.policy.rates or step.policy.billing for step in steps):
             return None
         return vm.prices[0].hourly if vm.prices else vm.facts.price or 0
 
@@ -120,6 +121,19 @@ def _recorded(vm: Vm) -> Tariff:
     return tuple(rungs)
 
 
+def _without(tariff: Tariff, pauses: Sequence[Pause]) -> Tariff:
+    """The tariff with no price while the machine was suspended."""
+    if not pauses:
+        return tariff
+    edges = {edge for one in pauses for edge in (one.since, one.until)}
+    return tuple(
+        Rung(moment, 0, 0, 0)
+        if any(one.since <= moment < one.until for one in pauses)
+        else rung_at(tariff, moment)._replace(since=moment)
+        for moment in sorted(edges | {rung.since for rung in tariff})
+    )
+
+
 def in_force(steps: tuple[PolicyStep, ...], moment: int) -> Policy | None:
     """The policy of a source at a moment; None: it had none yet."""
     return next((step.policy for step in reversed(steps) if step.at <= moment), None)
@@ -160,8 +174,11 @@ def _one(model: str | None, count: int, terms: Requirements, policy: Policy, kno
     named = [one for one in policy.assumed if one.gpu and model is not None and one.gpu.casefold() == model.casefold()]
     # A rate without a model is that of any whole machine there.
     assumed = [one.hourly * count for one in named] + [one.hourly for one in policy.assumed if not one.gpu]
+    listed = _by_list(model, count, terms, policy) if terms.any_machine else None
     if override is not None:
         yield Guess(override, f"the rate set for {of}")
+    elif listed is not None:
+        yield Guess(listed, f"by the rates for {of}")
     elif fitting:
         newest = max(fitting, key=lambda vm: vm.last_at)
         price, gpus = newest.prices[-1].hourly, newest.facts.gpu_count
@@ -169,6 +186,13 @@ def _one(model: str | None, count: int, terms: Requirements, policy: Policy, kno
         yield Guess(scaled, f"the newest recorded price of {of}")
     elif assumed:
         yield Guess(assumed[0], f"assumed for {of}")
+
+
+def _by_list(model: str | None, count: int, terms: Requirements, policy: Policy) -> int | None:
+    """The price of a machine made to measure, as its bill computes it; None: a GPU of it has no rate."""
+    gpus = {UNNAMED_GPU if model is None else model: count} if count else {}
+    found = list_price(gpus, {"cpu": terms.cpus.least or 0}, {one.gpu: one.hourly for one in policy.assumed if one.gpu})
+    return None if found is None else round(found)
 
 
 def _fits(model: str | None, count: int, terms: Requirements, vm: Vm) -> bool:

@@ -133,7 +133,7 @@ class View:
         return _run.decode(self.row(word).object)
 
     def anomalies_of(self, subject: str) -> tuple[Anomaly, ...]:
-        """The anomalies of `run/<run id>` or `vm/<vm id>`."""
+        """The anomalies of `run/<run id>`, `vm/<vm id>` or `source/<name>`."""
         return tuple(map(_anomaly.decode, self.store.anomalies(subject)))
 
     def vms(self, *, billed_or_since: int | None = None, hidden: bool = False) -> tuple[VmObject, ...]:

@@ -79,3 +79,20 @@ def test_a_name_that_may_be_two_types_is_an_error(steno: Steno, cluster: dict[st
     """One line with both, and exit 2."""
     said = refused(steno("slurm", "plan", "--type", "Gh200", **cluster), 2)
     assert "gh200 or GH200" in said
+
+
+RECORDED = Path(__file__).parents[1] / "providers" / "slurm" / "rates-upper-case.jsonl"
+
+
+def test_gpus_without_a_rate_are_named_where_money_is_shown(steno: Steno, home: Path, cluster: dict[str, str]) -> None:
+    """In costs, in the run's page and in the plan; its cost is unknown, not nothing."""
+    text = RECORDED.read_text().replace("billing=8,", "").replace("A100", "H200")
+    (home / "polls.jsonl").write_text(text)
+    steno("import", "polls.jsonl")
+    costs, shown = steno("costs"), steno("show", "t")
+    assert "not in the total, because machines had no price: no rate for H200" in costs.stderr
+    assert "– (no rate for H200)" in shown.stdout
+    run = json.loads(steno("show", "t", "--json").stdout)
+    assert (run["cost_usd"], run["unpriced"]) == (None, "no rate for H200")
+    plan = steno("slurm", "plan", "--type", "a100", **cluster, STENO_SLURM_RATES="h200=1,cpu=1")
+    assert "no rate for A100" in plan.stdout

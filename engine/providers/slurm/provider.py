@@ -34,8 +34,8 @@ from events.poll import Poll
 
 _SQUEUE: Final = "%i|%T|%r|%P|%u|%V|%S|%N|%k|%j"
 _SACCT: Final = (  # asked of accounting, if known; the name last: it may hold the separator
-    "JobID", "State", "ExitCode", "DerivedExitCode", "Submit", "Start", "End", "AllocTRES", "NodeList", "Partition",
-    "User", "Reason", "Comment", "JobName",
+    "JobID", "State", "ExitCode", "DerivedExitCode", "Submit", "Start", "End", "Suspended", "Timelimit", "AllocTRES",
+    "NodeList", "Partition", "User", "Reason", "Comment", "JobName",
 )  # fmt: skip
 _MORE: Final = ("SubmitLine",)
 NO_ACCOUNTING: Final = ("disabled", "not enabled", "Access denied", "permission denied", "Permission denied")

@@ -28,6 +28,7 @@ _SACCT: Final = {
     "jobid": "job", "state": "state", "jobname": "name", "user": "user", "partition": "partition",
     "comment": "comment", "exitcode": "exit_code", "derivedexitcode": "derived", "submit": "submitted",
     "start": "started", "end": "ended", "nodelist": "nodes", "alloctres": "tres", "reason": "reason",
+    "suspended": "suspended", "timelimit": "limit",
 }  # fmt: skip
 _FORMAT: Final = re.compile(r"%[.\-]?\d*([A-Za-z])")
 ENDS: Final = "grep"  # reads the files with the exit statuses of job scripts

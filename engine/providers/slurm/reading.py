@@ -32,7 +32,7 @@ from engine.providers.slurm.witnesses import (
     together,
 )
 from engine.providers.slurm.words import LIVE, REQUEUED, cause, exit_status, waits
-from engine.requirements import Requirements
+from engine.requirements import Range, Requirements
 from engine.states import Reason, State, VmReason, VmState
 from events.clock import SECOND
 from events.errors import StenoError
@@ -183,6 +183,7 @@ class SlurmReading(Reading):
             asked,
             gpu=() if spec.gpu is None else (spec.gpu,),
             gpu_count=spec.gpus * spec.nodes,
+            cpus=Range(cpus := (spec.cpus or 1) * spec.nodes, cpus),
             max_duration=None if lasts is None else lasts * 60 * SECOND,
             race=race if isinstance(race, str) else None,
             strategy=strategy if isinstance(strategy, str) else None,
@@ -287,6 +288,7 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
         started_at=None if waiting else row.started,
         finished_at=row.ended if over else None,
         hosts=None if waiting else row.nodes,
+        unpriced=None if waiting else _price(row, asked)[1],
         hostname=_hostname(row) if row.started is not None else None,
     )
     return RunFacts(
@@ -339,13 +341,23 @@ def _hostname(row: Row) -> str | None:
     return None if row.nodes is None else f"{row.nodes}#{row.job}"
 
 
+def _resources(row: Row) -> dict[str, str]:
+    return dict(one.split("=", 1) for one in (row.tres or "").split(",") if "=" in one)
+
+
+def _price(row: Row, asked: Question) -> tuple[int | None, str | None]:
+    """As `price_of`; (None, None) before it has anything."""
+    return price_of(_resources(row), asked.environment.get("STENO_RATES")) if row.tres else (None, None)
+
+
 def _allocation(row: Row, asked: Question, scope: Scope) -> VmFacts | None:
     if row.started is None or row.nodes is None or row.tres is None or row.state == "PENDING":
         return None
     over = cause(row.state, row.derived) is not None
-    tres = dict(one.split("=", 1) for one in row.tres.split(",") if "=" in one)
+    tres = _resources(row)
     models = [name.rpartition(":")[2] for name in tres if name.startswith("gres/gpu:")]
     count = tres.get(f"gres/gpu:{models[0]}" if models else "gres/gpu", "0")
+    price, unpriced = _price(row, asked)
     return VmFacts(
         provider_id=f"{row.job}@{(row.submitted or 0) // 1_000_000}",
         name=row.nodes,
@@ -360,9 +372,12 @@ def _allocation(row: Row, asked: Question, scope: Scope) -> VmFacts | None:
         created=row.started,
         finished_at=row.ended if over else None,
         charged=asked.tool == "sacct",
-        price=price_of(tres, asked.environment.get("STENO_RATES")),
+        suspended=row.suspended or 0,
+        limit=row.limit,
+        price=price,
         instance_type=row.partition,
         gpu=models[0] if models else None,
         gpu_count=int(count) if count.isdecimal() else 0,
         cpus=int(tres["cpu"]) if tres.get("cpu", "").isdecimal() else None,
+        drift=() if unpriced is None else (f"price: {unpriced}",),
     )

@@ -33,14 +33,18 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     nodes: str | None = None
     tres: str | None = None  # what it has: `billing=101,cpu=1,gres/gpu:a6000=1,mem=500M,node=1`
     restarts: int | None = None
+    suspended: int | None = None  # how long it was suspended so far, microseconds
+    limit: int | None = None  # its time limit, microseconds; None: none, or not said
 
 
 _SCONTROL: Final = {
     "JobState": "state", "Reason": "reason", "Partition": "partition", "Comment": "comment", "ExitCode": "exit_code",
     "DerivedExitCode": "derived", "SubmitTime": "submitted", "StartTime": "started", "EndTime": "ended",
-    "NodeList": "nodes", "TRES": "tres", "AllocTRES": "tres", "JobName": "name",
+    "NodeList": "nodes", "TRES": "tres", "AllocTRES": "tres", "JobName": "name", "TimeLimit": "limit",
 }  # fmt: skip
 _TIMES: Final = frozenset({"submitted", "started", "ended"})
+_SPANS: Final = frozenset({"suspended", "limit"})
+_SPAN: Final = re.compile(r"(?:(\d{1,5})-)?(?:(?:(\d{1,5}):)?(\d{1,7}):)?(\d{1,9})", re.ASCII)
 _PAIR: Final = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=")
 NONE: Final = "No jobs"  # start of an answer of `scontrol show job` without jobs
 _UNREADABLE: Final = "a line without the requested columns"
@@ -156,7 +160,7 @@ def _written(line: str) -> Iterator[Row]:
 
 def _made(found: dict[str, str], restarts: int | None = None) -> Iterator[Row]:
     values: dict[str, Any] = {
-        name: time(value) if name in _TIMES else said(value)
+        name: time(value) if name in _TIMES else duration(value) if name in _SPANS else said(value)
         for name, value in found.items()
         if name not in ("job", "state", "id", "array", "task")
     }
@@ -192,6 +196,15 @@ def time(text: str | None) -> int | None:
     except ValueError:
         return None
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()) * SECOND
+
+
+def duration(text: str) -> int | None:
+    """Microseconds of `1-02:03:04`, `02:03:04`, `03:04` or `4` (seconds); None: `UNLIMITED`, or another word."""
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * SECOND
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
@@ -263,6 +276,7 @@ def _accounted(job: Mapping[str, Any]) -> Iterator[Row]:
         "tres": ",".join(_tres(one) for one in allocated or () if isinstance(one, dict)),
         "exit_code": _exit(job.get("exit_code")),
         "derived": _exit(job.get("derived_exit_code")),
+        "suspended": str(_number(when.get("suspended")) or ""),
         **{name: str(_number(when.get(key)) or "") for name, key in _ACCOUNTED_TIMES},
     }
     task, number = _number(array.get("task_id")), _number(array.get("job_id"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engine.decide.budget import check, worst_case
 from engine.errors import RefusedByPolicy
 from engine.fold.world_codec import WorldState
-from engine.policy import DOLLAR, HOUR, Policy
+from engine.policy import HOUR, Policy
 from engine.providers.registry import load_settings
 from engine.providers.slurm.reading import SlurmReading
 from engine.settings.policy import policy_from
@@ -25,13 +25,13 @@ def policy(tmp_path: Path, **variables: str) -> Policy:
 
 
 def test_a_job_at_worst_lasts_its_time_limit_on_all_its_gpus(tmp_path: Path) -> None:
-    """2 nodes of 4 GPUs at 100 units of a cent for 3 h; what it has never idles."""
+    """2 nodes of 4 GPUs at 100 units of a cent, and a CPU each, for 3 h; what it has never idles."""
     terms = SlurmReading().terms(TASK, "me")
     assert (terms.gpu, terms.gpu_count, terms.max_duration, terms.race) == (("a6000",), 8, 3 * HOUR, "r")
     found = worst_case(
         terms, policy(tmp_path, STENO_SLURM_RATES="a6000=100,cpu=1,usd=0.01"), WorldState(rules="current")
     )
-    assert (found.price, found.idle, found.amount) == (8 * DOLLAR, 0, 24 * DOLLAR)
+    assert (found.price, found.idle, found.amount) == (8_020_000, 0, 24_060_000)
 
 
 def test_a_job_that_may_cost_more_than_is_left_is_refused(tmp_path: Path) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-
 import pytest
+from stenotest.slurm_polls import clock, poll
 
 from engine.replay.trace import replay_polls
-from events.clock import SECOND, format_time, parse_time
-from events.poll import Poll
 
 DOLLAR = 1_000_000
 """Micro-dollars; the job costs one a second."""
-START = parse_time("2026-11-20T12:00:00Z")
 ENV = ("env", "STENO_CLUSTER=lab", 'STENO_RATES={"a6000": 3600, "usd": 1}')
 SACCT = (
     *ENV, "sacct", "-X", "-D", "-P", "-n", "-j", "7", "-o",
@@ -23,26 +18,6 @@ SQUEUE = (*ENV, "squeue", "-h", "-o", "%i|%T|%r|%V|%N")
 REPORTS = (*ENV, "find", "/f/reports", "(", "-name", "7", ")", "-exec", "grep", "-H", "", "{}", "+")
 HEARD_AT, TOLD_AT = 5.1, 54
 """When a source is last heard before the outage, and when accounting says that the job ended."""
-
-
-def clock(second: int) -> str:
-    return format_time(START + second * SECOND)[:19]
-
-
-def poll(second: int, words: tuple[str, ...], line: str | None) -> Poll:
-    """An answer, a second after the other at the earliest; None: none came."""
-    return Poll(
-        source="slurm/lab",
-        path=f"slurm:{shlex.join(words)}",
-        req=json.dumps(words).encode(),
-        started_at=START + second * SECOND,
-        observed_at=START + second * SECOND + SECOND // 10,
-        status=1 if line is None else 0,
-        error="Unable to contact slurm controller" if line is None else None,
-        body=json.dumps(line or "").encode(),
-        text=True,
-        answered=line is not None,
-    )
 
 
 def accounted(state: str, end: str) -> str:

@@ -1,0 +1,207 @@
+"""What a job costs: the one formula of plan, budget and bill; GPUs without a rate; suspended time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stenotest.slurm_polls import START, clock, poll
+
+from engine.decide.budget import committed, worst_case
+from engine.fold.suspension import paused
+from engine.fold.vm import Pause
+from engine.fold.world import World
+from engine.fold.world_codec import WorldState
+from engine.policy import DOLLAR, HOUR, Policy, Rate
+from engine.price_list import list_price
+from engine.providers.readings import READINGS
+from engine.providers.slurm.cluster import Cluster, NodePool
+from engine.providers.slurm.money import price_of, units_of
+from engine.providers.slurm.plan import Request, make
+from engine.providers.slurm.reading import SlurmReading
+from engine.replay.result import Replay
+from engine.replay.trace import fold_polls, open_trace, replay_polls
+from events.clock import SECOND
+from events.poll import Poll
+
+HERE = Path(__file__).parent
+RATES = '{"a100":100,"cpu":1,"usd":0.01}'
+ENV = ("env", "STENO_CLUSTER=lab", f"STENO_RATES={RATES}")
+SQUEUE = (*ENV, "squeue", "-h", "-o", "%i|%T|%r|%V|%N")
+SACCT = (
+    *ENV, "sacct", "-X", "-D", "-P", "-n", "-j", "7", "-o",
+    "JobID,State,ExitCode,Submit,Start,End,Suspended,Timelimit,NodeList,AllocTRES",
+)  # fmt: skip
+
+
+# -- rates ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tres", "dollars", "why"),
+    [
+        ("cpu=8,gres/gpu:A100=2,gres/gpu=2", "2.08", None),  # another case than the table's
+        ("cpu=8,gres/gpu:a100=2,gres/gpu=2,billing=5", "2.08", None),
+        ("billing=40,cpu=8,gres/gpu=2", "0.4", None),  # untyped: Slurm's own figure
+        ("billing=40,cpu=8,gres/gpu:h200=2,gres/gpu=2", "0.4", None),
+        ("billing=40,cpu=8,gres/gpu:a100=1,gres/gpu:h200=1,gres/gpu=2", "0.4", None),
+        ("cpu=8,gres/gpu=2", None, "no rate for gpu"),
+        ("cpu=8,gres/gpu:h200=2,gres/gpu=2", None, "no rate for h200"),
+        ("cpu=8,gres/gpu:a100=1,gres/gpu=2", None, "no rate for gpu"),
+        ("billing=40,cpu=8", "0.08", None),
+        ("mem=4G,node=1", None, "no rate for cpu"),
+    ],
+)
+def test_gpus_are_never_free_in_silence(tres: str, dollars: str | None, why: str | None) -> None:
+    """A rate in any case; else Slurm's `billing`; else no price, and why. A rate of the CPUs alone prices no GPU."""
+    pairs = dict(one.split("=") for one in tres.split(","))
+    expected = None if dollars is None else round(float(dollars) * DOLLAR)
+    assert price_of(pairs, RATES) == (expected, why)
+    assert price_of(pairs, None) == (None, None)
+
+
+_counts = st.dictionaries(st.sampled_from(["a100", "A100", "h200", "gpu"]), st.integers(0, 16), max_size=3)
+_rates = st.dictionaries(st.sampled_from(["a100", "A100", "H200", "gpu", "cpu"]), st.integers(0, 1000), max_size=4)
+
+
+@given(gpus=_counts, cpus=st.integers(0, 128), rates=_rates)
+def test_the_list_price_is_the_sum_or_unknown(gpus: dict[str, int], cpus: int, rates: dict[str, float]) -> None:
+    """Never less than any of its parts, and unknown where a GPU has no rate."""
+    found = list_price(gpus, {"cpu": cpus}, rates)
+    here = {
+        name: rates.get(name, next((rates[one] for one in rates if one.lower() == name.lower()), None)) for name in gpus
+    }
+    if any(rate is None and gpus[name] for name, rate in here.items()):
+        assert found is None
+    elif found is None:
+        assert "cpu" not in rates
+        assert not any(rate is not None for rate in here.values())
+    else:
+        assert found == cpus * rates.get("cpu", 0) + sum(gpus[name] * (rate or 0) for name, rate in here.items())
+
+
+@given(
+    gpu=st.sampled_from(["a100", "A100", "h200", "gpu"]),
+    gpus=st.integers(1, 8),
+    nodes=st.integers(1, 4),
+    cpus=st.integers(1, 16),
+    minutes=st.integers(1, 600).map(lambda tens: tens * 10),
+)
+def test_plan_budget_and_bill_agree(gpu: str, gpus: int, nodes: int, cpus: int, minutes: int) -> None:
+    """For one job: the service units of its plan, the worst case of the budget, and what accounting is billed by."""
+    table = {"a100": 100.0, "gpu": 7.0, "cpu": 1.5}
+    task = {
+        "commands": ["true"], "nodes": nodes, "max_duration": f"{minutes}m",
+        "resources": {"gpu": f"{gpu}:{gpus}", "cpu": cpus},
+    }  # fmt: skip
+    terms = SlurmReading().terms(json.dumps(task).encode(), "me")
+    policy = Policy(assumed=tuple(Rate(gpu=name, hourly=round(rate * DOLLAR)) for name, rate in table.items()))
+    worst = worst_case(terms, policy, WorldState(rules="current")).price
+    typed = {} if gpu == "gpu" else {f"gres/gpu:{gpu}": str(gpus * nodes)}
+    billed = units_of({"cpu": str(cpus * nodes), "gres/gpu": str(gpus * nodes), "node": str(nodes), **typed}, table)
+    assert worst == (None if billed is None else round(billed * DOLLAR))
+    pool = NodePool(partition="p", gpu=gpu, gpus_per_node=8, nodes=4, cpus=64, memory=512_000)
+    (first, *_) = make(
+        Request(gpus=gpus, minutes=minutes), Cluster(pools=(pool,), partitions=("p",)), (), table
+    ).strategies
+    planned = units_of(
+        {"cpu": str(first.cpus), "gres/gpu": str(gpus), "node": "1", **{n: str(gpus) for n in typed}}, table
+    )
+    assert first.units == (None if planned is None else pytest.approx(planned * minutes / 60))
+    assert (first.units is None) == first.why.endswith(f"no rate for {gpu}")
+
+
+# -- bills of recordings --------------------------------------------------------------------------------------------
+
+
+def row(state: str, end: str, suspended: str = "00:00:00", limit: str = "01:00:00") -> str:
+    """The job began at 0 and has 36 A100 and a CPU."""
+    return f"7|{state}|0:0|{clock(0)}|{clock(0)}|{end}|{suspended}|{limit}|n1|cpu=1,gres/gpu:A100=36,gres/gpu=36\n"
+
+
+def replayed(polls: list[Poll]) -> Replay:
+    return replay_polls(list(enumerate(polls, 1)))
+
+
+HOURLY = 36_010_000
+"""36 × 100 + 1 units of a cent: 10,002.8 micro-dollars a second."""
+
+
+def test_a_table_in_lower_case_prices_upper_case_gpus() -> None:
+    """The recording of two A100 for an hour: 208 units of a cent; with the CPUs' rate alone it had cost $0.08."""
+    replay = replay_polls(list(open_trace(HERE / "rates-upper-case.jsonl")))
+    (bill,) = replay.bills.values()
+    assert (bill.cost, bill.low, bill.high) == (2_080_000, 2_080_000, 2_080_000)
+
+
+def test_suspended_time_is_not_charged() -> None:
+    """100 s, of which it was suspended from 20 to 60; its bill is that of 60 s, in intervals that sum exactly."""
+    polls = []
+    for second in range(0, 100, 10):
+        away = max(0, min(second, 60) - 20)
+        state = "SUSPENDED" if 20 < second <= 60 else "RUNNING"
+        polls.append(poll(second, SQUEUE, f"7|{state}|None|{clock(0)}|n1\n"))
+        polls.append(poll(second + 1, SACCT, row(state, "Unknown", f"00:00:{away:02}")))
+    polls += [poll(101, SQUEUE, ""), poll(102, SACCT, row("COMPLETED", clock(100), "00:00:40"))]
+    for count in range(2, len(polls) + 1, 2):
+        (bill,) = replayed(polls[:count]).bills.values()
+        assert sum(one.cost for one in bill.intervals) == bill.cost
+        assert bill.low <= bill.cost <= bill.high
+    (bill,) = replayed(polls).bills.values()
+    assert bill.cost == bill.low == bill.high == round(60 * SECOND * HOURLY / HOUR)
+    free = [one for one in bill.intervals if one.hourly == 0]
+    (stretch,) = free
+    assert stretch.cost == 0
+    assert stretch.until is not None
+    assert stretch.until - stretch.since == 40 * SECOND
+    assert abs(stretch.since - (START + 20 * SECOND)) <= 12 * SECOND, "it lies between the polls that show it"
+
+
+def test_a_job_cancelled_while_suspended_ends_where_it_was_suspended() -> None:
+    """22.05 dates its end back to that, and takes the suspended time back."""
+    polls = [
+        poll(0, SQUEUE, f"7|RUNNING|None|{clock(0)}|n1\n"),
+        poll(1, SACCT, row("RUNNING", "Unknown")),
+        poll(40, SACCT, row("SUSPENDED", "Unknown", "00:00:30")),
+        poll(50, SQUEUE, ""),
+        poll(51, SACCT, row("CANCELLED by 0", clock(10))),
+    ]
+    (bill,) = replayed(polls).bills.values()
+    assert bill.cost == bill.low == bill.high == round(10 * SECOND * HOURLY / HOUR)
+
+
+@given(data=st.data())
+def test_pauses_last_as_long_as_the_provider_counts(data: st.DataObject) -> None:
+    """However its count moves between polls, they lie within the life, in order and apart, and sum to the count."""
+    since, until, known = 0, 0, ()
+    for _ in range(data.draw(st.integers(1, 6))):
+        low, until = until, until + data.draw(st.integers(1, 50))
+        total = data.draw(st.integers(0, until + 5))
+        known = paused(known, total, since=since, low=low, until=until)
+        assert sum(one.until - one.since for one in known) == min(total, until)
+        edges = [edge for one in known for edge in (one.since, one.until)]
+        assert edges == sorted(set(edges))
+        assert not edges or (edges[0] >= since and edges[-1] <= until)
+
+
+def test_a_pause_goes_on_where_it_was() -> None:
+    """Seen again with a greater count, it grows at its end; one that has ended does not."""
+    first = paused((), 3, since=0, low=10, until=20)
+    assert first == (Pause(since=17, until=20),)
+    assert paused(first, 8, since=0, low=20, until=30) == (Pause(since=17, until=25),)
+    assert paused(first, 8, since=0, low=21, until=40) == (Pause(since=17, until=20), Pause(since=35, until=40))
+
+
+@pytest.mark.parametrize(
+    ("limit", "left"), [("01:00:00", 3000), ("3-00:00:00", 258_600), ("UNLIMITED", 86_430), ("", 86_430)]
+)
+def test_a_foreign_job_commits_what_is_left_of_its_own_limit(limit: str, left: int) -> None:
+    """It began ten minutes ago. Not the assumed 24 h with an idle timeout, unless it has no limit."""
+    polls = [poll(0, SQUEUE, f"7|RUNNING|None|{clock(0)}|n1\n"), poll(1, SACCT, row("RUNNING", "Unknown", limit=limit))]
+    world = World(READINGS)
+    list(fold_polls(world, list(enumerate(polls, 1))))
+    found = committed(world.state, Policy(), START + 600 * SECOND)
+    assert found == pytest.approx(left * SECOND * HOURLY / HOUR, rel=1e-5)
