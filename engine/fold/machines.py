@@ -9,10 +9,11 @@ from engine.fold import links, vm_turn
 from engine.fold.archives import concerns, is_hidden, may_move
 from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
-from engine.fold.sources import Source, Sweep, lists_newest
+from engine.fold.sources import LOST_AFTER, Source, Sweep, is_back, lists_newest
 from engine.fold.tick import Tick
 from engine.fold.turn import Fold, Turn, is_left_out
 from engine.fold.vm import Vm, VmDate, vm_id_of
+from engine.fold.world_codec import WorldState
 from engine.providers.reading import Listing
 from engine.states import VmState
 from events.clock import SECOND
@@ -25,9 +26,9 @@ about 15 minutes.
 _TOO_EARLY: Final = frozenset({VmState.REQUESTED, VmState.PROVISIONING, VmState.TERMINATED})
 """States that do not show, or no longer, whether anybody asked for the machine."""
 
-_AT: Final = attrgetter("at")
 UNPRICED: Final = "a machine without a price: "  # start of the anomaly of a row that lacks it
 
+_AT: Final = attrgetter("at")
 _EARLY: Final = 100  # machines of a source, not shown yet, whose dates are kept: a placeholder may never be shown
 
 
@@ -146,6 +147,21 @@ def _graces(turn: Turn, tick: Tick, source: Source) -> None:
         due = ending_due(vm)
         if due is not None and source.answered_time >= due and vm.source == source.name and concerns(tick, vm):
             vm_turn.doubt(turn, vm, f"told to go 14 minutes ago, still {vm.facts.status}")
+    if source.silent or is_back(source, tick.started_at):
+        return
+    for run in turn.state.unsettled_runs():
+        gone = run.unlisted
+        if gone is None or source.answered_time - gone.since < LOST_AFTER or not outlives(turn.state, run):
+            continue
+        for vm in (turn.state.vms[vm_id] for vm_id in run.links.values()):
+            if vm.source == source.name and vm.state in vm_turn.ALIVE and concerns(tick, vm):
+                why = f"still {vm.facts.status}, and its run has not been listed by the {gone.source} for 10 minutes"
+                vm_turn.doubt(turn, vm, why, gone.at)
+
+
+def outlives(state: WorldState, run: Run) -> bool:
+    """Whether a machine of the run is shown as before, although one of its sources no longer lists the run."""
+    return run.unlisted is not None and any(state.vms[one].state in vm_turn.ALIVE for one in run.links.values())
 
 
 def ending_due(vm: Vm) -> int | None:

@@ -15,7 +15,7 @@ from engine.fold.chains import foreign_ids
 from engine.fold.change import Change, Moved, Touched, VmMoved
 from engine.fold.clock_skew import shows_new
 from engine.fold.lanes import Lane, SourceLanes
-from engine.fold.machines import ending_due
+from engine.fold.machines import ending_due, outlives
 from engine.fold.run import Run
 from engine.fold.run_turn import cost_is_whole
 from engine.fold.sources import Source, is_page
@@ -222,7 +222,8 @@ class RecordFold:
         """Continue each source from the world's position; a machine's graces count in the time of its own source."""
         state, absent, ending = self.world.state, False, set[str]()
         for run_id in state.unsettled:
-            if state.runs[run_id].missing is not None:
+            run = state.runs[run_id]
+            if run.missing is not None or outlives(state, run):
                 absent = True
                 break
         for vm_id in state.open_vms:

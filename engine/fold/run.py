@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from engine.facts import RunFacts
-from engine.fold.change import Moved, Tracked, Transition
+from engine.fold.change import Missing, Moved, Tracked, Transition
 from engine.fold.state_machines import TERMINAL
 from engine.requirements import Requirements
 from engine.states import Reason, State
@@ -101,6 +101,8 @@ class Run(Tracked, kw_only=True):
     facts: RunFacts | None = None  # the newest observation
     # each source's newest view, if there are several; None: it does not list the run any more
     views: dict[str, RunFacts | None] = msgspec.field(default_factory=dict)
+    unlisted: Missing | None = None
+    """Since when one of several sources has not listed it, and when that last did (`at`): another may list it still."""
     news_of: str | None = None  # which source said something new last; those after it have been read since
     reported: Reported = Reported()
     submitted_at: int | None = None

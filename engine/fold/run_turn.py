@@ -6,7 +6,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from engine.facts import RunFacts
-from engine.fold.change import AnomalyKind, Heard, Transition
+from engine.fold import vm_turn
+from engine.fold.change import AnomalyKind, Heard, Missing, Transition
 from engine.fold.run import Attempt, PhaseStep, Reported, ReportedJob, ReportedPhase, Run, Said
 from engine.fold.sources import is_back
 from engine.fold.state_machines import TRIGGER_TO, Trigger
@@ -33,6 +34,10 @@ def take_down(turn: Turn, run: Run, seen: Seen, tick: Tick) -> tuple[bool, bool]
     """
     if not turn.sees(run, tick, seen.facts):
         return False, False
+    if run.unlisted is not None and run.unlisted.source == tick.asked:
+        run.unlisted = None
+        for vm_id in run.links.values():
+            vm_turn.listed_again(turn, turn.state.vms[vm_id])
     facts = _from_all_sources(turn, run, tick, seen.facts)
     if cost_is_whole(facts, tick.scope):
         run.cost, run.cost_at = seen.cost, turn.position
@@ -57,6 +62,8 @@ def not_listed(turn: Turn, run: Run, tick: Tick) -> None:
         return
     if tick.started_at < run.started.get(tick.asked, tick.started_at):
         return
+    source, listed_at = turn.source(tick.source), run.started.get(tick.asked, run.first_at)
+    run.unlisted = Missing(source=tick.asked, since=source.answered_time, at=listed_at)
     run.started[tick.asked] = tick.started_at
     facts, begin = _from_all_sources(turn, run, tick, None), len(turn.changes)
     if facts != run.facts:

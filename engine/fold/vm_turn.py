@@ -135,9 +135,15 @@ def begin_ending(turn: Turn, vm: Vm) -> None:
         vm.ending_since, vm.ending_from = turn.at, turn.source(vm.source).answered_time
 
 
-def doubt(turn: Turn, vm: Vm, detail: str) -> None:
-    """It should be gone and nobody saw it end."""
-    if step(turn, vm, VmTrigger.DOUBT, min(vm.last_at, turn.at)):
+def listed_again(turn: Turn, vm: Vm) -> None:
+    """The run on it, whose source had left it out, is listed again: a doubt that came of this is over."""
+    if vm.state is VmState.UNCONFIRMED and vm.facts.state is VmState.BUSY and vm.told is None:
+        step(turn, vm, VmTrigger.BUSY, turn.at)
+
+
+def doubt(turn: Turn, vm: Vm, detail: str, low: int | None = None) -> None:
+    """It should be gone and nobody saw it end. `low`: when it was certainly there, if not at its newest poll."""
+    if step(turn, vm, VmTrigger.DOUBT, min(vm.last_at if low is None else low, turn.at)):
         if vm.told is not None or vm.facts.reason is not None:
             vm.reason = _reason(vm)
         turn.note(vm, AnomalyKind.ORPHAN_SUSPECTED, detail)

@@ -1,4 +1,4 @@
-"""What a job costs: the one formula of plan, budget and bill; GPUs without a rate; suspended time."""
+"""What a job costs: the one formula of plan, budget and bill; GPUs without a rate; suspended time; runaway jobs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from stenotest.slurm_polls import START, clock, poll
 
 from engine.decide.budget import committed, worst_case
+from engine.fold.change import AnomalyKind
+from engine.fold.record_fold import RecordFold
 from engine.fold.suspension import paused
+from engine.fold.tick import Until
 from engine.fold.vm import Pause
 from engine.fold.world import World
-from engine.fold.world_codec import WorldState
+from engine.fold.world_codec import WorldState, dump, load
 from engine.policy import DOLLAR, HOUR, Policy, Rate
 from engine.price_list import list_price
 from engine.providers.readings import READINGS
@@ -22,10 +25,12 @@ from engine.providers.slurm.cluster import Cluster, NodePool
 from engine.providers.slurm.money import price_of, units_of
 from engine.providers.slurm.plan import Request, make
 from engine.providers.slurm.reading import SlurmReading
+from engine.replay.record import replay_record, world_of
 from engine.replay.result import Replay
 from engine.replay.trace import fold_polls, open_trace, replay_polls
-from events.clock import SECOND
+from events.clock import SECOND, SystemClock
 from events.poll import Poll
+from events.store.record import Record
 
 HERE = Path(__file__).parent
 RATES = '{"a100":100,"cpu":1,"usd":0.01}'
@@ -193,6 +198,73 @@ def test_a_pause_goes_on_where_it_was() -> None:
     assert first == (Pause(since=17, until=20),)
     assert paused(first, 8, since=0, low=20, until=30) == (Pause(since=17, until=25),)
     assert paused(first, 8, since=0, low=21, until=40) == (Pause(since=17, until=20), Pause(since=35, until=40))
+
+
+def runaway(until: int, *, back: int | None = None, heard: bool = True) -> list[Poll]:
+    """Accounting says RUNNING for ever; the controller lists the job up to 60 s, and from `back` on."""
+    polls = []
+    for second in range(0, until, 20):
+        listed = second <= 60 or (back is not None and second >= back)
+        polls.append(poll(second, SQUEUE, f"7|RUNNING|None|{clock(0)}|n1\n" if listed else ""))
+        polls.append(poll(second + 1, SACCT, row("RUNNING", "Unknown") if heard or second < 100 else None))
+    return polls
+
+
+def suspected(replay: Replay) -> list[str]:
+    return [one.detail for one in replay.anomalies if one.kind is AnomalyKind.ORPHAN_SUSPECTED]
+
+
+def test_the_low_bound_of_a_runaway_job_stops_where_the_controller_last_listed_it() -> None:
+    """Its bill goes on, and an anomaly says so after ten minutes: not for the usual lag of a second."""
+    early = replayed(runaway(600))
+    assert not suspected(early)
+    replay = replayed(runaway(1200))
+    assert suspected(replay) == [
+        "still RUNNING, and its run has not been listed by the slurm/lab controller for 10 minutes"
+    ]
+    (bill,) = replay.bills.values()
+    assert bill.open
+    assert bill.low == round(60 * SECOND * HOURLY / HOUR)
+    assert bill.cost > round(1100 * SECOND * HOURLY / HOUR)
+    assert bill.high >= bill.cost
+    assert sum(one.cost for one in bill.intervals) == bill.cost
+
+
+@pytest.mark.parametrize("back", [None, 1000])
+def test_a_record_finds_the_same_runaway(tmp_path: Path, back: int | None) -> None:
+    """Its fold skips answers that only repeat, but none that ends the ten minutes; a snapshot continues it."""
+    with Record.open(
+        tmp_path / "record.db", clock=SystemClock(), write=True, create=True, shapes=READINGS.shape
+    ) as record:
+        polls = runaway(1600, back=back)
+        at = [(one.position, poll) for one, poll in zip(record.append_polls(polls), polls, strict=True)]
+        whole = replay_record(record).to_json()
+        assert whole == replay_polls(at).to_json()
+        assert len(whole["anomalies"]) == 1
+        world = World(READINGS, state=load(dump(world_of(record, until=Until(position=at[40][0])).state)))
+        RecordFold(record, world).run()
+        assert Replay(world).to_json() == whole
+
+
+def test_a_job_that_is_listed_again_is_no_runaway() -> None:
+    """A controller that had lost its state for a while: its machine is busy as before, its low bound goes on."""
+    replay = replayed(runaway(1600, back=1000))
+    (vm,) = replay.vms
+    (bill,) = replay.bills.values()
+    assert vm.state.value == "busy"
+    assert bill.low > round(1500 * SECOND * HOURLY / HOUR)
+
+
+def test_silence_of_accounting_makes_no_runaway() -> None:
+    """It says nothing, so it does not say that the job runs: its record of the end is to come."""
+    assert not suspected(replayed(runaway(1200, heard=False)))
+
+
+def test_what_ends_after_all_is_billed_by_its_end() -> None:
+    """As after `sacctmgr show runawayjobs`: accounting's end is exact again."""
+    polls = [*runaway(1200), poll(1300, SACCT, row("COMPLETED", clock(70)))]
+    (bill,) = replayed(polls).bills.values()
+    assert bill.cost == bill.low == bill.high == round(70 * SECOND * HOURLY / HOUR)
 
 
 @pytest.mark.parametrize(
