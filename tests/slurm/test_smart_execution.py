@@ -201,7 +201,19 @@ def test_other_gpus_than_asked_for_are_an_anomaly(on_slurm: Steno, project: Path
     tool.chmod(0o755)
     (project / "requirements.txt").write_text("")
     path = f"{tool.parent}:/usr/sbin:/sbin:{os.environ['PATH']}"
-    asked = ("--gpu", "2", "--type", "v100", "--time", "5m", "--mem", "500M", "python3 train.py --num-workers 64")
+    asked = (
+        "--env",
+        "PATH",
+        "--gpu",
+        "2",
+        "--type",
+        "v100",
+        "--time",
+        "5m",
+        "--mem",
+        "500M",
+        "python3 train.py --num-workers 64",
+    )
     ran = on_slurm("slurm", "run", "--json", *asked, PATH=path)
     run = ran.done().json()
     assert "64 data workers will share 8 CPUs; use 8" in ran.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -20,16 +21,13 @@ if TYPE_CHECKING:
 FAN_OUT = 16  # the most strategies submitted at once
 
 
-def task_of(
-    strategy: Strategy, *, commands: Sequence[str], race: str, total: int, account: str | None, **more: object
-) -> dict[str, Any]:
+def task_of(strategy: Strategy, *, commands: Sequence[str], race: str, total: int, **more: object) -> dict[str, Any]:
     """The task that a strategy submits; `more`: further fields, except None."""
     from engine.providers.slurm.plan import Kind
 
     task: dict[str, Any] = {
         "type": "task",
         "commands": list(commands),
-        "env": {},
         "resources": {
             "gpu": f"{strategy.gpu}:{strategy.gpus_per_node}",
             "cpu": strategy.cpus,
@@ -40,7 +38,7 @@ def task_of(
         "max_duration": f"{strategy.minutes}m",
         "race": race,
         "strategy": strategy.label,
-        **{name: value for name, value in (("account", account), *more.items()) if value is not None},
+        **{name: value for name, value in more.items() if value is not None},
     }
     if strategy.kind is Kind.CHECKPOINT:
         task |= {"checkpoint": f"{strategy.minutes}m", "total_time": f"{total}m"}
@@ -51,6 +49,14 @@ def _running(command: Callable[..., None]) -> Callable[..., None]:
     options = (
         click.option("--name", metavar="NAME", help="What the runs are called; else after the command."),
         click.option("--with", "more", metavar="PATH", multiple=True, help="Send this too; may be repeated."),
+        click.option(
+            "--env",
+            "-e",
+            "env",
+            metavar="NAME[=VALUE]",
+            multiple=True,
+            help="Environment variable; without =VALUE the value comes from your shell.",
+        ),
         click.option("--no-environment", is_flag=True, help="Use the packages of the machine, not a lock file."),
         click.option(
             "--dry-run", is_flag=True, help="Print the strategies and the first one's script; submit nothing."
@@ -109,6 +115,7 @@ def _launch(
     account: str | None,
     name: str | None,
     more: Sequence[str],
+    env: Sequence[str],
     no_environment: bool,
     dry_run: bool,
     detach: bool,
@@ -120,13 +127,14 @@ def _launch(
     from engine.providers.slurm.script import render
     from engine.providers.slurm.shell import Shell
     from engine.providers.slurm.spec import spec_of
-    from engine.providers.task import Completed, check_name, choose_name
+    from engine.providers.task import Completed, check_name, choose_name, resolve_env
     from events.clock import parse_duration
 
     patience = None if give_up_after is None else _duration(give_up_after, parse_duration)
     if name is not None:
         check_name(name)
     here = Path.cwd()
+    variables = resolve_env(list(env), os.environ, "--env")
     call = invocation(words, here)
     project = None
     if call.project or more:
@@ -148,6 +156,7 @@ def _launch(
                 commands=[call.line],
                 race=race,
                 total=request.minutes,
+                env=variables,
                 account=account or site.account,
                 workers=call.workers,
                 **found,

@@ -64,6 +64,7 @@ def _head(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator[str]:
         ("comment", f"{MARK}{run_id}"),
         ("output", output),
         ("open-mode", "append"),
+        ("export", "NIL"),
         ("chdir", spec.workdir or folder),
         ("nodes", spec.nodes),
         ("time", spec.time),
@@ -97,6 +98,11 @@ def _quoted(value: str) -> str:
 
 
 def _environment(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator[str]:
+    # 22.05 gives a job of `--export=NIL` the environment of a login; newer versions none, so this makes one.
+    login = 'unset HOME; export HOME=~ USER="$(id -un)"; export LOGNAME="$USER"; exec bash -l "$0"'
+    yield f'[ -n "$HOME" ] || {{ {login}; }}'
+    # Or each `srun` drops the job's variables, as sbatch dropped those of the caller.
+    yield "export SLURM_EXPORT_ENV=ALL"
     place = shlex.quote(folder)
     yield f"steno_folder={place}"
     yield f'steno_job="{_JOB}"; steno_job="${{steno_job:-$SLURM_JOB_ID}}"'

@@ -27,6 +27,9 @@ _PLAIN: Final = ("env", "TZ=UTC", "LC_ALL=C", "SLURM_TIME_FORMAT=standard")
 """Times come in the zone of whoever asks, with no offset, and messages in their language."""
 _OPTIONS: Final = ("SQUEUE_", "SACCT_", "SINFO_", "SBATCH_", "SCANCEL_", "SCONTROL_")
 """Variables of these names are options of Slurm's commands: a user's own would narrow or reshape our answers."""
+_JOB: Final = "SLURM_"
+"""Variables of these names are those of a job: of the one that we run in, they would reach the one that we submit."""
+_CLUSTER: Final = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT"})
 _SOCKET: Final = "c"
 _LARGEST: Final = 64 << 20
 UNKNOWN_JOB: Final = "Invalid job id"
@@ -173,7 +176,11 @@ class Shell:
     def _spawn(
         self, command: Sequence[str], words: Sequence[str], given: bytes, limit: float | None
     ) -> tuple[int, bytes, bytes]:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(_OPTIONS)}
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name in _CLUSTER or not name.startswith((*_OPTIONS, _JOB))
+        }
         try:
             done = subprocess.run(
                 command, input=given, capture_output=True, timeout=limit, check=False, start_new_session=True,

@@ -1,6 +1,7 @@
 """The job script: what each bug and improvement of the seeds asks of it; and what a job reports of its machine."""
 
 import os
+import pwd
 import signal
 import subprocess
 from pathlib import Path
@@ -86,6 +87,19 @@ def test_values_of_variables_are_not_in_the_script() -> None:
         ["bash", "-c", f'{variables(spec)}printf %s "$TOKEN"'], capture_output=True, text=True, check=True
     )
     assert done.stdout == "hush'\nhush"
+
+
+def test_a_job_without_any_environment_makes_that_of_a_login(tmp_path: Path) -> None:
+    """22.05 gives one to a job of `--export=NIL`, newer versions of Slurm not even HOME and PATH."""
+    batch, home = tmp_path / "slurm_script", pwd.getpwuid(os.getuid())
+    batch.write_text(render(JobSpec(commands=("env",)), name="x", run_id=RUN, folder=str(tmp_path)))
+    assert "#SBATCH --export=NIL\n" in batch.read_text()
+    given = {"SLURM_JOB_ID": "7", "SLURM_EXPORT_ENV": "NIL"}
+    done = subprocess.run(["/bin/bash", batch], capture_output=True, text=True, check=True, cwd=tmp_path, env=given)
+    values = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert (values["HOME"], values["USER"], values["LOGNAME"]) == (home.pw_dir, home.pw_name, home.pw_name)
+    assert "/usr/bin" in values["PATH"].split(":")
+    assert values["SLURM_EXPORT_ENV"] == "ALL", "srun hands the job's variables on to its tasks"
 
 
 def test_a_job_whose_values_are_gone_ends_with_one_line(tmp_path: Path) -> None:
