@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cli.wiring.output import hint
 from cli.wiring.trace_files import existing
 from engine.commands import rerun
 from engine.providers import registry
@@ -51,6 +52,7 @@ def described(
         environ=os.environ,
         fallback=fallback,
         bare=found is None,
+        notify=hint,
         folder=(found.parent if found is not None else Path()).resolve(),
     )
     stem = command[0].rsplit("/", 1)[-1].split()[0] if command and command[0].split() else None

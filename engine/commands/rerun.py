@@ -52,6 +52,7 @@ def repeated(
     draft = Draft(
         configuration=overlaid(task, **changes),  # type: ignore[arg-type]
         where=where,
+        recorded=True,
         environ=environ,
         fallback=fallback or before.fallback,
         folder=None if before.base is None or not folder else Path(before.base),

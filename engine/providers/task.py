@@ -3,7 +3,7 @@
 import re
 import shlex
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,10 @@ LISTENER = "STENO_LISTENER"  # the variable of a task whose ports are to be reac
 RESOURCES = ("gpu", "cpu", "memory", "disk")  # flags that are fields of `resources`
 
 
+def _ignore(line: str) -> None:
+    """Nobody reads it."""
+
+
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """A task before its provider has completed it."""
 
@@ -25,6 +29,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     fallback: tuple[str, ...] = ()  # GPU models of later submissions
     bare: bool = False  # a command with flags, without a file
     folder: Path | None = None  # relative paths start here; None: nothing of this machine may be read
+    recorded: bool = False  # a task of the record, submitted again: it takes nothing new from the environment
+    notify: Callable[[str], None] = _ignore  # gets a line on what its provider took from the environment
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
     from engine.providers.slurm.shell import Shell
 
 
+_LIMIT = "1h"
+
+
 def asking(command: Callable[..., None]) -> Callable[..., None]:
     options = (
         click.option("--gpu", "gpus", metavar="COUNT", type=click.IntRange(0, 1024), help="How many GPUs."),
         click.option("--type", "types", metavar="NAME", multiple=True, help="A GPU type or alias; may be repeated."),
         click.option("--mig", is_flag=True, help="A slice of a GPU."),
-        click.option("--time", "limit", metavar="DURATION", default="1h", show_default=True, help="For how long."),
+        click.option("--time", "limit", metavar="DURATION", help="For how long.  [default: 1h]"),
         click.option("--mem", metavar="SIZE", help="Memory of a node: 32G; else in proportion to the GPUs."),
         click.option("--partition", metavar="NAME", help="Only this partition."),
         click.option("--account", metavar="NAME", help="The account to charge."),
@@ -30,6 +34,22 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def with_variables(**options: Any) -> dict[str, Any]:
+    """The options with what `SBATCH_*` of the user's shell say of those not given, `qos` and `constraint` too; says so
+    on stderr.
+    """
+    from engine.providers.slurm import caller
+
+    options["max_duration"] = options.pop("limit")
+    given = {name: value for name, value in options.items() if value is not None}
+    found, line = caller.with_variables(given, os.environ, (*caller.PLAIN.values(), "max_duration"))
+    if line is not None:
+        click.echo(line, err=True)
+    options |= {"qos": None, "constraint": None, **found}
+    options["limit"] = options.pop("max_duration")
+    return options
 
 
 def opened(host: Host) -> tuple[Site, Any, Shell]:
@@ -48,7 +68,7 @@ def planned(
     gpus: int | None,
     types: Sequence[str],
     mig: bool,
-    limit: str,
+    limit: str | None,
     mem: str | None,
     partition: str | None,
 ) -> tuple[Allocation, Request, Site]:
@@ -73,7 +93,7 @@ def planned(
             gpus=1 if gpus is None else gpus,
             types=tuple(wanted),
             mig=mig,
-            minutes=minutes(limit, "--time"),
+            minutes=minutes(limit or _LIMIT, "--time"),
             memory=None if mem is None else mebibytes(mem, "--mem"),
             partition=partition,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.price_list import rate_of
-from engine.providers.slurm.asking import asking, opened, planned, shown, span
+from engine.providers.slurm.asking import asking, opened, planned, shown, span, with_variables
 from engine.providers.slurm.bench import bench_command
 from engine.providers.slurm.launch import run_command, up_command
 from engine.providers.slurm.login_node import attach_command, exec_command, quota_command, sync_command
@@ -75,7 +75,7 @@ def _waited(waits: Sequence[int]) -> str:
 @slurm.command("plan")
 @asking
 @click.pass_obj
-def plan_command(host: Host, /, account: str | None, **asked: Any) -> None:
+def plan_command(host: Host, /, **asked: Any) -> None:
     """Show every way to get the GPUs, best first, with the reason for each rank; nothing is submitted.
 
     An estimate of Slurm's is an upper bound: where no probe starts soon, the start is unknown.
@@ -85,8 +85,10 @@ def plan_command(host: Host, /, account: str | None, **asked: Any) -> None:
       steno slurm plan --gpu 2 --time 30m
       steno slurm plan --gpu 4 --type a100 --time 12h
     """
-    del account
-    plan = planned(host, **asked)[0]
+    options = with_variables(**asked)
+    for name in ("account", "qos", "constraint"):
+        del options[name]
+    plan = planned(host, **options)[0]
     host.print(shown(host, plan), {"strategies": plan.strategies, "excluded": plan.excluded})
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.providers.kind import Checkup, Option, ProviderKind
 from engine.providers.slurm.settings import BLOCK, site_of
+from engine.providers.task import complete_plain
 
 if TYPE_CHECKING:
     from engine.providers.slurm.provider import SlurmProvider
     from engine.providers.slurm.reading import SlurmReading
+    from engine.providers.task import Draft
     from engine.rules.sets import RuleSet
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
@@ -26,6 +29,22 @@ class SlurmKind(ProviderKind):
         Option(flag="--account", field="account", metavar="NAME", help="The account that a Slurm job is charged to."),
         Option(flag="--qos", field="qos", metavar="NAME", help="The job's quality of service."),
     )
+
+    def complete(self, draft: Draft, settings: Settings) -> dict[str, object]:
+        """A task from a user's shell also gets what `SBATCH_*` say and, if the cluster has it, the current folder."""
+        task = complete_plain(draft)
+        if draft.folder is None or draft.recorded:
+            return task
+        from engine.providers.slurm.caller import in_folder, with_variables
+        from engine.providers.slurm.shell import Shell
+
+        task, variables = with_variables(task, draft.environ)
+        client = Shell(site_of(settings))
+        task, place = in_folder(task, client, str(Path.cwd()))
+        client.keep()
+        for line in filter(None, (variables, place)):
+            draft.notify(line)
+        return task
 
     def reading(self) -> SlurmReading:
         from engine.providers.slurm.reading import SlurmReading

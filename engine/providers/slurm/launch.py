@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.providers.slurm.asking import asking, planned, shown
+from engine.providers.slurm.asking import asking, planned, shown, with_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -112,7 +112,6 @@ def _launch(
     host: Host,
     words: Sequence[str],
     *,
-    account: str | None,
     name: str | None,
     more: Sequence[str],
     env: Sequence[str],
@@ -122,6 +121,7 @@ def _launch(
     give_up_after: str | None,
     **asked: Any,
 ) -> None:
+    from engine.providers.slurm.caller import in_folder
     from engine.providers.slurm.invocation import invocation
     from engine.providers.slurm.project import manifest, project_of, sync
     from engine.providers.slurm.script import render
@@ -139,7 +139,9 @@ def _launch(
     project = None
     if call.project or more:
         project = project_of(here, call.files, [here / path for path in more], environment=not no_environment)
-    plan, request, site = planned(host, **asked)
+    options = with_variables(**asked)
+    account, more_fields = options.pop("account"), {field: options.pop(field) for field in ("qos", "constraint")}
+    plan, request, site = planned(host, **options)
     race, stem, found = host.ids.new(), name or _stem(call.line), dict[str, Any]()
     with closing(Shell(site)) as client:
         if project is not None:
@@ -150,6 +152,10 @@ def _launch(
             folder = str(PurePosixPath(f"{client.folder()}/projects/{snapshot}", project.workdir))
             found = {"snapshot": snapshot, "working_dir": folder, "environment": project.environment}
             _say(project, snapshot)
+        else:
+            found, place = in_folder({}, client, str(here))
+            if place is not None:
+                click.echo(place, err=True)
         tasks = [
             task_of(
                 one,
@@ -159,6 +165,7 @@ def _launch(
                 env=variables,
                 account=account or site.account,
                 workers=call.workers,
+                **more_fields,
                 **found,
             )
             for one in plan.strategies[:FAN_OUT]

@@ -4,6 +4,7 @@ All options are `#SBATCH` lines, so that they survive a requeue. If bash sees th
 `ends/<job>`: without accounting the only evidence once the controller has forgotten the job.
 """
 
+import posixpath
 import shlex
 from collections.abc import Iterator
 from typing import Final
@@ -65,7 +66,7 @@ def _head(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator[str]:
         ("output", output),
         ("open-mode", "append"),
         ("export", "NIL"),
-        ("chdir", spec.workdir or folder),
+        ("chdir", posixpath.join(folder, spec.workdir or "")),
         ("nodes", spec.nodes),
         ("time", spec.time),
         ("partition", spec.partition),

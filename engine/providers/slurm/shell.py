@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import dropwhile
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -53,6 +53,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 class Shell:
     """The commands of one cluster."""
+
+    _kept: ClassVar[dict[str, tempfile.TemporaryDirectory[str]]] = {}
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -107,6 +109,9 @@ class Shell:
         path = self.site.folder
         return path if path.startswith("/") else f"{self._whoami()[1]}/{path.removeprefix('~/')}"
 
+    def home(self) -> str:
+        return self._whoami()[1]
+
     def user(self) -> str:
         return self._whoami()[0]
 
@@ -147,6 +152,13 @@ class Shell:
             list(words) if host is None else [*self._ssh(), *terminal, host, "--", shlex.join(words)], check=False
         ).returncode
 
+    def keep(self) -> None:
+        """Leave the shared connection to the next `Shell` of this process to the same host: another login takes a
+        second.
+        """
+        if self._sockets is not None and self.site.host is not None:
+            self._kept[self.site.host], self._sockets = self._sockets, None
+
     def close(self) -> None:
         """End the shared connection."""
         if self._sockets is not None and self.site.host is not None:
@@ -170,7 +182,8 @@ class Shell:
 
     def _ssh(self) -> tuple[str, ...]:
         if self._sockets is None:
-            self._sockets = tempfile.TemporaryDirectory(prefix="steno-ssh-")
+            kept = self._kept.pop(self.site.host or "", None)
+            self._sockets = kept or tempfile.TemporaryDirectory(prefix="steno-ssh-")
         return (*_SSH, "-o", f"ControlPath={Path(self._sockets.name) / _SOCKET}")
 
     def _spawn(

@@ -14,6 +14,7 @@ _GPU: Final = re.compile(r"(?:([A-Za-z0-9][\w.+-]*)?:)?(\d+)|([A-Za-z0-9][\w.+-]
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?(?:\.\.)?", re.IGNORECASE)
 _MIB: Final = {"K": 1 / 1024, "M": 1, "": 1024, "G": 1024, "T": 1024 * 1024}
 _MINUTES: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}))?")
+_DAYS: Final = re.compile(r"(\d+)-(\d+)")  # D-HH, as sbatch takes it
 _UNITS: Final = {"s": 1 / 60, "m": 1, "h": 60, "d": 1440, "w": 10080}
 _WORD: Final = re.compile(r"[A-Za-z0-9_.@:+,\[\]%-]+")
 
@@ -50,7 +51,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def minutes(text: object, where: str) -> int:
-    """`30m`, `2h`, `1-12:00:00`, `90` (minutes) → whole minutes, at least 1. Raises TaskInvalid."""
+    """`30m`, `2h`, `1-12:00:00`, `1-12`, `90` (minutes) → whole minutes, at least 1. Raises TaskInvalid."""
     given = str(text).strip().lower()
     clock = _MINUTES.fullmatch(given)
     if clock is not None:
@@ -60,6 +61,8 @@ def minutes(text: object, where: str) -> int:
         total = days * 1440 + first * 60 + second + math.ceil(third / 60)
     elif given.isdecimal():
         total = int(given)
+    elif (parts := _DAYS.fullmatch(given)) is not None:
+        total = int(parts[1]) * 1440 + int(parts[2]) * 60
     elif given[-1:] in _UNITS and given[:-1].replace(".", "", 1).isdecimal():
         total = math.ceil(float(given[:-1]) * _UNITS[given[-1]])
     else:

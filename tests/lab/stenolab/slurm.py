@@ -111,11 +111,11 @@ class Cluster:
         return any((self.folder / "jobs").glob(f"*/ends/{job}"))
 
     def cancel_in(self, folder: str) -> None:
-        """Cancel the jobs whose working folder ends like that: those of one test."""
-        for line in self.run("squeue", "-h", "-o", "%A|%Z", check=False).splitlines():
-            job, _, where = line.partition("|")
-            if where.endswith(folder):
-                self.run("scancel", job, check=False)
+        """Cancel the jobs whose output goes into such a folder of Steno's: those of one test."""
+        for line in self.run("squeue", "-h", "-O", "JobArrayID:20,STDOUT:500", check=False).splitlines():
+            job, _, where = line.partition(" ")
+            if f"{folder}/output/" in where:
+                self.run("scancel", job.partition("_")[0], check=False)
 
     def run(self, *words: str, check: bool = True) -> str:
         """One of Slurm's own commands; its output."""
