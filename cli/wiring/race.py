@@ -17,9 +17,9 @@ from events.errors import StenoError
 
 
 def run_race(app: App, tasks: Sequence[Completed], *, wait: bool, give_up_after: int | None) -> None:
-    """Submit the runs, wait until one runs and, with `wait`, follow it to its end; refused runs drop out with a line.
-    Raises `TaskInvalid` if all are refused, `WaitEnded` after `give_up_after`, `Detached` on Ctrl-C; the last two stop
-    all runs.
+    """Submit the runs, wait until one runs and, with `wait`, follow it and its output to its end; refused runs drop out
+    with a line. Raises `TaskInvalid` if all are refused, `WaitEnded` after `give_up_after`, `Detached` on Ctrl-C; while
+    none runs, the last two stop all.
     """
     with app.writing() as record, session(app, record, app.settings.provider) as here:
         asked: list[str] = []
@@ -44,9 +44,7 @@ def run_race(app: App, tasks: Sequence[Completed], *, wait: bool, give_up_after:
         won = _first(app, here, asked, give_up_after)
         name = won.name or won.run_id
         hint(f"{name} runs")
-        run = here.follow(won.run_id, name, timeout=None)
-    if run is None:
-        return
+        run = here.to_the_end(won, output=not app.json)
     if run.state != "succeeded":
         app.exit_code = NOT_SUCCEEDED
     if app.json:

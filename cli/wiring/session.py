@@ -163,17 +163,17 @@ class RunSession:
         run, state = self.run(run_id), self._recorder.world.state
         return story_of(run, facts_of(self._record, run), state, self._app.clock.now())
 
-    def to_the_end(self, submitted: SubmittedRun, *, timeout: int | None = None, output: bool = False) -> RunObject:
+    def to_the_end(self, run: SubmittedRun | Run, *, timeout: int | None = None, output: bool = False) -> RunObject:
         """As `follow`; raises `WaitEnded` on timeout and `Detached` on Ctrl-C. The run continues in both cases."""
-        name = submitted.name
+        name = run.name or run.run_id
         then = f"`steno timeline {name}` shows it, `steno stop {name}` stops it"
         try:
-            run = self.follow(submitted.run_id, name, timeout=timeout, output=output)
+            ended = self.follow(run.run_id, name, timeout=timeout, output=output)
         except KeyboardInterrupt:
             raise Detached(f"{name} still runs: {then}") from None
-        if run is None:
+        if ended is None:
             raise WaitEnded(f"{name} still runs after --timeout: {then}")
-        return run
+        return ended
 
     def follow(self, run_id: str, name: str, *, timeout: int | None, output: bool = False) -> RunObject | None:
         """Poll and act (while the lease is free), with live progress, to the verdict; None after `timeout`

@@ -118,7 +118,7 @@ class Host(Protocol):
         """End the command with this exit code."""
 
     def race(self, tasks: Sequence[Completed], *, wait: bool, give_up_after: int | None) -> None:
-        """Request runs of which the first to run wins, and follow that one to its end with `wait`.
+        """Request runs of which the first to run wins; with `wait`, follow that one to its end and print its output.
 
         `give_up_after`: microseconds after which all are stopped if none runs; None: never.
         """
