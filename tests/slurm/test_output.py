@@ -41,3 +41,47 @@ def test_after_ctrl_c_the_winner_goes_on(on_slurm: Steno, slurm_cluster: Cluster
     assert "left" in slurm_cluster.run("squeue", "-h", "-t", "R", "-o", "%j")
     gate.touch()
     assert on_slurm("logs", "left", "-f").out == "begun\n"
+
+
+def sbatch(cluster: Cluster, here: Path, *words: str) -> str:
+    """A job as its user submits it: the id."""
+    options = ("-p", "gpu-a6000", "--mem=100M", f"--chdir={here}", "--parsable")
+    return cluster.run("sbatch", *options, *words).strip()
+
+
+def test_the_output_of_jobs_that_somebody_submitted_with_sbatch(
+    on_slurm: Steno, slurm_cluster: Cluster, tmp_path: Path
+) -> None:
+    """While the controller knows them, and by accounting when it has forgotten them; of tasks of an array too."""
+    here, gate = on_slurm.work, f"until [ -e {tmp_path}/gate ]; do sleep 0.1; done"
+    (here / "root").mkdir()
+    script = here / "own.sh"
+    script.write_text(f"#!/bin/bash\n#SBATCH --output=own-%j.txt\necho by the script; {gate}\n")
+    odd = ("-J", "a StdOut=/etc/passwd", "--comment=x StdOut=/etc/passwd", "-o", "%u/%5j.%%")
+    array = sbatch(slurm_cluster, here, "-a", "4-5", "--wrap", f"echo task $SLURM_ARRAY_TASK_ID; {gate}")
+    wanted = {
+        sbatch(slurm_cluster, here, "--wrap", f"echo by default; {gate}"): "by default\n",
+        sbatch(slurm_cluster, here, *odd, "--wrap", f"echo named; {gate}"): "named\n",
+        f"{array}_4": "task 4\n",
+        f"{array}_5": "task 5\n",
+    }
+    named = sbatch(slurm_cluster, here, str(script))
+    on_slurm.follow("0.3")
+
+    def outputs(*jobs: str) -> dict[str, str]:
+        return {job: on_slurm("logs", job, code=None).out for job in jobs}
+
+    wait(lambda: outputs(*wanted, named) == {**wanted, named: "by the script\n"}, seconds=LONG_S, what="the outputs")
+    (tmp_path / "gate").touch()
+    assert on_slurm("logs", f"{array}_5", "-f").out == "task 5\n"
+
+    def forgotten() -> bool:
+        listed = slurm_cluster.run("squeue", "-h", "-t", "all", "-r", "-o", "%i").split()
+        return not {*wanted, named} & set(listed)
+
+    wait(forgotten, seconds=LONG_S, what="the controller to forget them")
+    assert outputs(*wanted) == wanted
+    missing = on_slurm("logs", named, code=4).err.splitlines()
+    assert len(missing) == 1
+    assert f"the controller has forgotten job {named}" in missing[0]
+    assert "look for the --output of its script" in missing[0]

@@ -21,6 +21,7 @@ from engine.errors import (
 from engine.providers.base import Named, Provider, Submission, Submitted
 from engine.providers.slurm import node_report
 from engine.providers.slurm.cluster import gpus_of, spelled
+from engine.providers.slurm.output import output_of
 from engine.providers.slurm.question import ENDS, REPORTS, question
 from engine.providers.slurm.reading import CLUSTER_NAME, PREFIX, SlurmReading
 from engine.providers.slurm.rows import Row, is_silent, maintenance, rows
@@ -323,10 +324,12 @@ class SlurmProvider(Provider):
 
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:
         going = self._expect(provider_id)
-        return self._output(provider_id, going and follow)
+        own = f"{self.client.folder()}/output/{provider_id}.out"
+        path = output_of(self.client, provider_id, own, accounting=self.has_accounting())
+        return self._output(provider_id, path, going and follow)
 
-    def _output(self, provider_id: str, follow: bool) -> Iterator[bytes]:
-        path, offset = f"{self.client.folder()}/output/{provider_id}.out", 0
+    def _output(self, provider_id: str, path: str, follow: bool) -> Iterator[bytes]:
+        offset = 0
         while True:
             going = follow and self._expect(provider_id)
             piece = self.client.tail(path, offset)
