@@ -11,6 +11,7 @@ SECTIONS = {  # command → one-line help, by section of the page
         "submit": "Submit a task; with --wait, follow it to its end.",
         "rerun": "Submit a run again, as it was or with other flags.",
         "kernel": "Submit kernels, judge them again, compare their times.",
+        "slurm": "What only a Slurm cluster has: GPU types, plans, races, files.",
         "stop": "Stop a run.",
         "logs": "Print a run's output.",
     },
@@ -66,6 +67,7 @@ SECTIONS = {  # command → one-line help, by section of the page
 }
 
 ALIASES = {"machines": "vms"}
+OF_PROVIDERS = {"slurm"}  # commands that a built-in provider brings
 HELP = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
 
 _MODULES = {  # modules of several commands; every other command has a module of its own name

@@ -8,7 +8,7 @@ from typing import TextIO
 
 import click
 
-from cli.catalogue import ALIASES, HELP, module_of, near, page
+from cli.catalogue import ALIASES, HELP, OF_PROVIDERS, module_of, near, page
 from cli.wiring.app import COMMON, App
 from cli.wiring.errors import exit_code_of
 
@@ -21,7 +21,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         cmd_name = ALIASES.get(cmd_name, cmd_name)
-        if cmd_name not in HELP:
+        if cmd_name not in HELP or cmd_name in OF_PROVIDERS:
             return _of_provider(ctx, cmd_name)
         command = getattr(importlib.import_module(f"cli.commands.{module_of(cmd_name)}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)  # noqa: S101 - narrows importlib's Any

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from cli.catalogue import HELP, near, page
+from cli.catalogue import HELP, OF_PROVIDERS, near, page
 from cli.program import steno
 from cli.wiring.app import App
+from engine.providers import registry
 from engine.providers.readings import every_rule_set
 
 TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "success.jsonl.zst"
@@ -103,3 +105,12 @@ def test_every_help_fits_a_terminal_of_eighty_columns(name: str) -> None:
     """Examples and tables too, which click does not wrap."""
     shown = CliRunner().invoke(steno, [name, "--help"], obj=App(), terminal_width=80).output
     assert [line for line in shown.splitlines() if len(line) > 80 and "[current|" not in line] == []
+
+
+def test_commands_of_built_in_providers_stand_beside_the_others() -> None:
+    """On the page, and where a shell completes."""
+    assert {kind.name for kind in registry.built_in() if kind.commands} == OF_PROVIDERS
+    for name in OF_PROVIDERS:
+        assert f"  {name} " in page(colour=False)
+        offered = ShellComplete(steno, {"obj": App()}, "steno", "_STENO_COMPLETE").get_completions([], name[:2])
+        assert name in {one.value for one in offered}

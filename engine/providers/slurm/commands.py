@@ -26,6 +26,11 @@ def slurm() -> None:
     """What only a Slurm cluster has; everything else works on it as anywhere: submit, ps, logs, costs, replay.
 
     Where the cluster is, the settings say: slurm.host for a login node (ssh), else Slurm's commands of this machine.
+
+    \b
+    Examples:
+      steno slurm gpus
+      steno slurm run --gpu 2 --time 30m train.py
     """
 
 
