@@ -17,6 +17,7 @@ _MINUTES: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}))?")
 _DAYS: Final = re.compile(r"(\d+)-(\d+)")  # D-HH, as sbatch takes it
 _UNITS: Final = {"s": 1 / 60, "m": 1, "h": 60, "d": 1440, "w": 10080}
 _WORD: Final = re.compile(r"[A-Za-z0-9_.@:+,\[\]%-]+")
+_TERMS: Final = re.compile(r"[A-Za-z0-9_.:+,\[\]?&|*()!-]+")  # `afterok:1?afterany:2`, `(a100|h100)&nvlink*2`
 
 MARK: Final = "steno:"  # start of the comment of a job of ours; its run id follows
 SHORTEST_SEGMENT: Final = 2  # minutes; the last of them is for the checkpoint
@@ -102,7 +103,8 @@ def _word(task: Mapping[str, object], field: str) -> str | None:
     if value in (None, ""):
         return None
     text = str(value)
-    if not _WORD.fullmatch(text) or text.startswith("-"):
+    form = _TERMS if field in ("constraint", "dependency") else _WORD
+    if not form.fullmatch(text) or text.startswith("-"):
         raise TaskInvalid(f"`{field}`: {text!r} cannot be the name of one")
     return text
 

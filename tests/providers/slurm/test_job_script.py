@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from stenolab.waiting import wait
 
+from engine.errors import TaskInvalid
 from engine.providers.slurm.node_report import NodeReport, mismatch, read
 from engine.providers.slurm.script import notice, render, variables
 from engine.providers.slurm.spec import JobSpec, spec_of
@@ -163,3 +164,21 @@ def test_what_is_no_report_is_left_out() -> None:
     assert read("") is None
     job, report = read('/f/reports/12_3:{"phase":"command","at":5}') or ("", NodeReport())
     assert (job, report.phase, report.at) == ("12_3", "command", 5)
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("constraint", "(a100|h100)&nvlink"),
+        ("constraint", "[rack1*2&rack2*2]"),
+        ("dependency", "afterok:1:2?afterany:3"),
+        ("dependency", "singleton"),
+    ],
+)
+def test_a_constraint_and_a_dependency_are_terms(field: str, text: str) -> None:
+    """As sbatch takes them; what could end the line or be an option is refused."""
+    lines = render(spec_of({"commands": ["true"], field: text}), name="x", run_id=RUN, folder="/f").splitlines()
+    assert f"#SBATCH --{field}={text}" in lines
+    for bad in (f"{text} #", f"{text}\n#SBATCH --uid=0", "-x", "'a'"):
+        with pytest.raises(TaskInvalid, match=f"`{field}`"):
+            spec_of({"commands": ["true"], field: bad})
