@@ -79,6 +79,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finite: bool = True  # it ends by itself: a task, not a service
     waits: Waits | None = None  # what it waits for; None: it does not, or the provider does not say
     group: str | None = None  # what it was submitted as a part of: runs of one group fold up in lists
+    task: int | None = None  # its number in the group
     mark: str | None = None  # the run id that its submitter gave to the provider; None: it carries none
     submitted_at: int | None = None
     jobs: tuple[JobFacts, ...] = ()  # in order of (replica_num, job_num)

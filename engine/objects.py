@@ -74,6 +74,8 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt_list: tuple[AttemptObject, ...] = ()  # oldest first; no key if the provider does not date them
     unpriced: str | None = None  # why its cost leaves out what it ran on; no key if it leaves out nothing
     kernel: str | None = None  # the problem that it solves; no key for a run that is not a kernel
+    array: str | None = None  # the run that requested the array of which it is a task; no key for a run of its own
+    tasks: int = 0  # how many tasks of this array are known; no key for a run that is no array
     same_provider_id: tuple[str, ...] = ()  # other runs that had its provider's id, oldest first; no key if none had
 
     @property
@@ -176,6 +178,8 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         attempt_list=_attempts(run),
         unpriced=_unpriced(run),
         kernel=None if mark is None else mark.problem,
+        array=run.array,
+        tasks=len(run.tasks),
         same_provider_id=tuple([one for one in run.same_id if one != run.run_id]),
     )
 

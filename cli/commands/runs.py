@@ -50,6 +50,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if found.vm_id is None else view.vm(found.vm_id).name
         position, ran = view.position, view.ran(row.run_id)
+        tasks = view.store.runs.tasks(row) if found.tasks else ()
     value = msgspec.to_builtins(found) | {
         "ran": ran,
         "observability": None if source is None else source.observability,
@@ -59,7 +60,9 @@ def show_command(app: App, run: str, at: str | None) -> None:
         "why": cause,
         "like": wire(others),
     }
-    page = in_full(found, now, why=cause, columns=columns(), executed=ran, like=others, queued=queued, machine=machine)
+    page = in_full(
+        found, now, why=cause, columns=columns(), executed=ran, like=others, queued=queued, machine=machine, tasks=tasks
+    )
     parts = [page]
     if anomalies:
         parts.append(anomaly_table(anomalies))
@@ -187,9 +190,21 @@ def logs_command(
     start = None if since is None else moment(since, app.clock.now())
     if start is not None and start > app.clock.now():
         raise click.BadParameter(f"{since} is in the future", param_hint="--since")
+    runs = tuple(each for run in runs for each in _tasks(app, run))
+    if follow and len(runs) > 1:
+        raise click.UsageError(f"-f follows one run, and this is an array: name a task, as '{runs[0]}'")
     app.several = len(runs) > 1
     for run in runs:
         _print_output(app, run, follow=follow, tail=tail, since=start, timestamps=timestamps)
+
+
+def _tasks(app: App, run: str) -> list[str]:
+    """A word for each task of an array; for another run its own."""
+    from cli.wiring.view import viewing
+
+    with viewing(app) as (_, view, _):
+        row = view.row(run)
+        return [f"{run}[{task.task}]" for task in view.store.runs.tasks(row)] or [run]
 
 
 def _print_output(app: App, run: str, *, follow: bool, tail: int | None, since: int | None, timestamps: bool) -> None:
@@ -205,7 +220,7 @@ def _print_output(app: App, run: str, *, follow: bool, tail: int | None, since: 
     if found.provider_id is None:
         raise Conflict(f"{name} has not been submitted to its provider, so it has no output; see `steno show {name}`")
     if app.several and not app.json:
-        emit(f"==> {name} <==")
+        emit(f"==> {run if run.endswith(']') else name} <==")
     with closing(app.provider_of(found, store)) as provider:
 
         def read(*, going_on: bool) -> Iterator[bytes]:

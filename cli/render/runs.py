@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cli.render import paint, words
 from engine.facts import Waits
 from engine.fold.change import Anomaly
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from engine.decide.queue import Queued
     from engine.money.starts import Like
     from projections.models.incidents import DatedAnomaly
+    from projections.store.schema import RunRow
+
+_TASKS = 20  # of an array, in full
 
 
 def verdict(run: RunObject) -> str:
@@ -88,7 +93,8 @@ def listing(
     head = ("RUN", "VERDICT", "WHERE", "MACHINE", "START", "SUBMITTED", "RAN", "COST", "ID")
     groups: dict[tuple[str, str], list[RunObject]] = {}
     for run in runs:
-        groups.setdefault((run.provider, run.run_id if unfold or run.group is None else run.group), []).append(run)
+        whole = run.group or (run.provider_id if run.tasks else None)
+        groups.setdefault((run.provider, run.run_id if unfold or whole is None else whole), []).append(run)
     rows = [
         _group(found, now)
         if len(found) > 1
@@ -124,8 +130,9 @@ def _executes(ran: RanObject) -> tuple[str, str, str]:
     return ran.submitter or ran.user or "–", "–" if gpu in (None, "none") else str(gpu), paint.cut(command, 200)
 
 
-def _group(runs: Sequence[RunObject], now: int) -> tuple[str, ...]:
-    """The line of runs submitted as one array: the count per state and the total cost."""
+def _group(found: Sequence[RunObject], now: int) -> tuple[str, ...]:
+    """The line of an array: its tasks by state, and what they cost together."""
+    runs = [run for run in found if not run.tasks]
     states = Counter(run.state for run in runs)
     waits = dict.fromkeys(_waits(run.waits) for run in runs if run.waits is not None)
     said = [paint.state(state, f"{number} {state}") for state, number in states.items()]
@@ -174,9 +181,10 @@ def in_full(
     like: "Like",
     queued: "Queued | None" = None,
     machine: str | None = None,
+    tasks: "Sequence[RunRow]" = (),
 ) -> str:
     """One run in full: the cause in a sentence, the verdict, and separately the provider's words. `machine` is its
-    machine's name.
+    machine's name, `tasks` are an array's.
     """
     facts = [
         ("verdict", verdict(run)),
@@ -197,7 +205,7 @@ def in_full(
         ("ran", ran(run)),
         *([("cost", _cost(run))] if costs(run) or run.provider != "local" else []),
         *([] if run.provider == "local" else [("provider's cost", words.money(run.provider_cost_usd))]),
-        *_beside(like),
+        *([] if tasks else _beside(like)),
         ("run id", run.run_id),
         ("provider's id", run.provider_id or "–"),
         *([("same id", ", ".join(run.same_provider_id))] if run.same_provider_id else []),
@@ -206,6 +214,8 @@ def in_full(
     lines = [*head, *paint.facts(facts)]
     if run.attempt_list:
         lines += ["", attempt_table(run)]
+    if tasks:
+        lines += ["", _task_table(tasks)]
     moves = []
     for move in run.transitions:
         origin = "" if move.origin is None else f"{move.origin} → "
@@ -214,6 +224,18 @@ def in_full(
     if moves:
         lines += ["", paint.table(("POSITION", "AT", "TRANSITION", "RULE"), moves, right=(0,))]
     return "\n".join(lines)
+
+
+def _task_table(tasks: "Sequence[RunRow]") -> str:
+    """The tasks of an array, the first of them in full."""
+    found = [msgspec.json.decode(one.object, type=RunObject) for one in tasks[:_TASKS]]
+    rows = [
+        (f"[{row.task}]", verdict(run), ran(run), cost_cell(run), paint.dim(run.run_id[:8]))
+        for row, run in zip(tasks, found, strict=False)
+    ]
+    table = paint.table(("TASK", "VERDICT", "RAN", "COST", "ID"), rows, right=(2, 3))
+    more = len(tasks) - len(rows)
+    return f"{table}\n… and {more} more: `steno ps --unfold`" if more else table
 
 
 def _beside(like: "Like") -> Iterator[tuple[str, str]]:

@@ -205,6 +205,8 @@ class RunSession:
     def _print(self, run: RunObject, printers: dict[str, OutputPrinter], live: RunProgress) -> None:
         """Print what the run writes, once it may have written something."""
         key = run.provider_id
+        if run.tasks:
+            return  # `steno logs` prints them one after the other
         if key is not None and key not in printers and (run.ended or run.state in _WRITES):
             logs = partial(self._provider.logs, key, run.name or "", follow=True)
             printers[key] = OutputPrinter(logs, live)

@@ -173,12 +173,18 @@ def committed(state: WorldState, policy: Policy, now: int, before: Run | None = 
             continue
         placed = run.placed is not None or run.provider_id is not None
         if order is None or _order(run) < order or (placed and _order(run) != order):
-            total += worst_case(run.terms, policy, state).amount or 0
+            total += (worst_case(run.terms, policy, state).amount or 0) * _left_of(run, state) // run.terms.tasks
     return total
 
 
+def _left_of(run: Run, state: WorldState) -> int:
+    """How many tasks of a request have no machine yet; one if it is no array."""
+    begun = [one for one in (state.runs[task] for task in run.tasks) if one.terminal or one.links]
+    return max(0, (1 if run.terms is None else run.terms.tasks) - len(begun))
+
+
 def worst_case(terms: Requirements, policy: Policy, state: WorldState) -> WorstCase:
-    """(`max_duration`, else the assumed one) × price × nodes, and one idle timeout of each machine."""
+    """(`max_duration`, else the assumed one) × price × nodes × tasks, and one idle timeout of each machine."""
     duration = policy.assumed_duration if terms.max_duration is None else terms.max_duration
     idle = backstop(terms, policy)  # until the provider ends it, if nobody records
     if idle == OFF:
@@ -187,9 +193,10 @@ def worst_case(terms: Requirements, policy: Policy, state: WorldState) -> WorstC
     if guess is None:
         unknown = "No price of such a machine is known, so the budget does not guard this run."
         return WorstCase(None, idle, None, (unknown,))
-    nodes = max(1, terms.nodes)
+    nodes = max(1, terms.nodes) * terms.tasks
     running, idling = (_cost(time * nodes, guess.hourly) for time in (duration, idle))
-    times = "" if nodes == 1 else f" × {nodes} nodes"
+    times = "" if terms.nodes <= 1 else f" × {terms.nodes} nodes"
+    times += "" if terms.tasks == 1 else f" × {terms.tasks} tasks"
     said = "no max_duration, so assumed" if terms.max_duration is None else "max_duration"
     lines = (
         f"run: {span(duration)} ({said}) × {rate(guess.hourly)} ({guess.why}){times} = {usd(running)}",

@@ -30,6 +30,16 @@ _GOING: Final = {
     State.RUNNING: "It is running; `steno logs {name} -f` follows its output",
     State.FINISHING: "It is ending, and {provider} has not reported yet how",
 }
+_ARRAY: Final = {
+    State.REQUESTED: "No task of the array has begun",
+    State.QUEUED: "Every task of the array waits",
+    State.SUCCEEDED: "Every task of the array succeeded",
+    State.STOPPED: "A task of the array was stopped, and none failed",
+    State.FAILED: "A task of the array failed",
+    **dict.fromkeys(
+        (State.PROVISIONING, State.PULLING, State.RUNNING, State.FINISHING, State.LOST), "The array goes on"
+    ),
+}  # of its most advanced task, or of the first that decided
 _STOPPED: Final = {
     Reason.STOPPED_BY_USER: "A user stopped it",
     Reason.ABORTED_BY_USER: "A user aborted it: it was stopped at once, without time to clean up",
@@ -58,6 +68,8 @@ def why(run: Run, message: str | None = None) -> str:
     cause, if one decided.
     """
     match run.state:
+        case _ if run.tasks:
+            said = f"{_ARRAY[run.state]}; `steno show '{{name}}[N]'` explains a task, `steno ps --unfold` lists them"
         case State.REQUESTED if run.held is not None:
             said = f"It waits in Steno's queue: {waits(run.held)}"
         case State.QUEUED:

@@ -5,7 +5,7 @@ from functools import singledispatch
 
 from msgspec.structs import replace
 
-from engine.fold import chains, links, machines, run_turn, vm_turn
+from engine.fold import arrays, chains, links, machines, run_turn, vm_turn
 from engine.fold.archives import set_hidden
 from engine.fold.change import AnomalyKind, Transition
 from engine.fold.run import Held, Placed, Run, Said
@@ -64,6 +64,7 @@ def _submitted(event: types.SubmitSucceeded, turn: Turn) -> None:
     run.provider_id, run.intended = event.provider_id, None
     for other in chains.add(state, key, run):
         turn.changed(other, len(turn.changes))
+    arrays.leave(turn, run)
     turn.changes.append(run.moved())
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 from msgspec.structs import replace
 
 from engine.facts import RunFacts
-from engine.fold import chains, intents, links, machines, run_turn
+from engine.fold import arrays, chains, intents, links, machines, run_turn
 from engine.fold.archives import archive_of, concerns, is_hidden, may_move, polled
-from engine.fold.change import Anomaly, AnomalyKind, Blind, Change
+from engine.fold.change import Anomaly, AnomalyKind, Blind, Change, Moved
 from engine.fold.clock_skew import compare_clocks, shifted
 from engine.fold.duplicates import listed_once
 from engine.fold.run import Run
@@ -79,6 +79,10 @@ class World(Fold):
         return self._end(turn)
 
     def _end(self, turn: Turn) -> tuple[Change, ...]:
+        moved = [self.state.runs.get(one.run_id) for one in turn.changes if isinstance(one, Moved)]
+        for array_id in dict.fromkeys(run.array for run in moved if run is not None and run.array is not None):
+            arrays.follow(turn, array := self.state.runs[array_id])
+            self._keep(array)
         for change in turn.changes:
             if isinstance(change, Anomaly):
                 self.state.anomalies.append(change)
@@ -116,6 +120,7 @@ class World(Fold):
                 case Run() as run:
                     listed.add(run.run_id)
                     self._see(turn, run, seen, tick)
+                    arrays.join(turn, run)
                 case chains.Match():
                     listed.update(one.run_id for one in chains.behind(self.state, key))
         return listed
@@ -167,7 +172,8 @@ class World(Fold):
         known = chains.find(state, self.readings.of(provider), key, facts, tick)
         if known is not chains.Match.NONE:
             return known
-        ours = None if tick.archive is not None else self._marked(facts, provider)
+        # A task has the mark of its array.
+        ours = None if tick.archive is not None or facts.group is not None else self._marked(facts, provider)
         run = ours if ours is not None and _is_ours(ours, facts) and self._alone(facts, tick) else None
         if run is None:
             run = Run(
@@ -204,7 +210,7 @@ class World(Fold):
                 case chains.Match.UNDECIDED:
                     return self.state.by_provider[key]
                 case chains.Match.NONE:
-                    ours = self._marked(facts, provider)
+                    ours = None if facts.group is not None else self._marked(facts, provider)
                     if ours is not None and _is_ours(ours, facts):
                         return ours.run_id
         return chains.new_id(self.state, provider, facts)

@@ -85,6 +85,9 @@ class Costs:
         run = state.runs.get(run_id)
         if run is None:
             return None
+        if run.tasks:
+            known = [cost for one in run.tasks if (cost := self.of_run(one)) is not None]
+            return sum(known) if known else None
         if machines is None:  # a requeued run has no link to its earlier machines
             machines = dict.fromkeys(run.links.values())
             if run.requeues:

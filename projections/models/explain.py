@@ -48,6 +48,8 @@ _RULES: dict[str, str] = {  # by the last part of a rule's name
     "most-advanced-job": "The state is that of the most advanced job; the run's own status lags behind its jobs.",
     "ten-answered-minutes": "The provider has answered for ten minutes without this run; that is no verdict: "
     "the run is lost until an answer shows it again.",
+    "array": "The state of an array follows from its tasks: the most advanced that has not ended; once all have, the "
+    "first that failed, else the first that was stopped.",
     "first-sight": "An answer showed the run for the first time.",
     "submit-failed": "The provider refused the task or could not be reached: it never ran, no poll is about it.",
     "held": "The run waits in Steno's queue; it has not been submitted to the provider yet.",
@@ -131,10 +133,13 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
     positions = {*run.evidence, *(move.position for move in run.transitions)}
     polls = {position: _poll(record, position) for position in positions}
 
+    tasks = view.store.runs.tasks(row) if run.tasks else ()
+    shown_as = (run.provider_id, *folded.former_ids, *(task.provider_id for task in tasks))
+
     def said(position: int) -> Quote | None:
         poll = polls[position]
         if poll is not None:
-            return _quoted(poll, position, (run.provider_id, *folded.former_ids))
+            return _quoted(poll, position, shown_as)
         stored = next(iter(record.read(after=position - 1, limit=1)), None)
         return None if stored is None else quote_event(stored)
 

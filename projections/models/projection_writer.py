@@ -4,7 +4,7 @@ Changes come from the process's live world or, if it is missing or does not reac
 that continues the store. If another process has written meanwhile, the store is reloaded.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -246,6 +246,7 @@ class ProjectionWriter:
             if run_id not in changed and runs.get(run_id) is not None:
                 changed[run_id] = encode(runs[run_id])
         money, rows = costed(self._costs, machines, set(changed), self._money_of)
+        money |= self._of_arrays(runs, money)
         for run_id in money.keys() - changed.keys():
             changed[run_id] = encode(runs[run_id])
         in_order = [run_id for run_id in dict.keys(runs) if run_id in changed]
@@ -294,6 +295,15 @@ class ProjectionWriter:
                 there = stored_machines_of(run, self.store.runs.money_of(run_id)[1])
                 yield from (vm_id for vm_id in there if vm_id not in known and vms.get(vm_id) is not None)
 
+    def _of_arrays(self, runs: StoredRuns, money: Mapping[str, Money]) -> dict[str, Money]:
+        """What the arrays cost of which these runs are, or are tasks: what their tasks cost."""
+        found: dict[str, Money] = {}
+        for array in {(runs[one].array or one): None for one in money if runs[one].array or runs[one].tasks}:
+            costs = [(money[one] if one in money else self._money_of(one))[0] for one in runs[array].tasks]
+            known = [cost for cost in costs if cost is not None]
+            found[array] = sum(known) if known else None, None
+        return found
+
     def _money_of(self, run_id: str) -> Money:
         if run_id not in self._money:
             self._money[run_id] = self.store.runs.money_of(run_id)
@@ -334,6 +344,8 @@ def _row(run: Run, vms: StoredVms, configuration: RanObject, money: Money, folde
         source=ran.source,
         gpu=gpu_words(ran),
         vm_id=run.vm_id,
+        part_of=shown.group,
+        task=None if run.facts is None else run.facts.task,
         took=None if shown.execution_seconds is None else round(shown.execution_seconds * SECOND),
         start=run.start,
         waited=start_time(run),

@@ -267,6 +267,10 @@ def _one(table: RowTable[Row], word: str, error: type[StenoError], thing: str, l
     found = table.matching(word)
     if len(found) == 1:
         return found[0]
+    if found and isinstance(found[0], RunRow) and found[0].part_of == word:
+        raise error(
+            f"{word} is an array that was submitted outside Steno: name a task of it, as '{word}[{found[0].task}]'"
+        )
     if found:
         raise error(_several(word, f"{thing}s", found))
     raise error(f"there is no {thing} {word!r}; {_near(word, table.names(), listing)}")

@@ -37,6 +37,8 @@ class RunRow(msgspec.Struct, frozen=True):
     source: str = ""  # whose polls show it, or its archive
     gpu: str = "\n"  # what it got, else what it asked for: models, also with their number, each between line ends
     vm_id: str | None = None
+    part_of: str | None = None  # the provider's id of the array of which it is a task
+    task: int | None = None  # its number there
     took: int | None = None  # microseconds; None: unknown
     start: str | None = None  # cold or warm; None: unknown, or no machine
     waited: int | None = None  # microseconds from submission to running; None: unknown, or tried again
@@ -106,6 +108,7 @@ runs = Table(
     *_row_columns(RunRow, "run_id"),
     Index("runs_name", "name", "ordinal"),
     Index("runs_provider_id", "provider_id", "provider"),
+    Index("runs_part_of", "part_of", "task", sqlite_where=text("part_of IS NOT NULL")),
     Index("runs_open", "sort_at", sqlite_where=text(RUN_GOES_ON)),
     Index("runs_sort", "sort_at", "ordinal"),
     # covering: every condition and order of `run_query`, so that a search reads no row that it does not show

@@ -1,5 +1,6 @@
 """The runs and the machines of an open store."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -33,6 +34,7 @@ _OF_PROVIDER: Final = (
     .where(runs.c.provider_id == bindparam("provider_id"), runs.c.provider == bindparam("provider"))
     .order_by(runs.c.sort_at.desc())
 )  # the newest: an id can come again
+_TASK: Final = re.compile(r"(.+)\[(\d{1,9})\]")
 _ENDED: Final = select(runs.c.object, runs.c.state).where(_ID, text("ended = 1 AND archive IS NULL"))
 _ENDS: Final = select(marks.c.subject).where(text("kind IN ('run_succeeded', 'run_failed', 'run_stopped')"))
 _LAST_ENDS: Final = _ENDS.order_by(marks.c.position.desc(), marks.c.ordinal.desc()).limit(bindparam("limit"))
@@ -81,8 +83,30 @@ class RunTable(RowTable[RunRow]):
         if name == NEWEST:
             return self._first(SHOWN)
         # A foreign run may share the name of one waiting in Steno: the name then means Steno's.
-        going_on = self._rows(f"name = :word AND {RUN_GOES_ON}", "ordinal DESC", word=name)
-        return next((row for row in going_on if not row.is_foreign), None) or super()._named(name)
+        going_on = self._rows(f"name = :word AND {RUN_GOES_ON}", "sort_at DESC, ordinal DESC", word=name)
+        found = next((row for row in going_on if not row.is_foreign), None) or super()._named(name)
+        # An array has its name in common with its tasks: the name then means the array.
+        whole = None if found is None or found.part_of is None else self._whole(found)
+        return found if whole is None else whole
+
+    def _whole(self, task: RunRow) -> RunRow | None:
+        """The array of a task, if it was submitted through Steno."""
+        return self._first("provider_id = :word AND is_foreign = 0", word=task.part_of)
+
+    def matching(self, word: str) -> tuple[RunRow, ...]:
+        """As of every table, or a task of an array: `NAME[3]`, `ID[3]`."""
+        found = super().matching(word)
+        named = None if found else _TASK.fullmatch(word)
+        if named is None:
+            return found
+        array = next(((row.part_of or row.provider_id) for row in super().matching(named[1])), named[1])
+        task = self._first("part_of = :word AND task = :task", word=array, task=int(named[2]))
+        return () if task is None else (task,)
+
+    def tasks(self, array: RunRow) -> list[RunRow]:
+        """The tasks of an array, by their number; an earlier array can have had its id."""
+        of = {"word": array.provider_id, "provider": array.provider, "at": array.sort_at}
+        return list(self._rows("part_of = :word AND provider = :provider AND sort_at = :at", "task", **of))
 
     def objects_of(self, ids: Iterable[str]) -> list[tuple[bytes, bytes]]:
         """The runs' objects and what they execute, as JSON, in this order."""

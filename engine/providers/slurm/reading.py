@@ -183,6 +183,7 @@ class SlurmReading(Reading):
             asked,
             gpu=() if spec.gpu is None else (spec.gpu,),
             gpu_count=spec.gpus * spec.nodes,
+            tasks=1 if spec.array is None else max(1, len(read.expand(f"_[{spec.array}]"))),
             cpus=Range(cpus := (spec.cpus or 1) * spec.nodes, cpus),
             max_duration=None if lasts is None else lasts * 60 * SECOND,
             race=race if isinstance(race, str) else None,
@@ -307,7 +308,7 @@ def _says_nodes(asked: Question) -> bool:
 
 
 def _common(row: Row, asked: Question, scope: Scope) -> dict[str, Any]:
-    comment, (array, task, _) = row.comment or "", row.job.partition("_")
+    comment, (array, _, task) = row.comment or "", row.job.partition("_")
     closed = asked.environment.get("STENO_MAINTENANCE", "")
     return {
         "provider_id": row.job,
@@ -320,6 +321,7 @@ def _common(row: Row, asked: Question, scope: Scope) -> dict[str, Any]:
         "mark": comment.removeprefix(MARK) if comment.startswith(MARK) else None,
         "submitted_at": row.submitted,
         "group": array if task else None,
+        "task": int(task) if task.isdecimal() else None,
         "waits": waits(row.reason, row.job, closed) if LIVE.get(row.state) is State.QUEUED else None,
     }
 

@@ -1,18 +1,21 @@
 """The budget guards a job as it guards any run: by its time limit and the site's rates."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.decide.budget import check, worst_case
+from engine.decide.budget import check, committed, worst_case
 from engine.errors import RefusedByPolicy
+from engine.fold.run import Run
 from engine.fold.world_codec import WorldState
 from engine.policy import HOUR, Policy
 from engine.providers.registry import load_settings
 from engine.providers.slurm.reading import SlurmReading
 from engine.settings.policy import policy_from
+from engine.states import State
 
 TASK = b'{"commands": ["true"], "nodes": 2, "max_duration": "3h", "resources": {"gpu": "a6000:4"}, "race": "r"}'
 
@@ -51,3 +54,18 @@ def test_a_job_that_may_cost_more_than_is_left_is_refused(tmp_path: Path) -> Non
 def test_terms_of_anything_never_raise(text: bytes) -> None:
     """A task that cannot be read asks for nothing."""
     assert SlurmReading().terms(text, "me").gpu == ()
+
+
+def test_an_array_costs_what_all_its_tasks_may_cost(tmp_path: Path) -> None:
+    """5 tasks of an hour on one GPU; once two have their allocations, three are still to come."""
+    task = b'{"commands": ["true"], "array": "1-9:2%2", "max_duration": "1h", "resources": {"gpu": "a6000:1"}}'
+    terms, rates = SlurmReading().terms(task, "me"), policy(tmp_path, STENO_SLURM_RATES="a6000=100,usd=0.01")
+    assert worst_case(terms, rates, WorldState(rules="current")).amount == 5_000_000
+
+    def run(run_id: str, **more: Any) -> Run:
+        return Run(run_id=run_id, provider="slurm", first_position=1, first_at=0, last_position=1, last_at=0, **more)
+
+    tasks = [run("first", state=State.SUCCEEDED), run("second", links={"0/0/0": "vm"})]
+    array = run("array", terms=terms, requested_at=0, tasks=("first", "second"))
+    state = WorldState(rules="current", runs={one.run_id: one for one in (array, *tasks)}, unsettled={"array": None})
+    assert committed(state, rates, now=0) == 3_000_000
