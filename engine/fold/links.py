@@ -164,7 +164,7 @@ def _there_after(state: WorldState, host: str, since: int) -> list[Vm]:
         if (end := vms[vm_id].over_at) is not None:
             known.there.remove(vm_id)
             insort(known.gone, (end, vm_id))
-    behind = bisect_left(known.gone, (since + 1, ""))
+    behind = bisect_left(known.gone, (since, ""))  # one that ended then: a job may last less than a second
     return [vms[vm_id] for vm_id in (*known.there, *(vm_id for _, vm_id in known.gone[behind:]))]
 
 
