@@ -94,6 +94,12 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The newest attempt of every job that shows one."""
         return [job.attempts[-1] for job in self.jobs if job.attempts]
 
+    @property
+    def last_submitted_at(self) -> int | None:
+        """When its newest attempt was submitted; without attempts, the run."""
+        times = (one.submitted_at for job in self.jobs for one in job.attempts)
+        return max((at for at in times if at is not None), default=self.submitted_at)
+
 
 class VmEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A move of a machine that the provider dates in its own log."""

@@ -142,6 +142,7 @@ class StopFailed(OfRun, kind=17):
     """The provider refused the stop."""
 
     error: str
+    other: bool = False  # nothing proves that what has the run's id now is the run: it was left alone
 
 
 class FleetIntended(OfFleet, kind=18):

@@ -12,7 +12,7 @@ from typing import Final, Literal, assert_never
 from engine.act.executor import Effect, Effects
 from engine.act.submitter import Submitter
 from engine.decide.controller import Decision, QueueDecision
-from engine.errors import RunNotFound, VmInUse, VmNotFound
+from engine.errors import Conflict, RunNotFound, VmInUse, VmNotFound
 from engine.facts import RunFacts
 from engine.fold.outbox import OpenSubmit, Outbox, TakenStop
 from engine.fold.run import Run
@@ -20,7 +20,7 @@ from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.live.journal import Journal
 from engine.notify.notices import Notices
-from engine.providers.base import Provider
+from engine.providers.base import Provider, Stop
 from engine.states import State, VmState
 from events import types
 from events.clock import SECOND
@@ -122,9 +122,12 @@ class Actor:
         )
         self._journal.write(stream, intent)
         try:
-            yield partial(self._provider.stop, provider_id, request.name, request.abort)
-        except RunNotFound as error:
-            self._journal.write(stream, types.StopFailed(run_id=run_id, provider=provider, error=str(error)))
+            yield partial(self._provider.stop, _stop(request, run, provider_id, ours=run_id in ledger.provider_ids))
+        except (RunNotFound, Conflict) as error:
+            failed = types.StopFailed(
+                run_id=run_id, provider=provider, error=str(error), other=isinstance(error, Conflict)
+            )
+            self._journal.write(stream, failed)
         else:
             self._journal.write(stream, types.StopSucceeded(run_id=run_id, provider=provider))
         return True
@@ -187,6 +190,20 @@ class Actor:
             self.end_runs(state)
         self.hand_over(state)
         return (*queued, *others)
+
+
+def _stop(request: types.StopRequested, run: Run | None, provider_id: str, *, ours: bool) -> Stop:
+    """The stop of a run, with what the newest answer says of it: the provider compares that before it ends anything."""
+    facts = None if run is None else run.facts
+    ours = ours or (run is not None and run.requested_at is not None)
+    return Stop(
+        provider_id=provider_id,
+        name=request.name,
+        abort=request.abort,
+        mark=request.run_id if ours else None,
+        submitted_at=None if facts is None else facts.last_submitted_at,
+        user=None if facts is None or ours else facts.user,
+    )
 
 
 def is_unheard(taken: TakenStop, *, facts: RunFacts | None, seen_at: int) -> bool:

@@ -143,7 +143,7 @@ def raise_failure(outcome: types.Event | None) -> None:
     Raises:
         TaskInvalid, NameInUse, ProjectNotFound, ProviderRefused, ProviderUnreachable: the provider does not have it.
         RefusedByPolicy: budget or concurrency do not allow it.
-        Conflict: the submission was abandoned, or the request has no outcome yet.
+        Conflict: the submission was abandoned, the request has no outcome yet, or another run has the id to be stopped.
         RunNotFound: the provider does not know the run to stop.
     """
     match outcome:
@@ -154,7 +154,7 @@ def raise_failure(outcome: types.Event | None) -> None:
         case types.IntentAbandoned(intent="submit"):
             raise Conflict(f"nothing was done: {outcome.why}")
         case types.StopFailed():
-            raise RunNotFound(outcome.error)
+            raise (Conflict if outcome.other else RunNotFound)(outcome.error)
         case None:
             raise Conflict("the process that holds the provider's lease has not acted yet; the request stays recorded")
         case _:

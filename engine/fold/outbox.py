@@ -102,6 +102,8 @@ class Outbox(msgspec.Struct, kw_only=True):
             case types.StopSucceeded() | types.StopFailed() | types.IntentAbandoned(intent="stop"):
                 taken, request = self.taken.get(event.run_id), self.stops.pop(event.run_id, None)
                 request = request if request is not None or taken is None else taken.request
+                if isinstance(event, types.StopFailed) and event.other:
+                    self.taken.pop(event.run_id, None)  # what has its id now is not asked to end
                 if isinstance(event, types.StopSucceeded) and request is not None:
                     self.taken[event.run_id] = TakenStop(request=request, taken_at=at)
                 self.stop_outcomes[event.run_id] = position

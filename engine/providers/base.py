@@ -42,6 +42,20 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     idle: int | None = None  # `idle_duration` unless configured, microseconds; -1: off, None: the provider's
 
 
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """Which run to end, with what proves in the moment of the call that it is still that run: ids may come again."""
+
+    provider_id: str
+    name: str
+    abort: bool = False  # at once, without time to clean up
+    mark: str | None = None  # `Submission.run_id` of a run that Steno submitted; None: somebody else's
+    submitted_at: int | None = None
+    """The newest submission seen, microseconds UTC by the provider's clock; of somebody else's run, the one shown to
+    whoever stops it.
+    """
+    user: str | None = None  # whose run it is at the provider; None: ours
+
+
 class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     """What must exist at the provider before a task can run there: on some, a group of machines."""
 
@@ -98,8 +112,10 @@ class Provider(ABC):
         """The runs of that name submitted at or after `since`, ended or not, newest first."""
 
     @abstractmethod
-    def stop(self, provider_id: str, name: str, abort: bool) -> None:
-        """Ask that this run end, gracefully or (`abort`) at once; does nothing to a run that has ended."""
+    def stop(self, stop: Stop) -> None:
+        """Ask that this run end; does nothing to a run that has ended. Raises Conflict, and ends nothing, where another
+        run has its id now.
+        """
 
     @abstractmethod
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:

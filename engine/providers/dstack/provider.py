@@ -16,7 +16,7 @@ from engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from engine.providers.base import Named, Preparation, Provider, Submission, Submitted, Way
+from engine.providers.base import Named, Preparation, Provider, Stop, Submission, Submitted, Way
 from engine.providers.dstack import fleet, logs, ssh
 from engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
 from engine.providers.dstack.lenient import at
@@ -201,17 +201,17 @@ class DstackProvider(Provider):
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 
-    def stop(self, provider_id: str, name: str, abort: bool) -> None:
+    def stop(self, stop: Stop) -> None:
         """End the run of that id unless it has ended. dstack stops by name, which is unique among active runs."""
         client = self.client
-        run = client.run({"id": provider_id}, "stop the run")
+        run = client.run({"id": stop.provider_id}, "stop the run")
         if run.get("status") in FINISHED:
             return
         found = at(run, "run_spec", "run_name")
         if not isinstance(found, str):
-            raise ProviderError(f"{client.address.url} shows run {provider_id} without a name; cannot stop it")
-        if client.run({"run_name": found}, "stop the run").get("id") == provider_id:
-            request = {"runs_names": [found], "abort": abort}
+            raise ProviderError(f"{client.address.url} shows run {stop.provider_id} without a name; cannot stop it")
+        if client.run({"run_name": found}, "stop the run").get("id") == stop.provider_id:
+            request = {"runs_names": [found], "abort": stop.abort}
             client.expect(client.address.path("runs/stop"), request, what="stop the run")
 
     def stop_vm(self, provider_id: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import ProviderError, TaskInvalid
-from engine.providers.base import Named, Provider, Submission, Submitted, Way
+from engine.providers.base import Named, Provider, Stop, Submission, Submitted, Way
 from engine.providers.local.durable import is_locked, write_json
 from engine.providers.local.launch import launch
 from engine.providers.local.listing import Lister, question
@@ -110,14 +110,14 @@ class LocalProvider(Provider):
             raise ProviderError(f"cannot read {error.filename or self._store.root}: {error.strerror}") from None
         return tuple(sorted(found, key=lambda one: one.submitted_at or 0, reverse=True))
 
-    def stop(self, provider_id: str, name: str, abort: bool) -> None:
+    def stop(self, stop: Stop) -> None:
         """SIGTERM to all processes of the run, SIGKILL after its `stop_duration` (10 s); `abort` is SIGKILL at once."""
-        state = self._store.known(provider_id, name)
-        if state.ended is not None or (state.stopping is not None and (state.stopping.abort or not abort)):
+        state = self._store.known(stop.provider_id, stop.name)
+        if state.ended is not None or (state.stopping is not None and (state.stopping.abort or not stop.abort)):
             return
-        folder = self._store.folder(provider_id)
+        folder = self._store.folder(stop.provider_id)
         with self._writing():
-            write_json(folder / "stop.json", {"at": self._clock.now(), "abort": abort})
+            write_json(folder / "stop.json", {"at": self._clock.now(), "abort": stop.abort})
             if not is_locked(folder) and (now := read_state(folder)) is not None:
                 close_lost(folder, now, self._clock.now())
 

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from engine.errors import (
+    Conflict,
     NameInUse,
     ProviderError,
     ProviderRefused,
@@ -18,8 +19,8 @@ from engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from engine.providers.base import Named, Provider, Submission, Submitted
-from engine.providers.slurm import node_report
+from engine.providers.base import Named, Provider, Stop, Submission, Submitted
+from engine.providers.slurm import cancel, node_report
 from engine.providers.slurm.cluster import gpus_of, spelled
 from engine.providers.slurm.output import output_of
 from engine.providers.slurm.question import ENDS, REPORTS, question
@@ -27,7 +28,7 @@ from engine.providers.slurm.reading import CLUSTER_NAME, PREFIX, SlurmReading
 from engine.providers.slurm.rows import Row, is_silent, maintenance, rows
 from engine.providers.slurm.script import render, variables
 from engine.providers.slurm.settings import Site
-from engine.providers.slurm.shell import Done, Shell
+from engine.providers.slurm.shell import UNKNOWN_JOB, Done, Shell
 from engine.providers.slurm.spec import MARK, spec_of
 from engine.providers.slurm.words import LIVE
 from events.clock import SECOND, Clock, format_time
@@ -288,14 +289,23 @@ class SlurmProvider(Provider):
     def _ends(self) -> str:
         return f"{self.client.folder()}/ends"
 
-    def stop(self, provider_id: str, name: str, abort: bool) -> None:
+    def stop(self, stop: Stop) -> None:
         """`scancel`: SIGTERM, then SIGKILL after the cluster's KillWait; `abort`: SIGKILL at once, then the same."""
-        self._expect(provider_id)
-        if abort:
-            self.client.ask("scancel", "--signal=KILL", "--full", provider_id)
-        done = self.client.ask("scancel", provider_id)
-        if done.status != 0:
-            raise ProviderError(f"scancel {provider_id}: {done.problem}")
+        done = self.client.ask("sh", "-c", cancel.SCRIPT, "squeue", *cancel.arguments(stop))
+        jobs = cancel.read(done.out)
+        if done.status != 0 and UNKNOWN_JOB not in done.err:
+            raise ProviderError(f"job {stop.provider_id} on {self.client.where} cannot be cancelled: {done.problem}")
+        if not jobs and done.status == 0 and not is_silent(done.out):
+            raise ProviderError(f"squeue on {self.client.where} answers {done.problem[:80]!r}")
+        if not jobs:
+            self._expect(stop.provider_id)
+        other = next((one for one in jobs if not one.over and not one.proven), None)
+        if other is not None:
+            at = "" if other.submitted is None else f", submitted {format_time(other.submitted)[:19]}Z"
+            raise Conflict(
+                f"{other.job} on {self.client.where} is a job {other.name!r} of {other.user}{at}, and nothing proves "
+                f"that it is the run to be stopped: it was left alone; `scancel {other.job}` there cancels it"
+            )
 
     def _expect(self, provider_id: str) -> bool:
         """Whether the job still waits or runs. Raises RunNotFound if no source knows it."""

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from engine.errors import NameInUse, ProjectNotFound, RunNotFound, TaskInvalid, VmInUse, VmNotFound
-from engine.providers.base import Provider
+from engine.providers.base import Provider, Stop
 from engine.providers.reading import Listing
 from engine.providers.readings import READINGS
 from events.errors import StenoError
@@ -91,7 +91,7 @@ def test_a_stopped_run_ends_as_stopped(site, abort: bool) -> None:
 
     site.stop(provider_id, wanted.name, abort)
     state, reason, exit_status = site.ended(provider_id)
-    site.provider.stop(provider_id, wanted.name, True)
+    site.provider.stop(site.stopping(provider_id, wanted.name, True))
 
     assert (state, reason) == ("stopped", "aborted_by_user" if abort and site.tells_abort else "stopped_by_user")
     assert exit_status is None
@@ -101,7 +101,7 @@ def test_a_stopped_run_ends_as_stopped(site, abort: bool) -> None:
 def test_an_unknown_run_is_not_found(site) -> None:
     """By whoever stops it or wants its output."""
     with pytest.raises(RunNotFound):
-        site.provider.stop(NOBODY, "nobody", False)
+        site.provider.stop(Stop(provider_id=NOBODY, name="nobody"))
     with pytest.raises(RunNotFound):
         list(site.provider.logs(NOBODY, "nobody", follow=True))
 
@@ -158,7 +158,7 @@ def test_a_project_that_is_not_there_is_named(site) -> None:
 def calls_of(provider: Provider) -> dict[str, Callable[[], object]]:
     return {
         "find": lambda: provider.find("some-run", 0),
-        "stop": lambda: provider.stop("some-run", "some-run", False),
+        "stop": lambda: provider.stop(Stop(provider_id="some-run", name="some-run")),
         "logs": lambda: list(provider.logs("some-run", "some-run", follow=False)),
     }
 

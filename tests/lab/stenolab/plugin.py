@@ -25,7 +25,7 @@ from stenolab.slurm import Cluster, lacking, running
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST, OLDEST
 
-SLURM = ("slurm_cluster", "slurm_unaccounted")
+SLURM = ("slurm_cluster", "slurm_unaccounted", "slurm_wrapping")
 FIXTURES = {"dstack_22": NEWEST, "dstack_19": OLDEST}
 
 
@@ -74,6 +74,13 @@ def slurm_cluster(needs_slurm: None) -> Iterator[Cluster]:
 def slurm_unaccounted(needs_slurm: None) -> Iterator[Cluster]:
     """A Slurm that has no accounting: `sacct` is there and knows nothing."""
     with running(accounting=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def slurm_wrapping(needs_slurm: None) -> Iterator[Cluster]:
+    """A Slurm without accounting, whose job ids come again after a few jobs."""
+    with running(accounting=False, ids=4) as cluster:
         yield cluster
 
 

@@ -19,7 +19,7 @@ from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.providers import registry
-from engine.providers.base import Provider, Submission
+from engine.providers.base import Provider, Stop, Submission
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import address
 from engine.providers.local.placement import LocalOffer
@@ -110,9 +110,14 @@ class Site(ABC):
         run = self.until(provider_id, "succeeded", "failed", "stopped")
         return run.state.value, None if run.reason is None else run.reason.value, run.exit_status
 
+    def stopping(self, provider_id: str, name: str, abort: bool) -> Stop:
+        """The stop of a run that was sent, with its mark."""
+        mark = next((one.run_id for one in reversed(self.sent) if one.name == name), None)
+        return Stop(provider_id=provider_id, name=name, abort=abort, mark=mark)
+
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
         """Ask the provider to stop a run."""
-        self.provider.stop(provider_id, name, abort)
+        self.provider.stop(self.stopping(provider_id, name, abort))
 
     def machine_of(self, provider_id: str) -> Vm:
         """The machine that the run is on, as soon as both are known."""
@@ -148,7 +153,7 @@ class Site(ABC):
         for wanted in self.sent:
             for one in self.provider.find(wanted.name, 0):
                 if not one.ended:
-                    self.provider.stop(one.provider_id, wanted.name, True)
+                    self.provider.stop(Stop(provider_id=one.provider_id, name=wanted.name, abort=True, mark=one.mark))
         self.provider.close()
         self.record.close()
 
@@ -252,7 +257,11 @@ class DstackSite(Site):
 
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
         """Ask until it has stopped: a busy 0.22.5 can forget a stop (`Lab.stopped`)."""
-        self.lab.stopped(self.provider.project, name, lambda: self.provider.stop(provider_id, name, abort))
+        self.lab.stopped(
+            self.provider.project,
+            name,
+            lambda: self.provider.stop(self.stopping(provider_id, name, abort)),
+        )
 
     def of_nobody(self) -> Provider:
         where = address(self.lab.url, self.lab.token, "nobodys-project")
@@ -298,7 +307,7 @@ class SlurmSite(Site):
 
         def meet(stack: ExitStack, folder: Path) -> tuple[Provider, type[Exception]]:
             tools = Path(stack.enter_context(TemporaryDirectory(dir=folder)))
-            for name in ("env", "sh", "mkdir", "id"):
+            for name in ("env", "sh", "mkdir", "id", "date", "ln", "readlink"):
                 (tools / name).symlink_to(shutil.which(name))
             for name in ("squeue", "sacct", "scontrol", "sinfo", "sbatch", "scancel"):
                 if script is not None:

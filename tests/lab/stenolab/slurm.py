@@ -44,9 +44,11 @@ def lacking() -> str | None:
 
 
 @contextmanager
-def running(*, accounting: bool = True) -> Iterator[Cluster]:
-    """A cluster that is up, in a folder of its own."""
+def running(*, accounting: bool = True, ids: int | None = None) -> Iterator[Cluster]:
+    """A cluster that is up, in a folder of its own. `ids`: after how many jobs an id comes again."""
     cluster = Cluster(Path(tempfile.mkdtemp(prefix="steno-slurm-")), accounting=accounting)
+    if ids is not None:
+        cluster.environment["STENO_SLURM_JOB_IDS"] = str(ids)
     try:
         cluster.up()
         yield cluster

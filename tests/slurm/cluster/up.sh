@@ -1,7 +1,7 @@
 #!/bin/bash
 # up.sh FOLDER PORT yes|no: Slurm 22.05 on one host: munged, mariadbd, slurmdbd, slurmctld, four slurmd; all it has is in
 # FOLDER. Of seven ports the first is PORT: controller, slurmdbd, MariaDB, four nodes. `no`: without accounting.
-# It goes down as stenolab/slurm.py says.
+# STENO_SLURM_JOB_IDS=N: a job id comes again after N others. It goes down as stenolab/slurm.py says.
 set -u; L=$1; P=$2; A=$3; cd "$L" || exit 1; export SLURM_CONF=$L/etc/slurm.conf
 T0=$EPOCHREALTIME; t(){ awk -v a="$T0" -v b="$EPOCHREALTIME" -v w="$*" 'BEGIN { printf "%6.2fs  %s\n", b - a, w }'; }
 U=${LABUSER:-games}
@@ -28,6 +28,7 @@ AuthType=auth/munge
 AuthInfo=socket=$L/run/munge.sock,cred_expire=15
 CredType=cred/munge
 FirstJobId=$((1 + P * 1000))
+MaxJobId=$((${STENO_SLURM_JOB_IDS:-9000} + P * 1000))
 StateSaveLocation=$L/run/state
 SlurmdSpoolDir=$L/spool/%n
 SlurmctldPidFile=$L/run/slurmctld.pid
