@@ -49,6 +49,7 @@ class Reason(StrEnum):
     CHEATING_SUSPECTED = "cheating_suspected"  # a kernel did what an honest one does not
     OUT_OF_MEMORY = "out_of_memory"
     NODE_FAILED = "node_failed"
+    DUPLICATE = "duplicate"  # its submission arrived twice, and another job of it does the work
     DELETED = "deleted"  # of `lost` only: the provider says the id does not exist
     PROVIDER_ERROR = "provider_error"
     UNKNOWN_REASON = "unknown_reason"

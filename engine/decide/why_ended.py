@@ -51,6 +51,10 @@ _KERNEL: Final = {
     Reason.RUNTIME_ERROR: "The kernel compiled, then failed while it ran (runtime error)",
     Reason.CHEATING_SUSPECTED: "The kernel did what an honest one does not (cheating suspected)",
 }
+_WHOLE: Final = {
+    Reason.COMPILE_ERROR: "{message}; `steno kernel show {name}` has the compiler's output",
+    Reason.DUPLICATE: "Its submission reached {provider} twice, and another job does the work; this one ran nothing",
+}
 _MACHINE: Final = {
     Reason.INTERRUPTED: "Its machine was taken away, as spot machines are",
     Reason.UNREACHABLE: "{provider} could not reach its machine any more",
@@ -106,8 +110,8 @@ def _failed(run: Run, *, quoted: bool) -> str:
     match run.reason:
         case Reason.EXIT_NONZERO:
             return _exited(run)
-        case Reason.COMPILE_ERROR:
-            return "{message}; `steno kernel show {name}` has the compiler's output"
+        case Reason.COMPILE_ERROR | Reason.DUPLICATE:
+            return _WHOLE[run.reason]
         case Reason.OUT_OF_MEMORY:
             return f"It ran out of memory; {_more_memory(run, 'give it more')}"
         case Reason.TIMED_OUT:

@@ -13,6 +13,9 @@ from stenolab.waiting import wait
 
 from engine.errors import Conflict
 from engine.providers.base import Stop
+from engine.providers.kind import CheckState
+from engine.providers.slurm.doctor import checkup
+from events.clock import SystemClock
 
 JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
 CONFLICT = 5
@@ -137,12 +140,17 @@ def test_somebody_elses_job_is_cancelled_only_as_it_was_shown(slurm_cluster: Clu
 
 
 def test_a_site_that_rewrites_comments(slurm_cluster: Cluster, site: SlurmSite) -> None:
-    """The script of the job, as the controller has it, carries the mark too; that of another run is no proof."""
+    """The script of the job, as the controller has it, carries the mark too; that of another run is no proof. `doctor`
+    reports it.
+    """
     wanted, other = (site.submission("sleep 600") for _ in range(2))
     job, second = site.send(wanted), site.send(other)
     for one in (job, second):
         slurm_cluster.run("scontrol", "update", f"JobId={one}", "Comment=billed to physics")
 
+    checks = {one.name: one for one in checkup(site.provider.site, SystemClock()).checks}
+    assert checks["comments"].state is CheckState.WARNING
+    assert "'billed to physics': this site rewrites comments" in checks["comments"].message
     with pytest.raises(Conflict):
         site.provider.stop(Stop(provider_id=second, name=other.name, mark=wanted.run_id))
     site.provider.stop(site.stopping(job, wanted.name, False))

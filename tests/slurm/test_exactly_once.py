@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stenolab.slurm import Cluster
@@ -67,3 +68,77 @@ def test_a_submission_is_dated_by_the_cluster_just_before_it(on_slurm: Steno, sl
     (event,) = on_slurm.events("SubmitSucceeded")
     submit = slurm_cluster.run("env", "SLURM_TIME_FORMAT=%s", "squeue", "-h", "-j", job, "-o", "%V")
     assert int(submit) - 30 <= event["data"]["submitted_at"] // 1_000_000 <= int(submit)
+
+
+class Slow:
+    """A cluster whose sbatch is slow, or loses its answer, where the test says so."""
+
+    def __init__(self, steno: Steno, cluster: Cluster, folder: Path) -> None:
+        self.steno, self.folder, tools = steno, folder, folder / "slow"
+        self.modes, self.jobs = folder / "modes", folder / "modes" / "jobs"
+        self.modes.mkdir()
+        self.jobs.touch()
+        tools.mkdir()
+        (tools / "sbatch").symlink_to(SHIM)
+        path = cluster.environment["PATH"]
+        real = shutil.which("sbatch", path=path)
+        self.environment = {"PATH": f"{tools}:{path}", "SHIM": str(self.modes), "SBATCH": str(real)}
+
+    def submit(self, name: str, mode: str, code: int, **more: str) -> None:
+        """Its command notes that it ran."""
+        (self.modes / name).write_text(mode)
+        command = f"echo {name} >> {self.folder}/ran"
+        self.steno("submit", "--name", name, *JOB, "--", command, code=code, **self.environment, **more)
+
+    def ran(self, jobs: int) -> tuple[list[str], list[str]]:
+        """The commands that ran, and the reasons of other jobs than the requests', once at least so many were submitted
+        and have ended.
+        """
+        self.steno.follow("1s", **self.environment)
+        requests = [event["data"] for event in self.steno.events("RunRequested")]
+        requested, names = ({request[key] for request in requests} for key in ("run_id", "name"))
+
+        def over() -> list[dict[str, Any]] | None:
+            submitted = set(self.jobs.read_text().split())
+            runs = self.steno("replay", "--json").json()["runs"]
+            ended = {run["provider_id"] for run in runs if run["finished_at"] is not None}
+            return runs if len(submitted) >= jobs and submitted <= ended else None
+
+        runs = self.steno.until(over, seconds=LONG_S, what="all jobs to end")
+        ours = [run for run in runs if run["run_id"] in requested]
+        assert {(run["state"], run["reason"]) for run in ours} == {("succeeded", "exit_zero")}
+        others = [run["reason"] for run in runs if run["name"] in names and run not in ours]
+        return sorted((self.folder / "ran").read_text().split()), others
+
+
+SHIM = Path(__file__).parent / "cluster" / "sbatch-shim.sh"
+KILLED, UNREACHABLE = -9, 3
+
+
+@pytest.fixture
+def slow(on_slurm: Steno, slurm_cluster: Cluster, tmp_path: Path) -> Slow:
+    return Slow(on_slurm, slurm_cluster, tmp_path)
+
+
+def test_a_lost_answer_is_no_refusal(slow: Slow) -> None:
+    """Killed before and after the call, an answer that says it timed out, or none within our patience: one job each."""
+    slow.submit("before", "before", KILLED)
+    slow.submit("after", "after", KILLED)
+    slow.submit("lost", "lost", UNREACHABLE)
+    slow.submit("hangs", "hang:60", UNREACHABLE, STENO_SLURM_TIMEOUT="5s")
+    assert slow.ran(jobs=4) == (["after", "before", "hangs", "lost"], [])
+
+
+@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.long)])
+def test_killed_around_a_slow_sbatch(slow: Slow, times: int) -> None:
+    """The next process finds no job and submits once more; the first submission arrives 8 to 20 s after the kill. The
+    job that claims the run second ends as its duplicate.
+    """
+    names = [f"late-{times}-{number}" for number in range(times)]
+    for number, name in enumerate(names):
+        slow.submit(name, f"late:{8 + 12 * number // max(1, times - 1)}", KILLED)
+    ran, others = slow.ran(jobs=2 * times)
+    assert ran == sorted(names)
+    # One that still waits when another has claimed its run is cancelled.
+    assert set(others) <= {"duplicate", "stopped_by_user"}
+    assert len(others) == len(slow.jobs.read_text().split()) - times

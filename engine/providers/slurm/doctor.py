@@ -11,6 +11,7 @@ from engine.providers.kind import Check, CheckState, Checkup
 from engine.providers.slurm.provider import NO_ACCOUNTING
 from engine.providers.slurm.settings import Site
 from engine.providers.slurm.shell import Shell
+from engine.providers.slurm.spec import MARK
 from engine.providers.slurm.survey import Survey
 from events.clock import Clock
 from events.errors import StenoError
@@ -57,6 +58,7 @@ def _checks(site: Site, client: Shell, clock: Clock) -> Iterator[Check]:
     yield _accounting(site, client, told.out)
     yield from _partitions(site, client, clock)
     yield _folder(client)
+    yield from _comments(client)
 
 
 def _accounting(site: Site, client: Shell, config: str) -> Check:
@@ -89,6 +91,23 @@ def _partitions(site: Site, client: Shell, clock: Clock) -> Iterator[Check]:
         return
     message = f"none has GPUs; there are: {', '.join(cluster.partitions) or 'none'}"
     yield Check(name="partitions", state=CheckState.WARNING, message=message)
+
+
+def _comments(client: Shell) -> Iterator[Check]:
+    """Whether a job that claimed a run of ours has lost our mark: some sites' plug-ins write comments of their own."""
+    listed = client.must("squeue", "-h", "-t", "all", "--me", "-o", "%F|%k").out.splitlines()
+    others = dict(line.split("|", 1) for line in listed if "|" in line and f"|{MARK}" not in line)
+    if not others:
+        return
+    names = [word for job in others for word in ("-o", "-lname", job)][1:]
+    claims = client.ask("find", f"{client.folder()}/claims", "-type", "l", "(", *names, ")", "-printf", "%l\\n")
+    job = next((one for one in claims.out.split() if one in others), None)
+    if job is not None:
+        message = (
+            f"job {job} of ours has the comment {others[job]!r}: this site rewrites comments. The run id in its script "
+            "proves that a job is ours; after a lost answer it is found once its script has begun"
+        )
+        yield Check(name="comments", state=CheckState.WARNING, message=message)
 
 
 def _folder(client: Shell) -> Check:

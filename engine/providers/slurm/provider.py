@@ -2,15 +2,15 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.errors import (
     Conflict,
-    NameInUse,
     ProviderError,
     ProviderRefused,
     ProviderUnreachable,
@@ -32,6 +32,7 @@ from engine.providers.slurm.shell import UNKNOWN_JOB, Done, Shell
 from engine.providers.slurm.spec import MARK, spec_of
 from engine.providers.slurm.words import LIVE
 from events.clock import SECOND, Clock, format_time
+from events.errors import StenoError
 from events.poll import Poll
 
 _SQUEUE: Final = "%i|%T|%r|%P|%u|%V|%S|%N|%k|%j"
@@ -45,9 +46,19 @@ NO_ACCOUNTING: Final = ("disabled", "not enabled", "Access denied", "permission 
 _JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
 _RESERVATIONS: Final = ("scontrol", "-o", "show", "reservation")  # asked while a job waits for maintenance
 _SINFO: Final = "%N|%T|%E|%C|%m|%G|%R"
+_PREPARE: Final = (
+    'for one in output ends reports claims; do mkdir -p "$1/$one"; done; echo "steno $(readlink "$1/claims/$2")"'
+)
 _SBATCH: Final = 'echo "steno $(date +%s)"; exec sbatch "$@"'
 """The time is the cluster's: it is compared with Slurm's own times."""
-_CLOCK: Final = re.compile(r"^steno (\d+)$", re.MULTILINE)
+_CLAIM: Final = """
+folder=$1; shift; mkdir -p "$folder"
+while [ $# -gt 1 ]; do
+    ln -sn "$2" "$folder/$1" 2>/dev/null; echo "steno $1 $(readlink "$folder/$1")"; shift 2
+done
+"""
+_NUMBER: Final = re.compile(r"^steno (\d+)$", re.MULTILINE)
+_HOLDER: Final = re.compile(r"^steno (\S+) (\d+)$", re.MULTILINE)
 _SUBMITTED: Final = re.compile(r"(\d+)(?:;.*)?")
 _MARKED: Final = re.compile(rf"--comment=[\"']?{MARK}([0-9a-f-]+)")
 _PROOF: Final = ("-X", "-D", "-P", "-n")
@@ -215,34 +226,50 @@ class SlurmProvider(Provider):
     # -- runs ----------------------------------------------------------------------------------------------------------
 
     def submit(self, submission: Submission) -> Submitted:
+        """One job, however often it is asked for: `sbatch` can take longer than our patience and survives us, so the
+        first of two jobs claims the run (see the job script), and its id is the answer.
+        """
         spec = spec_of(submission.configuration, partition=self.site.partition, account=self.site.account)
         if spec.gpu is not None:
-            spec = msgspec.structs.replace(spec, gpu=self._spelled(spec.gpu))
-        holder = self.holder(submission.name)
-        if holder is not None:
-            raise NameInUse(f"job {holder.provider_id} has the name {submission.name}; choose another --name")
-        folder = self.client.folder()
-        script = render(spec, name=submission.name, run_id=submission.run_id, folder=folder)
-        self.client.ask("mkdir", "-p", f"{folder}/output", f"{folder}/ends", f"{folder}/reports")
+            spec = replace(spec, gpu=self._spelled(spec.gpu))
+        folder, run_id, name = self.client.folder(), submission.run_id, submission.name
+        script = render(spec, name=name, run_id=run_id, folder=folder)
+        claimed = _NUMBER.search(self.client.ask("sh", "-c", _PREPARE, "sh", folder, run_id).out)
+        if claimed is not None:
+            return Submitted(provider_id=claimed[1], name=name, sent=script)
         if spec.env:
             # A job touches its file whenever it starts.
             write = f'umask 077; mkdir -p "$1" && find "$1" -type f -mtime +{_KEPT_DAYS} -delete; cat > "$1/$2"'
-            kept = self.client.ask(
-                "sh", "-c", write, "sh", f"{folder}/env", submission.run_id, given=variables(spec).encode()
-            )
+            kept = self.client.ask("sh", "-c", write, "sh", f"{folder}/env", run_id, given=variables(spec).encode())
             if kept.status != 0:
                 raise ProviderError(f"{folder}/env on {self.client.where} cannot be written: {kept.problem}")
-        mark = f"--comment={MARK}{submission.run_id}"
-        done = self.client.ask("sh", "-c", _SBATCH, "sbatch", "--parsable", mark, given=script.encode())
-        if done.status != 0:
-            raise TaskInvalid(f"Slurm refuses the job: {_refusal(done)}")
+        done = self.client.ask(
+            "sh", "-c", _SBATCH, "sbatch", "--parsable", f"--comment={MARK}{run_id}", given=script.encode()
+        )
+        refusals = [line.removeprefix(_REFUSED).strip() for line in done.err.splitlines() if line.startswith(_REFUSED)]
+        if done.status > 0 and refusals:
+            raise TaskInvalid(f"Slurm refuses the job: {'; '.join(refusals)}")
+        if done.status > 0:
+            raise ProviderError(f"sbatch on {self.client.where} failed: {done.problem}")
         lines = done.out.strip().splitlines()
         found = _SUBMITTED.fullmatch(lines[-1].strip()) if lines else None
-        if found is None:
-            raise ProviderError(f"sbatch gave no job id: {done.problem}")
-        at = _CLOCK.search(done.out)
-        before = None if at is None else int(at[1]) * SECOND
-        return Submitted(provider_id=found[1], name=submission.name, submitted_at=before, sent=script)
+        if found is None:  # killed, or a site's wrapper swallowed the answer
+            raise ProviderUnreachable(f"sbatch on {self.client.where} gave no job id: {done.problem}")
+        job, at = found[1], _NUMBER.search(done.out)
+        try:
+            holder = self._claim({run_id: job}).get(run_id, job)
+            if holder != job:
+                self.stop(Stop(provider_id=job, name=name, mark=run_id))
+        except StenoError as error:
+            raise ProviderUnreachable(f"job {job} was submitted, and then: {error}") from None
+        before = None if at is None or holder != job else int(at[1]) * SECOND
+        return Submitted(provider_id=holder, name=name, submitted_at=before, sent=script)
+
+    def _claim(self, jobs: Mapping[str, str]) -> dict[str, str]:
+        """The jobs that have claimed these runs; a run that none has is claimed for the given job."""
+        words = (word for pair in jobs.items() for word in pair)
+        done = self.client.ask("sh", "-c", _CLAIM, "sh", f"{self.client.folder()}/claims", *words)
+        return dict(_HOLDER.findall(done.out))
 
     def _spelled(self, gpu: str) -> str:
         """A GPU type as the cluster spells it; unchanged if the cluster does not list it. Raises TaskInvalid."""
@@ -252,13 +279,15 @@ class SlurmProvider(Provider):
     def find(self, name: str, since: int) -> tuple[Named, ...]:
         """Jobs of that name: those of the controller, those whose script wrote that it began, and those of accounting,
         with the mark in their command line. Accounting hears of a job later than the controller may forget it.
+
+        Of a run of ours, the job that has claimed it, an array as one; if none has, the oldest claims it now.
         """
         found = {row.job: _named(row) for row in self._listed_as(name, "-t", "all")}
         now = self._clock.now()
         if since > now + _LOOK_BACK:
             return ()
         if self.has_accounting():
-            asked = ("sacct", *_PROOF, "--name", name, "-S", _moment(since, now))
+            asked = ("sacct", *_PROOF, "-u", self.client.user(), "--name", name, "-S", _moment(since, now))
             done = self.client.must(*asked, "-o", self._fields("SubmitLine"))
             for line in done.out.splitlines():
                 mark = _MARKED.search(line)
@@ -271,10 +300,22 @@ class SlurmProvider(Provider):
         early = since - _LOOK_BACK
         kept = [one for one in found.values() if one.submitted_at is None or one.submitted_at >= early]
         # Slurm's times are whole seconds; a later job has a greater number.
-        return tuple(sorted(kept, key=lambda one: (one.submitted_at or 0, len(one.provider_id), one.provider_id))[::-1])
+        kept.sort(key=lambda one: (one.submitted_at or 0, len(one.provider_id), one.provider_id), reverse=True)
+        return tuple(self._once(kept))
 
-    def holder(self, name: str) -> Named | None:
-        return next((_named(row) for row in self._listed_as(name)), None)
+    def _once(self, found: Sequence[Named]) -> Iterator[Named]:
+        """Newest first, each run of ours once."""
+        jobs = {one.mark: _whole(one.provider_id) for one in found if one.mark is not None}
+        if jobs:
+            jobs |= self._claim(jobs)
+        going = {_whole(one.provider_id) for one in found if not one.ended}
+        for one in found:
+            job = _whole(one.provider_id)
+            if one.mark is None:
+                yield one
+            elif jobs.get(one.mark) == job:
+                del jobs[one.mark]
+                yield replace(one, provider_id=job, ended=job not in going)
 
     def _listed_as(self, name: str, *options: str) -> list[Row]:
         return self._read(self.client.must("squeue", "-h", *options, "--me", "-n", name, "-o", _SQUEUE))
@@ -374,6 +415,6 @@ def _moment(since: int | None, now: int) -> str:
     return format_time(at).partition(".")[0]
 
 
-def _refusal(done: Done) -> str:
-    lines = [line.removeprefix(_REFUSED).strip() for line in done.err.splitlines() if line.startswith(_REFUSED)]
-    return "; ".join(lines) or done.problem
+def _whole(job: str) -> str:
+    """The job of a task of an array, or of a component."""
+    return job.partition("_")[0].partition("+")[0]

@@ -268,7 +268,7 @@ def _facts(row: Row, asked: Question, scope: Scope) -> RunFacts:
 
 
 def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
-    why = cause(row.state, row.derived)
+    why = cause(row.state, row.derived, row.exit_code)
     known = why is not None or row.state in LIVE
     status = exit_status(row.state, row.exit_code)
     # 22.05's JSON has no exit code of a failed job.

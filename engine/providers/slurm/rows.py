@@ -164,8 +164,16 @@ def _made(found: dict[str, str], restarts: int | None = None) -> Iterator[Row]:
         for name, value in found.items()
         if name not in ("job", "state", "id", "array", "task")
     }
+    if _is_rejected(found, values):
+        return
     for job in expand(found["job"]):
         yield Row(job=job, state=state_word(found["state"]), restarts=restarts, **values)
+
+
+def _is_rejected(found: Mapping[str, str], values: Mapping[str, Any]) -> bool:
+    """Whether `sbatch` was refused: some refusals leave a job that FAILED as it was submitted, and never had a node."""
+    at_once = values.get("submitted") is not None and values.get("submitted") == values.get("started")
+    return state_word(found["state"]) == "FAILED" and at_once and "nodes" in found and values["nodes"] is None
 
 
 def expand(job: str) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.providers.slurm.spec import MARK, SHORTEST_SEGMENT, JobSpec, gres
+from engine.providers.slurm.words import DUPLICATE
 
 _LEAST_S: Final = 60  # least seconds of a segment before its notice, which Slurm may send a minute early
 _NOTICE_S: Final = 120  # how long before its time limit a segment gets a notice
@@ -26,7 +27,8 @@ _ENDING: Final = (
     "steno_end() {",
     '    status=$?; steno_say "$status" "$steno_name${steno_cause:+ $steno_cause}"',
     "    # Slurm keeps seven bits of an exit status: one of a signal must be a signal, or 139 would read 11.",
-    '    [ "$status" -le 128 ] || { trap - EXIT TERM; kill -"$((status - 128))" $$; }',
+    f'    [ "$status" -le 128 ] || [ "$status" -eq {128 + DUPLICATE} ] ||',
+    '        { trap - EXIT TERM; kill -"$((status - 128))" $$; }',
     "}",
     "trap steno_end EXIT",
     "# Slurm itself ends the job: its reason is gone with the job, and a cluster without accounting keeps it nowhere.",
@@ -39,6 +41,19 @@ _ENDING: Final = (
     "trap steno_terminated TERM",
     'steno_say - "$steno_name"',
 )
+
+_CLAIM: Final = rf"""
+# A submission may arrive twice. The first of its jobs claims the run: a link is made, with its target, in one step.
+steno_claim="${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}"; mkdir -p "$steno_folder/claims" 2>/dev/null
+ln -sn "$steno_claim" "$steno_folder/claims/$steno_run" 2>/dev/null
+steno_holder="$(readlink "$steno_folder/claims/$steno_run")"
+case "$steno_holder" in
+    "$steno_claim") ;;
+    "") echo "steno: $steno_folder/claims cannot be written: should this job have been submitted twice, both run" >&2;;
+    *) echo "steno: job $steno_holder does this work: this one is its duplicate and ends here" >&2
+        steno_say {128 + DUPLICATE} "$steno_name DUPLICATE"; trap - EXIT TERM; kill -{DUPLICATE} $$;;
+esac
+""".strip()
 
 
 def notice(spec: JobSpec) -> int:
@@ -110,6 +125,7 @@ def _environment(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator
     yield f"steno_run={run_id} steno_name={shlex.quote(name)}"
     yield 'mkdir -p "$steno_folder/ends"'
     yield from _ENDING
+    yield from _CLAIM.splitlines()
     yield f"export STENO_RUN_ID={run_id}"
     yield "export STENO_TOTAL_ELAPSED=0 RV_TOTAL_ELAPSED=0"
     yield 'export OMP_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}" TOKENIZERS_PARALLELISM=false'
@@ -169,6 +185,7 @@ steno_node() {
     cpus="${SLURM_CPUS_PER_TASK:-$cpus}"
     [ "$steno_workers" -le "$cpus" ] || echo "steno: $steno_workers data workers share $cpus CPUs; use $cpus" >&2
 }
+[ -n "$steno_holder" ] || steno_phase unclaimed
 steno_found="$(steno_node)"; printf '%s\n' "$steno_found" >> "$steno_report"
 """.strip()
 """GPUs by model, memory and slice; CPUs that can be seen, of the cgroup, and after Slurm's own adjustment; memory."""

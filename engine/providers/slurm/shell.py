@@ -33,7 +33,14 @@ _CLUSTER: Final = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"
 _SOCKET: Final = "c"
 _LARGEST: Final = 64 << 20
 UNKNOWN_JOB: Final = "Invalid job id"
-_DOWN: Final = ("Unable to contact slurm controller", "Problem talking to the database", "Connection refused")
+_DOWN: Final = re.compile(
+    r"Unable to contact|Problem talking to the database|Connection (refused|reset|timed out)|Broken pipe|"
+    r"Socket timed out|Zero Bytes were transmitted|Unexpected message received|Communication \w+ failure|"
+    r"Message (send|receive) failure|Protocol (version|authentication)|Insane message length|Header lengths|"
+    r"in standby mode|temporarily un|Interrupted system call|Transport endpoint",
+    re.IGNORECASE,
+)
+"""Errors after which nobody knows what the controller did: it may have done what it was asked."""
 _NOT_CONNECTED: Final = re.compile(r"Could not resolve|Connection (refused|timed out)|No route to host|unreachable")
 _NOTICE: Final = re.compile(r"warning|\*\*|\S+: (debug|info)\b", re.IGNORECASE)
 
@@ -89,7 +96,7 @@ class Shell:
     def ask(self, *command: str, given: bytes = b"") -> Done:
         """Run a command of ours; the caller judges the answer. ProviderUnreachable: also no controller or database."""
         done = self.run(self.words(*command), given=given)
-        if done.status != 0 and any(word in done.err for word in _DOWN):
+        if done.status != 0 and _DOWN.search(done.err):
             raise ProviderUnreachable(f"Slurm on {self.where} does not answer: {done.problem}")
         return done
 

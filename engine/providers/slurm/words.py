@@ -35,6 +35,7 @@ ENDED: Final = {  # the state of an attempt that is over → why
     "BOOT_FAIL": Reason.NODE_FAILED,
     "PREEMPTED": Reason.INTERRUPTED,
     "REQUEUED": Reason.INTERRUPTED,
+    "DUPLICATE": Reason.DUPLICATE,  # our own script's word
     "REVOKED": Reason.STOPPED_BY_USER,
     "LAUNCH_FAILED": Reason.PROVIDER_ERROR,
     "RECONFIG_FAIL": Reason.PROVIDER_ERROR,
@@ -48,6 +49,10 @@ EXITS: Final = frozenset({"COMPLETED", "FAILED"})
 
 _NOTHING: Final = frozenset({"", "None", "none", "(null)", "N/A", "None assigned"})
 _OUT_OF_MEMORY: Final = "0:125"
+DUPLICATE: Final = 16
+"""The signal by which our script ends a duplicate: SIGSTKFLT, which Linux never sends. Accounting keeps it, and no exit
+status of a command reads so.
+"""
 _EXIT: Final = re.compile(r"(\d+):(\d+)")
 
 
@@ -69,16 +74,20 @@ def exit_status(state: str, code: str | None) -> int | None:
     if found is None or state not in EXITS:
         return None
     status, signal = int(found[1]), int(found[2])
+    if signal == DUPLICATE:
+        return None
     return 128 + signal if signal and not status else status
 
 
-def cause(state: str, derived: str | None) -> Reason | None:
-    """Why an attempt in that state ended; None: it has not, or an unknown word.
+def cause(state: str, derived: str | None, code: str | None = None) -> Reason | None:
+    """Why an attempt in that state and with that exit code ended; None: it has not, or an unknown word.
 
     A job is FAILED even if only one of its steps ran out of memory: DerivedExitCode shows it.
     """
     if state == "FAILED" and derived == _OUT_OF_MEMORY:
         return Reason.OUT_OF_MEMORY
+    if state == "FAILED" and code == f"0:{DUPLICATE}":
+        return Reason.DUPLICATE
     return ENDED.get(state)
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 import msgspec
 import pytest
 
-from engine.errors import NameInUse, ProjectNotFound, RunNotFound, TaskInvalid, VmInUse, VmNotFound
+from engine.errors import NameInUse, ProjectNotFound, ProviderUnreachable, RunNotFound, TaskInvalid, VmInUse, VmNotFound
 from engine.providers.base import Provider, Stop
 from engine.providers.reading import Listing
 from engine.providers.readings import READINGS
@@ -57,15 +57,19 @@ def test_a_submission_repeated_is_one_run(site) -> None:
     assert site.count() == 1
 
 
-def test_the_name_of_an_active_run_is_refused(site) -> None:
+def test_the_name_of_an_active_run_is_refused_or_free(site) -> None:
     """Whatever the second task is; the run that has the name goes on."""
-    first = site.submit(FOR_EVER, name="taken")
+    first, other = site.submit(FOR_EVER, name="taken"), site.submission(FOR_EVER, name="taken")
 
-    with pytest.raises(NameInUse, match="taken"):
-        site.provider.submit(site.submission("echo other", name="taken"))
+    if site.unique_names:
+        with pytest.raises(NameInUse, match="taken"):
+            site.provider.submit(other)
+        runs = [first]
+    else:
+        runs = [site.send(other), first]
 
-    assert site.count() == 1
-    assert [one.provider_id for one in site.provider.find("taken", 0) if not one.ended] == [first]
+    assert site.count() == len(runs)
+    assert [one.provider_id for one in site.provider.find("taken", 0) if not one.ended] == runs
 
 
 def test_runs_are_found_by_name_and_time(site) -> None:
@@ -178,7 +182,7 @@ def test_trouble_is_failed_polls_and_one_line_for_whoever_calls(site, tmp_path) 
                 assert isinstance(found.value, error), (kind, call, found.value)
                 assert "\n" not in str(found.value), (kind, call)
             if kind != "damaged":  # one bad file does not keep others from running
-                with pytest.raises(error):
+                with pytest.raises((error, ProviderUnreachable)):  # after an unreadable answer it may be there
                     provider.submit(msgspec.structs.replace(wanted, project=provider.project))
             with pytest.raises(StenoError):
                 provider.stop_vm("some-machine")

@@ -128,6 +128,9 @@ class Site(ABC):
 
         return wait(found, seconds=LOADED_S, what="the run's machine", pause=0.05)
 
+    unique_names = True
+    """Of two active runs of one name it refuses the second."""
+
     tells_abort = True
     """Its answers tell a run that was aborted from one that was stopped."""
 
@@ -278,6 +281,7 @@ _BROKEN = "echo 'fatal: no such plugin' >&2; exit 1"
 class SlurmSite(Site):
     """Jobs of a genuine cluster; without accounting, too."""
 
+    unique_names = False
     tells_abort = False  # both are CANCELLED
 
     def __init__(self, folder: Path, cluster: Cluster, patch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from engine.errors import TaskInvalid
 from engine.providers.slurm.node_report import NodeReport, mismatch, read
 from engine.providers.slurm.script import notice, render, variables
 from engine.providers.slurm.spec import JobSpec, spec_of
+from engine.providers.slurm.words import DUPLICATE
 
 RUN = "01a3b0ce-0000-7000-8000-0123456789ab"
 
@@ -78,6 +79,60 @@ def test_a_job_cancelled_before_its_command_begins_ends_at_once(checkpoint: bool
     assert not (tmp_path / "ran").exists()
     status, _, run, *name = (tmp_path / "steno" / "ends" / "7").read_text().split()
     assert (status, run, name) == ("143", RUN, ["train", "CANCELLED"])
+
+
+def run(folder: Path, job: str, run_id: str = RUN, **more: str) -> subprocess.CompletedProcess[str]:
+    """The job script of that run in a folder of its own, as job `job`."""
+    spec = JobSpec(commands=("echo done",))
+    text = render(spec, name="train", run_id=run_id, folder=str(folder / "steno"))
+    where = {"PATH": os.environ["PATH"], "HOME": str(folder), "SLURM_JOB_ID": job, **more}
+    return subprocess.run(["bash", "-c", text], env=where, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_of_two_jobs_of_one_run_the_second_ends_at_once(tmp_path: Path) -> None:
+    """Whichever begins first has the run, also when it is requeued; another run is not touched."""
+    assert run(tmp_path, "8").stdout == "done\n"
+    second = run(tmp_path, "7")
+    assert (second.returncode, second.stdout) == (-DUPLICATE, "")
+    assert second.stderr == "steno: job 8 does this work: this one is its duplicate and ends here\n"
+    assert (tmp_path / "steno" / "ends" / "7").read_text().split()[2:] == [RUN, "train", "DUPLICATE"]
+    assert run(tmp_path, "8").stdout == "done\n"
+    assert run(tmp_path, "9", "01a3b0ce-0000-7000-8000-0123456789ac").stdout == "done\n"
+
+
+def test_an_array_is_claimed_as_one(tmp_path: Path) -> None:
+    """The tasks of the first go on, all of the second's end."""
+    tasks = [
+        run(tmp_path, str(job), SLURM_ARRAY_JOB_ID=array, SLURM_ARRAY_TASK_ID=task)
+        for job, array, task in ((21, "20", "0"), (31, "30", "0"), (22, "20", "1"), (32, "30", "1"))
+    ]
+    assert [task.returncode for task in tasks] == [0, -DUPLICATE, 0, -DUPLICATE]
+
+
+def test_a_job_that_cannot_claim_its_run_runs_and_says_so(tmp_path: Path) -> None:
+    """In its output and in its report."""
+    (tmp_path / "steno").mkdir()
+    (tmp_path / "steno" / "claims").write_text("")
+    done = run(tmp_path, "7")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert done.stderr.startswith(f"steno: {tmp_path}/steno/claims cannot be written")
+    assert [phase(line) for line in (tmp_path / "steno" / "reports" / "7").read_text().splitlines()] == [
+        "unclaimed", None, "command",
+    ]  # fmt: skip
+
+
+def phase(line: str) -> str | None:
+    found = read(f"/reports/7:{line}")
+    assert found is not None
+    return found[1].phase
+
+
+def test_a_command_that_exits_like_a_duplicate_is_none(tmp_path: Path) -> None:
+    """Its status is not turned into that signal."""
+    spec = JobSpec(commands=(f"exit {128 + DUPLICATE}",))
+    text = render(spec, name="train", run_id=RUN, folder=str(tmp_path / "steno"))
+    where = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SLURM_JOB_ID": "7"}
+    assert subprocess.run(["bash", "-c", text], env=where, cwd=tmp_path, check=False).returncode == 128 + DUPLICATE
 
 
 def test_values_of_variables_are_not_in_the_script() -> None:

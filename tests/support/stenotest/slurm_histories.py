@@ -24,6 +24,7 @@ ENDS: dict[tuple[str, str], tuple[str, str, int | None]] = {
     ("COMPLETED", "0:0"): ("succeeded", "exit_zero", 0),
     ("FAILED", "3:0"): ("failed", "exit_nonzero", 3),
     ("FAILED", "0:11"): ("failed", "exit_nonzero", 139),
+    ("FAILED", "0:16"): ("failed", "duplicate", None),
     ("CANCELLED by 5", "0:0"): ("stopped", "stopped_by_user", None),
     ("TIMEOUT", "0:0"): ("failed", "timed_out", None),
     ("OUT_OF_MEMORY", "0:125"): ("failed", "out_of_memory", None),
