@@ -238,10 +238,12 @@ class Submitter:
         """
         named: tuple[Named, ...] = yield partial(self._provider.find, name or _name(submit), submit.asked_at - MAX_SKEW)
         former, run_id = self._journal.ledger().former_ids, submit.request.run_id
-        there = [one for one in named if one.provider_id not in former and not self._is_known(one.provider_id)]
+        there = [one for one in named if one.provider_id not in former]
+        # An id can come again: one that an earlier run of ours had may be this one's now.
         ours = [one for one in there if one.mark == run_id]
         if ours:
             return FoundRun(ours[-1].provider_id, sure=True)  # a copy of its configuration can only be newer
+        there = [one for one in there if not self._is_known(one.provider_id)]
         maybe, same = [one for one in there if self._may_be(submit, one)], list[Named]()
         if not maybe:
             return None
