@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from engine.facts import Waits
+from engine.providers.slurm.limits import limit
 from engine.states import Reason, State
 
 LIVE: Final = {  # a job's state → its state before its end; COMPLETING is neither running nor over
@@ -36,7 +37,7 @@ ENDED: Final = {  # the state of an attempt that is over → why
     "PREEMPTED": Reason.INTERRUPTED,
     "REQUEUED": Reason.INTERRUPTED,
     "DUPLICATE": Reason.DUPLICATE,  # our own script's word
-    "REVOKED": Reason.STOPPED_BY_USER,
+    "REVOKED": Reason.UNKNOWN_REASON,  # a sibling of the federation runs it
     "LAUNCH_FAILED": Reason.PROVIDER_ERROR,
     "RECONFIG_FAIL": Reason.PROVIDER_ERROR,
 }
@@ -53,6 +54,8 @@ DUPLICATE: Final = 16
 """The signal by which our script ends a duplicate: SIGSTKFLT, which Linux never sends. Accounting keeps it, and no exit
 status of a command reads so.
 """
+_NEVER_RAN: Final = "0:53"
+"""The node's daemon could not open the output file, or enter the work folder: the script never ran."""
 _EXIT: Final = re.compile(r"(\d+):(\d+)")
 
 
@@ -71,7 +74,7 @@ def exit_status(state: str, code: str | None) -> int | None:
     found = _EXIT.fullmatch(code or "")
     if state == "COMPLETED" and found is None:
         return 0
-    if found is None or state not in EXITS:
+    if found is None or state not in EXITS or code == _NEVER_RAN:
         return None
     status, signal = int(found[1]), int(found[2])
     if signal == DUPLICATE:
@@ -88,7 +91,20 @@ def cause(state: str, derived: str | None, code: str | None = None) -> Reason | 
         return Reason.OUT_OF_MEMORY
     if state == "FAILED" and code == f"0:{DUPLICATE}":
         return Reason.DUPLICATE
+    if state == "FAILED" and code == _NEVER_RAN:
+        return Reason.PROVIDER_ERROR
     return ENDED.get(state)
+
+
+def ending(state: str, code: str | None, job: str, nodes: str | None) -> Waits | None:
+    """Why an attempt ended and what to do, where Slurm's own words say more than a reason; None: they do not."""
+    if state == "REVOKED":
+        why = "Slurm withdrew it from this cluster: another cluster of its federation runs it"
+        return Waits(why=why, remedy=f"follow it there: `squeue --federation -j {job}`")
+    if state == "FAILED" and code == _NEVER_RAN:
+        why = "Its script never ran: Slurm could not open its output file or its work folder"
+        return Waits(why=why, remedy=f"check that both exist on {nodes or 'the node'} and may be written by you")
+    return None
 
 
 # Why a job waits → meaning and advice. `{}` is the rest of Slurm's own reason.
@@ -116,19 +132,45 @@ PENDING: Final = {
     "InvalidAccount": ("there is no such account", "use another account"),
     "InvalidQOS": ("there is no such QOS", "use another QOS"),
     "QOSNotAllowed": ("its QOS may not be used here", "use another QOS or partition"),
+    "AssociationJobLimit": ("its account has as many jobs at once as allowed", "wait until one of them ends"),
+    "AssociationResourceLimit": ("its account has all the resources it may have at once", "wait until a job ends"),
+    "AssociationTimeLimit": (
+        "the allocation of its account is used up",
+        "use another account, or ask the site for more",
+    ),
+    "QOSJobLimit": ("its QOS has as many jobs at once as allowed", "wait until one of them ends"),
+    "QOSResourceLimit": ("its QOS has all the resources it may have at once", "wait until a job ends"),
+    "QOSTimeLimit": ("the allocation of its QOS is used up", "use another QOS, or ask the site for more"),
+    "QOSUsageThreshold": ("its account has used too much for its QOS", "use another QOS, or ask the site"),
+    "AccountingPolicy": ("a limit of the site forbids it to start now", "ask the site which"),
+    "MaxMemPerLimit": ("it asks for more memory than one job may have", "ask for less (--mem)"),
+    "WaitingForScheduling": ("Slurm has not looked at it yet", ""),
+    "SchedDefer": ("Slurm starts no job at its submission; it looks at it soon", ""),
+    "Cleaning": ("the node of its previous attempt is still being cleaned up", ""),
+    "Prolog": ("the site's own preparation of its node runs", ""),
+    "FedJobLock": ("the clusters of the federation decide which of them runs it", ""),
+    "FrontEndDown": ("the cluster's front end is down", "ask the site"),
+    "PowerNotAvail": ("its nodes may not draw enough power", "ask the site"),
+    "PowerReserved": ("the power that it needs is reserved", "ask the site"),
+    "BurstBufferResources": ("there is not enough burst buffer", "ask for less (--bb)"),
+    "BurstBufferStageIn": ("its data is being copied to the burst buffer", ""),
+    "BurstBufferOperation": ("its burst buffer failed", "ask the site"),
+    "BlockMaxError": ("its block of nodes has failed too often", "ask the site"),
+    "BlockFreeAction": ("its block of nodes is being freed", ""),
+    "JobHoldMaxRequeue": ("it failed to start too often, so Slurm holds it", "scontrol release {job}"),
+    "ReservationDeleted": ("its reservation was deleted", "use another reservation, or none"),
+    "DeadLine": ("it cannot end before its deadline", "submit it with a later one (--deadline)"),
+    "JobLaunchFailure": ("Slurm could not start it on its node", "ask the site, or use other nodes"),
+    "SystemFailure": ("Slurm, a file system or the network failed under it", "ask the site"),
+    "NonZeroExitCode": ("its previous attempt exited with an error", "read its output"),
+    "OutOfMemory": ("its previous attempt ran out of memory", "ask for more (--mem)"),
+    "TimeLimit": ("its previous attempt used up its time limit", "ask for more time (--time)"),
+    "InactiveLimit": ("its previous attempt was inactive for too long", "read its output"),
 }
-_LIMITS: Final = (
-    (re.compile(r"(QOS|Assoc)(Max|Grp)Cpu"), "CPUs", "--cpus-per-task"),
-    (re.compile(r"(QOS|Assoc)(Max|Grp)(GRES|Gres|TRES)"), "GPUs", "--gpu"),
-    (re.compile(r"(QOS|Assoc)(Max|Grp)(Mem|Memory)"), "memory", "--mem"),
-    (re.compile(r"(QOS|Assoc)(Max|Grp)Node"), "nodes", "fewer nodes"),
-    (re.compile(r"(QOS|Assoc)MaxWall"), "time", "--time"),
-    (re.compile(r"(QOS|Assoc)(Max|Grp)(Jobs|Submit)"), "jobs at once", ""),
-)
 NEVER: Final = frozenset(  # the job never runs as asked; nor with a limit of one job (`…PerJobLimit`)
     {
         "DependencyNeverSatisfied", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints",
-        "AccountNotAllowed", "InvalidAccount", "InvalidQOS", "QOSNotAllowed",
+        "AccountNotAllowed", "InvalidAccount", "InvalidQOS", "QOSNotAllowed", "MaxMemPerLimit", "DeadLine",
     }
 )  # fmt: skip
 
@@ -136,7 +178,8 @@ NEVER: Final = frozenset(  # the job never runs as asked; nor with a limit of on
 def never_runs(reason: str) -> bool:
     """Whether a job that waits for that reason never runs unless the job or the cluster changes."""
     word = reason.partition(",")[0].strip("() ")
-    return word in NEVER or word.endswith(("PerJobLimit", "PerJob")) or "MaxWallDuration" in word
+    known = limit(word)
+    return word in NEVER or (known is not None and known.never)
 
 
 @lru_cache(maxsize=1024)
@@ -150,16 +193,11 @@ def waits(reason: str | None, job: str = "JOB", closed: str = "") -> Waits:
         remedy = f"ask for less time: it has to end before {start[:16]}Z" if start else "wait, or use other nodes"
         return Waits(why=f"down for maintenance until {end[:16]}Z", remedy=remedy)
     word, _, rest = (reason or "None").strip("() ").partition(",")
-    known, never = PENDING.get(word.strip()), never_runs(word)
+    known, limited, never = PENDING.get(word.strip()), limit(word.strip()), never_runs(word)
+    if limited is not None:
+        known = limited.means, limited.remedy
     if known is None:
-        for pattern, what, option in _LIMITS:
-            if pattern.match(word):
-                known = f"it asks for more {what} than {'one job' if never else 'you'} may have", ""
-                if never:
-                    known = known[0], f"ask for less ({option})" if option else ""
-                break
-        else:
-            return Waits(why=reason or word, never=never)
+        return Waits(why=reason or word, never=never)
     means, remedy = known
     detail = rest.replace("_", " ").strip()
     why = f"{means} ({detail})" if detail else means
