@@ -28,13 +28,13 @@ _ENDING: Final = (
     '    status=$?; steno_say "$status" "$steno_name${steno_cause:+ $steno_cause}"',
     "    # Slurm keeps seven bits of an exit status: one of a signal must be a signal, or 139 would read 11.",
     f'    [ "$status" -le 128 ] || [ "$status" -eq {128 + DUPLICATE} ] ||',
-    '        { trap - EXIT TERM; kill -"$((status - 128))" $$; }',
+    '        { trap - EXIT TERM USR1; kill -"$((status - 128))" $$; }',
     "}",
     "trap steno_end EXIT",
     "# Slurm itself ends the job: its reason is gone with the job, and a cluster without accounting keeps it nowhere.",
     "steno_terminated() {",
     "    steno_cause=CANCELLED",
-    '    ! scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null | grep -q "Reason=TimeLimit" || steno_cause=TIMEOUT',
+    '    [ "$(squeue -h -t all -j "$SLURM_JOB_ID" -o %r 2>/dev/null)" != TimeLimit ] || steno_cause=TIMEOUT',
     "    # Slurm tells a job once: the command, which it did not tell, would run until it is killed.",
     '    [ -n "$steno_begun" ] || exit 143',
     "}",
@@ -262,8 +262,9 @@ def _checkpointed(spec: JobSpec, run: str) -> Iterator[str]:
     whom = '"$steno_program"' if spec.nodes > 1 else '-- "-$steno_program"'
     yield f"steno_told() {{ steno_again=yes; kill -USR1 {whom} 2>/dev/null; }}"
     yield "trap steno_told USR1"
+    # A signal ends a `wait` too, with its own number.
+    yield 'while kill -0 "$steno_program" 2>/dev/null; do wait "$steno_program"; done'
     yield 'wait "$steno_program"; steno_status=$?'
-    yield 'while kill -0 "$steno_program" 2>/dev/null; do wait "$steno_program"; steno_status=$?; done'
     yield 'steno_elapsed=$((steno_before + $(date +%s) - steno_start)); echo "$steno_elapsed" > "$steno_state"'
     yield f'if [ "$steno_again" = yes ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {spec.resubmissions} ] && {left}; then'
     yield '    scontrol requeue "$SLURM_JOB_ID" && sleep 60'

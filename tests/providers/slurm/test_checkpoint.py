@@ -26,7 +26,18 @@ time.sleep(60)
 """
 
 
-def segment(folder: Path, *, before: int, restarts: int, **limits: int) -> tuple[int, list[str], str]:
+UNPREPARED = """
+import time
+from pathlib import Path
+Path("told").touch()
+Path("ready").touch()
+time.sleep(60)
+"""
+
+
+def segment(
+    folder: Path, *, before: int, restarts: int, program: str = PROGRAM, **limits: int
+) -> tuple[int, list[str], str]:
     """One segment that is told at once: exit status, what was asked of scontrol, standard error.
 
     Args:
@@ -34,7 +45,7 @@ def segment(folder: Path, *, before: int, restarts: int, **limits: int) -> tuple
         restarts: how often it was requeued already.
     """
     spec = JobSpec(commands=("python3 program.py",), time=10, checkpoint=True, **limits)
-    (folder / "program.py").write_text(PROGRAM)
+    (folder / "program.py").write_text(program)
     state = folder / "checkpoints" / "a-000000000001" / ".steno-elapsed"
     state.parent.mkdir(parents=True)
     state.write_text(str(before))
@@ -88,6 +99,13 @@ def test_resubmissions_are_bounded(tmp_path: Path) -> None:
     code, asked, said = segment(tmp_path, before=0, restarts=3, resubmissions=3)
     assert (code, asked) == (124, [])
     assert "3 resubmissions" in said
+
+
+def test_a_program_that_the_signal_ends_has_that_signal_as_its_exit_status(tmp_path: Path) -> None:
+    """Slurm keeps seven bits of an exit status: 138 would read 10, so the script itself ends by SIGUSR1."""
+    code = segment(tmp_path, before=0, restarts=3, resubmissions=3, program=UNPREPARED)[0]
+    assert code == -signal.SIGUSR1
+    assert (tmp_path / "ends" / "7").read_text().startswith("138 ")
 
 
 @pytest.mark.parametrize(("minutes", "seconds"), [(2, 60), (3, 120), (240, 120)])
