@@ -9,7 +9,7 @@ from engine.states import Reason, State, VmReason, VmState
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """Why a run waits at its provider, in plain words: for people; no rule looks at it."""
+    """Why a run waits at its provider, or ended there, in plain words: for people; no rule looks at it."""
 
     why: str
     remedy: str | None = None  # what to do about it
@@ -78,8 +78,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
     finite: bool = True  # it ends by itself: a task, not a service
     waits: Waits | None = None  # what it waits for; None: it does not, or the provider does not say
+    ending: Waits | None = None  # why it ended, where the provider's own words say more than the reason
     group: str | None = None  # what it was submitted as a part of: runs of one group fold up in lists
     task: int | None = None  # its number in the group
+    group_cut: bool = False  # the answer leaves out other runs of its group: that it lists them not proves nothing
     mark: str | None = None  # the run id that its submitter gave to the provider; None: it carries none
     submitted_at: int | None = None
     jobs: tuple[JobFacts, ...] = ()  # in order of (replica_num, job_num)

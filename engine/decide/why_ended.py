@@ -79,6 +79,8 @@ def why(run: Run, message: str | None = None) -> str:
         case State.QUEUED:
             waiting = None if run.facts is None else run.facts.waits
             said = f"It waits at {run.provider}: {waiting or 'it has no machine yet'}"
+        case State.STOPPED | State.FAILED if run.facts is not None and run.facts.ending is not None:
+            said = str(run.facts.ending)
         case State.SUCCEEDED:
             said = "Every job exited 0" if run.exit_status == 0 else f"{run.provider} reported that all jobs are done"
         case State.STOPPED:

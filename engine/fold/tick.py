@@ -162,7 +162,9 @@ def _joined(reading: Reading, rows: Sequence[Seen]) -> tuple[Seen, ...]:
             runs += same
             continue
         costs = [one.cost for one in same if one.cost is not None]
-        joined = [reading.joined(rows) for rows in reading.by_run([one.facts for one in same])]
+        joined = [
+            reading.joined(rows) if len(rows) > 1 else rows[0] for rows in reading.by_run([one.facts for one in same])
+        ]
         cost = sum(costs) if len(costs) == len(same) and len(joined) == 1 else None
         runs += [Seen(facts=facts, cost=cost) for facts in joined]
     return tuple(runs)

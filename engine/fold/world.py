@@ -153,9 +153,11 @@ class World(Fold):
         self, turn: Turn, tick: Tick, covers: frozenset[str], source: Source, listed: Collection[str]
     ) -> None:
         """Runs that this one of several sources should list and does not; an array's id covers its tasks."""
+        cut = {seen.facts.group for seen in tick.runs if seen.facts.group_cut}
         for run in self.state.unsettled_runs():
             known = run.provider_id or ""
-            asked_for = "*" in covers or known in covers or known.partition("_")[0] in covers
+            array = known.partition("_")[0]
+            asked_for = ("*" in covers or known in covers or array in covers) and array not in cut
             if run.provider != tick.scope.provider or run.run_id in listed or not run.views or not asked_for:
                 continue
             if tick.scope.project in (None, run.project) and concerns(tick, run) and tick.started_at >= run.first_at:

@@ -50,11 +50,14 @@ def attach_command(host: Host, /, run: str, words: tuple[str, ...]) -> None:
     import sys
 
     from engine.errors import RunNotFound
+    from engine.providers.slurm.question import question
+    from engine.providers.slurm.rows import rows
     from engine.providers.slurm.spec import MARK
 
     with closing(opened(host)[2]) as client:
-        listed = client.must("squeue", "-h", "--me", "-t", "running", "-o", "%i|%k|%j").out.splitlines()
-        jobs = [line.split("|", 2) for line in listed if line.count("|") > 1]
+        listed = client.must("squeue", "-h", "--me", "-t", "running", "-o", "%i|%T|%k|%i|%j")
+        shown = (row for line in listed.out.splitlines() for row in rows(question(listed.words), line))
+        jobs = [(row.job, row.comment or "", row.name or "") for row in shown]
         exact = [job for job, _, name in jobs if run in (job, name)]
         begun = [job for job, mark, name in jobs if name.startswith(f"{run}-") or mark.startswith(f"{MARK}{run}")]
         found = exact or begun

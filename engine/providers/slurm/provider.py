@@ -35,15 +35,16 @@ from events.clock import SECOND, Clock, format_time
 from events.errors import StenoError
 from events.poll import Poll
 
-_SQUEUE: Final = "%i|%T|%r|%P|%u|%V|%S|%N|%k|%j"
-_SACCT: Final = (  # asked of accounting, if known; the name last: it may hold the separator
+_SQUEUE: Final = "%i|%T|%r|%P|%u|%V|%S|%N|%k|%i|%j"  # comment and name may hold the separator: the id parts them
+_SACCT: Final = (  # asked of accounting, if known; the last as of `_SQUEUE`
     "JobID", "State", "ExitCode", "DerivedExitCode", "Submit", "Start", "End", "Suspended", "Timelimit", "AllocTRES",
-    "NodeList", "Partition", "User", "Reason", "Comment", "JobName",
+    "NodeList", "Partition", "User", "Reason", "Comment", "JobID", "JobName",
 )  # fmt: skip
 _MORE: Final = ("SubmitLine",)
 NO_ACCOUNTING: Final = ("disabled", "not enabled", "Access denied", "permission denied", "Permission denied")
 """What sacct says where it may not be asked, or there is no accounting."""
 _JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
+_TASK: Final = re.compile(r"[_+]")  # before the number of a task, or of a component of a het job
 _RESERVATIONS: Final = ("scontrol", "-o", "show", "reservation")  # asked while a job waits for maintenance
 _SINFO: Final = "%N|%T|%E|%C|%m|%G|%R"
 _PREPARE: Final = (
@@ -142,7 +143,7 @@ class SlurmProvider(Provider):
             return [(words, b""), (ends, b""), (sinfo, b"")]
         squeue = self.client.words("squeue", "-h", "-t", "all", "--me", "-o", _SQUEUE, **closed, **where)
         there = {**self._listed, **follow}
-        jobs = sorted({job.partition("_")[0] for job in there}, key=lambda job: (len(job), job))
+        jobs = sorted({_TASK.split(job)[0] for job in there}, key=lambda job: (len(job), job))
         own, given = ("-u", self.client.user()), {**self._rates(), **where}
         if not jobs:
             start = _moment(since, self._clock.now())
@@ -417,4 +418,4 @@ def _moment(since: int | None, now: int) -> str:
 
 def _whole(job: str) -> str:
     """The job of a task of an array, or of a component."""
-    return job.partition("_")[0].partition("+")[0]
+    return _TASK.split(job)[0]

@@ -13,6 +13,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     tool: str  # `squeue`, `sacct`, `scontrol`, `sinfo`; or anything else
     columns: tuple[str, ...] = ()  # of a text answer, our names if used: see `_SQUEUE` and `_SACCT`
     separator: str = "|"
+    closed: bool = False  # `sacct -p`: a separator ends each line
     json: bool = False
     jobs: frozenset[str] | None = None  # the ids it asks for; None: all
     filtered: bool = False  # by something else too: a user, a partition, states
@@ -23,13 +24,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 _SQUEUE: Final = {
     "i": "job", "T": "state", "r": "reason", "j": "name", "u": "user", "P": "partition", "k": "comment",
     "V": "submitted", "S": "started", "e": "ended", "N": "nodes", "A": "id", "F": "array", "K": "task",
+    "o": "text", "Z": "text",
 }  # fmt: skip
 _SACCT: Final = {
     "jobid": "job", "state": "state", "jobname": "name", "user": "user", "partition": "partition",
     "comment": "comment", "exitcode": "exit_code", "derivedexitcode": "derived", "submit": "submitted",
     "start": "started", "end": "ended", "nodelist": "nodes", "alloctres": "tres", "reason": "reason",
     "suspended": "suspended", "timelimit": "limit",
+    "submitline": "text", "workdir": "text", "admincomment": "text", "systemcomment": "text", "wckey": "text",
 }  # fmt: skip
+FREE_TEXT: Final = frozenset({"comment", "name", "text"})
+"""Columns that may hold the separator."""
 _FORMAT: Final = re.compile(r"%[.\-]?\d*([A-Za-z])")
 ENDS: Final = "grep"  # reads the files with the exit statuses of job scripts
 REPORTS: Final = "find"  # reads the files with reports and phases of job scripts
@@ -89,6 +94,7 @@ def question(words: tuple[str, ...]) -> Question:
         tool=tool,
         columns=columns,
         separator=separator,
+        closed=tool == "sacct" and bool({"p", "parsable"} & flags),
         json="json" in flags,
         jobs=frozenset(jobs.split(",")) if jobs else None,
         # `squeue --json` of 22.05 ignores -j, -u and -t.

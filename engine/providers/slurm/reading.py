@@ -31,9 +31,9 @@ from engine.providers.slurm.witnesses import (
     testimony,
     together,
 )
-from engine.providers.slurm.words import LIVE, REQUEUED, cause, exit_status, waits
+from engine.providers.slurm.words import LIVE, REQUEUED, cause, ending, exit_status, waits
 from engine.requirements import Range, Requirements
-from engine.states import Reason, State, VmReason, VmState
+from engine.states import PROGRESS, Reason, State, VmReason, VmState
 from events.clock import SECOND
 from events.errors import StenoError
 from events.shape.shape import LINES, BodyShape
@@ -91,26 +91,35 @@ class SlurmReading(Reading):
         for row in read.rows(asked, _text(item)):
             if asked.tool == ENDS and row.state in LIVE:
                 continue  # a script that has begun does not keep a job alive
-            found.setdefault(row.job, []).append(_facts(row, asked, scope))
-        return tuple(self.joined(chain) for same in found.values() for chain in self.by_run(same))
+            found.setdefault(_whole(row), []).append(_facts(row, asked, scope))
+        return tuple(
+            self.joined(chain) if len(chain) > 1 else chain[0] for same in found.values() for chain in self.by_run(same)
+        )
 
     def by_run(self, rows: Sequence[RunFacts]) -> Iterable[Sequence[RunFacts]]:
         return chains_of(rows)
 
     def joined(self, rows: Sequence[RunFacts]) -> RunFacts:
-        """The attempts that one answer lists, in order of submission; the newest counts."""
-        attempts = sorted(
-            (one for row in rows for job in row.jobs for one in job.attempts), key=lambda one: one.submitted_at or 0
-        )
-        newest = max(rows, key=lambda row: (newest_of(row), not row.final))
-        if not attempts:
+        """The attempts that one answer lists, in order of submission; the newest counts. A het job has the attempts of
+        each component: the most advanced that goes on counts, and it has ended when all have.
+        """
+        parts: dict[int, list[RunFacts]] = {}
+        for row in rows:
+            for job in row.jobs:
+                parts.setdefault(job.job_num, []).append(row)
+        if not parts:
             phases = sorted(dict.fromkeys(one for row in rows for one in row.phases), key=lambda one: one[1])
             mismatch = next((one.mismatch for one in rows if one.mismatch), None)
-            return replace(newest, phases=tuple(phases), mismatch=mismatch)
-        numbered = tuple(replace(one, num=num) for num, one in enumerate(attempts))
+            return replace(max(rows, key=_counts), phases=tuple(phases), mismatch=mismatch)
+        newest = [max(of, key=_counts) for _, of in sorted(parts.items())]
+        going = [one for one in newest if not one.final]
+        # Of those that ended the first that failed, else the first that was stopped.
+        worst = max(newest, key=lambda one: (one.failed, one.cause is not Reason.EXIT_ZERO))
+        counts = max(going, key=_counts) if going else worst
         first = min((row.submitted_at for row in rows if row.submitted_at is not None), default=None)
+        jobs = tuple(JobFacts(job_num=num, attempts=_attempts(parts[num])) for num in sorted(parts))
         mark = next((row.mark for row in rows if row.mark is not None), None)
-        return replace(newest, jobs=(JobFacts(attempts=numbered),), submitted_at=first, mark=mark)
+        return replace(counts, jobs=jobs, submitted_at=first, mark=mark)
 
     def is_same_run(
         self,
@@ -166,7 +175,8 @@ class SlurmReading(Reading):
             if word != newest.status:
                 why = cause(word, None)
                 other = replace(newest, status=word, cause=_fault(why), exit_status=code, failed=_fails(why))
-                jobs = (JobFacts(attempts=(*facts.jobs[0].attempts[:-1], other)),)
+                first, *others = facts.jobs
+                jobs = (replace(first, attempts=(*first.attempts[:-1], other)), *others)
                 yield change, replace(facts, status=word, cause=why, failed=_fails(why), jobs=jobs)
 
     def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
@@ -183,7 +193,7 @@ class SlurmReading(Reading):
             asked,
             gpu=() if spec.gpu is None else (spec.gpu,),
             gpu_count=spec.gpus * spec.nodes,
-            tasks=1 if spec.array is None else max(1, len(read.expand(f"_[{spec.array}]"))),
+            tasks=1 if spec.array is None else max(1, len(read.expand(f"_[{spec.array}]")[0])),
             cpus=Range(cpus := (spec.cpus or 1) * spec.nodes, cpus),
             max_duration=None if lasts is None else lasts * 60 * SECOND,
             race=race if isinstance(race, str) else None,
@@ -253,6 +263,25 @@ def _reported(line: str, scope: Scope) -> tuple[RunFacts, ...]:
     return (RunFacts(provider_id=job, project=scope.project, phases=phases, mismatch=mismatch),)
 
 
+def _whole(row: Row) -> str:
+    """The run of a row: a het job is one run with several jobs, its components."""
+    return row.job.partition("+")[0]
+
+
+def _counts(row: RunFacts) -> tuple[int, bool, int]:
+    """Of several rows the greatest counts: the newest, then one that goes on, then the most advanced."""
+    going = row.state is not None and row.state is not State.FINISHING
+    return newest_of(row), not row.final, PROGRESS.index(row.state) if going and row.state in PROGRESS else -1
+
+
+def _attempts(rows: Iterable[RunFacts]) -> tuple[AttemptFacts, ...]:
+    """Those of one component, in order of submission."""
+    attempts = (one for row in rows for job in row.jobs for one in job.attempts)
+    return tuple(
+        replace(one, num=num) for num, one in enumerate(sorted(attempts, key=lambda one: one.submitted_at or 0))
+    )
+
+
 def _facts(row: Row, asked: Question, scope: Scope) -> RunFacts:
     if asked.tool in ("sacct", ENDS) or (asked.tool == "scontrol" and not _accounted(asked)):
         return _ended_or_not(row, asked, scope)
@@ -269,6 +298,7 @@ def _facts(row: Row, asked: Question, scope: Scope) -> RunFacts:
 
 def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
     why = cause(row.state, row.derived, row.exit_code)
+    component = int(row.job.partition("+")[2] or 0)
     known = why is not None or row.state in LIVE
     status = exit_status(row.state, row.exit_code)
     # 22.05's JSON has no exit code of a failed job.
@@ -279,6 +309,7 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
         num=row.restarts or 0,
         status=row.state,
         reason=row.reason,
+        state=LIVE.get(row.state) if "+" in row.job else None,
         over=over,
         failed=over and _fails(why),
         cause=_fault(why) if over else None,
@@ -297,8 +328,9 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
         state=State.FINISHING if why is not None else LIVE.get(row.state),
         final=over and not (asked.tool == "scontrol" and row.state == "REQUEUED"),
         failed=attempt.failed,
-        cause=why if over else None,
-        jobs=(JobFacts(attempts=(attempt,)),),
+        cause=why if over and why is not Reason.UNKNOWN_REASON else None,
+        ending=ending(row.state, row.exit_code, row.job, row.nodes) if over else None,
+        jobs=(JobFacts(job_num=component, attempts=(attempt,)),),
         drift=() if known else (f"state: unknown word {row.state!r}",),
     )
 
@@ -311,7 +343,7 @@ def _common(row: Row, asked: Question, scope: Scope) -> dict[str, Any]:
     comment, (array, _, task) = row.comment or "", row.job.partition("_")
     closed = asked.environment.get("STENO_MAINTENANCE", "")
     return {
-        "provider_id": row.job,
+        "provider_id": _whole(row),
         "project": scope.project,
         "realm": asked.environment.get(CLUSTER_NAME),
         "name": None if row.name == _UNNAMED else row.name,
@@ -322,12 +354,13 @@ def _common(row: Row, asked: Question, scope: Scope) -> dict[str, Any]:
         "submitted_at": row.submitted,
         "group": array if task else None,
         "task": int(task) if task.isdecimal() else None,
+        "group_cut": row.cut,
         "waits": waits(row.reason, row.job, closed) if LIVE.get(row.state) is State.QUEUED else None,
     }
 
 
 def _fails(why: Reason | None) -> bool:
-    return why not in (None, Reason.EXIT_ZERO, Reason.STOPPED_BY_USER)
+    return why not in (None, Reason.EXIT_ZERO, Reason.STOPPED_BY_USER, Reason.UNKNOWN_REASON)
 
 
 def _fault(why: Reason | None) -> Reason | None:

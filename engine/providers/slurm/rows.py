@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.providers.slurm.question import ENDS, Question
+from engine.providers.slurm.job_line import job_pairs
+from engine.providers.slurm.question import ENDS, FREE_TEXT, Question
+from engine.providers.slurm.spec import MARK
 from engine.providers.slurm.words import said, state_word
 from events.clock import SECOND
 
@@ -18,7 +20,7 @@ MOST_TASKS: Final = 100_000  # of one array, told apart; MaxArraySize is at most
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One job, or one attempt at it, as one source shows it. Times are microseconds, UTC."""
 
-    job: str  # as people type it: `12`, `12_3` for a task of an array
+    job: str  # as people type it: `12`, `12_3` for a task of an array, `12+0` for a component of a het job
     state: str  # Slurm's own word, upper case
     reason: str | None = None
     name: str | None = None
@@ -35,6 +37,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int | None = None
     suspended: int | None = None  # how long it was suspended so far, microseconds
     limit: int | None = None  # its time limit, microseconds; None: none, or not said
+    cut: bool = False  # its array has tasks that the answer does not list
 
 
 _SCONTROL: Final = {
@@ -70,37 +73,72 @@ def is_silent(text: str) -> bool:
 
 def is_row(asked: Question, line: str) -> bool:
     """Whether a line belongs to the answer, even as its header or a step."""
-    return "JobId=" in line if asked.tool == "scontrol" else line.count(asked.separator) >= len(asked.columns) - 1
+    return (
+        line.startswith("JobId=") if asked.tool == "scontrol" else line.count(asked.separator) >= len(asked.columns) - 1
+    )
 
 
 def _text_rows(asked: Question, line: str) -> Iterator[Row]:
-    values = line.split(asked.separator)
-    if asked.tool == "sacct" and values and values[-1] == "" and len(values) == len(asked.columns) + 1:
-        values.pop()  # `-p` ends each line with the separator
-    more = len(values) - len(asked.columns)
-    if more > 0 and "name" in asked.columns:  # only a name may hold the separator
-        at = asked.columns.index("name")
-        values[at : at + more + 1] = [asked.separator.join(values[at : at + more + 1])]
+    values = _cells(asked, line)
     if len(values) != len(asked.columns):
         if asked.separator not in line.strip():
             return  # a notice before the answer, or the second line of a name
         raise ValueError(_UNREADABLE)
-    found = {name: value.strip() for name, value in zip(asked.columns, values, strict=True) if name}
+    found: dict[str, str] = {}
+    for name, value in zip(asked.columns, values, strict=True):
+        if name and value is not None:
+            found.setdefault(name, value.strip())
     if found.get("job", "").upper() in ("JOBID", ""):
         return  # the header
-    if "." in found["job"] or "state" not in found:
+    if "." in found["job"].partition("_[")[0] or "state" not in asked.columns:
         return  # a step
+    if "state" not in found:
+        raise ValueError(_UNREADABLE)
     if asked.tool == "sacct" and found.get("partition") == "":
         return  # accounting has half of it only, in which a task of an array has the id of the whole
     yield from _made(found)
 
 
+def _cells(asked: Question, line: str) -> list[str | None]:
+    """The values of the columns, if there are as many. A separator too much belongs to the columns of free text, and
+    one too few to the last of them: a line break cut it off. None: nobody can say what of it is that column's.
+    """
+    values, columns = line.split(asked.separator), asked.columns
+    if asked.closed and values[-1] == "":
+        values.pop()
+    free = [at for at, name in enumerate(columns) if name in FREE_TEXT]
+    more = len(values) - len(columns)
+    if not free or more == 0 or (more < 0 and (free[-1] + 1 < len(columns) or len(values) <= free[0])):
+        return [*values]
+    first, last = free[0], free[-1] + 1
+    key = values[columns.index("job")] if "job" in columns[:first] else None
+    between = _free(columns[first:last], values[first : last + more], asked.separator, key)
+    return [*values[:first], *between, *values[last + more :]]
+
+
+def _free(names: tuple[str, ...], parts: list[str], separator: str, key: str | None) -> list[str | None]:
+    """The columns from the first of free text to the last. Steno asks for the job's id between comment and name, so
+    that neither can be taken for a part of the other. Where it stands not between them, the name is the last column
+    and has no separator, unless the comment is none, or our mark: those have none.
+    """
+    if len(names) == 1:
+        return [separator.join(parts)]
+    if names == ("comment", "job", "name"):
+        marks = [at for at, part in enumerate(parts) if part == key and 0 < at < len(parts) - 1]
+        if len(marks) == 1:
+            return [separator.join(parts[: marks[0]]), key, separator.join(parts[marks[0] + 1 :])]
+    elif names in (("comment", "name"), ("name", "comment")) and len(parts) > 1:
+        comment = parts[0 if names[0] == "comment" else -1].strip()
+        plain = said(comment) is None or comment.startswith(MARK)
+        at = 1 if plain == (names[0] == "comment") else len(parts) - 1
+        return [separator.join(parts[:at]), separator.join(parts[at:])]
+    return [None] * len(names)
+
+
 def _scontrol_rows(line: str) -> Iterator[Row]:
-    pairs = _pairs(line)
-    if "JobId" not in pairs:
+    pairs = job_pairs(line)
+    if pairs is None:
         return  # `No jobs in the system`, a notice, or the second line of a job's name
-    if "JobState" not in pairs:
-        raise ValueError(_UNREADABLE)
     found = {ours: pairs[theirs] for theirs, ours in _SCONTROL.items() if theirs in pairs}
     found["user"] = pairs.get("UserId", "").partition("(")[0]
     found["job"] = pairs["JobId"]
@@ -114,6 +152,8 @@ def _scontrol_rows(line: str) -> Iterator[Row]:
     if "ArrayTaskId" in pairs and "ArrayJobId" in pairs:
         tasks = pairs["ArrayTaskId"]
         found["job"] = f"{pairs['ArrayJobId']}_{tasks if tasks.isdecimal() else f'[{tasks}]'}"
+    elif "HetJobId" in pairs:
+        found["job"] = f"{pairs['HetJobId']}+{pairs['HetJobOffset']}"
     yield from _made(found, restarts=int(pairs["Restarts"]) if pairs.get("Restarts", "").isdecimal() else None)
 
 
@@ -162,12 +202,15 @@ def _made(found: dict[str, str], restarts: int | None = None) -> Iterator[Row]:
     values: dict[str, Any] = {
         name: time(value) if name in _TIMES else duration(value) if name in _SPANS else said(value)
         for name, value in found.items()
-        if name not in ("job", "state", "id", "array", "task")
+        if name not in ("job", "state", "id", "array", "task", "text")
     }
     if _is_rejected(found, values):
         return
-    for job in expand(found["job"]):
-        yield Row(job=job, state=state_word(found["state"]), restarts=restarts, **values)
+    jobs, cut = expand(found["job"])
+    if cut and not jobs:
+        raise ValueError("a list of tasks that was cut before its first task")
+    for job in jobs:
+        yield Row(job=job, state=state_word(found["state"]), restarts=restarts, cut=cut, **values)
 
 
 def _is_rejected(found: Mapping[str, str], values: Mapping[str, Any]) -> bool:
@@ -176,21 +219,29 @@ def _is_rejected(found: Mapping[str, str], values: Mapping[str, Any]) -> bool:
     return state_word(found["state"]) == "FAILED" and at_once and "nodes" in found and values["nodes"] is None
 
 
-def expand(job: str) -> list[str]:
-    """`12_[0-2,7%4]` → `12_0, 12_1, 12_2, 12_7`: the waiting tasks of an array, which are one line."""
+def expand(job: str) -> tuple[list[str], bool]:
+    """`12_[0-2,7%4]` → `12_0, 12_1, 12_2, 12_7`: the waiting tasks of an array, which are one line; and whether the
+    list was cut by the width of a column. Of such a list only a number before a comma or a hyphen is whole.
+    """
     array, opened, tasks = job.partition("_[")
     if not opened:
-        return [job]
+        return [job], False
     found: list[str] = []
-    for part in tasks.rstrip("]").partition("%")[0].split(","):
+    listed, closed, _ = tasks.replace("%", "]").partition("]")
+    listed, dots, _ = listed.partition("...")
+    cut = bool(dots) or not closed
+    if cut:
+        whole, _, last = listed.rpartition(",")
+        listed = f"{whole},{last.partition('-')[0] if '-' in last else ''}"
+    for part in listed.split(","):
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
         if not first.isdecimal() or (last and not last.isdecimal()):
-            continue  # `...`: cut by the width of a column
+            continue
         stride = int(step) if step.isdecimal() and int(step) else 1
         numbers = range(int(first), int(last or first) + 1, stride)
         found += [f"{array}_{number}" for number in numbers[: MOST_TASKS - len(found)]]
-    return found
+    return found, cut
 
 
 def time(text: str | None) -> int | None:
@@ -260,6 +311,8 @@ def _listed(job: Mapping[str, Any]) -> Iterator[Row]:
         found["job"] = f"{array}_{task}"
     elif array and tasks:
         found["job"] = f"{array}_[{tasks}]"
+    elif whole := _number(job.get("het_job_id")):
+        found["job"] = f"{whole}+{_number(job.get('het_job_offset')) or 0}"
     yield from _made(found, restarts=_number(job.get("restart_cnt")))
 
 
@@ -269,8 +322,9 @@ _JSON_TIMES: Final = (("submitted", "submit_time"), ("started", "start_time"), (
 def _accounted(job: Mapping[str, Any]) -> Iterator[Row]:
     if job.get("partition") == "":
         return  # as in text
-    state, when, array = job.get("state"), job.get("time"), job.get("array")
-    state, when, array = (one if isinstance(one, dict) else {} for one in (state, when, array))
+    state, when, array, het = (
+        one if isinstance(one, dict) else {} for one in map(job.get, ("state", "time", "array", "het"))
+    )
     tres = job.get("tres")
     allocated = tres.get("allocated") if isinstance(tres, dict) else None
     found = {
@@ -289,6 +343,8 @@ def _accounted(job: Mapping[str, Any]) -> Iterator[Row]:
     }
     task, number = _number(array.get("task_id")), _number(array.get("job_id"))
     found["job"] = f"{number}_{task}" if number and task is not None else str(job["job_id"])
+    if whole := _number(het.get("job_id")):
+        found["job"] = f"{whole}+{_number(het.get('job_offset')) or 0}"
     yield from _made(found)
 
 

@@ -23,8 +23,8 @@ _SSH: Final = (
     "-o", "ServerAliveInterval=15",
 )  # fmt: skip
 _SSH_FAILED: Final = 255
-_PLAIN: Final = ("env", "TZ=UTC", "LC_ALL=C", "SLURM_TIME_FORMAT=standard")
-"""Times come in the zone of whoever asks, with no offset, and messages in their language."""
+_PLAIN: Final = ("env", "TZ=UTC", "LC_ALL=C", "SLURM_TIME_FORMAT=standard", "SLURM_BITSTR_LEN=0")
+"""Times come in the zone of whoever asks, with no offset, and messages in their language; lists of tasks are cut."""
 _OPTIONS: Final = ("SQUEUE_", "SACCT_", "SINFO_", "SBATCH_", "SCANCEL_", "SCONTROL_")
 """Variables of these names are options of Slurm's commands: a user's own would narrow or reshape our answers."""
 _JOB: Final = "SLURM_"

@@ -40,8 +40,7 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
         return controller
     shown = _merged(accounting, controller, before)
     newer = newest_of(shown) > newest_of(accounting)
-    newest = accounting.jobs[0].newest
-    requeued = newest is not None and newest.retried
+    requeued = any(one.retried for one in accounting.newest)
     # After some ends the controller may have the job in its queue again: it must have been asked, and have decided;
     # while the attempt's processes end (COMPLETING) it has not. Then accounting must be asked once more, because a
     # further attempt may have come and gone. A database that is back answers with old rows for 16 s.
@@ -52,8 +51,9 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
     settled = since and not back and (controller is None or controller.status not in LIVE)
     stands = before.final and newest_of(before) == newest_of(shown)
     decided = not lists_it and (settled or stands)
-    over = accounting.final and not newer and (not requeued or decided)
-    if over and not (requeued and newest is not None and newest.status == "REQUEUED"):
+    ended = accounting.final and all(one.ended for one in shown.newest)
+    over = ended and not newer and (not requeued or decided)
+    if over and not any(one.status == "REQUEUED" for one in accounting.newest):
         return replace(shown, final=True)
     live = controller if lists_it or newer else None
     if live is not None and live.state is not None:
@@ -113,11 +113,18 @@ def _by_script(before: RunFacts, script: RunFacts, controller: RunFacts | None) 
 
 def _unended(facts: RunFacts, *, state: State, requeued: bool = False, **said: object) -> RunFacts:
     """A job that goes on, although accounting says that its newest attempt ended: another may follow."""
-    *earlier, newest = facts.jobs[0].attempts
-    if newest.ended and not requeued:
-        newest = replace(newest, state=state, over=False, failed=False, cause=None, cut_off=False, exit_status=None)
-    jobs = (JobFacts(attempts=(*earlier, newest)),)
-    return replace(facts, state=state, final=False, failed=False, cause=None, requeued=requeued, jobs=jobs, **said)
+    jobs, again = facts.jobs, not requeued and all(one.ended for one in facts.newest)
+    if again:
+        jobs = _newest(jobs, state=state, over=False, failed=False, cause=None, cut_off=False, exit_status=None)
+    elif len(jobs) > 1:  # accounting may be behind with those components that go on
+        jobs = tuple(job if job.attempts[-1].ended else _newest((job,), state=state)[0] for job in jobs)
+    said = {"final": False, "failed": False, "cause": None, "ending": None, **said}
+    return replace(facts, state=state, requeued=requeued, jobs=jobs, **said)
+
+
+def _newest(jobs: tuple[JobFacts, ...], **said: object) -> tuple[JobFacts, ...]:
+    """The jobs, with other words for the newest attempt of each."""
+    return tuple(replace(job, attempts=(*job.attempts[:-1], replace(job.attempts[-1], **said))) for job in jobs)
 
 
 def _fuller(text: RunFacts | None, other: RunFacts | None) -> RunFacts | None:
@@ -131,14 +138,19 @@ def _merged(accounting: RunFacts, controller: RunFacts | None, before: RunFacts)
     """Accounting's attempts, and those it lacks: one requeued at the controller, and what was known before. After an
     outage the database first answers with old rows, which must not end a job that was retried.
     """
-    attempts = accounting.jobs[0].attempts
-    newest = newest_of(accounting)
-    for one in before.jobs[0].attempts if before.jobs else ():
-        if (one.submitted_at or 0) > newest:
-            attempts, newest = (*attempts, replace(one, num=len(attempts))), one.submitted_at or 0
-    if controller is not None and (controller.submitted_at or 0) > newest:
-        again = AttemptFacts(num=len(attempts), status=controller.status, submitted_at=controller.submitted_at)
-        attempts = (*attempts, again)
+    known, jobs = {job.job_num: job for job in before.jobs}, list[JobFacts]()
+    for job in accounting.jobs:
+        attempts, newest = job.attempts, max((one.submitted_at or 0 for one in job.attempts), default=0)
+        earlier = known.pop(job.job_num, None)
+        for one in () if earlier is None else earlier.attempts:
+            if (one.submitted_at or 0) > newest:
+                attempts, newest = (*attempts, replace(one, num=len(attempts))), one.submitted_at or 0
+        if controller is not None and (controller.submitted_at or 0) > newest:
+            again = AttemptFacts(num=len(attempts), status=controller.status, submitted_at=controller.submitted_at)
+            attempts = (*attempts, again)
+        jobs.append(replace(job, attempts=attempts))
+    jobs = sorted([*jobs, *known.values()], key=lambda job: job.job_num)  # accounting may not show all components yet
     listed = accounting if controller is None else controller
-    jobs = (JobFacts(attempts=attempts),)
-    return replace(accounting, jobs=jobs, mark=accounting.mark or listed.mark, name=accounting.name or listed.name)
+    # Accounting cuts a long name and changes its quotes.
+    name = (None if controller is None else controller.name) or before.name or accounting.name
+    return replace(accounting, jobs=tuple(jobs), mark=accounting.mark or listed.mark, name=name)
