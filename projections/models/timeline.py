@@ -1,7 +1,8 @@
 """The timeline of a run: its states as spans, its attempts, and gaps without polls."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, TypeVar
+from itertools import zip_longest
+from typing import Annotated, Final, TypeVar
 
 from msgspec import Meta
 
@@ -100,6 +101,7 @@ def timeline(
     first_held: list[_Held] = [("requested", 1, start, first, None)] if waited else []
     held = first_held + _held(run, later)
     verdict = moves[-1] if run.ended and moves else None
+    held, verdict = _dated(run, held, verdict)
     until = max(start, verdict if verdict is not None else now, held[-1][2] if held else start)
     return Timeline(
         run_id=run.run_id,
@@ -159,6 +161,45 @@ def _held(run: RunObject, later: Sequence[Attempt]) -> list[_Held]:
             continue
         found.append((move.target, attempt, start, end, move.position))
     return found
+
+
+def _dated(run: RunObject, held: list[_Held], verdict: int | None) -> tuple[list[_Held], int | None]:
+    """The states, and when the last ended, by the times that the provider gives for its attempts rather than by those
+    of the polls that showed them. An attempt that no poll showed running ran all the same.
+    """
+    began = {one.number: parse_time(one.started_at) for one in run.attempt_list if one.started_at is not None}
+    ended = {one.number: parse_time(one.finished_at) for one in run.attempt_list if one.finished_at is not None}
+    if not began or not held:
+        return held, verdict
+    shown: list[_Held] = []
+    for one, follows in zip_longest(held, held[1:]):
+        state, attempt, _, end, position = one
+        runs = follows is not None and follows[0] in _RUNS and follows[1] == attempt
+        shown.append(one)
+        if state in _WAITS and attempt in began and attempt in ended and end is not None and not runs:
+            shown.append(("running", attempt, end, end, position))
+    found: list[_Held] = []
+    before: _Held | None = None
+    for one in shown:
+        state, attempt, begin, end, position = one
+        if state in _RUNS and attempt in began and (before is None or before[0] not in _RUNS or before[1] != attempt):
+            begin = began[attempt]
+        elif state not in _RUNS and before is not None and before[0] in _RUNS:
+            begin = ended.get(before[1], begin)
+        if found:
+            begin = max(begin, found[-1][2])
+            found[-1] = (*found[-1][:3], begin, found[-1][4])
+        found.append((state, attempt, begin, end, position))
+        before = one
+    state, attempt, begin, _, position = found[-1]
+    if verdict is not None and state in _RUNS and attempt in ended:
+        verdict = max(begin, ended[attempt])
+        found[-1] = (state, attempt, begin, verdict, position)
+    return [one for one in found if one[3] is None or one[3] > one[2] or one[0] == "running"], verdict
+
+
+_WAITS: Final = ("requested", "queued")
+_RUNS: Final = ("provisioning", "pulling", "running")
 
 
 def _task(said: Said, until: int) -> tuple[TaskPhase, ...]:

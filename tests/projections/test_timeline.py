@@ -1,14 +1,17 @@
 """A timeline is a run's transitions laid end to end."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from stenotest.histories import History, histories
 from stenotest.run_objects import T, a_run
 from stenotest.story import single
 from stenotest.told import OURS, Told, requested
 
 from engine.fold.run import Attempt, Run
-from engine.objects import BlindObject, RunObject, run_object
+from engine.objects import AttemptObject, BlindObject, RunObject, run_object
 from engine.rules.current import CURRENT
 from engine.wire import wire
 from events import types
@@ -134,3 +137,56 @@ def test_spans_cover_the_watched_life_exactly(steps: list[tuple[str, float]]) ->
     seconds = sum((span.end or 0) - span.start for span in life.spans)
     first = life.unwatched if life.unwatched is not None else life.start
     assert seconds == life.until - first
+
+
+def dated(number: int, submitted: int, started: int | None, finished: int | None) -> AttemptObject:
+    """An attempt by accounting's times, seconds after T."""
+    at = [None if one is None else format_time(T + one * SECOND) for one in (submitted, started, finished)]
+    return AttemptObject(
+        number=number,
+        status=None,
+        exit_status=None,
+        hosts="n1",
+        submitted_at=at[0],
+        started_at=at[1],
+        finished_at=at[2],
+        waited_seconds=None,
+    )
+
+
+def spans_of(run: RunObject, *attempts: AttemptObject, later: tuple[Attempt, ...] = ()) -> list[tuple[str, int, int]]:
+    """State, begin and end in seconds after T; -1: open."""
+    life = timeline(replace(run, attempt_list=attempts), [], now=T + 60 * SECOND, later=later)
+    assert all(one.end == after.start for one, after in pairwise(life.spans))
+    return [
+        (one.state, (one.start - T) // SECOND, -1 if one.end is None else (one.end - T) // SECOND) for one in life.spans
+    ]
+
+
+def test_the_providers_times_of_an_attempt_count_rather_than_those_of_polls() -> None:
+    """Polled every ten seconds, the job ran from the 3rd to the 12th."""
+    run = a_run(("queued", 1), ("running", 10), ("finishing", 20), ("succeeded", 30))
+    assert spans_of(run, dated(1, 0, 3, 12)) == [("queued", 1, 3), ("running", 3, 12), ("finishing", 12, 30)]
+    run = a_run(("running", 10), ("succeeded", 20))
+    assert spans_of(run, dated(1, 0, 3, 12)) == [("running", 3, 12)]
+    assert spans_of(a_run(("queued", 1), ("running", 10)), dated(1, 0, 3, None)) == [
+        ("queued", 1, 3),
+        ("running", 3, -1),
+    ]
+
+
+def test_a_job_that_no_poll_showed_running_ran_all_the_same() -> None:
+    """It was queued at one poll and over at the next."""
+    run = a_run(("queued", 1), ("finishing", 20), ("failed", 21))
+    assert spans_of(run, dated(1, 0, 3, 12)) == [("queued", 1, 3), ("running", 3, 12), ("finishing", 12, 21)]
+    assert spans_of(a_run(("queued", 1), ("failed", 21)), dated(1, 0, 3, 12)) == [("queued", 1, 3), ("running", 3, 12)]
+    assert spans_of(a_run(("queued", 1), ("stopped", 9)), dated(1, 0, None, 8)) == [("queued", 1, 9)]
+
+
+def test_each_attempt_has_its_own_times() -> None:
+    """The queue of the second begins at the end of the first."""
+    run = a_run(("queued", 1), ("running", 10), ("queued", 20), ("running", 40), ("failed", 50))
+    later = (Attempt(number=2, position=3),)
+    assert spans_of(run, dated(1, 0, 3, 12), dated(2, 12, 33, 44), later=later) == [
+        ("queued", 1, 3), ("running", 3, 12), ("queued", 12, 33), ("running", 33, 44),
+    ]  # fmt: skip
