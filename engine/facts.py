@@ -20,6 +20,14 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
         return f"{said}; {self.remedy}" if self.remedy else said
 
 
+class Carrier(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A run of another provider that is the machine of an attempt."""
+
+    provider: str
+    provider_id: str
+    name: str  # as that provider calls it: an id alone may come again
+
+
 class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One attempt at one job: the provider may try a job again."""
 
@@ -38,6 +46,7 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finished_at: int | None = None
     hosts: str | None = None  # what it runs on, as people call it: one host, or several
     hostname: str | None = None
+    carrier: Carrier | None = None  # what it runs on, if that is a run of another provider rather than a machine
     price: int | None = None  # micro-dollars an hour of its machine, if the provider says
     unpriced: str | None = None  # why what it runs on has no price: `no rate for A100`
     blocks: int | None = None  # of the machine's blocks (a machine can be shared), if the provider says

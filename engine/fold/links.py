@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts
+from engine.facts import AttemptFacts, Carrier, JobFacts, RunFacts
 from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
 from engine.fold.turn import Turn
@@ -35,22 +35,65 @@ def _key_of(job: JobFacts, submission: AttemptFacts) -> str:
 
 def run_shown(turn: Turn, run: Run) -> None:
     """A run says something new: which machines its submissions are on, and which they have left."""
-    facts = run.facts
+    facts, carried = run.facts, turn.state.carried
     if facts is None:
+        return
+    if carried and run.carries is None:
+        owner = carried.get(f"{run.provider}/{run.provider_id}", {}).get(run.name or "")
+        if owner is not None:
+            _carry(turn, turn.state.runs[owner], run)
+    if run.carries is not None:
+        run_shown(turn, turn.state.runs[run.carries])
         return
     shown: set[str] = set()
     for job in facts.jobs:
         for submission in job.attempts:
             key = _key_of(job, submission)
             shown.add(key)
+            if submission.carrier is not None:
+                _find_carrier(turn, run, submission.carrier)
             until = _until(job, submission, turn.at, over=facts.final)
             if key in run.links:
                 _leave(turn, run, key, until, shown=submission)
-            elif submission.hostname is not None:
+            elif _host(turn.state, run, submission) is not None:
                 _link(turn, run, key, submission, until)
     for key in tuple(run.links):
         if key not in shown and facts.final:
             _leave(turn, run, key, turn.at)
+
+
+def _find_carrier(turn: Turn, run: Run, carrier: Carrier) -> None:
+    """The run's attempt is a run of another provider, which is known already or comes later."""
+    key = f"{carrier.provider}/{carrier.provider_id}"
+    turn.state.carried.setdefault(key, {}).setdefault(carrier.name, run.run_id)
+    other = turn.state.runs.get(turn.state.by_provider.get(key, ""))
+    if other is not None and other.carries is None and other.name == carrier.name:
+        _carry(turn, run, other)
+
+
+def _carry(turn: Turn, run: Run, carrier: Run) -> None:
+    """The run takes over the machine of the other, which is only a part of it from now on."""
+    carrier.carries = run.run_id
+    for vm_id in dict.fromkeys(carrier.links.values()):
+        vm = turn.state.vms[vm_id]
+        vm.occupancies = tuple(one for one in vm.occupancies if one.run_id != carrier.run_id)
+        vm.runs = tuple(one for one in vm.runs if one != carrier.run_id)
+        vm.made_for = None if vm.made_for == carrier.run_id else vm.made_for
+        turn.changes.append(vm.moved())
+    carrier.links, carrier.vm_id, carrier.start = {}, None, None
+    turn.changes.append(carrier.moved())
+
+
+def _host(state: WorldState, run: Run, submission: AttemptFacts) -> str | None:
+    """The key of the machine's hostname in `by_host`: its own, or that of the run which carries it."""
+    hostname, on = submission.hostname, run
+    if submission.carrier is not None:
+        key = f"{submission.carrier.provider}/{submission.carrier.provider_id}"
+        on = state.runs.get(state.by_provider.get(key, ""), run)
+        if on.facts is None or on.carries != run.run_id:
+            return None
+        hostname = next((one.hostname for one in on.facts.newest if one.hostname is not None), None)
+    return None if hostname is None else f"{on.provider}/{on.project}/{hostname}"
 
 
 def answered(turn: Turn, run: Run, before: RunFacts, asked_at: int) -> None:
@@ -102,7 +145,7 @@ def rename(state: WorldState, run: Run, before: str) -> None:
 
 
 def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int | None) -> None:
-    state, host = turn.state, f"{run.provider}/{run.project}/{submission.hostname}"
+    state, host = turn.state, _host(turn.state, run, submission) or ""
     times = (submission.submitted_at, run.submitted_at, run.first_at)
     since = next(at for at in times if at is not None)
     newest = _newest_there(state, host, run, since, submission.finished_at)

@@ -115,6 +115,7 @@ class Run(Tracked, kw_only=True):
     cost_at: int | None = None  # the newest poll whose figure counts every submission
     intended: str | None = None
     """The name of its submission while the outcome is unknown: only then may a poll show the run."""
+    carries: str | None = None  # the run of another provider whose machine this one is: lists and bills show that run
     requested_at: int | None = None  # when it was requested; None for a foreign run
     stop_by: str | None = None  # who asked for its newest stop: `user` or `policy`
     links: dict[str, str] = msgspec.field(default_factory=dict)

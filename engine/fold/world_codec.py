@@ -52,6 +52,7 @@ class WorldState(msgspec.Struct, kw_only=True):
     runs: dict[str, Run] = {}  # by run_id, in order of first sight (or of request)
     by_provider: dict[str, str] = {}  # `<provider>/<provider_id>` → run_id
     former: dict[str, str] = {}  # as `by_provider`: former requests without capacity. Polls of them move nothing.
+    carried: dict[str, dict[str, str]] = {}  # as `by_provider`, a carrier → its name → the run that it carries
     unsettled: dict[str, None] = {}  # the runs without a verdict, in the same order
     sources: dict[str, Source] = {}
     sweeps: dict[str, Sweep] = {}

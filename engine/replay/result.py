@@ -26,8 +26,9 @@ class Replay:
         self.rules = world.rules
         self.events, self.position = state.events, state.position
         """How many polls and intents were folded, and the last one; 0 if there was none."""
-        self.runs, self.vms = tuple(state.runs.values()), tuple(state.vms.values())
-        """In order of first sight."""
+        self.runs = tuple(run for run in state.runs.values() if run.carries is None)
+        self.vms = tuple(state.vms.values())
+        """In order of first sight. A run that carries another is a part of that one."""
         self.bills = costs.bills()  # by vm_id; open ones are costed to the last poll
         self.costs = costs.of_runs()  # run_id → micro-dollars, ours, of runs with a known cost
         self.anomalies = (*state.anomalies, *(divergences(state) if world.rules.metadata else ()))

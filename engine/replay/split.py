@@ -102,6 +102,7 @@ def together(pieces: Sequence[HistoryPiece], folded: Sequence[Folded], worlds: S
     undated = any(source.archive and "/" not in name for world in worlds for name, source in world.sources.items())
     for number, (one, world) in enumerate(zip(folded, worlds, strict=True)):
         keys: set[object] = {*world.by_provider, *world.former, *world.runs, *world.vms, *one.named, *one.marks}
+        keys.update(world.carried)
         keys.update((provider, None if provider in everywhere else project) for provider, project in one.places)
         if undated and archives[number]:  # a log of no project belongs to the project that was imported before it
             keys.add(None)
@@ -200,6 +201,7 @@ class PieceWorld(World):
             runs=state.runs,
             by_provider=state.by_provider,
             former=state.former,
+            carried=state.carried,
             sources=state.sources,
             vms=state.vms,
             policies=state.policies,

@@ -352,7 +352,7 @@ def _row(run: Run, vms: StoredVms, configuration: RanObject, money: Money, folde
         words=search_words(run, ran),
         against=against,
         archive=run.archive,
-        hidden=run.hidden,
+        hidden=run.hidden or run.carries is not None,
     )
 
 

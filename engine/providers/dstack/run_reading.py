@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts
+from engine.facts import AttemptFacts, Carrier, JobFacts, RunFacts
 from engine.providers.dstack import words
 from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, at, mapping, shared
 from events.clock import parse_time
@@ -24,6 +24,8 @@ _Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]  # as in `lenient`;
 
 
 class MachineWire(msgspec.Struct):
+    backend: str | None = None
+    instance_id: str | None = None
     hostname: str | None = None
     price: float | None = None
 
@@ -259,15 +261,25 @@ def _submission(wire: SubmissionWire, num: int, retry_on: frozenset[str], odd: l
     _known(wire.termination_reason, words.RETRY_EVENT_OF, "job termination_reason", odd)
     machine, runtime = wire.job_provisioning_data or _NO_MACHINE, wire.job_runtime_data or _NO_RUNTIME
     blocks = None if runtime.offer is None else runtime.offer.blocks
+    carrier = _carrier(machine)
     return AttemptFacts(
         num=num,
         **_attempt_words(wire.status, wire.termination_reason, wire.exit_status, retry_on),
         submitted_at=read_time(wire.submitted_at, "job submitted_at", odd),
         finished_at=read_time(wire.finished_at, "job finished_at", odd),
-        hostname=shared(machine.hostname or None),
+        hostname=shared(machine.hostname or None) if carrier is None else None,
+        carrier=carrier,
         price=_micro(machine.price),
         blocks=blocks if blocks is not None and 0 < blocks < 1 << 31 else None,
     )
+
+
+def _carrier(machine: MachineWire) -> Carrier | None:
+    """The job of dstack's own Slurm backend, whose `instance_id` is `<job name>:<job id>:<node>`."""
+    parts = (machine.instance_id or "").split(":", 2)
+    if machine.backend != words.SLURM or len(parts) < 3:
+        return None
+    return Carrier(provider=words.SLURM, provider_id=parts[1], name=parts[0])
 
 
 _NO_MACHINE: Final = MachineWire()

@@ -136,7 +136,8 @@ def read_vm(item: bytes) -> VmFacts:
         created=read_time(wire.created, "created", drift),
         finished_at=read_time(wire.finished_at or None, "finished_at", drift),
         gives_end=gives_end,
-        price=None if wire.price is None else round(wire.price * MICRO),
+        # A machine of dstack's Slurm backend is a Slurm job, which has its own bill; its price here is always 0.
+        price=None if wire.price is None or wire.backend == words.SLURM else round(wire.price * MICRO),
         spot=made.spot,
         instance_type=shared(kind.name),
         gpu=shared(gpu.name),

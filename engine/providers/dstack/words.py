@@ -23,6 +23,7 @@ JOB_STATE: Final = {"pulling": State.PULLING, **_STATE}  # as `RUN_STATE`, of a 
 ENDED_JOB_STATUSES: Final = FINAL_RUN_STATUSES | {"aborted"}
 JOB_STATUSES: Final = ENDED_JOB_STATUSES | JOB_STATE.keys()
 
+SLURM: Final = "slurm"  # the backend whose machines are jobs of a Slurm cluster
 MARK: Final = "steno-run"  # the tag with Steno's run id (docs/adr/0027); all servers return tags
 
 STOPS: Final = {"stopped_by_user": Reason.STOPPED_BY_USER, "aborted_by_user": Reason.ABORTED_BY_USER}
