@@ -20,7 +20,7 @@ from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
 from engine.live.journal import Journal
 from engine.notify.notices import Notices
-from engine.providers.base import Provider, Stop
+from engine.providers.base import Provider, StopTarget
 from engine.states import State, VmState
 from events import types
 from events.clock import SECOND
@@ -192,11 +192,11 @@ class Actor:
         return (*queued, *others)
 
 
-def _stop(request: types.StopRequested, run: Run | None, provider_id: str, *, ours: bool) -> Stop:
+def _stop(request: types.StopRequested, run: Run | None, provider_id: str, *, ours: bool) -> StopTarget:
     """The stop of a run, with what the newest answer says of it: the provider compares that before it ends anything."""
     facts = None if run is None else run.facts
     ours = ours or (run is not None and run.requested_at is not None)
-    return Stop(
+    return StopTarget(
         provider_id=provider_id,
         name=request.name,
         abort=request.abort,

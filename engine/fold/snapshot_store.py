@@ -31,7 +31,7 @@ ABANDONED: Final = 2 * EVERY  # events without another snapshot, after which the
 SETTLED: Final = 10_000  # events since a run or machine was last seen, after which it may go into a segment
 
 
-class _Header(msgspec.Struct, frozen=True, kw_only=True):
+class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     record: str
     position: int
     chain: str  # the hash at `position`, as the record stores it
@@ -39,7 +39,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
     segments: dict[str, int] = {}  # digest → the slot that has it: `snapshot-<slot>`
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True):
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     header: _Header
     world: memoryview  # read: a view of the file's bytes, which are not copied
     seal: str  # the vault's commitment to header and world

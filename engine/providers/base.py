@@ -42,7 +42,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     idle: int | None = None  # `idle_duration` unless configured, microseconds; -1: off, None: the provider's
 
 
-class Stop(msgspec.Struct, frozen=True, kw_only=True):
+class StopTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Which run to end, with what proves in the moment of the call that it is still that run: ids may come again."""
 
     provider_id: str
@@ -112,7 +112,7 @@ class Provider(ABC):
         """The runs of that name submitted at or after `since`, ended or not, newest first."""
 
     @abstractmethod
-    def stop(self, stop: Stop) -> None:
+    def stop(self, stop: StopTarget) -> None:
         """Ask that this run end; does nothing to a run that has ended. Raises Conflict, and ends nothing, where another
         run has its id now.
         """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.errors import NameInUse, ProviderUnreachable, RunNotFound, TaskInvalid, VmInUse, VmNotFound
 from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
-from engine.providers.base import Named, Provider, Stop, Submission, Submitted
+from engine.providers.base import Named, Provider, StopTarget, Submission, Submitted
 from engine.providers.kind import Option, ProviderKind
 from engine.providers.reading import Listing, Reading, Scope
 from engine.settings.known import Block, Known
@@ -124,7 +124,7 @@ class ExampleProvider(Provider):
         rows = (row for row in map(self._row, self._jobs()) if row["name"] == name and row["created"] >= since)
         return tuple(Named(provider_id=(one := row["provider_id"]), mark=one, ended=bool(row["end"])) for row in rows)
 
-    def stop(self, stop: Stop) -> None:
+    def stop(self, stop: StopTarget) -> None:
         job = self._job(stop.provider_id, RunNotFound)
         if not (job / "end").exists():
             os.killpg(int((job / "group").read_text()), signal.SIGKILL if stop.abort else signal.SIGTERM)

@@ -156,7 +156,7 @@ def dated(number: int, submitted: int, started: int | None, finished: int | None
 
 def spans_of(run: RunObject, *attempts: AttemptObject, later: tuple[Attempt, ...] = ()) -> list[tuple[str, int, int]]:
     """State, begin and end in seconds after T; -1: open."""
-    life = timeline(replace(run, attempt_list=attempts), [], now=T + 60 * SECOND, later=later)
+    life = timeline(replace(run, attempt_list=attempts), [], now=T + 60 * SECOND, later=later, foreign=True)
     assert all(one.end == after.start for one, after in pairwise(life.spans))
     return [
         (one.state, (one.start - T) // SECOND, -1 if one.end is None else (one.end - T) // SECOND) for one in life.spans

@@ -12,7 +12,7 @@ from stenolab.steno import Steno
 from stenolab.waiting import wait
 
 from engine.errors import Conflict
-from engine.providers.base import Stop
+from engine.providers.base import StopTarget
 from engine.providers.kind import CheckState
 from engine.providers.slurm.doctor import checkup
 from events.clock import SystemClock
@@ -113,11 +113,11 @@ def test_a_task_that_waits_is_cancelled_alone(
     job = slurm_cluster.run(*words, "--wrap", "sleep 600").strip()
     (shown,) = {one.facts.submitted_at for key, one in site.look()[0].items() if key.startswith(f"{job}_")}
 
-    site.provider.stop(Stop(provider_id=f"{job}_50", name="wrap", submitted_at=shown))
+    site.provider.stop(StopTarget(provider_id=f"{job}_50", name="wrap", submitted_at=shown))
     wait(lambda: "PENDING" not in tasks(f"{job}_50").values(), seconds=LONG_S, what="the task to be cancelled")
     assert "PENDING" in tasks(f"{job}_51").values()
 
-    site.provider.stop(Stop(provider_id=job, name="wrap", submitted_at=shown))
+    site.provider.stop(StopTarget(provider_id=job, name="wrap", submitted_at=shown))
     wait(lambda: not {"PENDING", "RUNNING"} & {*tasks(job).values()}, seconds=LONG_S, what="the array to end")
 
 
@@ -126,16 +126,16 @@ def test_somebody_elses_job_is_cancelled_only_as_it_was_shown(slurm_cluster: Clu
     job = slurm_cluster.run("sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 600").strip()
     shown = site.until(job, "queued", "running").facts.submitted_at
     for other in (
-        Stop(provider_id=job, name="wrap"),
-        Stop(provider_id=job, name="wrap", submitted_at=shown - 1_000_000),
-        Stop(provider_id=job, name="wrap", submitted_at=shown, user=OTHER),
-        Stop(provider_id=job, name="wrap", mark="01a3b0ce-0000-7000-8000-0123456789ab"),
+        StopTarget(provider_id=job, name="wrap"),
+        StopTarget(provider_id=job, name="wrap", submitted_at=shown - 1_000_000),
+        StopTarget(provider_id=job, name="wrap", submitted_at=shown, user=OTHER),
+        StopTarget(provider_id=job, name="wrap", mark="01a3b0ce-0000-7000-8000-0123456789ab"),
     ):
         with pytest.raises(Conflict, match=f"^{job} on this machine is a job 'wrap' of root, submitted 20"):
             site.provider.stop(other)
     assert state(slurm_cluster, job) in ("PENDING", "RUNNING")
 
-    site.provider.stop(Stop(provider_id=job, name="wrap", submitted_at=shown, user="root"))
+    site.provider.stop(StopTarget(provider_id=job, name="wrap", submitted_at=shown, user="root"))
     wait(lambda: state(slurm_cluster, job) in ("", "CANCELLED"), seconds=LONG_S, what="it to end")
 
 
@@ -152,7 +152,7 @@ def test_a_site_that_rewrites_comments(slurm_cluster: Cluster, site: SlurmSite) 
     assert checks["comments"].state is CheckState.WARNING
     assert "'billed to physics': this site rewrites comments" in checks["comments"].message
     with pytest.raises(Conflict):
-        site.provider.stop(Stop(provider_id=second, name=other.name, mark=wanted.run_id))
+        site.provider.stop(StopTarget(provider_id=second, name=other.name, mark=wanted.run_id))
     site.provider.stop(site.stopping(job, wanted.name, False))
 
     wait(lambda: state(slurm_cluster, job) in ("", "CANCELLED"), seconds=LONG_S, what="it to end")

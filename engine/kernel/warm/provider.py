@@ -12,7 +12,7 @@ from engine.kernel.executor import VARIABLE
 from engine.kernel.held_machine import HeldMachine, port_of, token_of
 from engine.kernel.warm.connection import WAIT, Connection, Watcher
 from engine.kernel.warm.reading import MACHINES, NAME, TASKS, WarmMachine, WarmTask
-from engine.providers.base import Named, Provider, Stop, Submission, Submitted
+from engine.providers.base import Named, Provider, StopTarget, Submission, Submitted
 from engine.states import State
 from events import types
 from events.clock import Clock
@@ -171,7 +171,7 @@ class KernelsProvider(Provider):
             ]
         return tuple(sorted(found, key=lambda one: one.submitted_at or 0, reverse=True))
 
-    def stop(self, stop: Stop) -> None:
+    def stop(self, stop: StopTarget) -> None:
         task, machine = self._at(stop.provider_id)
         status, said = self._connection(machine).ask("POST", f"/cancel/{task}", again=True)
         if status == 404:
@@ -203,7 +203,7 @@ class KernelsProvider(Provider):
         if machine.over:
             return
         if machine.provider_id is not None and not self._heard(machine):
-            self.beneath.stop(Stop(provider_id=machine.provider_id, name=machine.name, mark=machine.run_id))
+            self.beneath.stop(StopTarget(provider_id=machine.provider_id, name=machine.name, mark=machine.run_id))
             return
         status, said = self._connection(machine).ask("POST", "/shutdown")
         if status == 409:

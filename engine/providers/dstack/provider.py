@@ -16,7 +16,7 @@ from engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from engine.providers.base import Named, Preparation, Provider, Stop, Submission, Submitted, Way
+from engine.providers.base import Named, Preparation, Provider, StopTarget, Submission, Submitted, Way
 from engine.providers.dstack import fleet, logs, ssh
 from engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
 from engine.providers.dstack.lenient import at
@@ -201,7 +201,7 @@ class DstackProvider(Provider):
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 
-    def stop(self, stop: Stop) -> None:
+    def stop(self, stop: StopTarget) -> None:
         """End the run of that id unless it has ended. dstack stops by name, which is unique among active runs."""
         client = self.client
         run = client.run({"id": stop.provider_id}, "stop the run")

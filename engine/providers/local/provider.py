@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import ProviderError, TaskInvalid
-from engine.providers.base import Named, Provider, Stop, Submission, Submitted, Way
+from engine.providers.base import Named, Provider, StopTarget, Submission, Submitted, Way
 from engine.providers.local.durable import is_locked, write_json
 from engine.providers.local.launch import launch
 from engine.providers.local.listing import Lister, question
@@ -110,7 +110,7 @@ class LocalProvider(Provider):
             raise ProviderError(f"cannot read {error.filename or self._store.root}: {error.strerror}") from None
         return tuple(sorted(found, key=lambda one: one.submitted_at or 0, reverse=True))
 
-    def stop(self, stop: Stop) -> None:
+    def stop(self, stop: StopTarget) -> None:
         """SIGTERM to all processes of the run, SIGKILL after its `stop_duration` (10 s); `abort` is SIGKILL at once."""
         state = self._store.known(stop.provider_id, stop.name)
         if state.ended is not None or (state.stopping is not None and (state.stopping.abort or not stop.abort)):

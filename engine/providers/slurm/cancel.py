@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from engine.providers.base import Stop
+from engine.providers.base import StopTarget
 from engine.providers.slurm.rows import time
 from engine.providers.slurm.spec import MARK
 from engine.providers.slurm.words import LIVE
@@ -65,7 +65,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     proven: bool  # and cancelled
 
 
-def arguments(stop: Stop) -> tuple[str, ...]:
+def arguments(stop: StopTarget) -> tuple[str, ...]:
     """What the script gets. A job of ours keeps its mark, and a requeue moves its Submit forward; a foreign one is the
     one shown if user and Submit are equal.
     """

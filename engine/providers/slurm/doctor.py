@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.errors import TaskInvalid
 from engine.providers.kind import Check, CheckState, Checkup
-from engine.providers.slurm.provider import NO_ACCOUNTING
+from engine.providers.slurm.rounds import NO_ACCOUNTING
 from engine.providers.slurm.settings import Site
 from engine.providers.slurm.shell import Shell
 from engine.providers.slurm.spec import MARK

@@ -17,8 +17,8 @@ from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
 from engine.providers.reading import Listing, Reading, Scope
 from engine.providers.slurm import node_report
 from engine.providers.slurm import rows as read
+from engine.providers.slurm.allocation import allocation, hostname, price_in
 from engine.providers.slurm.job_chain import chains_of, is_same_job
-from engine.providers.slurm.money import price_of
 from engine.providers.slurm.question import ENDS, REPORTS, Question, command_of, question
 from engine.providers.slurm.rows import Row
 from engine.providers.slurm.spec import MARK, spec_of
@@ -33,7 +33,7 @@ from engine.providers.slurm.witnesses import (
 )
 from engine.providers.slurm.words import LIVE, REQUEUED, cause, ending, exit_status, waits
 from engine.requirements import Range, Requirements
-from engine.states import PROGRESS, Reason, State, VmReason, VmState
+from engine.states import PROGRESS, Reason, State
 from events.clock import SECOND
 from events.errors import StenoError
 from events.shape.shape import LINES, BodyShape
@@ -154,7 +154,7 @@ class SlurmReading(Reading):
         asked = self._asked(scope)
         if asked.tool in ("squeue", REPORTS) or (asked.tool == "scontrol" and _accounted(asked)):
             return ()
-        found = (_allocation(row, asked, scope) for row in read.rows(asked, _text(item)))
+        found = (allocation(row, asked, scope) for row in read.rows(asked, _text(item)))
         return tuple(one for one in found if one is not None)
 
     def vm(self, item: bytes, scope: Scope) -> VmFacts:
@@ -320,8 +320,8 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
         started_at=None if waiting else row.started,
         finished_at=row.ended if over else None,
         hosts=None if waiting else row.nodes,
-        unpriced=None if waiting else _price(row, asked)[1],
-        hostname=_hostname(row) if row.started is not None else None,
+        unpriced=None if waiting else price_in(row, asked)[1],
+        hostname=hostname(row) if row.started is not None else None,
     )
     return RunFacts(
         **_common(row, asked, scope),
@@ -366,53 +366,3 @@ def _fails(why: Reason | None) -> bool:
 def _fault(why: Reason | None) -> Reason | None:
     """The cause of a failed attempt, except for an exit status."""
     return why if _fails(why) and why is not Reason.EXIT_NONZERO else None
-
-
-# -- what it has -------------------------------------------------------------------------------------------------------
-
-
-def _hostname(row: Row) -> str | None:
-    """Nodes are shared, so the link of an attempt to its machine is node and job."""
-    return None if row.nodes is None else f"{row.nodes}#{row.job}"
-
-
-def _resources(row: Row) -> dict[str, str]:
-    return dict(one.split("=", 1) for one in (row.tres or "").split(",") if "=" in one)
-
-
-def _price(row: Row, asked: Question) -> tuple[int | None, str | None]:
-    """As `price_of`; (None, None) before it has anything."""
-    return price_of(_resources(row), asked.environment.get("STENO_RATES")) if row.tres else (None, None)
-
-
-def _allocation(row: Row, asked: Question, scope: Scope) -> VmFacts | None:
-    if row.started is None or row.nodes is None or row.tres is None or row.state == "PENDING":
-        return None
-    over = cause(row.state, row.derived) is not None
-    tres = _resources(row)
-    models = [name.rpartition(":")[2] for name in tres if name.startswith("gres/gpu:")]
-    count = tres.get(f"gres/gpu:{models[0]}" if models else "gres/gpu", "0")
-    price, unpriced = _price(row, asked)
-    return VmFacts(
-        provider_id=f"{row.job}@{(row.submitted or 0) // 1_000_000}",
-        name=row.nodes,
-        project=scope.project,
-        hostname=_hostname(row),
-        backend="slurm",
-        region=row.partition,
-        status=row.state,
-        reason=row.reason,
-        state=VmState.TERMINATED if over else VmState.BUSY,
-        cause=VmReason.INTERRUPTED if row.state in REQUEUED else VmReason.RUN_ENDED,
-        created=row.started,
-        finished_at=row.ended if over else None,
-        charged=asked.tool == "sacct",
-        suspended=row.suspended or 0,
-        limit=row.limit,
-        price=price,
-        instance_type=row.partition,
-        gpu=models[0] if models else None,
-        gpu_count=int(count) if count.isdecimal() else 0,
-        cpus=int(tres["cpu"]) if tres.get("cpu", "").isdecimal() else None,
-        drift=() if unpriced is None else (f"price: {unpriced}",),
-    )

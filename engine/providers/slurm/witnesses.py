@@ -38,6 +38,9 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
         return replace(before, state=State.FINISHING, reason=why, waits=Waits(why=why), requeued=False)
     if controller is not None and controller.final:
         return controller
+    if controller is not None and newest_of(controller) < newest_of(accounting):
+        # It listed an earlier attempt, and was not heard since.
+        return together(before, {name: said for name, said in views.items() if name != CONTROLLER}, back=back)
     shown = _merged(accounting, controller, before)
     newer = newest_of(shown) > newest_of(accounting)
     requeued = any(one.retried for one in accounting.newest)

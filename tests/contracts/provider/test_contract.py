@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from engine.errors import NameInUse, ProjectNotFound, ProviderUnreachable, RunNotFound, TaskInvalid, VmInUse, VmNotFound
-from engine.providers.base import Provider, Stop
+from engine.providers.base import Provider, StopTarget
 from engine.providers.reading import Listing
 from engine.providers.readings import READINGS
 from events.errors import StenoError
@@ -105,7 +105,7 @@ def test_a_stopped_run_ends_as_stopped(site, abort: bool) -> None:
 def test_an_unknown_run_is_not_found(site) -> None:
     """By whoever stops it or wants its output."""
     with pytest.raises(RunNotFound):
-        site.provider.stop(Stop(provider_id=NOBODY, name="nobody"))
+        site.provider.stop(StopTarget(provider_id=NOBODY, name="nobody"))
     with pytest.raises(RunNotFound):
         list(site.provider.logs(NOBODY, "nobody", follow=True))
 
@@ -162,7 +162,7 @@ def test_a_project_that_is_not_there_is_named(site) -> None:
 def calls_of(provider: Provider) -> dict[str, Callable[[], object]]:
     return {
         "find": lambda: provider.find("some-run", 0),
-        "stop": lambda: provider.stop(Stop(provider_id="some-run", name="some-run")),
+        "stop": lambda: provider.stop(StopTarget(provider_id="some-run", name="some-run")),
         "logs": lambda: list(provider.logs("some-run", "some-run", follow=False)),
     }
 

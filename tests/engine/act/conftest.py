@@ -20,7 +20,7 @@ from engine.live.live_world import LiveWorld
 from engine.notify.collector import Collector
 from engine.notify.webhook import Webhook
 from engine.policy import Policy
-from engine.providers.base import Stop
+from engine.providers.base import StopTarget
 from engine.providers.local.placement import LocalOffer
 from engine.providers.local.provider import LocalProvider
 from engine.providers.readings import READINGS
@@ -148,7 +148,7 @@ class Bench:
         self.recorder.round(act=False)
         for run in self.world.state.runs.values():
             if not run.terminal and run.provider_id is not None:
-                self.provider.stop(Stop(provider_id=run.provider_id, name=run.name, abort=True))
+                self.provider.stop(StopTarget(provider_id=run.provider_id, name=run.name, abort=True))
         end = time.monotonic() + DEADLINE
         for vm in self.machines():
             while vm.billed and time.monotonic() < end:

@@ -19,7 +19,7 @@ from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.providers import registry
-from engine.providers.base import Provider, Stop, Submission
+from engine.providers.base import Provider, StopTarget, Submission
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import address
 from engine.providers.local.placement import LocalOffer
@@ -110,10 +110,10 @@ class Site(ABC):
         run = self.until(provider_id, "succeeded", "failed", "stopped")
         return run.state.value, None if run.reason is None else run.reason.value, run.exit_status
 
-    def stopping(self, provider_id: str, name: str, abort: bool) -> Stop:
+    def stopping(self, provider_id: str, name: str, abort: bool) -> StopTarget:
         """The stop of a run that was sent, with its mark."""
         mark = next((one.run_id for one in reversed(self.sent) if one.name == name), None)
-        return Stop(provider_id=provider_id, name=name, abort=abort, mark=mark)
+        return StopTarget(provider_id=provider_id, name=name, abort=abort, mark=mark)
 
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
         """Ask the provider to stop a run."""
@@ -156,7 +156,9 @@ class Site(ABC):
         for wanted in self.sent:
             for one in self.provider.find(wanted.name, 0):
                 if not one.ended:
-                    self.provider.stop(Stop(provider_id=one.provider_id, name=wanted.name, abort=True, mark=one.mark))
+                    self.provider.stop(
+                        StopTarget(provider_id=one.provider_id, name=wanted.name, abort=True, mark=one.mark)
+                    )
         self.provider.close()
         self.record.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.providers.base import Preparation, Stop, Submission
+from engine.providers.base import Preparation, StopTarget, Submission
 from engine.providers.dstack import doctor
 from engine.providers.dstack.client import Client, HttpAnswer
 from engine.providers.dstack.provider import DstackProvider
@@ -104,7 +104,7 @@ PLAN = Preparation(project="main", name="steno-main", configuration={"type": "fl
 CALLS: dict[str, Callable[[DstackProvider], object]] = {
     "poll twice": lambda one: [list(one.poll(["x"], since=None)) for _ in range(2)],
     "find": lambda one: one.find("name", 0),
-    "stop": lambda one: one.stop(Stop(provider_id="r1", name="name")),
+    "stop": lambda one: one.stop(StopTarget(provider_id="r1", name="name")),
     "stop a machine": lambda one: one.stop_vm("v1"),
     "logs": lambda one: list(one.logs("r1", "name", follow=False)),
     "plan a fleet": lambda one: one.plan(WANTED),

@@ -18,7 +18,7 @@ import zstandard
 from stenolab.bad import LOADED_S, TOKEN, Answers, Bad, reset, respond
 
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
-from engine.providers.base import Stop, Submission
+from engine.providers.base import StopTarget, Submission
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import address
 from events.clock import RandomIds, SystemClock
@@ -67,7 +67,7 @@ def test_nonsense_is_one_line_for_whoever_asked(bad: Callable[[Answers], Bad], c
 
     for call in (
         lambda: provider.find("name", 0),
-        lambda: provider.stop(Stop(provider_id="id", name="name")),
+        lambda: provider.stop(StopTarget(provider_id="id", name="name")),
         lambda: list(provider.logs("id", "name", follow=True)),
         lambda: provider.plan(WANTED),
     ):

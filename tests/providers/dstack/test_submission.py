@@ -15,7 +15,7 @@ from stenolab.versions import NEWEST, OLDEST
 from stenotest.story import read_run
 
 from engine.errors import NotConfigured, ProjectNotFound, ProviderRefused, TaskInvalid
-from engine.providers.base import Stop, Submission
+from engine.providers.base import StopTarget, Submission
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.task import complete_task
 from events.clock import SECOND
@@ -168,7 +168,7 @@ def test_every_answer_names_the_run_it_is_of_and_who_holds_the_name(dstack: Lab,
         assert not provider.is_same(submission(project, "marked", other), ours)
     assert not provider.is_same(sent, "00000000-0000-4000-8000-000000000000")
 
-    dstack.stopped(project, "marked", lambda: provider.stop(Stop(provider_id=ours, name="marked", abort=True)))
+    dstack.stopped(project, "marked", lambda: provider.stop(StopTarget(provider_id=ours, name="marked", abort=True)))
     there = provider.holder("marked")
     assert there is not None
     assert there.ended
@@ -177,7 +177,7 @@ def test_every_answer_names_the_run_it_is_of_and_who_holds_the_name(dstack: Lab,
     assert there is not None
     assert (there.provider_id, there.mark) == (theirs, None)
     assert [(one.provider_id, one.mark) for one in provider.find("marked", 0)] == [(theirs, None), (ours, "r")]
-    provider.stop(Stop(provider_id=theirs, name="marked", abort=True))
+    provider.stop(StopTarget(provider_id=theirs, name="marked", abort=True))
 
 
 @pytest.mark.suffices(NEWEST)
@@ -189,12 +189,12 @@ def test_stopping_touches_our_run_only(dstack: Lab, connect: Connect) -> None:
     dstack.wait_status(project, "reused")
     second = start(provider, submission(project, "reused", task("sleep 600")))
 
-    provider.stop(Stop(provider_id=first, name="reused"))
+    provider.stop(StopTarget(provider_id=first, name="reused"))
     assert dstack.run(project, "reused")["status"] not in ("terminating", "terminated")
 
-    run = dstack.stopped(project, "reused", lambda: provider.stop(Stop(provider_id=second, name="reused")))
+    run = dstack.stopped(project, "reused", lambda: provider.stop(StopTarget(provider_id=second, name="reused")))
     assert (run["id"], run["status"], run["termination_reason"]) == (second, "terminated", "stopped_by_user")
-    provider.stop(Stop(provider_id=second, name="reused", abort=True))
+    provider.stop(StopTarget(provider_id=second, name="reused", abort=True))
     assert [one.provider_id for one in provider.find("reused", 0)] == [second, first]
 
 
@@ -206,7 +206,7 @@ def test_wrong_tokens_and_projects_are_told_apart(dstack: Lab, connect: Connect)
     for call in (
         lambda: refused.submit(submission(project, "x1", task("true"))),
         lambda: refused.find("x1", 0),
-        lambda: refused.stop(Stop(provider_id="00000000-0000-4000-8000-000000000000", name="x1")),
+        lambda: refused.stop(StopTarget(provider_id="00000000-0000-4000-8000-000000000000", name="x1")),
     ):
         with pytest.raises(ProviderRefused, match="token"):
             call()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.providers.base import Stop, Submission
+from engine.providers.base import StopTarget, Submission
 from engine.providers.local import launch
 from engine.providers.local.placement import LocalOffer
 from engine.providers.local.provider import DEFAULT_OUTPUT_LIMIT, LocalProvider
@@ -179,7 +179,7 @@ class Machine:
         provider = self.another()
         for run_id in self.runs:
             if (self.state / run_id / "started.json").exists():
-                provider.stop(Stop(provider_id=run_id, name="", abort=True))
+                provider.stop(StopTarget(provider_id=run_id, name="", abort=True))
                 until(lambda run_id=run_id: not _active(provider, run_id))
         self.provider = provider
         for item in self.machines() if self.state.is_dir() else ():

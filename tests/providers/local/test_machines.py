@@ -10,7 +10,7 @@ import pytest
 
 from engine.errors import TaskInvalid, VmInUse, VmNotFound
 from engine.providers import registry
-from engine.providers.base import Stop
+from engine.providers.base import StopTarget
 from engine.providers.local.placement import gpu_label
 from engine.providers.reading import Listing, Scope
 from engine.providers.readings import READINGS
@@ -157,7 +157,7 @@ def test_a_run_is_stopped_while_its_machine_comes_up(machine, monkeypatch: pytes
     """Its command never existed; a kept machine comes up all the same and waits for another run."""
     machine.boots_when_told(monkeypatch)
     run_id = machine.send("echo x > ran", **({"idle_duration": "1h"} if kept else {}))
-    machine.provider.stop(Stop(provider_id=run_id, name=""))
+    machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     assert machine.words(run_id)[0] in {"stopping", "ended"}
     assert machine.end(run_id) == STOPPED
     assert machine.is_at("provisioning" if kept else "gone")
@@ -177,7 +177,7 @@ def test_a_machine_goes_when_nobody_came_for_long_enough(machine) -> None:
         second = machine.send(machine.gated)
         if on(machine, first) == on(machine, second):
             break
-        machine.provider.stop(Stop(provider_id=second, name="", abort=True))
+        machine.provider.stop(StopTarget(provider_id=second, name="", abort=True))
         machine.end(second)
     else:
         raise AssertionError("no run came in time to meet an idle machine")
@@ -222,7 +222,7 @@ def test_a_slot_has_one_machine(machine) -> None:
     item = machine.item(refused)
     assert (item["message"], item["machine"]) == ("no capacity", None)
     assert item["detail"] == "steno-slot-1 has its machine, steno-slot-1-0, and it is not free"
-    machine.provider.stop(Stop(provider_id=first, name="", abort=True))
+    machine.provider.stop(StopTarget(provider_id=first, name="", abort=True))
     machine.end(first)
     warm = machine.send("true", slot="steno-slot-1")
     assert machine.end(warm) == DONE
@@ -326,7 +326,7 @@ def test_a_machine_with_a_run_on_it_is_not_ended(machine) -> None:
             machine.another().stop_vm(on(machine, run_id))
     assert list(machine.state.rglob("stop.json")) == []
     assert machine.is_at("busy", "busy")
-    machine.provider.stop(Stop(provider_id=bound, name="", abort=True))
+    machine.provider.stop(StopTarget(provider_id=bound, name="", abort=True))
     machine.end(bound)
     machine.provider.stop_vm(on(machine, bound))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import NameInUse, ProviderError, TaskInvalid
-from engine.providers.base import Stop
+from engine.providers.base import StopTarget
 from engine.providers.local import launch, store
 from events.clock import SECOND
 
@@ -90,7 +90,7 @@ def test_a_state_folder_that_cannot_be_written_is_one_line(machine) -> None:
     with pytest.raises(ProviderError, match=r"cannot read .*: Not a directory"):
         machine.provider.find("mine", 0)
     with pytest.raises(ProviderError, match=r"cannot read .*: Not a directory"):
-        machine.provider.stop(Stop(provider_id="run", name="mine"))
+        machine.provider.stop(StopTarget(provider_id="run", name="mine"))
 
 
 def test_importing_the_supervisor_needs_the_standard_library_only() -> None:

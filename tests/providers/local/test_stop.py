@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.providers.base import Stop
+from engine.providers.base import StopTarget
 from engine.providers.local.tree import marked
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def asked(machine, run_id: str) -> None:
     """A stop that a deaf command has heard."""
     output = machine.provider.logs(run_id, "", follow=True)
     assert next(output) == b"ready\n"
-    machine.provider.stop(Stop(provider_id=run_id, name=""))
+    machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     said = b""
     while b"asked\n" not in said:  # beside it the shell may tell of the `sleep` that was ended, too
         said += next(output)
@@ -50,7 +50,7 @@ def test_a_stop_ends_the_whole_tree_and_leaves_no_exit_status(machine) -> None:
     run_id = machine.submit(*commands, stop_duration="off")  # the request alone must do
     pids = [int(machine.wait_for("child")), int(machine.wait_for("other"))]
     assert not any(gone(pid, run_id) for pid in pids)
-    machine.provider.stop(Stop(provider_id=run_id, name=""))
+    machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     assert machine.words(run_id)[:2] == ("stopping", "stopped") or machine.words(run_id) == STOPPED
     assert machine.end(run_id) == STOPPED
     assert all(gone(pid, run_id) for pid in pids)
@@ -61,7 +61,7 @@ def test_a_stopped_command_may_tidy_up(machine) -> None:
     command = "trap 'echo tidied; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     run_id = machine.submit(command, stop_duration="off")
     next(machine.provider.logs(run_id, "", follow=True))
-    machine.provider.stop(Stop(provider_id=run_id, name=""))
+    machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     assert machine.end(run_id) == STOPPED
     assert machine.output(run_id).endswith(b"tidied\n")
 
@@ -71,7 +71,7 @@ def test_a_command_that_ignores_the_request_is_killed_after_its_grace(machine) -
     run_id = machine.submit("trap '' TERM; echo ready; while :; do sleep 0.05; done", stop_duration=1)
     next(machine.provider.logs(run_id, "", follow=True))
     began = time.monotonic()
-    machine.provider.stop(Stop(provider_id=run_id, name=""))
+    machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     assert machine.end(run_id) == STOPPED
     assert time.monotonic() - began >= 1
 
@@ -80,7 +80,7 @@ def test_a_daemon_that_left_its_session_and_ignores_signals_is_killed_too(machin
     """Double fork, new session, SIGTERM ignored: it is still the run's."""
     run_id = machine.submit(DAEMON, "sleep 600", stop_duration="1s")
     daemon = int(machine.wait_for("daemon"))
-    machine.provider.stop(Stop(provider_id=run_id, name=""))
+    machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     assert machine.end(run_id) == STOPPED
     assert gone(daemon, run_id)
 
@@ -96,7 +96,7 @@ def test_an_abort_does_not_ask(machine) -> None:
     """SIGKILL at once."""
     run_id = machine.submit("trap 'echo never' TERM; echo ready; while :; do sleep 0.05; done")
     next(machine.provider.logs(run_id, "", follow=True))
-    machine.provider.stop(Stop(provider_id=run_id, name="", abort=True))
+    machine.provider.stop(StopTarget(provider_id=run_id, name="", abort=True))
     assert machine.end(run_id) == ABORTED
     assert machine.output(run_id) == b"ready\n"
 
@@ -106,8 +106,8 @@ def test_an_abort_overtakes_a_stop_and_a_stop_not_an_abort(machine) -> None:
     run_id = machine.submit(DEAF, stop_duration="1d")
     asked(machine, run_id)
     assert machine.words(run_id) == ("stopping", "stopped", None)
-    machine.provider.stop(Stop(provider_id=run_id, name="", abort=True))
-    machine.provider.stop(Stop(provider_id=run_id, name=""))
+    machine.provider.stop(StopTarget(provider_id=run_id, name="", abort=True))
+    machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     assert machine.end(run_id) == ABORTED
 
 
@@ -116,7 +116,7 @@ def test_without_a_grace_only_an_abort_kills(machine) -> None:
     run_id = machine.submit(DEAF, stop_duration="off")
     asked(machine, run_id)
     assert machine.words(run_id)[0] == "stopping"
-    machine.provider.stop(Stop(provider_id=run_id, name="", abort=True))
+    machine.provider.stop(StopTarget(provider_id=run_id, name="", abort=True))
     assert machine.end(run_id) == ABORTED
 
 
@@ -125,7 +125,7 @@ def test_a_suspended_command_can_be_stopped(machine) -> None:
     run_id = machine.submit("echo $$ > pid", "kill -STOP $$", "sleep 600", stop_duration="off")
     shell = Path("/proc", machine.wait_for("pid"), "stat")
     machine.until(lambda: shell.read_text().rpartition(")")[2].split()[0] == "T")
-    machine.provider.stop(Stop(provider_id=run_id, name=""))
+    machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     assert machine.end(run_id) == STOPPED
 
 
@@ -148,7 +148,7 @@ def test_stopping_an_ended_run_changes_nothing(machine) -> None:
     run_id = machine.submit("true")
     words = machine.end(run_id)
     files = sorted(path.name for path in (machine.state / run_id).iterdir())
-    machine.provider.stop(Stop(provider_id=run_id, name="", abort=True))
+    machine.provider.stop(StopTarget(provider_id=run_id, name="", abort=True))
     assert machine.words(run_id) == words
     assert sorted(path.name for path in (machine.state / run_id).iterdir()) == files
 
@@ -159,7 +159,7 @@ def test_a_flood_of_output_does_not_delay_a_stop(machine) -> None:
     run_id = machine.submit("cat /dev/zero", stop_duration="off")
     output = machine.state / run_id / "output"
     machine.until(lambda: output.exists() and b"the rest is dropped" in output.read_bytes())
-    machine.provider.stop(Stop(provider_id=run_id, name=""))
+    machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     assert machine.end(run_id) == STOPPED
 
 
@@ -167,7 +167,7 @@ def test_a_fork_bomb_of_short_lived_processes_is_ended(machine) -> None:
     """New processes appear while the old ones are killed."""
     run_id = machine.submit("echo ready", "for i in 1 2 3; do (while :; do (sleep 0.01 &) ; done) & done; wait")
     next(machine.provider.logs(run_id, "", follow=True))
-    machine.provider.stop(Stop(provider_id=run_id, name="", abort=True))
+    machine.provider.stop(StopTarget(provider_id=run_id, name="", abort=True))
     assert machine.end(run_id) == ABORTED
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from engine.errors import ProviderError
-from engine.providers.base import Stop
+from engine.providers.base import StopTarget
 from engine.providers.local import launch, tree
 from engine.providers.local.tree import marked
 
@@ -121,7 +121,7 @@ def test_stopping_a_lost_run_ends_what_is_left_of_it(machine) -> None:
     """A stop that nobody is there to hear is done by the one who asks, and is a stop."""
     run_id = machine.submit("sleep 600 & sleep 600; echo never")
     machine.kill_supervisor(run_id)
-    machine.provider.stop(Stop(provider_id=run_id, name="", abort=True))
+    machine.provider.stop(StopTarget(provider_id=run_id, name="", abort=True))
     assert marked(run_id) == []
     assert machine.words(run_id) == ("ended", "killed", None)
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from engine.facts import RunFacts
 from engine.providers.slurm.job_line import job_pairs
-from engine.providers.slurm.provider import _SACCT, _SQUEUE
 from engine.providers.slurm.question import question
 from engine.providers.slurm.reading import PREFIX, SlurmReading
+from engine.providers.slurm.rounds import SACCT, SQUEUE
 from engine.providers.slurm.rows import Row, rows
 
 SCONTROL = ("env", "STENO_ACCOUNTING=none", "scontrol", "-o", "show", "job")
@@ -107,15 +107,15 @@ def squeue_line(name: str, comment: str) -> str:
 
 
 def sacct_line(name: str, comment: str) -> str:
-    times = "2026-11-28T20:29:20|2026-11-28T20:29:21|Unknown"
+    times = "2026-11-28T20:29:20|2026-11-28T20:29:21|Unknown|00:00:00|01:00:00"
     return f"12|RUNNING|0:0|0:0|{times}|cpu=1|n1|gpu|me|None|{comment}|12|{name}"
 
 
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        (("squeue", "-h", "-t", "all", "--me", "-o", _SQUEUE), squeue_line),
-        (("sacct", "-X", "-D", "-P", "-n", "-j", "12", "-o", ",".join(_SACCT)), sacct_line),
+        (("squeue", "-h", "-t", "all", "--me", "-o", SQUEUE), squeue_line),
+        (("sacct", "-X", "-D", "-P", "-n", "-j", "12", "-o", ",".join(SACCT)), sacct_line),
     ],
     ids=["squeue", "sacct"],
 )
