@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -67,7 +68,14 @@ def test_a_job_whose_node_died_is_tried_again(slow_endings: Steno, slurm_cluster
     ended(slow_endings, "node-dies-for-good")
     first = slow_endings.world().runs["node-dies"]
     assert (first["state"], first["attempts"]) in (("queued", 2), ("finishing", 1))
+    job = first["provider_id"]
+    # A node that comes back ends the attempt that it lost, and starts no other of the same job in that second.
+    slurm_cluster.run("scontrol", "hold", job)
     slurm_cluster.start_node("node4")
+    wait(lambda: "idle" in slurm_cluster.run("sinfo", "-h", "-n", "node4", "-o", "%T"), seconds=LONG_S, what="node4")
+    back = int(time.time())
+    wait(lambda: int(time.time()) > back + 1, seconds=LONG_S, what="the next second")
+    slurm_cluster.run("scontrol", "release", job)
     again = slow_endings.wait("node-dies", "running", seconds=LONG_S)
     assert again["attempts"] == 2
     slow_endings("stop", "node-dies")

@@ -13,7 +13,7 @@ import { useTyped } from "./record/typed.js";
 export const title = () => "Runs";
 
 const columns = (fold, shared) => [
-  { head: "Run", cell: (run) => (run.runs ? html`<button type="button" class="button small" aria-expanded="false" onClick=${() => fold(run.group)}>${called(run)} · ${count(run.runs.length, "run")} ▸</button>` : html`<${RunLink} id=${run.run_id} name=${called(run)} row />${shared.has(called(run)) && html` <span class="dim mono">${short(run.run_id)}</span>`}<${ArchiveMark} of=${run} />
+  { head: "Run", cell: (run) => (run.runs ? html`<button type="button" class="button small" aria-expanded="false" onClick=${() => fold(whole(run))}>${called(run)} · ${count(run.runs.length, "run")} ▸</button>` : html`<${RunLink} id=${run.run_id} name=${called(run)} row />${shared.has(called(run)) && html` <span class="dim mono">${short(run.run_id)}</span>`}<${ArchiveMark} of=${run} />
     <span class="phone-only dim run-age"><${Time} at=${run.submitted_at} relative /></span>${run.ran?.command && html`<span class="command-line mono dim hide-phone">${run.ran.command.replaceAll("\n", "; ")}</span>`}`) },
   { head: "Verdict", cell: (run) => (run.runs ? html`<span class="verdict-cell">${counted(run.runs).map(([state, number]) => html`<${StateBadge} key=${state} state=${state} word=${`${number} ${state}`} />`)}</span>` : html`<span class="verdict-cell"><${StateBadge} of=${run} />${run.attempts > 1 && html`<span class="dim nowrap">attempt ${run.attempts}</span>`}${run.waits && html`<span class="dim">${run.waits.never ? "never runs: " : ""}${run.waits.why}</span>`}</span>`) },
   { head: "Where", hide: "narrow", cell: (run) => run.ran?.source ?? run.provider },
@@ -28,10 +28,13 @@ const columns = (fold, shared) => [
 
 // The runs of an array as one row, unless it is unfolded: how many are in each state, and what they cost together.
 function folded(runs, unfolded) {
-  const groups = Map.groupBy(runs, (run) => (run.group && !unfolded.has(run.group) ? `${run.provider} ${run.group}` : run.run_id));
-  return [...groups.values()].map((all) => (all.length === 1 ? all[0] : { ...all[0], runs: all,
-    cost_usd: all.every((run) => run.cost_usd === null) ? null : all.reduce((sum, run) => sum + Number(run.cost_usd ?? 0), 0) }));
+  const groups = Map.groupBy(runs, (run) => (whole(run) && !unfolded.has(whole(run)) ? `${run.provider} ${whole(run)}` : run.run_id));
+  return [...groups.values()].map((all) => (all.length === 1 ? all[0] : array(all.filter((run) => !run.tasks))));
 }
+const array = (tasks) => ({ ...tasks[0], runs: tasks,
+  cost_usd: tasks.every((run) => run.cost_usd === null) ? null : tasks.reduce((sum, run) => sum + Number(run.cost_usd ?? 0), 0) });
+// The provider's id of the array that a run is, or is a task of.
+const whole = (run) => run.group ?? (run.tasks ? run.provider_id : undefined);
 const counted = (runs) => [...Map.groupBy(runs, (run) => run.state)].map(([state, all]) => [state, all.length]);
 
 const filter = (part) => setQuery({ cursor: null, ...part });

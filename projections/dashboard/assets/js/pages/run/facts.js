@@ -1,7 +1,7 @@
 // Key figures, and whether the source still answers.
 import { html } from "../../core/dom.js";
 import { moment, money } from "../../core/words.js";
-import { Elapsed, Panel, StartMark, Table, Time, VmLink } from "../../ui/all.js";
+import { Elapsed, Panel, RunLink, StartMark, Table, Time, VmLink } from "../../ui/all.js";
 import { CopyButton } from "../record/copy.js";
 import { costs, ended, seconds, waits } from "./words.js";
 
@@ -15,7 +15,9 @@ export const Facts = ({ run }) => html`<dl class="run-facts">
   <${Fact} name="attempts">${run.attempts}<//>
   <${Fact} name="machine"><${VmLink} id=${run.vm_id} />${run.start && html` <${StartMark} start=${run.start} />`}<//>
   ${run.strategy && html`<${Fact} name="strategy">${run.strategy}<//>`}
-  ${run.group && html`<${Fact} name="part of">${run.group}<//>`}
+  ${run.group && html`<${Fact} name="part of">${run.array ? html`<${RunLink} id=${run.array} name=${run.group} />` : run.group}<//>`}
+  ${run.tasks && html`<${Fact} name="tasks">${run.tasks}<//>`}
+  ${run.same_provider_id?.map((id) => html`<${Fact} key=${id} name="same id"><${RunLink} id=${id} /><//>`)}
   <${Fact} name="cost">${costs(run) ? money(run.cost_usd) : "–"}<//>
   ${run.provider !== "local" && html`<${Fact} name="${run.provider} says">${money(run.provider_cost_usd)}<//>`}
   ${run.ran && html`<${Ran} ran=${run.ran} />`}
