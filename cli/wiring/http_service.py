@@ -228,5 +228,7 @@ class Provided:
     def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
         if run.provider_id is None:
             raise Conflict(f"{run.name} has not reached its provider, so there is no output yet")
+        if run.tasks:
+            raise Conflict(f"{run.name} is an array, and each task has its own output: name one, as {run.name}[1]")
         with closing(self._app.copied(clock).provider_of(run, self._record)) as provider:
             yield from provider.logs(run.provider_id, run.name or "", follow=follow)
