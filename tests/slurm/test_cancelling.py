@@ -94,11 +94,12 @@ def test_an_array_of_200_is_cancelled_half_way(site: SlurmSite, tasks: Callable[
     """The tasks that run and those that wait, in one stop; those that have ended stay as they ended."""
     wanted = site.submission('[ "$SLURM_ARRAY_TASK_ID" -ge 8 ] && sleep 600', "exit 0", array="0-199", nodes=1)
     job = site.send(wanted)
-    wait(
-        lambda: {f"{job}_{number}" for number in range(8)} <= {*tasks(job)} and tasks(job).get(f"{job}_9") == "RUNNING",
-        seconds=LONG_S,
-        what="the array to be half-way",
-    )
+
+    def half_way() -> bool:
+        going = {task for task, word in tasks(job).items() if word not in ("COMPLETED", "PENDING")}
+        return f"{job}_9" in going and not {f"{job}_{number}" for number in range(8)} & going
+
+    wait(half_way, seconds=LONG_S, what="the array to be half-way")
 
     site.provider.stop(site.stopping(job, wanted.name, False))
 

@@ -22,7 +22,7 @@ NOBODY = "00000000-0000-4000-8000-000000000000"
 
 def test_a_round_of_polls_is_answered_and_read_by_the_providers_own_reading(site) -> None:
     """Each poll names its source; its path leads to the reading, and whoever reads it knows its project."""
-    polls = list(site.provider.poll((), since=None))
+    polls = list(site.provider.poll({}, since=None))
 
     assert polls
     for poll in polls:
@@ -175,7 +175,7 @@ def test_trouble_is_failed_polls_and_one_line_for_whoever_calls(site, tmp_path) 
             provider, error = meet(stack, tmp_path)
             stack.callback(provider.close)
 
-            polls = list(provider.poll(["some-run"], since=None))
+            polls = list(provider.poll({"some-run": 0}, since=None))
             for call, ask in calls_of(provider).items():
                 with pytest.raises(StenoError) as found:
                     ask()

@@ -88,7 +88,7 @@ class Site(ABC):
 
     def look(self) -> tuple[dict[str, Run], tuple[Vm, ...]]:
         """One round of polls, recorded and folded: runs by the provider's id, and machines."""
-        self.record.append_polls(list(self.provider.poll(self.ids, since=None)))
+        self.record.append_polls(list(self.provider.poll(dict.fromkeys(self.ids, 0), since=None)))
         state = world_of(self.record).state
         return {run.provider_id: run for run in state.runs.values() if run.provider_id}, tuple(state.vms.values())
 
