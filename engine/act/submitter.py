@@ -112,7 +112,11 @@ class Submitter:
                 elif step is NextStep.CHECK:
                     yield from self._call(submit)
                 else:
-                    self._abandon(submit, "it never reached the provider and is no longer wanted")
+                    there: str | None = yield partial(self._provider.withdraw, submit.request.run_id)
+                    if there is not None:
+                        self._found(submit, FoundRun(there, sure=True), _name(submit))
+                    else:
+                        self._abandon(submit, "it never reached the provider and is no longer wanted")
             case NextStep.STOPPED | NextStep.EXPIRED:
                 self._abandon(submit, step.value)
         return submit.request.run_id not in self._journal.ledger().submits

@@ -53,7 +53,7 @@ _KERNEL: Final = {
 }
 _WHOLE: Final = {
     Reason.COMPILE_ERROR: "{message}; `steno kernel show {name}` has the compiler's output",
-    Reason.DUPLICATE: "Its submission reached {provider} twice, and another job does the work; this one ran nothing",
+    Reason.DUPLICATE: "Its submission reached {provider} twice, or late, after it was given up; this job ran nothing",
 }
 _MACHINE: Final = {
     Reason.INTERRUPTED: "Its machine was taken away, as spot machines are",

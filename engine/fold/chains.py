@@ -11,6 +11,7 @@ from engine.fold.world_codec import WorldState
 from engine.providers.reading import Reading
 from events.clock import SECOND, foreign_run_id
 
+APART = 60 * SECOND  # two machines of a cluster may have clocks of their own
 WINDOW = 600 * SECOND  # how long after our call the provider may date a submission of ours: a controller can be slow
 
 
@@ -62,7 +63,7 @@ def is_submission(run: Run, facts: RunFacts) -> bool | None:
         return facts.mark == run.run_id
     if run.submitted_from is None:
         return True
-    return None if facts.submitted_at is None else 0 <= facts.submitted_at - run.submitted_from <= WINDOW
+    return None if facts.submitted_at is None else -APART <= facts.submitted_at - run.submitted_from <= WINDOW
 
 
 def new_id(state: WorldState, provider: str, facts: RunFacts) -> str:

@@ -138,6 +138,10 @@ class Provider(ABC):
         """The run that a new one of that name would collide with, or replace in the provider's lists."""
         return None
 
+    def withdraw(self, run_id: str) -> str | None:
+        """Let a submission of this run that may be under way start nothing; the run's id if it is there already."""
+        return None
+
     def is_same(self, submission: Submission, provider_id: str) -> bool:
         """Whether that run, which has no mark, equals this submission and is by the same user; False where unknown."""
         return False

@@ -142,3 +142,23 @@ def test_killed_around_a_slow_sbatch(slow: Slow, times: int) -> None:
     # One that still waits when another has claimed its run is cancelled.
     assert set(others) <= {"duplicate", "stopped_by_user"}
     assert len(others) == len(slow.jobs.read_text().split()) - times
+
+
+def test_a_submission_that_was_given_up_runs_nothing(slow: Slow) -> None:
+    """Killed during a slow sbatch, stopped before the job is there: the job arrives, and ends at once."""
+    slow.submit("given-up", "late:12", KILLED)
+    stopped = slow.steno("stop", "given-up", **slow.environment)
+    assert not slow.jobs.read_text(), "the job is there already"
+    assert "stopped" in stopped.out
+    slow.steno.follow("1s", **slow.environment)
+
+    def ended() -> dict[str, Any] | None:
+        runs = slow.steno("replay", "--json").json()["runs"]
+        late = (run for run in runs if run["name"] == "given-up" and run["reason"] == "duplicate")
+        return next(late, None)
+
+    job = slow.steno.until(ended, seconds=LONG_S, what="the late job to end")
+    assert slow.jobs.read_text().split() == [job["provider_id"]]
+    assert not (slow.folder / "ran").exists()
+    (event,) = slow.steno.events("RunRequested")
+    assert slow.steno.shown(event["data"]["run_id"])["state"] == "stopped"

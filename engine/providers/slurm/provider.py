@@ -43,6 +43,7 @@ while [ $# -gt 1 ]; do
     ln -sn "$2" "$folder/$1" 2>/dev/null; echo "steno $1 $(readlink "$folder/$1")"; shift 2
 done
 """
+_NO_JOB: Final = "0"
 _NUMBER: Final = re.compile(r"^steno (\d+)$", re.MULTILINE)
 _HOLDER: Final = re.compile(r"^steno (\S+) (\d+)$", re.MULTILINE)
 _SUBMITTED: Final = re.compile(r"(\d+)(?:;.*)?")
@@ -113,6 +114,11 @@ class SlurmProvider(Provider):
         words = (word for pair in jobs.items() for word in pair)
         done = self.client.ask("sh", "-c", _CLAIM, "sh", f"{self.client.folder()}/claims", *words)
         return dict(_HOLDER.findall(done.out))
+
+    def withdraw(self, run_id: str) -> str | None:
+        """No job has the id 0: one that arrives later finds the run claimed, and ends at once."""
+        holder = self._claim({run_id: _NO_JOB}).get(run_id)
+        return None if holder == _NO_JOB else holder
 
     def _spelled(self, gpu: str) -> str:
         """A GPU type as the cluster spells it; unchanged if the cluster does not list it. Raises TaskInvalid."""

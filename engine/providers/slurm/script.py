@@ -50,7 +50,7 @@ steno_holder="$(readlink "$steno_folder/claims/$steno_run")"
 case "$steno_holder" in
     "$steno_claim") ;;
     "") echo "steno: $steno_folder/claims cannot be written: should this job have been submitted twice, both run" >&2;;
-    *) echo "steno: job $steno_holder does this work: this one is its duplicate and ends here" >&2
+    *) echo "steno: job $steno_holder has this run (0: it was given up): this one ends here" >&2
         steno_say {128 + DUPLICATE} "$steno_name DUPLICATE"; trap - EXIT TERM; kill -{DUPLICATE} $$;;
 esac
 """.strip()

@@ -94,7 +94,7 @@ def test_of_two_jobs_of_one_run_the_second_ends_at_once(tmp_path: Path) -> None:
     assert run(tmp_path, "8").stdout == "done\n"
     second = run(tmp_path, "7")
     assert (second.returncode, second.stdout) == (-DUPLICATE, "")
-    assert second.stderr == "steno: job 8 does this work: this one is its duplicate and ends here\n"
+    assert second.stderr == "steno: job 8 has this run (0: it was given up): this one ends here\n"
     assert (tmp_path / "steno" / "ends" / "7").read_text().split()[2:] == [RUN, "train", "DUPLICATE"]
     assert run(tmp_path, "8").stdout == "done\n"
     assert run(tmp_path, "9", "01a3b0ce-0000-7000-8000-0123456789ac").stdout == "done\n"

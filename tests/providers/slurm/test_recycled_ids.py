@@ -92,6 +92,10 @@ def test_no_job_gets_the_verdict_name_or_time_of_another(cluster: Cluster, pace:
     ids = {run.run_id for run in world.state.runs.values()}
     assert {foreign_run_id("slurm", one) for one, _ in truth} <= ids, "the first run of an id has the id's own run id"
     for run in world.state.runs.values():
+        assert run.facts is not None
+        own = {f"{run.provider_id}@{(one.submitted_at or 0) // SECOND}" for one in run.facts.jobs[0].attempts}
+        billed = {vm.provider_id for vm in world.state.vms.values() if run.run_id in vm.runs}
+        assert billed <= own, "it is billed for its own attempts only"
         chain = [world.state.runs[one] for one in run.same_id]
         assert [one.submitted_at for one in chain] == sorted(one.submitted_at or 0 for one in chain)
         assert {one.provider_id for one in chain} <= {run.provider_id}
