@@ -207,8 +207,9 @@ def _there_after(state: WorldState, host: str, since: int) -> list[Vm]:
         if (end := vms[vm_id].over_at) is not None:
             known.there.remove(vm_id)
             insort(known.gone, (end, vm_id))
-    behind = bisect_left(known.gone, (since, ""))  # one that ended then: a job may last less than a second
-    return [vms[vm_id] for vm_id in (*known.there, *(vm_id for _, vm_id in known.gone[behind:]))]
+    gone = [vms[vm_id] for _, vm_id in known.gone[bisect_left(known.gone, (since, "")) :]]
+    # One that ended at `since` counts if it began then too: a job may last less than a second.
+    return [*(vms[vm_id] for vm_id in known.there), *(vm for vm in gone if vm.over_at != since or vm.created >= since)]
 
 
 def _leave(

@@ -277,3 +277,30 @@ def test_a_foreign_job_commits_what_is_left_of_its_own_limit(limit: str, left: i
     list(fold_polls(world, list(enumerate(polls, 1))))
     found = committed(world.state, Policy(), START + 600 * SECOND)
     assert found == pytest.approx(left * SECOND * HOURLY / HOUR, rel=1e-5)
+
+
+# -- whose time it is --------------------------------------------------------------------------------------------------
+
+
+def attempt_row(state: str, submitted: int, started: int | None = None, ended: int | None = None) -> str:
+    start, end = ("Unknown" if at is None else clock(at) for at in (started, ended))
+    has = "|" if started is None else "n1|cpu=1,gres/gpu:a100=1,gres/gpu=1"
+    return f"7|{state}|0:0|{clock(submitted)}|{start}|{end}|00:00:00|01:00:00|{has}"
+
+
+def test_an_attempt_is_on_its_own_machine_though_the_one_before_ended_as_it_was_submitted() -> None:
+    """A requeue is submitted in the second in which the attempt before ended, on the same node."""
+    first = attempt_row("NODE_FAIL", 0, 1, 31)
+    later = [attempt_row("PENDING", 31), attempt_row("RUNNING", 31, 900), attempt_row("CANCELLED", 31, 900, 907)]
+    answers = [attempt_row("RUNNING", 0, 1), *(f"{first}\n{one}" for one in later)]
+    polls = [(number, poll(at, SACCT, answers[number])) for number, at in enumerate((5, 40, 903, 910))]
+    found = replay_polls(polls).to_json()
+    (run,) = found["runs"]
+    assert [vm["runs"] for vm in found["vms"]] == [[run["run_id"]]] * 2
+    assert run["vm_id"] == found["vms"][1]["vm_id"]
+
+
+def test_a_job_of_less_than_a_second_has_a_machine_and_costs_nothing() -> None:
+    """It began and ended in the second of its submission."""
+    found = replay_polls([(1, poll(9, SACCT, attempt_row("COMPLETED", 3, 3, 3)))]).to_json()
+    assert (found["runs"][0]["cost_usd"], found["vms"][0]["runs"]) == ("0.000000", [found["runs"][0]["run_id"]])
