@@ -158,3 +158,27 @@ def test_the_next_job_of_our_id_is_not_ours() -> None:
     newest = world.state.by_provider["slurm/12"]
     assert newest == other.run_id
     assert world.identify("slurm", RunFacts(provider_id="12", submitted_at=other.submitted_at)) == other.run_id
+
+
+@pytest.mark.parametrize(("names", "runs"), [(("green", "green"), 1), (("green", "blue"), 2), ((None, None), 2)])
+def test_a_cluster_is_known_by_its_own_name(names: tuple[str | None, str | None], runs: int) -> None:
+    """Two sources of one cluster show one job; without its name each source is a cluster of its own."""
+    world, reader = World(READINGS), PollReader(READINGS)
+    for number, (source, name) in enumerate(zip(("here", "there"), names, strict=True), 1):
+        own = () if name is None else (f"STENO_CLUSTER_NAME={name}",)
+        words = ("env", f"STENO_CLUSTER={source}", *own, *SACCT[4:])
+        world.apply(reader.read(number, poll(words, [row("RUNNING", 0, started=1)], number, number + 1)))
+    assert len(world.state.runs) == runs
+
+
+def test_an_earlier_attempt_that_is_found_later_extends_the_run_and_does_not_rename_it() -> None:
+    """The controller shows the second attempt first."""
+    world, reader = World(READINGS), PollReader(READINGS)
+    queued = f"12|PENDING|BeginTime|gpu|me|{clock(40)}|n1|(null)|theirs"
+    world.apply(reader.read(1, poll(SQUEUE, [queued], 41 * SECOND, 42 * SECOND)))
+    (run_id,) = world.state.runs
+    both = [row("PREEMPTED", 0, started=1, ended=39), row("RUNNING", 40, started=45)]
+    world.apply(reader.read(2, poll(SACCT, both, 50 * SECOND, 51 * SECOND)))
+    (run,) = world.state.runs.values()
+    assert (run.run_id, run.attempts, run.submitted_at) == (run_id, 2, START)
+    assert run_id == foreign_run_id("slurm", "12")
