@@ -1,9 +1,11 @@
 """`steno ps` finds runs, and `steno show` says what ran, through the genuine command."""
 
 import json
+from pathlib import Path
 
 import pytest
 from stenotest.command_line import Steno
+from stenotest.story import single
 
 pytestmark = pytest.mark.slow
 
@@ -73,3 +75,21 @@ def test_what_cannot_be_found_says_why(three: Steno) -> None:
         done = three("ps", *words)
         assert (done.returncode, done.stdout) == (0, "")
         assert said in done.stderr
+
+
+def test_the_newest_run_is_that_of_the_newest_submission(steno: Steno, tmp_path: Path) -> None:
+    """Also at first contact, where one answer shows several runs, the newest first: for -l and for a shared name."""
+    newest_first = [single("train", "done", "done", submitted=number, label=f"{number}") for number in (3, 2, 1)]
+    line = {
+        "t": "2026-01-01T00:00:00Z", "path": "/api/runs/list", "req": {"project_name": "main", "limit": 100},
+        "status": 200, "ms": 5, "body": newest_first,
+    }  # fmt: skip
+    (tmp_path / "first.jsonl").write_text(json.dumps(line) + "\n")
+    assert steno("import", str(tmp_path / "first.jsonl")).returncode == 0
+    newest = newest_first[0]["id"]
+    for words in (("show", "-l"), ("show", "train"), ("timeline", "-l"), ("explain", "train")):
+        shown = json.loads(steno(*words, "--json").stdout)
+        run = shown.get("run", shown)
+        assert run.get("provider_id", newest) == newest
+        assert run["run_id"] == json.loads(steno("show", newest, "--json").stdout)["run_id"], words
+    assert json.loads(steno("ps", "--all", "--json").stdout)["runs"][0]["provider_id"] == newest
