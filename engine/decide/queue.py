@@ -239,12 +239,18 @@ def _limit(patience: int) -> str:
 def _why_no_more(run: Run, patience: int, now: int) -> str | None:
     if run.stop_by is not None:
         return "a stop was requested"
-    if run.started_at is not None or any(step.after is State.RUNNING for step in run.transitions):
+    if _has_started(run):
         return "it had started"
     if patience == 0:
         return "`queue.patience` is 0"
     over = now - (run.requested_at or 0) >= patience
     return f"the limit of {_limit(patience)} has passed" if over else None
+
+
+def _has_started(run: Run) -> bool:
+    """Whether a job of it was seen running, or has an exit status: it ran between two polls."""
+    exited = run.facts is not None and any(one.exit_status is not None for one in run.facts.newest)
+    return exited or run.started_at is not None or any(step.after is State.RUNNING for step in run.transitions)
 
 
 def may_be_made_again(run: Run, patience: int, now: int) -> bool:

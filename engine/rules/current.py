@@ -49,7 +49,9 @@ def decisive(facts: RunFacts) -> Decisive | None:
 _PENDING: Final = Live(state=State.QUEUED, rule=f"{NAME}/pending", pending=True)
 _TERMINATING: Final = Live(state=State.FINISHING, rule=f"{NAME}/terminating")
 _EVERY_JOB_ENDING: Final = Live(state=State.FINISHING, rule=f"{NAME}/every-job-ending")
-_SOME_JOBS_ENDED: Final = Live(state=State.RUNNING, rule=f"{NAME}/some-jobs-ended")
+_SOME_JOBS_ENDED: Final = {
+    state: Live(state=state, rule=intern(f"{NAME}/some-jobs-ended"), sure=False) for state in State
+}
 _BY_JOB: Final = {state: Live(state=state, rule=intern(f"{NAME}/most-advanced-job")) for state in State}
 _BY_STATUS: Final = {
     state: Live(state=state, rule=intern(f"{NAME}/run-status"), sure=False) for state in (None, *State)
@@ -57,9 +59,9 @@ _BY_STATUS: Final = {
 
 
 def progress(facts: RunFacts) -> Live:
-    """Where an observation that is not decisive shows the run: the most advanced job decides, not the lagging run. A
-    job that has ended, or is ending, beside one that has not counts as running. If no job is in the answer, the run's
-    own status may move it forward.
+    """Where an observation that is not decisive shows the run: the most advanced job decides that has not ended and is
+    not ending, not the lagging run. If others have, it only moves the run forward: they may have been further. If no
+    job is in the answer, the run's own status may move it forward.
     """
     if facts.requeued:
         return _PENDING
@@ -72,9 +74,8 @@ def progress(facts: RunFacts) -> Live:
     going = [state for state in states if state is not State.FINISHING]
     if not going:
         return _EVERY_JOB_ENDING
-    if len(going) < len(states):
-        return _SOME_JOBS_ENDED
-    return _BY_JOB[going[0] if len(going) == 1 else max(going, key=PROGRESS.index)]
+    furthest = going[0] if len(going) == 1 else max(going, key=PROGRESS.index)
+    return (_BY_JOB if len(going) == len(states) else _SOME_JOBS_ENDED)[furthest]
 
 
 def attempt_of(facts: RunFacts) -> int | None:

@@ -44,7 +44,7 @@ _RULES: dict[str, str] = {  # by the last part of a rule's name
     "terminating": "The provider is terminating the run and has not yet reported how it ended.",
     "run-status": "The answer shows no job, so the state follows the run's own status.",
     "every-job-ending": "Every job has ended or is ending; the provider has not yet reported enough for a verdict.",
-    "some-jobs-ended": "Some jobs have ended and others still run, so the run is running.",
+    "some-jobs-ended": "Some jobs have ended or are ending; the state is that of the most advanced other job.",
     "most-advanced-job": "The state is that of the most advanced job; the run's own status lags behind its jobs.",
     "ten-answered-minutes": "The provider has answered for ten minutes without this run; that is no verdict: "
     "the run is lost until an answer shows it again.",

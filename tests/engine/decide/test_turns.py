@@ -1,12 +1,16 @@
 """Whose turn it is while a run waits for capacity: no later run takes a place that it could use."""
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 from stenotest.stage import SOURCE, Stage, run_row
+from stenotest.story import job, read_run, run_item, submission
 from stenotest.town import Town, holds, places
 
 from engine.decide.queue import queue
+from engine.facts import RunFacts
 from engine.policy import Policy
 from events import types
 
@@ -38,6 +42,45 @@ def test_a_later_request_for_the_same_waits_behind_a_run_that_waits_for_its_time
     assert first.estimated_start == second.estimated_start == held.not_before
     made.wait(20)
     assert [one.run_id for one in places(made.settle())] == ["run-a", "run-b"]
+
+
+NO_CAPACITY = "failed_to_start_due_to_no_capacity"
+
+
+@pytest.mark.parametrize(
+    ("polls", "again"),
+    [
+        ([(("terminating", NO_CAPACITY, None), ("submitted", None, None))], True),
+        ([(("terminating", NO_CAPACITY, None), ("pulling", None, None))], True),
+        ([(("terminating", NO_CAPACITY, None), ("running", None, None))], False),
+        ([(("terminating", NO_CAPACITY, None), ("terminating", "terminated_by_server", 143))], False),
+        ([], True),
+    ],
+)
+def test_a_run_of_several_nodes_is_submitted_again_unless_a_job_of_it_ran(polls: list[Any], again: bool) -> None:
+    """One node ended without capacity while the other was only submitted: nothing ran. An exit status says that it did,
+    between two polls.
+    """
+    made = Stage(Policy(budget_total=None))
+    made.ensured("shared")
+    made.request("a", nodes=2)
+    made.settle()
+    made.taken("a", "p1")
+    last = polls[-1][1][2] if polls else None
+    over = (("failed", NO_CAPACITY, None), ("terminated", "terminated_by_server", last))
+    for number, jobs in enumerate([*polls, over]):
+        made.wait(1)
+        made.runs(two_nodes("failed" if number == len(polls) else "submitted", *jobs))
+    assert (made.run("a").state, made.run("a").reason) == ("failed", "no_capacity")
+    made.settle()
+    assert (made.run("a").held is not None) is again
+
+
+def two_nodes(status: str, *jobs: tuple[str, str | None, int | None]) -> RunFacts:
+    """The run `a` of two nodes with these (status, reason, exit status)."""
+    shown = [job(submission(word, reason=why, exit_status=code), number=n) for n, (word, why, code) in enumerate(jobs)]
+    item = run_item("a", status, *shown, reason="job_failed" if status == "failed" else None)
+    return msgspec.structs.replace(read_run(json.dumps(item).encode()), provider_id="p1")
 
 
 NARROW: dict[str, Any] = {

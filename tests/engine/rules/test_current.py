@@ -292,6 +292,15 @@ def nodes(run: str, *ends: tuple[str, str | None, int | None], reason: str | Non
             ("succeeded", "exit_zero", 0),
         ),
         (nodes("done", ("done", "done_by_runner", 0), ("done", "done_by_runner", 0)), ("succeeded", "exit_zero", 0)),
+        # the most advanced job that has not ended, whatever became of the others
+        (
+            nodes("submitted", ("failed", "failed_to_start_due_to_no_capacity", None), ("submitted", None, None)),
+            "queued",
+        ),
+        (
+            nodes("provisioning", ("terminating", "failed_to_start_due_to_no_capacity", None), ("pulling", None, None)),
+            "pulling",
+        ),
         (nodes("provisioning", ("submitted", None, None), ("pulling", None, None)), "pulling"),
         (nodes("running", ("running", None, None), ("provisioning", None, None)), "running"),
         # answers that leave the jobs out
