@@ -61,11 +61,18 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replica_num: int = 0
     job_num: int = 0
     retry_on: frozenset[str] = frozenset()  # what the task's own retry policy covers, in the provider's words
+    decides: bool = True  # its exit status counts; false for a worker of a task that ends with its master
     attempts: tuple[AttemptFacts, ...] = ()  # every attempt the answer carried, in order of `num`
 
     @property
     def newest(self) -> AttemptFacts | None:
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def failed(self) -> bool:
+        """Its newest attempt failed, by its reason or status, or by its exit status if that counts."""
+        one = self.newest
+        return one is not None and (one.cause is not None or one.failed or (self.decides and bool(one.exit_status)))
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):

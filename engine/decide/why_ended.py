@@ -83,6 +83,8 @@ def why(run: Run, message: str | None = None) -> str:
             said = str(run.facts.ending)
         case State.SUCCEEDED:
             said = "Every job exited 0" if run.exit_status == 0 else f"{run.provider} reported that all jobs are done"
+            if (run.rule or "").endswith("/master-done"):
+                said = "Its master exited 0, and its workers were stopped then (`stop_criteria: master-done`)"
         case State.STOPPED:
             said = _STOPPED.get(run.reason or Reason.UNKNOWN_REASON, _UNEXPLAINED)
         case State.FAILED:
@@ -138,7 +140,7 @@ def _failed(run: Run, *, quoted: bool) -> str:
 def _exited(run: Run) -> str:
     code = run.exit_status
     job = "It"
-    failing = [number for number, job in enumerate(run.reported.jobs) if job.exit_status]
+    failing = [number for number, job in enumerate(run.reported.jobs) if code and job.exit_status == code]
     if len(run.reported.jobs) > 1 and failing:
         job = f"Its job {failing[0]}"
     known = None if code is None else _EXITS.get(code)

@@ -139,6 +139,9 @@ def judge(turn: Turn, run: Run, facts: RunFacts, *, retried: bool = False) -> No
     match move:
         case Verdict():
             settle(turn, run, move, facts)
+            if facts.cause is Reason.EXIT_ZERO and move.state is State.FAILED:
+                ended = _said(move.state, move.reason, move.exit_status)
+                turn.note(run, AnomalyKind.CONTRADICTION, f"{facts.reason or facts.status}, yet {ended}", once=True)
         case Live():
             behind = bool(run.attempt and facts.jobs) and (attempt_of(facts) or 0) < (run.attempt or 0)
             show(turn, run, move, behind=behind)

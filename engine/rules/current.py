@@ -6,7 +6,7 @@ from enum import StrEnum
 from sys import intern
 from typing import Final
 
-from engine.facts import AttemptFacts, RunFacts
+from engine.facts import JobFacts, RunFacts
 from engine.rules.sets import Live, Move, ObservationFilter, RuleSet, Verdict
 from engine.states import PROGRESS, Reason, State
 
@@ -43,6 +43,8 @@ def decisive(facts: RunFacts) -> Decisive | None:
     if facts.state is State.FINISHING:
         return Decisive.TERMINATING
     explained = all(one.exit_status is not None or one.cause is not None for one in newest)
+    if any(one.failed and not one.decides for one in facts.jobs):
+        return None  # before or after its master was done: the provider's word for the run says it
     return Decisive.ENDED if explained and not any(one.retried for one in newest) else None
 
 
@@ -84,34 +86,56 @@ def attempt_of(facts: RunFacts) -> int | None:
 
 
 def _verdict(facts: RunFacts, *, stopped_by_policy: bool) -> Verdict:
-    """The verdict of a decisive observation: the first rule that matches."""
-    attempts = facts.newest
-    first = facts.jobs[0].newest if facts.jobs else None
-    # The first that is not zero by (replica_num, job_num), else the first job's.
-    failed = next((one.exit_status for one in attempts if one.exit_status), None)
-    exit_status = failed if failed is not None or first is None else first.exit_status
+    """The verdict of a decisive observation: the first rule that matches. Its exit status is that of the job that
+    decided; if none did, the first that is not zero by (replica_num, job_num), else the first job's.
+    """
+    attempts, failing = facts.newest, _failing(facts)
+    deciding = [job.newest for job in facts.jobs if job.decides and job.newest is not None]
+    exits = [one.exit_status for one in deciding]
+    any_exit = next(filter(None, exits), exits[0] if exits else None)
 
-    def verdict(state: State, reason: Reason, rule: str) -> Verdict:
+    def verdict(state: State, reason: Reason, rule: str, exit_status: int | None = any_exit) -> Verdict:
         return Verdict(state=state, reason=reason, exit_status=exit_status, rule=intern(f"{NAME}/{rule}"))
 
-    whole = bool(attempts) and len(attempts) == len(facts.jobs)
-    if whole and all(one.exit_status == 0 for one in attempts) and not facts.failed:
-        return verdict(State.SUCCEEDED, Reason.EXIT_ZERO, "all-exits-zero")
+    whole = bool(exits) and len(attempts) == len(facts.jobs)
+    if whole and all(one == 0 for one in exits) and not facts.failed and all(job.decides for job in failing):
+        rule = "all-exits-zero" if len(deciding) == len(attempts) else "master-done"
+        return verdict(State.SUCCEEDED, Reason.EXIT_ZERO, rule)
     if facts.cause in _STOPS:
         return verdict(State.STOPPED, Reason.STOPPED_BY_POLICY if stopped_by_policy else facts.cause, "stop-asked-for")
-    if facts.cause is Reason.EXIT_ZERO:
+    if facts.cause is Reason.EXIT_ZERO and not failing:
         return verdict(State.SUCCEEDED, Reason.EXIT_ZERO, "all-jobs-done")
-    if facts.cause is not None or any(one.exit_status or one.cause is not None or one.failed for one in attempts):
-        return verdict(State.FAILED, _failure(facts, attempts), "failure-reported")
-    return verdict(State.STOPPED, Reason.UNKNOWN_REASON, "ended-unexplained")
+    if facts.cause is None and not failing:
+        return verdict(State.STOPPED, Reason.UNKNOWN_REASON, "ended-unexplained")
+    rule = "failed-yet-done" if facts.cause is Reason.EXIT_ZERO else "failure-reported"
+    decided = decider(facts)
+    if decided is None or decided.newest is None:
+        own = facts.cause is Reason.PROVIDER_ERROR
+        return verdict(State.FAILED, Reason.PROVIDER_ERROR if own else Reason.UNKNOWN_REASON, rule)
+    one = decided.newest
+    exited = Reason.EXIT_NONZERO if one.exit_status else Reason.UNKNOWN_REASON
+    return verdict(State.FAILED, one.cause or exited, rule, one.exit_status)
 
 
-def _failure(facts: RunFacts, attempts: list[AttemptFacts]) -> Reason:
-    """Why a failed run failed: the server's own fault, then the first failing job's cause, then an exit status."""
+def decider(facts: RunFacts) -> JobFacts | None:
+    """The job that decided that the run failed: the first with a cause, else with a nonzero exit status, else with a
+    failed status. None: no job; it was the provider's own fault, or no job shows a failure.
+    """
     if facts.cause is Reason.PROVIDER_ERROR:
-        return Reason.PROVIDER_ERROR
-    exited = Reason.EXIT_NONZERO if any(one.exit_status for one in attempts) else Reason.UNKNOWN_REASON
-    return next((one.cause for one in attempts if one.cause is not None), exited)
+        return None
+    return min(_failing(facts), key=_failure_rank, default=None)  # the first of equals
+
+
+def _failure_rank(job: JobFacts) -> int:
+    newest = job.newest
+    if newest is None or newest.cause is not None:
+        return 0
+    return 1 if newest.exit_status else 2
+
+
+def _failing(facts: RunFacts) -> list[JobFacts]:
+    """The jobs whose end makes the run fail; one that does not decide only if the provider does not call it done."""
+    return [job for job in facts.jobs if job.failed and (job.decides or facts.cause is not Reason.EXIT_ZERO)]
 
 
 CURRENT: Final = RuleSet(

@@ -10,7 +10,7 @@ from engine.fold.tick import PollReader
 from engine.fold.world_codec import policy_of, source_of
 from engine.objects import RunObject
 from engine.providers.readings import READINGS
-from engine.rules.current import CURRENT, Decisive, decisive
+from engine.rules.current import CURRENT, Decisive, decider, decisive
 from engine.rules.sets import flips
 from engine.states import Reason
 from engine.wire import Position, Shape, Time
@@ -37,6 +37,9 @@ _RULES: dict[str, str] = {  # by the last part of a rule's name
     "all-exits-zero": "the last attempt of every job exited 0",
     "stop-asked-for": "the run's reason says that a stop was requested",
     "all-jobs-done": "it says that all jobs are done",
+    "master-done": "its master exited 0, and the task ends with its master (`stop_criteria: master-done`): how the "
+    "workers exited that were stopped then is no failure",
+    "failed-yet-done": "yet a job of it failed, so the provider contradicts itself, and the run counts as failed",
     "failure-reported": "the run failed, and nobody had requested a stop",
     "ended-unexplained": "nothing says why the run ended",
     "pending": "The provider has put the run back into its queue; a new attempt follows.",
@@ -89,12 +92,10 @@ def _failure(facts: RunFacts) -> str:
     """The first failure, chosen as the reason is (`engine.rules.current`)."""
     if facts.cause is Reason.PROVIDER_ERROR:
         return f"its reason is `{facts.reason}`"
-    failing = [job for job in facts.jobs if job.newest is not None and job.newest.cause is not None]
-    failing += [job for job in facts.jobs if job.newest is not None and job.newest.exit_status]
-    for job in failing:
-        if job.newest is not None:
-            name, exit_status = _job(facts, job), job.newest.exit_status
-            return f"{name} exited {exit_status}" if exit_status else f"{name} ended with `{job.newest.reason}`"
+    job = decider(facts)
+    if job is not None and job.newest is not None and (job.newest.cause is not None or job.newest.exit_status):
+        name, exit_status = _job(facts, job), job.newest.exit_status
+        return f"{name} exited {exit_status}" if exit_status else f"{name} ended with `{job.newest.reason}`"
     return f"its status is `{facts.status}`" + (f" and its reason `{facts.reason}`" if facts.reason else "")
 
 

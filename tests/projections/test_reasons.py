@@ -67,6 +67,13 @@ def test_a_run_that_waits_with_us_is_told_so(rule: str) -> None:
             single(run="failed", job_status="terminated", reason="server_error", job_reason="terminated_by_server"),
             FAILED.format("its reason is `server_error`"),
         ),
+        (
+            single(run="done", job_status="done", reason="all_jobs_done", job_reason="done_by_runner", exit_status=137),
+            (
+                "dstack reported the final status `done`; yet a job of it failed, so the provider contradicts itself, "
+                "and the run counts as failed."
+            ),
+        ),
     ],
 )
 def test_a_verdict_names_what_decided_it(item: Item, said: str) -> None:

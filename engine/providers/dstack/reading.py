@@ -75,7 +75,7 @@ def _with(
 ) -> RunFacts:
     """The observation with one job changed, and the run's own words as dstack derives them."""
     jobs = (*facts.jobs[:index], _worded(job, status, reason, exit_status), *facts.jobs[index + 1 :])
-    if not any(_failed(one.newest) for one in jobs):  # dstack ends the other jobs only because one failed
+    if not any(one.failed for one in jobs):  # dstack ends the other jobs only because one failed
         jobs = tuple(
             _worded(one, "running", None, None)
             if one.newest is not None and one.newest.reason == "terminated_by_server"
@@ -83,10 +83,6 @@ def _with(
             for one in jobs
         )
     return with_run_words(facts, *_run_words(facts, jobs), jobs)
-
-
-def _failed(newest: AttemptFacts | None) -> bool:
-    return newest is not None and (newest.cause is not None or bool(newest.exit_status))
 
 
 def _run_words(facts: RunFacts, jobs: tuple[JobFacts, ...]) -> tuple[str | None, str | None]:
@@ -100,13 +96,13 @@ def _run_words(facts: RunFacts, jobs: tuple[JobFacts, ...]) -> tuple[str | None,
     def ending(status: str, reason: str) -> tuple[str, str]:
         return (status if final and over else "terminating"), reason
 
-    failed = [newest for newest in shown if _failed(newest)]
+    failed = [job.newest for job in jobs if job.newest is not None and job.failed]
     if any(not newest.retried for newest in failed):
         kept = facts.reason is not None and facts.reason not in (*STOPS, "all_jobs_done")
         return ending("failed", (facts.reason or "") if kept else "job_failed")
     if failed:
         return ("failed", facts.reason) if facts.reason == "retry_limit_exceeded" else ("pending", None)
-    if over and all(newest.exit_status == 0 for newest in shown):
+    if over and all(one.newest.exit_status == 0 for one in jobs if one.newest is not None and one.decides):
         return ending("done", "all_jobs_done")
     if facts.reason in STOPS:
         return ending("terminated", facts.reason or "")

@@ -80,13 +80,18 @@ class TagsWire(msgspec.Struct, frozen=True):
     mark: str | None = msgspec.field(default=None, name=words.MARK)
 
 
-class ConfigurationWire(msgspec.Struct, frozen=True):
+class ProfileWire(msgspec.Struct, frozen=True):
+    stop_criteria: str | None = None
+
+
+class ConfigurationWire(ProfileWire, frozen=True):
     type: str | None = None
     tags: TagsWire | None = None
 
 
 class RunSpecWire(msgspec.Struct, frozen=True):
     configuration: ConfigurationWire = ConfigurationWire()
+    profile: ProfileWire | None = None
     run_name: str | None = None
 
 
@@ -166,7 +171,9 @@ def _number(submission: object) -> int:
 def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
     """The facts of a decoded run; adds unknown words and unreadable times to `drift`."""
     odd = list(drift)
-    jobs = [_job(job, odd) for job in wire.jobs]
+    spec, profile = wire.run_spec, wire.run_spec.profile or ProfileWire()
+    with_master = (spec.configuration.stop_criteria or profile.stop_criteria) == words.MASTER_DONE
+    jobs = [_job(job, odd, with_master=with_master) for job in wire.jobs]
     if len(jobs) > 1:
         jobs.sort(key=_ORDER)
     latest, configuration = wire.latest_job_submission, wire.run_spec.configuration
@@ -235,7 +242,7 @@ def with_attempt_words(
     return msgspec.structs.replace(facts, **_attempt_words(status, reason, exit_status, retry_on))
 
 
-def _job(wire: JobWire, odd: list[str]) -> JobFacts:
+def _job(wire: JobWire, odd: list[str], *, with_master: bool) -> JobFacts:
     retry_on = _NEVER_RETRIED if wire.job_spec.retry is None else _covered(wire.job_spec.retry.on_events)
     given: list[AttemptFacts] = []
     num = 0
@@ -247,6 +254,7 @@ def _job(wire: JobWire, odd: list[str]) -> JobFacts:
         replica_num=wire.job_spec.replica_num,
         job_num=wire.job_spec.job_num,
         retry_on=retry_on,
+        decides=not with_master or wire.job_spec.job_num == 0,
         attempts=tuple(given) if len(given) == 1 else tuple(sorted(given, key=_NUM)),
     )
 

@@ -24,6 +24,7 @@ ENDED_JOB_STATUSES: Final = FINAL_RUN_STATUSES | {"aborted"}
 JOB_STATUSES: Final = ENDED_JOB_STATUSES | JOB_STATE.keys()
 
 SLURM: Final = "slurm"  # the backend whose machines are jobs of a Slurm cluster
+MASTER_DONE: Final = "master-done"  # `stop_criteria` of a task that ends, and stops its workers, with its job 0
 MARK: Final = "steno-run"  # the tag with Steno's run id (docs/adr/0027); all servers return tags
 
 STOPS: Final = {"stopped_by_user": Reason.STOPPED_BY_USER, "aborted_by_user": Reason.ABORTED_BY_USER}

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from stenotest.stage import SOURCE, Stage, run_row
-from stenotest.story import job, read_run, run_item, submission
+from stenotest.story import nodes, read_run
 from stenotest.town import Town, holds, places
 
 from engine.decide.queue import queue
@@ -78,9 +78,8 @@ def test_a_run_of_several_nodes_is_submitted_again_unless_a_job_of_it_ran(polls:
 
 def two_nodes(status: str, *jobs: tuple[str, str | None, int | None]) -> RunFacts:
     """The run `a` of two nodes with these (status, reason, exit status)."""
-    shown = [job(submission(word, reason=why, exit_status=code), number=n) for n, (word, why, code) in enumerate(jobs)]
-    item = run_item("a", status, *shown, reason="job_failed" if status == "failed" else None)
-    return msgspec.structs.replace(read_run(json.dumps(item).encode()), provider_id="p1")
+    item = nodes(status, *jobs, reason="job_failed" if status == "failed" else None)
+    return msgspec.structs.replace(read_run(json.dumps(item).encode()), provider_id="p1", name="a")
 
 
 NARROW: dict[str, Any] = {

@@ -96,6 +96,20 @@ def test_a_limit_that_is_not_known_is_not_made_up() -> None:
             None,
             "Its job 1 exited 2; read its output: `steno logs train --tail 50`.",
         ),
+        (  # not of the job that was stopped because another failed
+            run(
+                reason=Reason.EXIT_NONZERO,
+                exit_status=1,
+                reported=Reported(jobs=(ReportedJob("terminated", None, 143), ReportedJob("failed", None, 1))),
+            ),
+            None,
+            "Its job 1 exited 1; read its output: `steno logs train --tail 50`.",
+        ),
+        (
+            run(State.SUCCEEDED, Reason.EXIT_ZERO, exit_status=0, rule="current@1/master-done"),
+            None,
+            "Its master exited 0, and its workers were stopped then (`stop_criteria: master-done`).",
+        ),
         (
             run(reason=Reason.COMPILE_ERROR),
             "ld: a.o: in function main:\nmain.cpp:(.text+0x5): undefined reference to `foo'\n",

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from stenotest.story import Item, Story, job, run_item, single, submission
+from stenotest.story import Story, job, run_item, single, submission
 
 from engine.replay.result import JsonObject
 from engine.replay.trace import replay_polls
@@ -161,30 +161,6 @@ def test_a_run_that_goes_back_to_the_queue_is_reopened(again: JsonObject) -> Non
     (run,) = found["runs"]
     assert (run["state"], run["reason"], run["exit_status"], run["finished_at"]) == ("queued", None, None, None)
     assert [anomaly["kind"] for anomaly in found["anomalies"]] == ["contradiction"]
-
-
-def test_a_run_is_where_its_most_advanced_unended_job_is_but_never_behind_what_was_seen() -> None:
-    """One of two nodes got no machine while the other was only submitted: nothing runs, and nothing contradicts."""
-    lacks = ("terminating", "failed_to_start_due_to_no_capacity")
-
-    def nodes(*jobs: tuple[str, str | None]) -> Item:
-        shown = [job(submission(word, reason=why), number=number) for number, (word, why) in enumerate(jobs)]
-        return run_item("a", "submitted", *shown)
-
-    def seen(*polls: Item) -> tuple[list[str], object, list[Item]]:
-        story = Story()
-        for item in polls:
-            story.wait(5).listed(item)
-        found = told(story)
-        return states(found["runs"][0]), found["runs"][0]["started_at"], found["anomalies"]
-
-    waits = nodes(("submitted", None), ("submitted", None))
-    assert seen(waits, nodes(lacks, ("submitted", None))) == (["queued"], None, [])
-    made = nodes(("provisioning", None), ("submitted", None))
-    assert seen(made, nodes(lacks, ("submitted", None))) == (["provisioning"], None, [])
-    runs = nodes(("running", None), ("pulling", None))
-    moved, began, odd = seen(runs, nodes(("terminating", "instance_unreachable"), ("pulling", None)))
-    assert (moved, began is None, odd) == (["running"], False, [])
 
 
 def test_a_step_back_in_the_same_attempt_is_an_anomaly_once() -> None:

@@ -2,10 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from stenotest.story import Item, job, read_run, run_item, single, submission
+from stenotest.story import Item, job, nodes, read_run, run_item, single, submission
 
 from engine.facts import RunFacts
 from engine.providers.dstack.words import RETRY_EVENT_OF, RUN_REASONS
@@ -26,14 +25,6 @@ def verdict(item: Item, *, policy: bool = False) -> tuple[str, str, int | None] 
     if isinstance(move, Verdict):
         return (move.state.value, move.reason.value, move.exit_status)
     return move.state.value if move.state is not None else None
-
-
-def nodes(run: str, *ends: tuple[str, str | None, int | None], reason: str | None = None, **more: Any) -> Item:
-    jobs = [
-        job(submission(status, reason=why, exit_status=code), number=number, retry=more.get("retry"))
-        for number, (status, why, code) in enumerate(ends)
-    ]
-    return run_item("many", run, *jobs, reason=reason)
 
 
 @pytest.mark.parametrize(

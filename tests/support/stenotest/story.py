@@ -129,6 +129,15 @@ def single(
     return run_item(name, run, job(shown, retry=retry), reason=reason, **more)
 
 
+def nodes(run: str, *ends: tuple[str, str | None, int | None], reason: str | None = None, **more: Any) -> Item:
+    """A run of several jobs, each with its (status, reason, exit status)."""
+    jobs = [
+        job(submission(status, reason=why, exit_status=code), number=number, retry=more.get("retry"))
+        for number, (status, why, code) in enumerate(ends)
+    ]
+    return run_item("many", run, *jobs, reason=reason)
+
+
 def moment(seconds: float, start: int = START) -> str:
     """A provider's time, `seconds` after `start`."""
     return format_time(start + round(seconds * SECOND))
