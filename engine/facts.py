@@ -140,7 +140,7 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: str | None = None
     reason: str | None = None
     message: str | None = None
-    state: VmState | None = None  # where it is; None: no machine yet, or an unknown word
+    state: VmState | None = None  # where it is; `requested`: no machine yet; None: not said, or an unknown word
     cause: VmReason = VmReason.UNKNOWN_REASON  # why it ends or ended, by the provider's reason
     by_request: bool = True  # the only reason the provider gives is that somebody asked for its end
     unreachable: bool = False

@@ -65,7 +65,7 @@ class VmState(StrEnum):
     DRAINING = "draining"  # idle, and by our own intent gets no more runs; billed as idle
     TERMINATING = "terminating"  # told to stop
     TERMINATED = "terminated"  # seen gone
-    UNCONFIRMED = "unconfirmed"  # should be gone, but was not seen gone: still billed
+    UNCONFIRMED = "unconfirmed"  # not seen gone, though it should be, or its status is an unknown word: billed
 
 
 class VmReason(StrEnum):

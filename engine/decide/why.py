@@ -174,6 +174,11 @@ def _doing(scene: Scene, vm: Vm) -> Iterator[str]:
             taken = vm.told.taken_at if vm.told is not None else None
             told = "" if taken is None else f"; the provider accepted the stop request at {format_second(taken)}"
             yield f"It is being stopped{told}. It is billed until a poll shows it gone."
+        case VmState.UNCONFIRMED if vm.facts.state is None:
+            yield (
+                f"Steno does not know what its provider's status `{vm.facts.status}` means: it is billed until a poll "
+                "shows it gone. If it is gone in the cloud's own console, record that with `steno vms gone`."
+            )
         case VmState.UNCONFIRMED:
             yield (
                 "It should be gone, but no poll shows that: it is still billed. Look in the cloud's own console; if it "

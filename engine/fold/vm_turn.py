@@ -71,6 +71,8 @@ def _judge(turn: Turn, vm: Vm, before: VmState | None, low: int, *, back: bool, 
     shown, word = vm.facts.state, vm.facts.status
     trigger = None if shown is None else _TRIGGER.get(shown)
     if trigger is None:
+        if shown is None and vm.state is VmState.REQUESTED:  # it has a price, and its first word is unknown: billed
+            step(turn, vm, VmTrigger.DOUBT, low)
         return
     if trigger is VmTrigger.TERMINATED:
         _end(turn, vm, low, new=new)
@@ -84,7 +86,7 @@ def _judge(turn: Turn, vm: Vm, before: VmState | None, low: int, *, back: bool, 
             vm.finished_at = vm.finished_low = None
             vm.confirmed = vm.unseen_end = False
             step(turn, vm, VmTrigger.REAPPEAR, low)
-        case VmState.UNCONFIRMED if said_again or (trigger is VmTrigger.TERMINATE and not back):
+        case VmState.UNCONFIRMED if said_again or (trigger is VmTrigger.TERMINATE and not back and before is not None):
             return
         case VmState.TERMINATING if shown in ALIVE:
             turn.note(vm, AnomalyKind.ILLEGAL_TRANSITION, f"terminating → {word}", once=True)

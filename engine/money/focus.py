@@ -22,7 +22,7 @@ _SAID: Final = {
     Line.BUSY: "Machine busy with a run",
     Line.IDLE: "Machine idle",
     Line.TERMINATING: "Machine being ended",
-    Line.UNCONFIRMED: "Machine told to go or no longer listed, not seen gone",
+    Line.UNCONFIRMED: "Machine told to go, no longer listed, or of unknown status; not seen gone",
     Line.UNATTRIBUTED: "Machine time of no known run",
     Line.ROUNDING: "Minimum charge and billing granularity",
 }

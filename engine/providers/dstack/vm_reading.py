@@ -78,7 +78,6 @@ class _Event(msgspec.Struct):
 
 _event = msgspec.json.Decoder(_Event)
 _CHANGED: Final = re.compile(r"Instance status changed ([A-Z]+) -> ([A-Z]+)\b")
-_EVENT_STATE: Final = {**words.VM_STATE, "pending": VmState.REQUESTED}
 _PROVISIONED: Final = "Instance provisioned for job."
 
 
@@ -94,7 +93,7 @@ def read_vm_event(item: bytes) -> VmEvent | None:
     at = read_time(wire.recorded_at, "recorded_at", [])
     changed = _CHANGED.match(wire.message)
     if changed is not None:
-        before, after = _EVENT_STATE.get(changed[1].lower()), _EVENT_STATE.get(changed[2].lower())
+        before, after = words.VM_STATE.get(changed[1].lower()), words.VM_STATE.get(changed[2].lower())
     elif wire.message.startswith(_PROVISIONED):
         before, after = VmState.REQUESTED, VmState.PROVISIONING
     else:

@@ -111,7 +111,8 @@ def is_retried(reason: str | None, exit_status: int | None, retry_on: frozenset[
     return retry_event(reason, exit_status) in retry_on
 
 
-VM_STATE: Final = {  # `pending`, with or without a price, is no machine yet
+VM_STATE: Final = {
+    "pending": VmState.REQUESTED,  # with or without a price no machine yet
     "provisioning": VmState.PROVISIONING,
     "idle": VmState.IDLE,
     "busy": VmState.BUSY,
@@ -119,7 +120,7 @@ VM_STATE: Final = {  # `pending`, with or without a price, is no machine yet
     "terminated": VmState.TERMINATED,
 }
 
-INSTANCE_STATUSES: Final = VM_STATE.keys() | {"pending"}  # of dstack 0.19.37 to 0.22.5
+INSTANCE_STATUSES: Final = VM_STATE.keys()  # of dstack 0.19.37 to 0.22.5
 
 _VM_CAUSE: Final[dict[str, VmReason]] = {
     "idle_timeout": VmReason.IDLE_TIMEOUT,

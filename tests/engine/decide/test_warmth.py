@@ -347,6 +347,12 @@ def test_an_unconfirmed_a_missing_and_a_gone_machine_say_what_they_are() -> None
     assert told.up()[0].startswith("It has been gone since ")
 
 
+def test_a_machine_of_unknown_status_is_not_said_to_be_gone() -> None:
+    told = Told()
+    told.cold("a", "m", status="hibernating")
+    assert told.up()[0].startswith("Steno does not know what its provider's status `hibernating` means: it is billed")
+
+
 def test_a_machine_with_a_run_on_its_way_says_which() -> None:
     told = Told(POOL)
     told.cold("a", "m", fleet="steno-slot-1")

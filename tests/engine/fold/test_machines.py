@@ -10,6 +10,8 @@ from engine.fold.change import AnomalyKind
 from engine.fold.tick import PollReader
 from engine.fold.world import World
 from engine.fold.world_codec import idle_evidence
+from engine.money.bill import bill_vm
+from engine.money.prices import Book
 from engine.providers.readings import READINGS
 from engine.states import VmReason, VmState
 from events import types
@@ -63,6 +65,32 @@ def test_absurd_prices_are_no_prices() -> None:
         told.rows(machine_item()).rows({**machine_item(), "price": price})
         assert [step.hourly for step in told.vm.prices] == [1_990_000]
         assert "schema_drift" in told.anomalies
+
+
+@pytest.mark.parametrize("word", ["hibernating", "", None, 7])
+def test_a_priced_machine_of_unknown_status_from_the_start_is_billed(word: object) -> None:
+    """Its life is counted from `created` to its newest poll; that anything was charged is not certain."""
+    odd = {**machine_item(), "status": word}
+    told = Told().rows(odd, after=60).rows(odd, after=3540)
+    assert told.vm.state is VmState.UNCONFIRMED
+    assert told.anomalies == ([] if word is None else ["schema_drift"])
+    bill = bill_vm(told.vm, until=told.at(3600), book=Book())
+    assert (bill.cost, bill.low, bill.high) == (1_990_000, 0, 1_990_000)
+
+
+@pytest.mark.parametrize("status", ["provisioning", "idle", "busy", "terminating", "terminated"])
+def test_the_first_known_status_places_a_machine_whose_status_was_unknown(status: str) -> None:
+    """As if it had been shown so at first: nothing contradicts."""
+    told = Told().rows(machine_item(status="hibernating")).rows(machine_item(status=status))
+    assert (told.vm.state, told.anomalies) == (VmState(status), ["schema_drift"])
+
+
+def test_a_pending_row_with_a_price_is_no_machine_yet_and_costs_nothing() -> None:
+    """A known word; an unknown one after it is billed."""
+    told = Told().rows(machine_item(status="pending"))
+    assert (told.vm.state, told.vm.billed) == (VmState.REQUESTED, False)
+    told.rows(machine_item(status="hibernating"))
+    assert (told.vm.state, told.vm.billed) == (VmState.UNCONFIRMED, True)
 
 
 def test_a_machine_that_does_not_answer_is_a_span_that_ends_only_where_it_answers() -> None:

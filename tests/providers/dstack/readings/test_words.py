@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.providers.dstack.words import INSTANCE_REASONS, INSTANCE_STATUSES, OLD_INSTANCE_REASONS, VM_STATE, vm_cause
+from engine.providers.dstack.words import INSTANCE_REASONS, INSTANCE_STATUSES, OLD_INSTANCE_REASONS, vm_cause
 from engine.states import VmReason
 
 LAB = Path(__file__).parents[4] / ".lab"
@@ -32,11 +32,6 @@ def test_reasons_mean_what_they_say() -> None:
 def test_a_server_that_tells_no_ends_gives_no_reason_only_when_something_was_deleted() -> None:
     """0.19.37: `fleets/delete` and `fleets/delete_instances` set a status and nothing else."""
     assert vm_cause(None, gives_end=False) is VmReason.FLEET_DELETED
-
-
-def test_every_status_but_pending_moves_a_machine() -> None:
-    """`pending` is no machine yet."""
-    assert set(VM_STATE) == INSTANCE_STATUSES - {"pending"}
 
 
 @pytest.mark.parametrize("version", ["0.22.5", "0.19.37"])
