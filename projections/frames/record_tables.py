@@ -8,6 +8,7 @@ import msgspec
 from engine.providers.readings import READINGS
 from projections.frames.column import FrameTable, boolean, integer, number, text, time
 from projections.models.record_pages import POLLS as POLL_TYPES
+from projections.models.record_pages import fields_of
 
 if TYPE_CHECKING:
     from events.store.question import PollScope
@@ -36,9 +37,7 @@ def _polls(source: "FrameSource") -> Iterator[_Poll]:
 
 
 def _data(stored: "Stored") -> str:
-    fields = msgspec.structs.asdict(stored.data)
-    texts = {name: msgspec.Raw(value) if isinstance(value, bytes) else value for name, value in fields.items()}
-    return msgspec.json.encode(texts).decode()
+    return msgspec.json.encode(fields_of(stored)).decode()
 
 
 POLLS: Final = FrameTable[_Poll](

@@ -109,8 +109,16 @@ def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, An
     )
 
 
-def event_row(stored: Stored) -> dict[str, Any]:
+def fields_of(stored: Stored) -> dict[str, Any]:
+    """The fields of an event as JSON values; null where a field that holds JSON text is empty."""
     fields = msgspec.structs.asdict(stored.data)
+    return {
+        name: (msgspec.Raw(value) if value else None) if isinstance(value, bytes) else value
+        for name, value in fields.items()
+    }
+
+
+def event_row(stored: Stored) -> dict[str, Any]:
     return wire(
         EventObject(
             position=stored.position,
@@ -121,7 +129,7 @@ def event_row(stored: Stored) -> dict[str, Any]:
             id=stored.event_id,
             observed_at=stored.observed_at,
             recorded_at=stored.recorded_at,
-            data={name: msgspec.Raw(value) if isinstance(value, bytes) else value for name, value in fields.items()},
+            data=fields_of(stored),
             hash=stored.hash,
         )
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from stenotest.every_event import record_of_every_event
 
+from events import types
 from projections.models import incidents as marks
 
 if TYPE_CHECKING:
@@ -66,3 +68,18 @@ def test_a_stretch_that_is_none_is_refused(client: httpx.Client, asked: dict[str
     answer = client.get("/api/record", params=asked)
     assert answer.status_code == 400
     assert answer.json()["field"] == field
+
+
+def test_an_event_of_every_type_is_answered_as_json(served: Serve, tmp_path: Path) -> None:
+    """A law over all types, with all fields and with none that can be left out: in a page and alone."""
+    path = tmp_path / "every.db"
+    record_of_every_event(path)
+    client, found, cursor = served(path).client, set[str](), None
+    while cursor != "":
+        page = client.get("/api/events", params={"limit": 200} | ({} if cursor is None else {"cursor": cursor}))
+        assert page.status_code == 200
+        for row in page.json()["events"]:
+            assert client.get(f"/api/events/{row['position']}").json()["data"] == row["data"]
+            found.add(row["type"])
+        cursor = page.json()["next"] or ""
+    assert found == types.NAMES
