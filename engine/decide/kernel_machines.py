@@ -42,7 +42,7 @@ def held_machine(run: Run) -> HeldMachine | None:
         provider_id=run.provider_id,
         state=run.state,
         over=run.terminal,
-        failed_at=run.last_at if failed else None,
+        failed_at=run.transitions[-1].at if failed else None,
         why="" if run.reason is None else run.reason.value.replace("_", " "),
     )
 

@@ -270,7 +270,7 @@ def _is_shared_with(scene: Scene, submitter: str, vm: Vm) -> bool:
 
 def by_idleness(vm: Vm) -> tuple[int, str]:
     """Sort key: longest idle first; ties by id, so that the order is unique."""
-    return (vm.idle_since if vm.idle_since is not None else vm.last_at, vm.vm_id)
+    return (vm.idle_since if vm.idle_since is not None else vm.created, vm.vm_id)
 
 
 # -- runs on their way -------------------------------------------------------------------------------------------------

@@ -46,4 +46,4 @@ def _ran(run: Run) -> bool:
 
 def _started(run: Run) -> int:
     """When it was first seen running; if it ended between two polls, when it ended."""
-    return next(at for at in (run.started_at, run.finished_at, run.last_at) if at is not None)
+    return next(at for at in (run.started_at, run.finished_at) if at is not None)

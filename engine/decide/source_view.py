@@ -156,7 +156,7 @@ class Scene:
             and (run.run_id not in lacking or run.attempts > 1)
             and (run.vm_id is None or run.retried)
             and (run.provider_id is not None or run.requeues > 0)
-            and (not run.terminal or max(run.finished_at or 0, run.last_at) >= since)
+            and (not run.terminal or run.transitions[-1].at >= since)
             for run in some_of(self.state.runs, lambda brief: brief.at >= since)
         )
         # How many can each be matched to a run that had its place before they were first seen.

@@ -49,6 +49,28 @@ def test_a_new_machine_is_not_counted_twice_while_its_address_is_missing() -> No
     assert holds(town.stage.settle()) == [("run-d", "cap")]
 
 
+def test_a_run_that_was_over_before_has_no_part_in_a_new_machine() -> None:
+    """However long the provider goes on listing it: the new machine is the new run's, so there is room for another."""
+    made = stage(Policy(max_vms=2, budget_total=None))
+    made.request("old")
+    made.settle()
+    made.taken("old")
+    made.wait(5)
+    ended = run_row("old", "terminated", submitted=made.now, finished=made.now)
+    made.runs(ended)
+    made.machines()
+    made.wait(600)
+    made.request("a")
+    made.settle()
+    made.taken("a")
+    made.wait(5)
+    made.machines(vm_row("m1", "provisioning", hostname=None, created=made.now))
+    made.wait(5)
+    made.runs(ended, run_row("a", "provisioning", submitted=made.now - 5 * SECOND))
+    made.request("b")
+    assert [one.run_id for one in places(made.settle())] == ["run-b"]
+
+
 def test_a_machine_that_nobody_can_be_linked_to_keeps_its_own_place() -> None:
     """A run ended before its machine had an address: that machine is nobody else's, and there is no room for two."""
     made = stage(Policy(max_vms=2, budget_total=None))

@@ -28,12 +28,13 @@ def kernel(gpu: str | None) -> Any:
     return SimpleNamespace(run_id="k", terms=terms, requeues=0, held=None)
 
 
-def keeper(run_id: str, gpu: str | None, state: State, *, last_at: int = NOW, name: str | None = None) -> Any:
-    """A run that keeps, kept or was to keep a machine."""
+def keeper(run_id: str, gpu: str | None, state: State, *, ended_at: int = NOW, name: str | None = None) -> Any:
+    """A run that keeps, kept or was to keep a machine; every later poll shows it."""
     terminal = state in (State.SUCCEEDED, State.FAILED, State.STOPPED)
     return SimpleNamespace(
         run_id=run_id, name=name or name_of(run_id, gpu), requested_at=NOW - 1, provider="local", project="here",
-        provider_id=run_id, state=state, terminal=terminal, last_at=last_at, finished_at=None,
+        provider_id=run_id, state=state, terminal=terminal, last_at=NOW + 2 * MOST,
+        transitions=(SimpleNamespace(at=ended_at),), finished_at=None,
         reason=Reason.EXIT_NONZERO if state is State.FAILED else None,
     )  # fmt: skip
 
@@ -65,7 +66,9 @@ def test_machines_are_asked_for_up_to_the_limit(waiting: list[str | None], there
 @given(st.integers(1, 12), st.integers(0, 2 * MOST))
 def test_after_failures_there_is_a_pause_that_grows(failures: int, later: int) -> None:
     """And ends: nothing is given up, and nothing is asked for in a hurry."""
-    failed = [keeper(f"{n:032x}", "MI300X", State.FAILED, last_at=NOW - (failures - n)) for n in range(1, failures + 1)]
+    failed = [
+        keeper(f"{n:032x}", "MI300X", State.FAILED, ended_at=NOW - (failures - n)) for n in range(1, failures + 1)
+    ]
     view = scene([kernel("MI300X")], failed, now=NOW + later)
     asked = to_start(view, BENEATH, (), 1)
     pause = min(MOST, FIRST * 2 ** (failures - 1))

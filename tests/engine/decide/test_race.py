@@ -37,6 +37,7 @@ def racers(draw: Any) -> list[Run]:
                 state=state,
                 exit_status=0 if state is State.SUCCEEDED else None,
                 started_at=started,
+                finished_at=draw(st.integers(1, 4)) if state in TERMINAL else None,
                 requested_at=1,
                 stop_by=draw(st.sampled_from([None, None, None, "user", "policy"])),
                 terms=Requirements(submitter="me", race=draw(st.sampled_from(["one", "one", "two"]))),
