@@ -9,7 +9,7 @@ from typing import TextIO
 import click
 
 from cli.catalogue import ALIASES, HELP, OF_PROVIDERS, module_of, near, page
-from cli.wiring.app import COMMON, App
+from cli.wiring.app import COMMON, App, refuse_repeated
 from cli.wiring.errors import exit_code_of
 
 
@@ -54,7 +54,9 @@ def _of_provider(ctx: click.Context, name: str) -> click.Command | None:
 
     group.context_settings = {**group.context_settings, "obj": ProviderHost(ctx.ensure_object(App), name)}
     for command in group.commands.values():
-        command.params += [one for one in COMMON if one not in command.params]
+        if COMMON[0] not in command.params:
+            command.params += COMMON
+            refuse_repeated(command)
     return group
 
 
@@ -83,6 +85,7 @@ def steno(ctx: click.Context) -> None:
 
 
 steno.params += COMMON
+refuse_repeated(steno)
 
 
 def run(arguments: list[str]) -> int:

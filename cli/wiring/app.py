@@ -126,7 +126,10 @@ def _keep_record(ctx: click.Context, _: click.Parameter, value: str | None) -> N
     if value == "":
         raise click.BadParameter("it is empty; give a path or URL", ctx)
     if value is not None:
-        ctx.ensure_object(App).set_flag("record", value)
+        app = ctx.ensure_object(App)
+        if app.flags.get("record", value) != value:
+            raise click.UsageError("--record is given twice, before the command and after it: give it once", ctx)
+        app.set_flag("record", value)
 
 
 def _keep_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -148,6 +151,30 @@ COMMON = (  # options of every command and of `steno` itself
 )
 
 
+def refuse_repeated(command: click.Command) -> None:
+    """Make a usage error of an option that takes one value and is given twice: click silently takes the last."""
+    make_parser = command.make_parser
+
+    def made(ctx: click.Context) -> Any:
+        parser = make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_once(args: list[str]) -> Any:
+            found = parse(args)
+            options = [one for one in found[2] if isinstance(one, click.Option)]
+            asks_for_help = any(flag in ctx.help_option_names for one in options for flag in one.opts)
+            for one in options:
+                single = not one.multiple and not one.count and not asks_for_help and not ctx.resilient_parsing
+                if single and options.count(one) > 1:
+                    raise click.UsageError(f"{'/'.join(one.opts)} is given twice: give it once", ctx)
+            return found
+
+        parser.parse_args = parse_once  # type: ignore[method-assign]
+        return parser
+
+    command.make_parser = made  # type: ignore[method-assign]
+
+
 class StenoCommand(click.Command):
     """A command whose function gets the `App` first; appends the `COMMON` options that it lacks."""
 
@@ -155,6 +182,7 @@ class StenoCommand(click.Command):
         super().__init__(*arguments, **attributes)
         own = {flag for one in self.params for flag in one.opts}
         self.params += [one for one in COMMON if own.isdisjoint(one.opts)]
+        refuse_repeated(self)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the function; it prints data on stdout, so log lines go to stderr."""

@@ -41,7 +41,8 @@ def submit(steno: Steno, home: Path, end_runs: Callable[[], None]) -> Iterator[S
 
         def run(source: str, *options: str, wait: bool = True) -> "subprocess.CompletedProcess[str]":
             (home / "add.cpp").write_text(source)
-            words = ["add.cpp", "--problem", "vector-add", "--problem-def", "small.json", "--unsafe-here"]
+            words = ["add.cpp", "--problem", "vector-add", "--unsafe-here"]
+            words += [] if "--problem-def" in options else ["--problem-def", "small.json"]
             return steno("kernel", "submit", *words, *(["--wait"] if wait else []), *options, TMPDIR=scratch)
 
         yield run
