@@ -46,6 +46,15 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(lambda found: found[1] or repr(found[2])[1:-1], text)
 
 
+def plain(text: str) -> str:
+    """A provider's text on one line, without any effect on the terminal: colours, breaks and tabs are escaped too."""
+    return _one_line(re.sub(_STEERING, lambda found: repr(found[1])[1:-1], text))
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", r"\n").replace("\t", r"\t")
+
+
 def visible_output(text: str) -> str:
     """Make a run's output safe to print on a terminal: keeps colours, shows other control characters."""
     return _OUTPUT.sub(lambda found: found[1] or repr(found[2])[1:-1], text)
@@ -84,7 +93,7 @@ def cut(text: str, columns: int) -> str:
 
 def facts(rows: Sequence[tuple[str, str]]) -> list[str]:
     longest = max(len(label) for label, _ in rows)
-    return [f"{dim(label.ljust(longest))}  {value}" for label, value in rows]
+    return [f"{dim(label.ljust(longest))}  {_one_line(value)}" for label, value in rows]
 
 
 def fitted(
@@ -107,7 +116,7 @@ def fitted(
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
     """Columns under dim headings, two spaces apart; the columns in `right` are right-aligned."""
-    rows = [[cell.replace("\n", r"\n").replace("\t", r"\t") for cell in map(visible, row)] for row in rows]
+    rows = [[_one_line(visible(cell)) for cell in row] for row in rows]
     widths = [max(width(row[column]) for row in (head, *rows)) for column in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:

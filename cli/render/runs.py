@@ -65,7 +65,7 @@ def cost_cell(run: RunObject) -> str:
 
 
 def called(run: RunObject) -> str:
-    return run.name or run.provider_id or run.run_id
+    return paint.plain(run.name or run.provider_id or run.run_id)
 
 
 def identity(run: RunObject) -> list[str]:
@@ -126,8 +126,9 @@ def listing(
 
 def _executes(ran: RanObject) -> tuple[str, str, str]:
     gpu = ran.gpu_got or ran.gpu_asked
-    command = (ran.command or "–").replace("\n", "; ")
-    return ran.submitter or ran.user or "–", "–" if gpu in (None, "none") else str(gpu), paint.cut(command, 200)
+    command = paint.plain((ran.command or "–").replace("\n", "; "))
+    user = paint.plain(ran.submitter or ran.user or "–")
+    return user, "–" if gpu in (None, "none") else paint.plain(str(gpu)), paint.cut(command, 200)
 
 
 def _group(found: Sequence[RunObject], now: int) -> tuple[str, ...]:
@@ -250,8 +251,8 @@ def _beside(like: "Like") -> Iterator[tuple[str, str]]:
 
 def _what_ran(ran: RanObject) -> Iterator[tuple[str, str]]:
     lines = (ran.command or "").split("\n")
-    yield "command", lines[0] or "–"
-    yield from (("", line) for line in lines[1:])
+    yield "command", paint.plain(lines[0]) or "–"
+    yield from (("", paint.plain(line)) for line in lines[1:])
     gpu = ran.gpu_got if ran.gpu_asked is None else ran.gpu_asked
     if gpu is not None and ran.gpu_got not in (None, gpu):
         gpu = f"{ran.gpu_got}, asked for {gpu}"
@@ -260,7 +261,7 @@ def _what_ran(ran: RanObject) -> Iterator[tuple[str, str]]:
         user = f"{ran.submitter}, as {ran.user}"
     kind = None if ran.type == "task" else ran.type
     facts = {"type": kind, "image": ran.image, "GPU": gpu, "submitted by": user, "project": ran.project}
-    yield from ((label, value) for label, value in facts.items() if value is not None)
+    yield from ((label, paint.plain(value)) for label, value in facts.items() if value is not None)
     yield "source", ran.source
 
 
@@ -344,7 +345,7 @@ def _reported(run: RunObject) -> list[tuple[str, str]]:
 
 
 def _said(status: str | None, reason: str | None, exit_status: int | None) -> str:
-    said = f"{status or '–'} / {reason}" if reason else status or "–"
+    said = paint.plain(f"{status or '–'} / {reason}" if reason else status or "–")
     return said if exit_status is None else f"{said}, exit_status {exit_status}"
 
 

@@ -18,7 +18,7 @@ def verdict(vm: VmObject, machine: Vm) -> str:
 
 
 def called(vm: VmObject) -> str:
-    return vm.name or vm.provider_id
+    return paint.plain(vm.name or vm.provider_id)
 
 
 def what(machine: Vm) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from stenotest.story import Story, single
 from stenotest.terminal import on_terminal
 
 if TYPE_CHECKING:
@@ -47,3 +49,22 @@ def test_a_run_does_not_steer_the_terminal(tmp_path: Path) -> None:
     assert [one for one in STEERING if one in text] == []
     assert not {"\x07", "\x08", "\x7f", "\x9b", "\u202e"} & set(text)
     assert text.count("\x1b") == 2
+
+
+def test_a_providers_texts_stay_on_their_line(tmp_path: Path) -> None:
+    """Names, users and words of a provider neither begin a line of ours nor colour it."""
+    hostile = "u\x1b[31m\x1b]0;pwn\x07\r\nfake line\x1b[2K"
+    item = single("esc", "failed", "failed", reason="job_failed", job_reason=hostile)
+    item["user"] = item["run_spec"]["configuration"]["image"] = hostile
+    item["run_spec"]["run_name"] = f"esc{hostile}"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    trace = Story().listed(item).write(tmp_path / "trace.jsonl")
+    assert on_terminal(["import", str(trace)], cwd=tmp_path, env=environment).code == 0
+    run_id = json.loads(on_terminal(["ps", "--all", "--json"], cwd=tmp_path, env=environment).terminal)["runs"][0][
+        "run_id"
+    ]
+    for words in (["ps", "--all"], ["ps", "--all", "--wide"], ["show", run_id], ["timeline", run_id], ["incidents"]):
+        code, text, _ = on_terminal(words, cwd=tmp_path, env=environment)
+        assert code == 0, text
+        assert [one for one in ("\x07", "u\x1b[31m", "\x1b[2K") if one in text] == [], words
+        assert [line for line in text.splitlines() if line.startswith(("fake", "\x1b[2Kfake"))] == [], words
