@@ -74,7 +74,8 @@ def complete_plain(draft: Draft) -> dict[str, object]:
     task = dict(draft.configuration)
     if task.get("type", "task") != "task":
         raise TaskInvalid(
-            f"{draft.where}: `type` is {task['type']!r}, and Steno submits tasks only; write `type: task`"
+            f"{draft.where}: `type` is {task['type']!r}, and Steno runs tasks only; give it a task (`type: task` and "
+            "`commands`), and run this one with the tool that it was written for"
         )
     commands = task.get("commands")
     if not isinstance(commands, list) or not commands or not all(isinstance(line, str) for line in commands):
@@ -201,6 +202,11 @@ def parse_task(text: str, name: str) -> dict[str, object]:
         content = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if mark and error.context == "expected a single document in the stream":
+            raise UnreadableInput(
+                f"{name} has several documents: another begins in line {mark.line + 1} (`---`); put each task into a "
+                "file of its own"
+            ) from None
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
         raise UnreadableInput(f"{name} is not valid YAML: {place}: {error.problem or error.context}") from None
     except yaml.reader.ReaderError as error:

@@ -5,6 +5,7 @@ Each refusal is one line that names the field. Importing dstack takes 0.9 s, so 
 
 import difflib
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from events.clock import SECOND
 _UNION_STEP = re.compile(r"^[a-z_]+\[")
 EXAMPLE_IMAGE = "rocm/dev-ubuntu-24.04"
 CREATE = "create"  # Steno's own `creation_policy`: a new machine, never a warm one
+_OTHER_TYPES = ("service", "volume", "dev-environment", "gateway", "fleet")
 _NO_FLEET_NODES = "No ssh_config or nodes specified"
 """dstack's words for a fleet without machines; taken for "fleets do not work with clouds" by those who met them."""
 
@@ -90,14 +92,16 @@ def _check_kind(configuration: Mapping[str, object], where: str) -> None:
         return
     if kind is None:
         raise TaskInvalid(f"{where}: `type` is missing; write `type: task`")
-    if kind == "fleet":
-        if configuration.get("nodes") is None and configuration.get("ssh_config") is None:
-            raise TaskInvalid(
-                f"{where}: this is a fleet, and dstack refuses it: {_NO_FLEET_NODES}; fleets of a cloud do work, "
-                "give it `nodes: 0..2` (Steno makes the fleet a task needs by itself)"
-            )
-        raise TaskInvalid(f"{where}: this is a fleet, and Steno submits tasks; make the fleet with `dstack apply`")
-    raise TaskInvalid(f"{where}: `type` is {kind!r}, and Steno submits tasks only; write `type: task`")
+    if kind == "fleet" and configuration.get("nodes") is None and configuration.get("ssh_config") is None:
+        raise TaskInvalid(
+            f"{where}: this is a fleet, and dstack refuses it: {_NO_FLEET_NODES}; fleets of a cloud do work, "
+            "give it `nodes: 0..2` (Steno makes the fleet a task needs by itself)"
+        )
+    remedy = "write `type: task`"
+    if kind in _OTHER_TYPES:
+        file = shlex.quote(where) if where.endswith((".yml", ".yaml")) else "FILE"
+        remedy = f"create it with dstack itself: `dstack apply -f {file}`"
+    raise TaskInvalid(f"{where}: `type` is {kind!r}, and Steno runs tasks only; {remedy}")
 
 
 def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]) -> str | None:

@@ -83,7 +83,8 @@ def test_the_example_as_first_printed_is_told_what_it_lacks() -> None:
         ({"env": 3}, ["env"]),
         ({"name": "Bad_Name"}, ["Bad_Name", PATTERN]),
         ({"name": 7}, ["'7'", PATTERN]),
-        ({"type": "service"}, ["`type`", "service", "type: task"]),
+        ({"type": "service"}, ["`type`", "service", "dstack apply"]),
+        ({"type": ["task"]}, ["`type`", "['task']", "type: task"]),
         ({"type": "dev-environment"}, ["`type`", "dev-environment"]),
         ({"type": None}, ["`type` is missing"]),
         ({"commands": []}, ["`commands` is missing"]),
@@ -263,3 +264,24 @@ def test_a_task_file_that_is_no_file_is_refused_unread(tmp_path: Path, kind: str
         file.symlink_to("/dev/zero" if kind == "a device" else tmp_path)
     with pytest.raises(UnreadableInput, match="not a regular file"):
         read_task_file(file)
+
+
+@pytest.mark.parametrize("kind", ["service", "volume", "dev-environment", "gateway"])
+def test_what_is_no_task_is_left_to_dstack(kind: str) -> None:
+    """Another `type` would not make it a task: the message gives dstack's own command for it."""
+    for where, file in (("my serve.dstack.yml", "'my serve.dstack.yml'"), ("configuration", "FILE")):
+        with pytest.raises(TaskInvalid) as error:
+            complete_task({"type": kind, "commands": ["true"]}, {}, where)
+        assert f"`type` is '{kind}', and Steno runs tasks only" in str(error.value)
+        assert str(error.value).endswith(f"`dstack apply -f {file}`")
+        assert "type: task" not in str(error.value)
+
+
+def test_several_documents_are_called_that() -> None:
+    """They are valid YAML."""
+    with pytest.raises(UnreadableInput) as error:
+        parse_task("type: task\ncommands: [a]\n---\ntype: task\ncommands: [b]\n", "two.yml")
+    assert "two.yml has several documents: another begins in line 3" in str(error.value)
+    assert "not valid YAML" not in str(error.value)
+    with pytest.raises(UnreadableInput, match="is not valid YAML"):
+        parse_task("a: [\n", "bad.yml")
