@@ -21,7 +21,7 @@ from cli.wiring.signals import stoppable
 from engine.act.executor import DRAIN_TIMEOUT
 from engine.commands.dispatcher import Dispatcher, raise_failure
 from engine.commands.stop import request_stop
-from engine.commands.submit import admit, request_run
+from engine.commands.submit import admit, refuse_taken_name, request_run
 from engine.decide.queue import queue
 from engine.decide.why_ended import why
 from engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable
@@ -79,12 +79,16 @@ class RunSession:
         """
         journal, provider, policy = self._recorder.journal, self._provider, self._recorder.policy
         submitter = getpass.getuser()
-        if not policy.free:
-            self._recorder.catch_up()
-        state, now = self._recorder.world.state, self._app.clock.now()
-        worst = admit(provider.name, task, submitter, policy, state, now)
-        if worst is not None and worst.amount is None and policy.budget_total is not None:
-            hint(worst.lines[0])
+        hints: list[str] = []
+
+        def admitted() -> int:
+            state, now = journal.state(), self._app.clock.now()
+            refuse_taken_name(state, provider.name, provider.project, task.name, run_id, now)
+            worst = admit(provider.name, task, submitter, policy, state, now)
+            if worst is not None and worst.amount is None and policy.budget_total is not None:
+                hints[:] = worst.lines[:1]
+            return state.position
+
         accepted = request_run(
             journal,
             run_id=run_id,
@@ -93,7 +97,10 @@ class RunSession:
             task=task,
             submitter=submitter,
             kernel=kernel,
+            check=admitted,
         )
+        for line in hints:
+            hint(line)
         silence = threading.Timer(SILENCE, self._hint_at_silence)
         silence.daemon = True
         silence.start()

@@ -1,6 +1,7 @@
 """Submit a run: admission, the idempotency key, and the request in the record."""
 
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -12,6 +13,7 @@ from engine.fold.sources import Observability, observability
 from engine.fold.world_codec import WorldState, runs_of
 from engine.policy import Policy
 from engine.providers.readings import READINGS
+from engine.providers.registry import kind
 from engine.settings.policy import policy_from
 from events import types
 from events.errors import IdConflict, VersionConflict
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from engine.settings.settings import Settings
 
 _NAMESPACE = uuid.UUID("5f0d7a52-91b5-5c7b-8f0e-57e000000002")
+_REQUESTS = frozenset({"RunRequested"})
 _ID_DIGITS = 32  # hexadecimal digits of an event id (16 bytes)
 
 
@@ -88,14 +91,19 @@ def admit(
     return check(terms, policy, state, now, elsewhere=elsewhere)
 
 
-def refuse_taken_name(state: WorldState, source: str, name: str, now: int) -> None:
-    """NameInUse if an active run has the name by the source's fresh answer; otherwise the provider decides."""
-    if observability(state.sources.get(source), now) is not Observability.FRESH:
+def refuse_taken_name(state: WorldState, provider: str, project: str, name: str, run_id: str, now: int) -> None:
+    """NameInUse if another active run than `run_id` has the name, where the provider's names are unique: a request that
+    the provider does not have yet, or one of its runs by its fresh answer. Without one the provider decides.
+    """
+    if kind(provider).repeats_names:
         return
+    source = f"{provider}/{project}"
+    fresh = observability(state.sources.get(source), now) is Observability.FRESH
     for run in runs_of(state, source):
-        if run.name == name and run.provider_id is not None:
+        if run.name == name and run.run_id != run_id and (fresh or run.provider_id is None):
             raise NameInUse(
-                f"an active run is named {name}: choose another name, or stop it first (`steno stop {run.run_id}`)"
+                f"the active run {run.run_id} is named {name}: choose another name, or stop it first "
+                f"(`steno stop {run.run_id}`)"
             )
 
 
@@ -109,6 +117,7 @@ def request_run(
     submitter: str,
     kernel: bytes | None = None,
     key: Key | None = None,
+    check: Callable[[], int] | None = None,
 ) -> AcceptedRequest:
     """Append the request for one run, or find the one that another process appended with the same key.
 
@@ -117,11 +126,13 @@ def request_run(
 
     Args:
         kernel: the mark of a task whose output is read.
+        check: raises if the newest world does not admit the run, else gives that world's position; called again if
+            another request came after that position, so that of two requests of one name only one is appended.
 
     Raises:
         Conflict: the key came with another request.
     """
-    from events.store.record import Batch
+    from events.store.record import Batch, Unless
 
     concealed = journal.record.vault.conceal(msgspec.json.encode(task.configuration), owner=run_id)
     request = types.RunRequested(
@@ -136,15 +147,20 @@ def request_run(
         fallback=task.fallback,
         kernel=kernel,
     )
-    if key is None:
-        return AcceptedRequest(run_id, task.name, journal.write(f"run/{run_id}", request))
-    try:
-        (position,) = journal.append(Batch(f"run/{run_id}", (request,), expected_version=0, ids=(key.request_id,)))
-    except (VersionConflict, IdConflict):
-        if (found := accepted_before(journal, key)) is None:
-            raise
-        return found
-    return AcceptedRequest(run_id, task.name, position)
+    batch = Batch(f"run/{run_id}", (request,))
+    if key is not None:
+        batch = Batch(f"run/{run_id}", (request,), expected_version=0, ids=(key.request_id,))
+    while True:
+        unless = None if check is None else Unless(_REQUESTS, check())
+        try:
+            (position,) = journal.append(batch, unless=unless)
+        except (VersionConflict, IdConflict) as error:
+            if key is not None and (found := accepted_before(journal, key)) is not None:
+                return found
+            if check is None or isinstance(error, IdConflict):
+                raise
+        else:
+            return AcceptedRequest(run_id, task.name, position)
 
 
 def policy_in_force(state: WorldState, source: str, settings: "Settings") -> Policy:

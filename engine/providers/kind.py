@@ -131,6 +131,7 @@ class ProviderKind(ABC):
     summary: ClassVar[str]  # where its tasks run, in a few words
     settings: ClassVar[Block]  # `Block(provider=name)` where it has none
     options: ClassVar[tuple[Option, ...]] = ()  # of `steno submit`, beside the common ones
+    repeats_names: ClassVar[bool] = False  # several active runs may have one name
     delete_run: ClassVar[str] = ""  # its command that deletes the finished run `{name}`, for messages
     delete_machine: ClassVar[str] = ""  # its command that deletes the machines of the fleet `{fleet}`
     has_trial: ClassVar[bool] = False  # for `steno doctor --provision`: `checkup` gives a `Trial`

@@ -83,15 +83,20 @@ async def submit(
     project = await to_thread.run_sync(_project_of, service, outside, wanted)
 
     def append(journal: Journal) -> AcceptedRequest:
-        wait_for_feed(service, journal.record.head().position)
         source = f"{provider}/{project}"
+        wait_for_feed(service, journal.record.head().position)
         with service.feed.state() as state:
             policy = policy_in_force(state, source, service.settings)
         with service.elsewhere(policy) as elsewhere:
-            now = service.clock.now()
-            with service.feed.state() as state:
-                refuse_taken_name(state, source, task.name, now)
-                admit(provider, task, wanted.submitter, policy, state, now, elsewhere=elsewhere)
+
+            def admitted() -> int:
+                wait_for_feed(service, journal.record.head().position)
+                now = service.clock.now()
+                with service.feed.state() as state:
+                    refuse_taken_name(state, provider, project, task.name, run_id, now)
+                    admit(provider, task, wanted.submitter, policy, state, now, elsewhere=elsewhere)
+                    return state.position
+
             return request_run(
                 journal,
                 run_id=run_id,
@@ -101,6 +106,7 @@ async def submit(
                 submitter=wanted.submitter,
                 kernel=wanted.kernel,
                 key=key,
+                check=admitted,
             )
 
     accepted = await writer.do(append)

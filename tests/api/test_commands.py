@@ -53,7 +53,7 @@ def test_a_run_asked_for_is_a_request_in_the_record(client: httpx.Client, town: 
 
 
 def test_a_name_that_an_active_run_has_is_a_conflict(served: Serve, empty_record: Path) -> None:
-    """409, by what the recorder saw just now; nothing is requested. A name that only a waiting request has is free."""
+    """409, by what the recorder saw just now; nothing is requested."""
     host = platform.node() or "localhost"
     item = single("train", "running", "running", project=host)
     body = {"name": "train", "configuration": TASK}
@@ -68,6 +68,18 @@ def test_a_name_that_an_active_run_has_is_a_conflict(served: Serve, empty_record
     assert "steno stop" in refused.json()["detail"]
     assert client.post("/api/runs", json={"configuration": TASK}).status_code == 202
     assert [request.name for _, request in requests(empty_record)].count("train") == 1
+
+
+def test_of_submissions_of_one_name_at_one_moment_one_is_accepted(served: Serve, empty_record: Path) -> None:
+    """The others get 409 with the id of the run that has the name, at once: none is accepted and rejected later."""
+    client, body = served(empty_record, api__submit_rate="off").client, {"name": "train", "configuration": TASK}
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda _: client.post("/api/runs", json=body), range(24)))
+    (made,) = (answer.json() for answer in answers if answer.status_code == 202)
+    refused = [answer for answer in answers if answer.status_code != 202]
+    assert {answer.status_code for answer in refused} == {409}
+    assert all(f"the active run {made['run_id']} is named train" in answer.json()["detail"] for answer in refused)
+    assert [request.run_id for _, request in requests(empty_record)] == [made["run_id"]]
 
 
 def test_the_same_key_and_body_are_the_same_run_also_after_a_restart(served: Serve, town: Path) -> None:
@@ -200,6 +212,9 @@ def test_a_run_is_submitted_again_with_changes(client: httpx.Client, town: Path)
     assert (refused.status_code, refused.json()["field"]) == (422, "env.SEED")
     assert client.post(f"/api/runs/{first}/rerun", json={"ram": "64GB"}).status_code == 422
     body = {"memory": "64GB", "env": {"SEED": "5"}}
+    taken = client.post(f"/api/runs/{first}/rerun", json=body)
+    assert (taken.status_code, first in taken.json()["detail"]) == (409, True)
+    body["name"] = "train-2"
     answers = [
         client.post(f"/api/runs/{first}/rerun", json=body, headers={"Idempotency-Key": "again"}) for _ in range(2)
     ]
@@ -208,7 +223,7 @@ def test_a_run_is_submitted_again_with_changes(client: httpx.Client, town: Path)
     assert {answer.json()["run_id"] for answer in answers} == {second} != {first}
     *_, (_, request) = requests(town)
     made = msgspec.json.decode(request.configuration)
-    assert (request.run_id, request.name, request.submitter) == (second, "train", "loopback")
+    assert (request.run_id, request.name, request.submitter) == (second, "train-2", "loopback")
     assert made["resources"] == {"gpu": "MI300X:1", "memory": "64GB"}
     assert b'"5"' not in request.configuration
 

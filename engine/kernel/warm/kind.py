@@ -24,6 +24,7 @@ class KernelsKind(ProviderKind):
     name = NAME
     summary = "kernels in containers, on machines kept warm by another provider"
     settings = Block(provider=NAME, hosted=True)
+    repeats_names = True
     kernels = KernelRights.ISOLATED
 
     def reading(self) -> KernelsReading:

@@ -23,6 +23,7 @@ class SlurmKind(ProviderKind):
     name = "slurm"
     summary = "jobs of your Slurm cluster"
     settings = BLOCK
+    repeats_names = True
     commands = "engine.providers.slurm.commands:slurm"
     options = (
         Option(flag="--partition", field="partition", metavar="NAME", help="The partition of a Slurm job."),
