@@ -5,6 +5,7 @@
 #   make test-long   what takes longer than that
 #   make bench       every target beside what it is compared with; BENCH="replay --full": one, at its largest
 #   make bench-docs  the same, into docs/performance.md and its picture
+#   make reasons-docs  the tables of causes and remedies, into docs/reasons.md
 #   make setup       .venv with .venv/bin/steno
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Where it is set, every process compiles whatever it imports once more.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo setup check test test-long lab gates bytecode lock bench bench-docs clean
+.PHONY: demo setup check test test-long lab gates bytecode lock bench bench-docs reasons-docs clean
 
 demo: setup
 	@$(BIN)/steno demo
@@ -78,6 +79,9 @@ bench: .venv/.dev
 bench-docs: .venv/.dev
 	@$(BIN)/steno bench $(BENCH) --output docs/performance.json
 	@$(BIN)/python benchmarks/page.py
+
+reasons-docs: .venv/.dev
+	@PYTHONPATH=tests/support $(BIN)/python -m stenotest.reasons_page
 
 clean:
 	rm -rf .venv .tools .lab dist build

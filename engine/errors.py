@@ -22,6 +22,10 @@ class ProviderError(StenoError):
     """The provider answered with something we cannot use (5xx, HTML, garbage)."""
 
 
+class ProviderFailing(ProviderError):
+    """The provider answered 429 or 5xx: the same request may pass later."""
+
+
 class NotConfigured(StenoError):
     """A setting that is needed is missing or wrong."""
 

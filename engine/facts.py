@@ -3,13 +3,15 @@
 since the epoch, UTC, as the provider gave them; money is micro-dollars.
 """
 
+from enum import StrEnum
+
 import msgspec
 
 from engine.states import Reason, State, VmReason, VmState
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """Why a run waits at its provider, or ended there, in plain words: for people; no rule looks at it."""
+    """Why a run waits at its provider, in plain words: for people; no rule looks at it."""
 
     why: str
     remedy: str | None = None  # what to do about it
@@ -18,6 +20,27 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     def __str__(self) -> str:
         said = f"never runs as it is: {self.why}" if self.never else self.why
         return f"{said}; {self.remedy}" if self.remedy else said
+
+
+class Blame(StrEnum):
+    """Where the cause of an end lies, and so who can change it."""
+
+    USER = "user"  # a person, or a policy that a person set, ended it
+    TASK = "task"  # the task's own commands or settings
+    SITE = "site"  # what is set up around the provider: fleets, accounts, volumes, limits
+    PROVIDER = "provider"  # the provider, or a machine of it
+    STENO = "steno"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Why a run is where it is, and what to do: for people; no rule looks at it."""
+
+    why: str
+    remedy: str = ""  # what to do or change; "": nothing has to be
+    blame: Blame | None = None  # None: nothing went wrong, or nobody knows
+    again: bool = False  # the same task, run again unchanged, may succeed
+    word: str | None = None  # the provider's own word for it
+    message: str | None = None  # what the provider says beside it
 
 
 class Carrier(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -94,7 +117,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
     finite: bool = True  # it ends by itself: a task, not a service
     waits: Waits | None = None  # what it waits for; None: it does not, or the provider does not say
-    ending: Waits | None = None  # why it ended, where the provider's own words say more than the reason
+    ending: Finding | None = None  # why it ended, where the provider's own words say more than the reason
     group: str | None = None  # what it was submitted as a part of: runs of one group fold up in lists
     task: int | None = None  # its number in the group
     group_cut: bool = False  # the answer leaves out other runs of its group: that it lists them not proves nothing

@@ -36,7 +36,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     from cli.render.runs import anomaly_table, in_full
     from cli.wiring.view import viewing
-    from engine.decide.why_ended import why
+    from engine.decide.why_ended import why_now
     from projections.models.charts import like
     from projections.models.evidence import message_of
     from projections.store.world_table import decode_run
@@ -45,7 +45,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         row = view.row(run)
         others = like(view.store, row)
         folded = decode_run(row.folded)
-        cause = why(folded, message_of(record, folded))
+        cause = why_now(folded, view.state, now, message_of(record, folded))
         found, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if found.vm_id is None else view.vm(found.vm_id).name

@@ -21,7 +21,7 @@ def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
     width = min(columns, 100)
     run = found.run
     lines = [f"{paint.bold(called(run))}  {verdict(run)}", *identity(run), ""]
-    lines += [*textwrap.wrap(found.why, width), ""]
+    lines += [*paint.wrapped(found.why, width), ""]
     sentence = textwrap.wrap(found.sentence, width, initial_indent=_MARGIN, subsequent_indent=_MARGIN)
     lines += _titled("The rule", [*sentence, paint.dim(f"{_MARGIN}{run.rule or '–'}")])
     for one in found.evidence:
@@ -85,7 +85,7 @@ def fields(one: Quote, width: int) -> list[str]:
             rows.append(paint.dim(f"{_MARGIN}{parent or '.'}"))
         first = f"{_MARGIN * 2}{paint.dim(name.ljust(longest))}  "
         text = msgspec.json.encode(field.value).decode()
-        value = textwrap.wrap(text, max(24, width - longest - 6), break_long_words=False, break_on_hyphens=False)
+        value = paint.wrapped(text, max(24, width - longest - 6))
         rows.append(first + value[0])
         rows += [" " * (longest + 6) + more for more in value[1:4]]
     return rows

@@ -1,12 +1,14 @@
 """Colours, escaping, widths and tables; pure functions on text."""
 
 import re
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 
 import click
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_COMMAND = re.compile(r"`[^`]*`")
 _STEERING = r"([\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
 """Characters that move the cursor, set a title, reverse text, or cannot be encoded."""
 _HIDDEN = re.compile(r"(\x1b\[(?:[0-3]|3[0-7]|9[0-7])m)|" + _STEERING)  # our own colours stay
@@ -89,6 +91,13 @@ def pad(text: str, columns: int, right: bool = False) -> str:
 def cut(text: str, columns: int) -> str:
     """Plain text of at most `columns`; ends in `…` if it was cut."""
     return text if len(text) <= columns else text[: max(0, columns - 1)] + "…"
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Lines of at most `columns`; none is broken within a word or a command, which can be copied."""
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\xa0"), text)
+    lines = textwrap.wrap(whole, columns, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\xa0", " ") for line in lines]
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> list[str]:

@@ -1,6 +1,5 @@
 """Runs in tables, one in full, two rule sets side by side; anomalies and gaps."""
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -211,7 +210,7 @@ def in_full(
         ("provider's id", run.provider_id or "–"),
         *([("same id", ", ".join(run.same_provider_id))] if run.same_provider_id else []),
     ]
-    head = [paint.bold(called(run)) + paint.dim(f"  {run.provider}"), *textwrap.wrap(why, min(columns, 100)), ""]
+    head = [paint.bold(called(run)) + paint.dim(f"  {run.provider}"), *paint.wrapped(why, min(columns, 100)), ""]
     lines = [*head, *paint.facts(facts)]
     if run.attempt_list:
         lines += ["", attempt_table(run)]

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import msgspec
 
 from engine.act.executor import Call, Effect
-from engine.errors import NameInUse, ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
+from engine.errors import (
+    NameInUse,
+    ProjectNotFound,
+    ProviderError,
+    ProviderFailing,
+    ProviderRefused,
+    ProviderUnreachable,
+    TaskInvalid,
+)
 from engine.fold.outbox import OpenSubmit, Outbox, SubmitOutcome
 from engine.live.journal import Journal
 from engine.providers.base import Named, Preparation, Provider, Submission, Submitted
@@ -164,7 +172,8 @@ class Submitter:
             if found is not None:
                 self._found(submit, found, name)
             elif called or isinstance(error, NameInUse) or not submit.queued:
-                self.fail(submit, error, "rejected" if called else "unreachable")
+                refused = called and not isinstance(error, ProviderFailing)
+                self.fail(submit, error, "rejected" if refused else "unreachable")
             else:
                 raise
         except (ProviderUnreachable, ProviderRefused) as error:

@@ -130,7 +130,9 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
     if vm.state is VmState.TERMINATED:
         why = "" if vm.reason is None else f" ({vm.reason.value})"
         ended = "is gone" if vm.finished_at is None else f"has been gone since {format_second(vm.finished_at)}"
-        return (f"It {ended}{why}.",)
+        silent = next((one.since for one in vm.unreachable[-1:] if one.until is None), None)
+        never = () if silent is None else (f"The provider had not reached it since {format_second(silent)}.",)
+        return (f"It {ended}{why}.", *never)
     if vm.archive is not None:
         return (f"It is part of the archive {vm.archive}, which ends at {format_second(until_of(state, vm))}.",)
     found, source = [], state.sources.get(vm.source)
@@ -199,7 +201,7 @@ def _idle(scene: Scene, vm: Vm) -> Iterator[str]:
         yield f"{idle}; its timeout is off: {_says(scene.state, timeout)}."
         return
     yield f"{idle}: polls show {span(seen)} of the {span(timeout.after)} timeout ({_says(scene.state, timeout)})."
-    if seen >= timeout.after and vm.ours and not coming:
+    if seen >= timeout.after and vm.ours and not coming and not vm.occupants:
         yield "Its timeout has passed: it is drained in the next round."
 
 

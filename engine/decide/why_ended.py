@@ -3,104 +3,148 @@ pages; it says nothing that the run does not show.
 """
 
 import re
+from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
+from engine.decide import reasons
 from engine.decide.queue import waits
+from engine.facts import Blame, Finding
 from engine.fold.run import Run
-from engine.states import Reason, State
-from events.clock import SECOND
+from engine.fold.sources import Observability, observability
+from engine.fold.vm import Vm
+from engine.fold.world_codec import WorldState, source_of
+from engine.states import Reason, State, VmState
+from events.clock import SECOND, format_second
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
-_LONGEST: Final = 200  # characters of a message that is quoted
-_EXITS: Final = {  # the shell's own codes: 128 + the signal that ended the command
-    126: "its command could not be executed; check that the file is a program and may be executed",
-    127: "a command was not found; check its name, PATH and the image",
-    130: "its command was interrupted (SIGINT)",
-    132: "its command executed an instruction that this processor lacks (SIGILL); build it for this machine",
-    134: "its command aborted itself (SIGABRT); its last lines of output say why",
-    136: "its command stopped on an arithmetic error (SIGFPE); its last lines of output say where",
-    137: "its command was killed (SIGKILL), in most cases because memory ran out",
-    139: "its command accessed memory that is not its own (SIGSEGV)",
-    143: "its command was asked to end (SIGTERM), and nobody had requested a stop",
-}
-_GOING: Final = {
-    State.REQUESTED: "It was requested, and no poll has shown it yet; `steno record` hands it over and polls",
-    State.PROVISIONING: "{provider} is making a machine ready for it",
-    State.PULLING: "Its machine is fetching the image",
-    State.RUNNING: "It is running; `steno logs {name} -f` follows its output",
-    State.FINISHING: "It is ending, and {provider} has not reported yet how",
-}
-_ARRAY: Final = {
-    State.REQUESTED: "No task of the array has begun",
-    State.QUEUED: "Every task of the array waits",
-    State.SUCCEEDED: "Every task of the array succeeded",
-    State.STOPPED: "A task of the array was stopped, and none failed",
-    State.FAILED: "A task of the array failed",
-    **dict.fromkeys(
-        (State.PROVISIONING, State.PULLING, State.RUNNING, State.FINISHING, State.LOST), "The array goes on"
-    ),
-}  # of its most advanced task, or of the first that decided
-_STOPPED: Final = {
-    Reason.STOPPED_BY_USER: "A user stopped it",
-    Reason.ABORTED_BY_USER: "A user aborted it: it was stopped at once, without time to clean up",
-    Reason.STOPPED_BY_POLICY: "A policy of Steno stopped it",
-}
-_UNEXPLAINED: Final = "It ended, and {provider} gave no reason; `steno explain {name}` shows its last answers"
-_KERNEL: Final = {
-    Reason.WRONG_ANSWER: "The kernel's result differs from the reference (wrong answer)",
-    Reason.RUNTIME_ERROR: "The kernel compiled, then failed while it ran (runtime error)",
-    Reason.CHEATING_SUSPECTED: "The kernel did what an honest one does not (cheating suspected)",
-}
-_WHOLE: Final = {
-    Reason.COMPILE_ERROR: "{message}; `steno kernel show {name}` has the compiler's output",
-    Reason.DUPLICATE: "Its submission reached {provider} twice, or late, after it was given up; this job ran nothing",
-}
-_MACHINE: Final = {
-    Reason.INTERRUPTED: "Its machine was taken away, as spot machines are",
-    Reason.UNREACHABLE: "{provider} could not reach its machine any more",
-    Reason.NODE_FAILED: "Its machine failed",
-    Reason.REJECTED: "{provider} refused it",
-    Reason.PROVIDER_ERROR: "{provider} itself failed",
-}
-_OUTPUT: Final = "read its output: `steno logs {name} --tail 50`"
+_PLACE: Final = re.compile(r"\{(\w+)(?: ([^{}]+))?\}")
+_LONGEST: Final = 200  # characters of a message that is quoted; of Steno's own, twice as many
+_KERNEL: Final = frozenset({Reason.COMPILE_ERROR, Reason.WRONG_ANSWER, Reason.RUNTIME_ERROR, Reason.CHEATING_SUSPECTED})
+_QUOTED: Final = _KERNEL - {Reason.COMPILE_ERROR}
+_WORDED: Final = frozenset(
+    {Reason.INTERRUPTED, Reason.UNREACHABLE, Reason.NODE_FAILED, Reason.REJECTED, Reason.PROVIDER_ERROR}
+)
+_SIGNALS: Final = range(129, 193)  # a shell's exit status of a command that a signal ended
 _MISSING_SYMBOL: Final = re.compile(r"undefined (?:reference to|symbol:?) [`'\"]?([^\s`'\"]+)")
 _ERROR_LINE: Final = re.compile(r"\b(?:fatal )?error:\s*(.+)", re.IGNORECASE)
 
 
-def why(run: Run, message: str | None = None) -> str:
+def why(run: Run, message: str | None = None, *, vm: Vm | None = None, silent_since: int | None = None) -> str:
     """The sentence. `message`: what the provider's refusal, Steno's own event or the task's last report says of the
-    cause, if one decided.
+    cause, if one decided. `vm`: its machine. `silent_since`: the provider's last answer, if that is too long ago.
     """
-    match run.state:
-        case _ if run.tasks:
-            said = f"{_ARRAY[run.state]}; `steno show '{{name}}[N]'` explains a task, `steno ps --unfold` lists them"
-        case State.REQUESTED if run.held is not None:
-            said = f"It waits in Steno's queue: {waits(run.held)}"
-        case State.QUEUED:
-            waiting = None if run.facts is None else run.facts.waits
-            said = f"It waits at {run.provider}: {waiting or 'it has no machine yet'}"
-        case State.STOPPED | State.FAILED if run.facts is not None and run.facts.ending is not None:
-            said = str(run.facts.ending)
-        case State.SUCCEEDED:
-            said = "Every job exited 0" if run.exit_status == 0 else f"{run.provider} reported that all jobs are done"
-            if (run.rule or "").endswith("/master-done"):
-                said = "Its master exited 0, and its workers were stopped then (`stop_criteria: master-done`)"
-        case State.STOPPED:
-            said = _STOPPED.get(run.reason or Reason.UNKNOWN_REASON, _UNEXPLAINED)
-        case State.FAILED:
-            said = _failed(run, quoted=bool(_first_line(message))) + (
-                f" (after {run.attempts} attempts)" if run.attempts > 1 else ""
-            )
-        case State.LOST:
-            gone = "says that it does not exist" if run.reason is Reason.DELETED else "no longer lists it"
-            said = f"{run.provider} answers and {gone}; the state is not final, a poll that shows it again ends it"
-        case _:
-            said = _GOING[run.state]
-    said = said.replace("{provider}", run.provider).replace("{name}", word(run))
-    said = said.replace(
-        "{message}", _compile_error(message) if run.reason is Reason.COMPILE_ERROR else _first_line(message)
-    )
-    return said if said.endswith((".", "!", "?")) else f"{said}."
+    found = finding(run, message, vm=vm, silent_since=silent_since)
+    again = "" if not found.again else _again(run, "", "run it again")
+    told = f"{found.why}{f' (`{_short(found.word)}`)' if found.word else ''}"
+    quoted = _first_line(found.message, 2 * _LONGEST if run.provider_id is None else _LONGEST)
+    told = "; ".join(filter(None, (f"{told}: {quoted}" if quoted else told, found.remedy, again)))
+    if run.state is State.FAILED and run.attempts > 1 and not run.tasks:
+        told = f"{told} (after {run.attempts} attempts)"
+    return told if told.endswith((".", "!", "?")) else f"{told}."
+
+
+def finding(run: Run, message: str | None = None, *, vm: Vm | None = None, silent_since: int | None = None) -> Finding:
+    """The row of the table that fits, with every place in its texts filled in; as `why`."""
+    row = _row(run, message, vm, silent_since)
+    values: dict[str, Callable[[], str]] = {
+        "provider": lambda: run.provider,
+        "name": lambda: word(run),
+        "state": lambda: run.state.value,
+        "at": lambda: format_second(_since(vm) if silent_since is None else silent_since),
+        "waits": lambda: _waits(run),
+        "job": lambda: _job(run),
+        "code": lambda: "with an error" if run.exit_status is None else str(run.exit_status),
+        "machine": lambda: _machine(run),
+        "compile_error": lambda: _compile_error(message),
+        "more_memory": lambda: _more_memory(run),
+        "more_time": lambda: _again(run, f"--max-duration {_longer(run)}", ""),
+    }
+
+    def filled(text: str) -> str:
+        def value(found: re.Match[str]) -> str:
+            if found[1] == "rerun":
+                return _again(run, found[2] or "", "")
+            return values[found[1]]() if found[1] in values else found[0]
+
+        return _PLACE.sub(value, text)
+
+    return replace(row, why=filled(row.why), remedy=filled(row.remedy))
+
+
+def _row(run: Run, message: str | None, vm: Vm | None, silent_since: int | None) -> Finding:
+    """The row, before its places are filled in."""
+    if run.tasks:
+        return Finding(why=reasons.ARRAY[run.state], remedy=reasons.ARRAY_REMEDY)
+    if run.state in (State.REQUESTED, State.QUEUED) and run.held is not None:
+        return reasons.HELD
+    if run.state is State.QUEUED and run.provider_id is None and run.requested_at is not None:
+        return reasons.PLACED
+    if run.state in (State.FAILED, State.STOPPED):
+        return _ended(run, message)
+    if run.state is State.SUCCEEDED and (run.rule or "").endswith("/master-done"):
+        return reasons.MASTER_DONE
+    if run.state is State.SUCCEEDED and run.exit_status is not None:
+        return reasons.EXITED_ZERO if run.exit_status == 0 else reasons.EXITED_ALL_THE_SAME
+    if run.state is State.LOST and run.reason is Reason.DELETED:
+        return reasons.REASONS[Reason.DELETED]
+    if silent_since is not None and not run.terminal and run.provider_id is not None:
+        return reasons.SILENT
+    doubt = None if vm is None or run.state is not State.RUNNING else _doubt(vm)
+    return doubt or reasons.STATES[run.state]
+
+
+def _doubt(vm: Vm) -> Finding | None:
+    """What the machine of a running run says against it; None: nothing."""
+    if vm.state is VmState.TERMINATED:
+        return reasons.GONE
+    if vm.facts.unreachable:
+        return reasons.CUT_OFF
+    return reasons.IDLE if vm.facts.state is VmState.IDLE else None
+
+
+def _ended(run: Run, message: str | None) -> Finding:
+    """Of a run that failed or was stopped: the provider's own words first, the general reason last."""
+    reason = run.reason or Reason.UNKNOWN_REASON
+    words = None if run.facts is None or reason in _KERNEL else run.facts.ending
+    if words is not None and words.why:
+        return words
+    row = reasons.REASONS.get(reason, reasons.STATES[run.state])
+    if run.state is State.STOPPED and row.blame is not Blame.USER:
+        row = reasons.STATES[State.STOPPED]
+    if words is not None:
+        return replace(row, word=words.word, message=words.message)
+    if run.provider_id is None and reason in reasons.NOT_HANDED_OVER:
+        given_up = (run.rule or "").endswith("/submit-abandoned")
+        return replace(reasons.GIVEN_UP if given_up else reasons.NOT_HANDED_OVER[reason], message=message)
+    if reason in _QUOTED:
+        return replace(row, message=message)
+    if run.state is State.FAILED and run.exit_status == 0 and reason in (Reason.EXIT_NONZERO, Reason.UNKNOWN_REASON):
+        return replace(reasons.FAILED_ALL_THE_SAME, word=_reported_word(run))
+    if reason is Reason.EXIT_NONZERO:
+        return _exited(row, run.exit_status)
+    timeless = reason is Reason.TIMED_OUT and _longer(run) is None
+    if timeless:
+        row = reasons.TIME_LIMIT
+    unexplained = run.state is State.FAILED and reason not in reasons.REASONS
+    return replace(row, word=_reported_word(run)) if timeless or unexplained or reason in _WORDED else row
+
+
+def _exited(row: Finding, code: int | None) -> Finding:
+    known = reasons.EXITS.get(code or 0)
+    if known is None and code is not None and code in _SIGNALS:
+        known = replace(row, why=f"its command was ended by signal {code - 128}")
+    return row if known is None else replace(row, why=f"{row.why}: {known.why}", remedy=known.remedy)
+
+
+def why_now(run: Run, state: WorldState, now: int, message: str | None = None) -> str:
+    """`why`, with what the world knows of its machine and of its provider's last answer. `now`: microseconds, UTC."""
+    source = state.sources.get(source_of(run))
+    live = source is not None and run.archive is None
+    silent = live and observability(source, now) is not Observability.FRESH
+    since = source.last_answered if source is not None and silent else None
+    return why(run, message, vm=state.vms.get(run.vm_id or ""), silent_since=since)
 
 
 def word(run: Run) -> str:
@@ -108,57 +152,40 @@ def word(run: Run) -> str:
     return run.name if run.name is not None and _NAME.fullmatch(run.name) else run.run_id[:13]
 
 
-def _failed(run: Run, *, quoted: bool) -> str:
-    """`{message}` is where the message goes."""
-    told = ": {message}" if quoted else ""
-    match run.reason:
-        case Reason.EXIT_NONZERO:
-            return _exited(run)
-        case Reason.COMPILE_ERROR | Reason.DUPLICATE:
-            return _WHOLE[run.reason]
-        case Reason.OUT_OF_MEMORY:
-            return f"It ran out of memory; {_more_memory(run, 'give it more')}"
-        case Reason.TIMED_OUT:
-            longer = _longer(run) if run.facts is None or run.facts.finite else None
-            if longer is None:  # what ends on request ends at another limit: it was not used for too long
-                return f"{{provider}} ended it at a time limit{_by_its_words(run)}; raise the limit and submit it again"
-            return f"It ran longer than it may; {_again(run, f'--max-duration {longer}', 'allow it more time')}"
-        case Reason.NO_CAPACITY:
-            models = "" if run.terms is None else " or ".join(run.terms.gpu)
-            machine = f"machine with {models}" if models else "machine of the kind it asks for"
-            return f"{{provider}} had no {machine}; name other GPUs with `--fallback`, or try later"
-        case Reason.REJECTED | Reason.UNREACHABLE if run.provider_id is None:
-            then = "correct that and submit it again" if run.reason is Reason.REJECTED else "submit it again"
-            return f"It was never handed to {{provider}}{told}; {then}"
-        case Reason.WRONG_ANSWER | Reason.RUNTIME_ERROR | Reason.CHEATING_SUSPECTED:
-            return f"{_KERNEL[run.reason]}{told}; `steno kernel show {{name}}` shows every test"
-    if run.reason in _MACHINE:
-        return f"{_MACHINE[run.reason]}{_by_its_words(run)}; {_again(run, '', 'run it again')}"
-    return f"{{provider}} reported a failure{_by_its_words(run)} and no cause; {_OUTPUT}"
+def _waits(run: Run) -> str:
+    if run.held is not None:
+        return waits(run.held)
+    return str((None if run.facts is None else run.facts.waits) or "it has no machine yet")
 
 
-def _exited(run: Run) -> str:
-    code = run.exit_status
-    job = "It"
-    failing = [number for number, job in enumerate(run.reported.jobs) if code and job.exit_status == code]
-    if len(run.reported.jobs) > 1 and failing:
-        job = f"Its job {failing[0]}"
-    known = None if code is None else _EXITS.get(code)
-    if code == 137:
-        return f"{job} exited 137: {known}; {_more_memory(run, 'give it more memory')}"
-    if known is not None:
-        return f"{job} exited {code}: {known}" + ("" if ";" in known else f"; {_OUTPUT}")
-    return f"{job} exited {'with an error' if code is None else code}; {_OUTPUT}"
+def _since(vm: Vm | None) -> int:
+    return vm.unreachable[-1].since if vm is not None and vm.unreachable else 0
 
 
-def _more_memory(run: Run, advice: str) -> str:
+def _machine(run: Run) -> str:
+    models = "" if run.terms is None else " or ".join(run.terms.gpu)
+    return f"machine with {models}" if models else "machine of the kind it asks for"
+
+
+def _job(run: Run) -> str:
+    failing = [
+        number for number, job in enumerate(run.reported.jobs) if run.exit_status and job.exit_status == run.exit_status
+    ]
+    return f"Its job {failing[0]}" if len(run.reported.jobs) > 1 and failing else "It"
+
+
+def _more_memory(run: Run) -> str:
     least = None if run.terms is None else run.terms.memory.least
     size = "64GB" if least is None else f"{max(1, round(least * 2))}GB"
-    return _again(run, f"--memory {size}", advice)
+    return _again(run, f"--memory {size}", "")
 
 
 def _longer(run: Run) -> str | None:
-    """Twice the limit, or the time that it ran under a limit of the provider's; None: neither is known."""
+    """Twice the limit, or the time that it ran under a limit of the provider's; None: neither is known, or it ends on
+    request and was not used for too long.
+    """
+    if run.facts is not None and not run.facts.finite:
+        return None
     limit = None if run.terms is None else run.terms.max_duration
     if limit is None and run.started_at is not None and run.finished_at is not None:
         limit = run.finished_at - run.started_at
@@ -187,17 +214,21 @@ def _compile_error(message: str | None) -> str:
     return f"The kernel does not compile (compile error){'' if line is None else f': {_short(line[1])}'}"
 
 
-def _by_its_words(run: Run) -> str:
-    said = run.reported.reason or next((job.reason for job in run.reported.jobs if job.reason), None)
-    said = said or run.reported.status
-    return f" (`{_short(said)}`)" if said else ""
+def _reported_word(run: Run) -> str | None:
+    """The provider's own word: that of a job first, for the run's is the more general."""
+    job = next((job.reason for job in run.reported.jobs if job.reason), None)
+    return job or run.reported.reason or run.reported.status
 
 
-def _first_line(message: str | None) -> str:
+def _first_line(message: str | None, longest: int = _LONGEST) -> str:
     lines = (line.strip() for line in (message or "").splitlines())
-    return _short(next((line for line in lines if line), "")).rstrip(".")
+    return _short(next((line for line in lines if line), ""), longest).rstrip(".")
 
 
-def _short(text: str) -> str:
-    text = text.strip()
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def _short(text: str, longest: int = _LONGEST) -> str:
+    """At most `longest` characters, all printable, without half a command."""
+    text = "".join(char if char.isprintable() else "\ufffd" for char in text.strip())
+    if len(text) <= longest:
+        return text
+    cut = text[: longest - 1]
+    return f"{cut[: cut.rindex('`')].rstrip() if cut.count('`') % 2 else cut}…"

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from engine.amounts import rate, usd
+from engine.decide.why_ended import why
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
 from engine.fold.vm import Vm
@@ -16,6 +17,7 @@ from engine.money.costs import Costs
 from engine.notify.news import ANOMALY, ORPHAN, RUN_END, NewsItem
 from engine.objects import run_object
 from engine.rules.current import CURRENT
+from engine.states import State
 from events.clock import SECOND, format_second, span
 from events.types import BudgetCrossed
 
@@ -48,7 +50,8 @@ def one(fact: NewsItem, state: WorldState, now: int) -> tuple[str, str, Fields]:
         case Run() as run:
             cost = Costs(state).of_run(run.run_id)
             fields = {"position": run.transitions[-1].position, "run": run_object(run, CURRENT, cost)}
-            return _run_text(run, cost, now), f"/runs/{run.run_id}", fields
+            text = _run_text(run, cost, now)
+            return f"{text}. {why(run)}" if run.state is State.FAILED else text, f"/runs/{run.run_id}", fields
         case Anomaly() as anomaly:
             kind, _, name = anomaly.subject.partition("/")
             vm = state.vms.get(name)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from engine.decide.queue import capacity_sentence
-from engine.decide.why_ended import why
+from engine.decide.why_ended import why_now
 from engine.facts import JobFacts, RunFacts
 from engine.fold.change import Anomaly
 from engine.fold.tick import PollReader
@@ -168,7 +168,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
             Gap(source=gap.source, start=gap.start, end=gap.end)
             for gap in timeline(run, view.blind_of(row), now, foreign=row.is_foreign).gaps
         ),
-        why=why(folded, message_of(record, folded)),
+        why=why_now(folded, view.state, now, message_of(record, folded)),
     )
 
 

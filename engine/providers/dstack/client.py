@@ -9,7 +9,15 @@ import httpx
 import msgspec
 
 from engine.deadline import Deadline
-from engine.errors import ProjectNotFound, ProviderError, ProviderRefused, ProviderUnreachable, RunNotFound, TaskInvalid
+from engine.errors import (
+    ProjectNotFound,
+    ProviderError,
+    ProviderFailing,
+    ProviderRefused,
+    ProviderUnreachable,
+    RunNotFound,
+    TaskInvalid,
+)
 from engine.providers.dstack.endpoints import MOST_ITEMS, says_not_exists
 from engine.providers.dstack.lenient import at, decoded
 from engine.providers.dstack.settings import Address
@@ -206,7 +214,8 @@ class Client:
             return ProjectNotFound(message)
         if answer.status in (400, 413, 422):
             return TaskInvalid(f"cannot {what}: dstack says {said}")
-        return ProviderError(f"cannot {what}: {url} answered {answer.status} ({said}); look at the dstack server's log")
+        message = f"cannot {what}: {url} answered {answer.status} ({said}); look at the dstack server's log"
+        return (ProviderFailing if answer.status == 429 or answer.status >= 500 else ProviderError)(message)
 
     def nonsense(self, what: str, wanted: str) -> ProviderError:
         return ProviderError(f"cannot {what}: {self.address.url} answered no {wanted}; is it a dstack server?")

@@ -8,9 +8,11 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from engine.facts import AttemptFacts, Carrier, JobFacts, RunFacts
+from engine.facts import AttemptFacts, Carrier, Finding, JobFacts, RunFacts
 from engine.providers.dstack import words
+from engine.providers.dstack.endings import GENERAL, ending
 from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, at, mapping, shared
+from engine.states import Reason
 from events.clock import parse_time
 
 _GREATEST: Final = 1_000_000_000  # dollars; no real amount is larger
@@ -46,6 +48,7 @@ class LatestWire(msgspec.Struct):
     submission_num: _Whole | None = None
     status: str | None = None
     termination_reason: str | None = None
+    termination_reason_message: str | None = None
     exit_status: _Whole | None = None
     submitted_at: str | None = None
     finished_at: str | None = None
@@ -187,12 +190,34 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
         user=shared(wire.user),
         finite=configuration.type == "task",
         **_run_words(wire.status, wire.termination_reason),
+        ending=_ending(wire),
         mark=None if tags is None else tags.mark,
         submitted_at=read_time(wire.submitted_at, "submitted_at", odd),
         jobs=tuple(jobs),
         latest_exit_status=_latest(jobs) if latest is None else latest.exit_status,
         drift=tuple(dict.fromkeys(odd)) if odd else (),
     )
+
+
+def _ending(wire: RunWire) -> Finding | None:
+    """Why it ended, where dstack says more than reason and exit status: of the job that decides, else its own word."""
+    newest: list[LatestWire] = [max(job.job_submissions, key=_wire_number) for job in wire.jobs if job.job_submissions]
+    if not newest and wire.latest_job_submission is not None:
+        newest = [wire.latest_job_submission]
+    failed = next((one for one in newest if words.job_cause(one.termination_reason) is not None), None)
+    if failed is None and any(one.exit_status for one in newest):
+        return None
+    failed = failed or next((one for one in newest if one.termination_reason not in words.NO_FAILURE), None)
+    told = failed is not None and (failed.termination_reason != words.BY_SERVER or failed.termination_reason_message)
+    if failed is None or wire.termination_reason in words.STOPS or not (told or wire.termination_reason in GENERAL):
+        return ending(wire.termination_reason, None)
+    if failed.exit_status is not None and words.job_cause(failed.termination_reason) is Reason.EXIT_NONZERO:
+        return None
+    return ending(failed.termination_reason, failed.termination_reason_message)
+
+
+def _wire_number(submission: SubmissionWire) -> int:
+    return submission.submission_num or 0
 
 
 @lru_cache(maxsize=1024)

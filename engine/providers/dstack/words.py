@@ -82,6 +82,11 @@ failure of the job itself).
 """
 RETRY_EVENT_OF: Final = {word: event for word, (event, _) in _JOB_REASONS.items()}
 
+NO_FAILURE: Final = frozenset({None, "done_by_runner", "terminated_by_user", "aborted_by_user", "scaled_down"})
+"""Reasons of a job that say of no failure."""
+
+BY_SERVER: Final = "terminated_by_server"  # of every other job, once the run fails
+
 MACHINE_LOST: Final = frozenset(  # the machine, or dstack's agent on it, no longer answered
     {
         "interrupted_by_no_capacity",

@@ -4,7 +4,9 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from engine.facts import Waits
+from msgspec.structs import replace
+
+from engine.facts import Blame, Finding, Waits
 from engine.providers.slurm.limits import limit
 from engine.states import Reason, State
 
@@ -96,15 +98,39 @@ def cause(state: str, derived: str | None, code: str | None = None) -> Reason | 
     return ENDED.get(state)
 
 
-def ending(state: str, code: str | None, job: str, nodes: str | None) -> Waits | None:
+def _ending(blame: Blame, why: str, remedy: str = "") -> Finding:
+    return Finding(why=why, remedy=remedy, blame=blame, again=not remedy)
+
+
+ENDINGS: Final = {  # a state whose words say more than its reason → why, and what to do
+    "REVOKED": _ending(
+        Blame.SITE,
+        "Slurm withdrew it from this cluster: another cluster of its federation runs it",
+        "follow it there: `squeue --federation -j {job}`",
+    ),
+    "FAILED 0:53": _ending(
+        Blame.TASK,
+        "Its script never ran: Slurm could not open its output file or its work folder",
+        "check that both exist on {nodes} and may be written by you",
+    ),
+    "BOOT_FAIL": _ending(Blame.SITE, "Slurm could not boot {nodes}"),
+    "DEADLINE": _ending(
+        Blame.TASK, "It had not ended by its deadline, so Slurm ended it", "give it a later one (--deadline)"
+    ),
+    "LAUNCH_FAILED": _ending(Blame.SITE, "Slurm could not start it on {nodes}"),
+    "RECONFIG_FAIL": _ending(
+        Blame.SITE, "Slurm could not set up {nodes} as it asks", "ask for other features or nodes"
+    ),
+}
+
+
+def ending(state: str, code: str | None, job: str, nodes: str | None) -> Finding | None:
     """Why an attempt ended and what to do, where Slurm's own words say more than a reason; None: they do not."""
-    if state == "REVOKED":
-        why = "Slurm withdrew it from this cluster: another cluster of its federation runs it"
-        return Waits(why=why, remedy=f"follow it there: `squeue --federation -j {job}`")
-    if state == "FAILED" and code == _NEVER_RAN:
-        why = "Its script never ran: Slurm could not open its output file or its work folder"
-        return Waits(why=why, remedy=f"check that both exist on {nodes or 'the node'} and may be written by you")
-    return None
+    found = ENDINGS.get(f"{state} {code}") or ENDINGS.get(state)
+    if found is None:
+        return None
+    why, remedy = (text.format(job=job, nodes=nodes or "its node") for text in (found.why, found.remedy))
+    return replace(found, why=why, remedy=remedy)
 
 
 # Why a job waits → meaning and advice. `{}` is the rest of Slurm's own reason.

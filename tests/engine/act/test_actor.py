@@ -5,7 +5,7 @@ import pytest
 
 from engine.commands.dispatcher import raise_failure
 from engine.commands.stop import request_stop
-from engine.errors import Conflict, NameInUse, ProviderError, TaskInvalid
+from engine.errors import Conflict, NameInUse, ProviderError, ProviderFailing, ProviderUnreachable, TaskInvalid
 from engine.states import Reason, State
 from events import types
 from events.clock import SECOND
@@ -139,3 +139,16 @@ def test_a_stop_does_not_wait_behind_a_submission_the_provider_cannot_answer_for
     monkeypatch.undo()
     assert bench.finish(running).state is State.STOPPED
     assert bench.finish(troubled).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(("trouble", "told"), [(ProviderFailing, ProviderUnreachable), (ProviderError, TaskInvalid)])
+def test_only_a_task_that_the_provider_refuses_is_rejected(bench, monkeypatch, trouble, told):
+    """A server that is overloaded or broken may take the same task later: exit 3, not 2."""
+
+    def broken(submission):
+        raise trouble("cannot submit the task")
+
+    monkeypatch.setattr(bench.provider, "submit", broken)
+    run_id = bench.ask("true")
+    with pytest.raises(told):
+        raise_failure(bench.dispatcher.submitted(run_id, WAIT))

@@ -335,5 +335,11 @@ def test_a_verdict_taken_back_is_an_anomaly_and_a_second_end_is_told(scene):
     assert [(body["kind"], body["text"].split(" https")[0]) for body in scene.intents()] == [
         ("run_end", "Steno: a succeeded (exit_zero)"),
         ("anomaly", "Steno: contradiction: a: succeeded/exit_zero (exit 0), now back in the provider's queue"),
-        ("run_end", "Steno: a failed (exit_nonzero, exit 3)"),
+        (
+            "run_end",
+            (
+                "Steno: a failed (exit_nonzero, exit 3). It exited 3; read its output: `steno logs a --tail 50` "
+                "(after 2 attempts)."
+            ),
+        ),
     ]

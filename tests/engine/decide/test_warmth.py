@@ -347,6 +347,18 @@ def test_an_unconfirmed_a_missing_and_a_gone_machine_say_what_they_are() -> None
     assert told.up()[0].startswith("It has been gone since ")
 
 
+def test_a_machine_that_vanished_says_when_it_was_last_reached() -> None:
+    """Whatever reason its provider gives for the end."""
+    told = Told()
+    told.cold("a", "m")
+    told.vms["m"]["unreachable"] = True
+    told.look()
+    told.gone("m")
+    gone, unreached = told.up()
+    assert gone.startswith("It has been gone since ")
+    assert unreached.startswith("The provider had not reached it since ")
+
+
 def test_a_machine_of_unknown_status_is_not_said_to_be_gone() -> None:
     told = Told()
     told.cold("a", "m", status="hibernating")

@@ -1,14 +1,24 @@
 """`why` names the cause of a state and what to do about it, in one sentence."""
 
+import re
+import shlex
+from collections.abc import Iterator
 from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from engine.decide.why_ended import why
-from engine.facts import RunFacts, Waits
+from engine.decide import reasons
+from engine.decide.why_ended import finding, why, word
+from engine.facts import Finding, RunFacts, VmFacts, Waits
 from engine.fold.run import Attempt, Held, Reported, ReportedJob, Run, Said
+from engine.fold.vm import SilentSpan, Vm
+from engine.providers.dstack.endings import MESSAGES, REASONS
+from engine.providers.slurm.words import ENDINGS
 from engine.requirements import Range, Requirements
-from engine.states import Reason, State
+from engine.states import Reason, State, VmState
 from events.clock import SECOND, parse_duration
 
 
@@ -37,7 +47,8 @@ UNDECLARED = (
     "`steno kernel show train` has the compiler's output."
 )
 NO_MACHINE = (
-    "dstack had no machine with MI300X or MI250X; name other GPUs with `--fallback`, or try later (after 2 attempts)."
+    "dstack had no machine with MI300X or MI250X; name other GPUs: `steno rerun train --fallback GPU,GPU`, or try "
+    "later (after 2 attempts)."
 )
 MEMORY = Requirements(submitter="ada", memory=Range(16, None), gpu=("MI300X", "MI250X"))
 
@@ -157,6 +168,105 @@ def test_a_limit_that_is_not_known_is_not_made_up() -> None:
 )
 def test_the_cause_comes_with_its_remedy(found: Run, message: str | None, said: str) -> None:
     assert why(found, message) == said
+
+
+CREATED = 1_784_775_600 * SECOND
+
+
+def machine(state: VmState, **facts: object) -> Vm:
+    return Vm(
+        vm_id="v",
+        provider_id="i",
+        provider="dstack",
+        source="dstack/main",
+        state=state,
+        facts=VmFacts(provider_id="i", state=state, **facts),
+        created=CREATED,
+        unreachable=(SilentSpan(since=CREATED, until=None),),
+        first_position=1,
+        first_at=0,
+        last_position=1,
+        last_at=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("vm", "silent_since", "said"),
+    [
+        (machine(VmState.BUSY), None, "It is running;"),
+        (machine(VmState.BUSY, unreachable=True), None, "has not reached its machine since 2026-07-23T03:00:00Z;"),
+        (machine(VmState.IDLE), None, "dstack calls it running and its machine idle,"),
+        (machine(VmState.TERMINATED), None, "dstack calls it running, but its machine is gone;"),
+        (machine(VmState.BUSY), CREATED, "It was running when dstack last answered, at 2026-07-23T03:00:00Z;"),
+    ],
+)
+def test_a_running_run_is_doubted_where_its_machine_or_the_silence_says_so(
+    vm: Vm, silent_since: int | None, said: str
+) -> None:
+    assert said in why(run(State.RUNNING), vm=vm, silent_since=silent_since)
+
+
+@pytest.mark.parametrize("state", [State.REQUESTED, State.QUEUED])
+def test_a_run_in_stenos_own_queue_does_not_wait_at_its_provider(state: State) -> None:
+    """Held back, or with a place and not handed over yet."""
+    held = Held(position=1, at=0, why="cap", detail="2 of 2 machines are in use", not_before=None)
+    assert why(run(state, held=held)) == "It waits in Steno's queue: 2 of 2 machines are in use."
+    assert "at dstack" not in why(run(state, provider_id=None))
+
+
+def test_a_command_in_a_message_is_whole_or_left_out() -> None:
+    """Wherever the message is cut."""
+    for length in range(380, 420):
+        said = why(run(reason=Reason.REJECTED, provider_id=None), f"{'x' * length}: `steno stop 0f2a`")
+        assert said.count("`") == 0 or "`steno stop 0f2a`" in said
+
+
+def rows() -> Iterator[Finding]:
+    """Every row of the general table and of the providers' own."""
+    tables = (reasons.STATES, reasons.REASONS, reasons.NOT_HANDED_OVER, reasons.EXITS, REASONS, MESSAGES, ENDINGS)
+    yield from (row for table in tables for row in table.values() if row is not None)
+    yield from (row for row in vars(reasons).values() if isinstance(row, Finding))
+
+
+def test_run_it_again_is_said_only_where_the_same_task_may_succeed() -> None:
+    """Of a row where it may, it is the whole remedy; of any other, no text sends the same task out again."""
+    found = list(rows())
+    assert any(row.again for row in found)
+    for row in found:
+        assert not row.again or not row.remedy
+        assert "steno rerun" not in row.remedy
+        assert "run it again" not in row.remedy
+
+
+def test_no_ended_run_of_any_words_is_told_to_do_the_same_again() -> None:
+    """A bare `steno rerun` only where the row says so; elsewhere it has a flag that changes something."""
+    for state, reason, row in product((State.FAILED, State.STOPPED), Reason, (None, *rows())):
+        ending = None if row is None else replace(row, word="w", message="m")
+        found = run(state, reason, facts=RunFacts(provider_id="p1", ending=ending), started_at=1, finished_at=9)
+        said = why(found)
+        assert ("steno rerun train`" in said) == finding(found).again
+        assert said.count("`") % 2 == 0
+
+
+@given(
+    name=st.text(max_size=80) | st.none(),
+    message=st.text(max_size=500) | st.none(),
+    state=st.sampled_from(State),
+    reason=st.sampled_from(Reason) | st.none(),
+    code=st.integers(-2, 300) | st.none(),
+    handed=st.booleans(),
+)
+def test_any_combination_has_a_sentence_whose_commands_a_shell_takes(
+    name: str | None, message: str | None, state: State, reason: Reason | None, code: int | None, *, handed: bool
+) -> None:
+    """Of any name: it is written as it is, or the id stands for it. What a provider says cannot move the cursor."""
+    found = run(state, reason, name=name, exit_status=code, provider_id="p1" if handed else None)
+    said = why(found, message)
+    assert said.endswith((".", "!", "?"))
+    assert said.isprintable()
+    assert shlex.split(word(found)) == [word(found)]
+    for command in re.findall(r"`(steno [^`]*)`", said if message is None else why(found)):
+        assert not re.search(r"[;|&<>$\n{}]", command)
 
 
 def test_every_state_and_reason_has_one_sentence_without_a_gap() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable, VmInUse, VmNotFound
+from engine.errors import ProviderError, ProviderFailing, ProviderRefused, ProviderUnreachable, VmInUse, VmNotFound
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import address
 from events.clock import RandomIds, SystemClock
@@ -165,7 +165,8 @@ def test_a_refusal_is_told_in_dstack_s_words(listing: Callable[..., Listing], wo
     ("status", "detail", "kind"),
     [
         (422, [{"loc": ["body", "name"], "msg": "field required"}], ProviderError),
-        (500, "boom", ProviderError),
+        (500, "boom", ProviderFailing),
+        (429, "slow down", ProviderFailing),
         (403, {"msg": "Access denied", "code": None}, ProviderRefused),
         (400, [{"msg": "Resource not found", "code": "resource_not_exists"}], VmNotFound),
     ],

@@ -1,0 +1,10 @@
+"""docs/reasons.md shows the tables as they are."""
+
+from __future__ import annotations
+
+from stenotest.reasons_page import PAGE, page
+
+
+def test_the_page_of_reasons_is_up_to_date() -> None:
+    """`make reasons-docs` writes it anew."""
+    assert PAGE.read_text(encoding="utf-8") == page()
