@@ -66,9 +66,9 @@ def test_a_kernel_is_checked_and_timed_cold_then_warm_and_told_of_its_errors(dst
     assert [(item["position"], item["status"]) for item in again] == [
         (item["position"], item["status"]) for item in cold
     ]
-    shown = steno.json("show", cold[0]["name"], "--json")
+    shown = steno.json("show", cold[0]["name"])
     assert (shown["state"], shown["reason"], shown["exit_status"]) == ("succeeded", "exit_zero", 0)
-    assert steno.json("show", wrong[0]["name"], "--json")["reason"] == "wrong_answer"
+    assert steno.json("show", wrong[0]["name"])["reason"] == "wrong_answer"
     metrics = get_orchestrator_metrics(base_url=url)
     assert (metrics["tasks_completed"], metrics["cold_starts"], metrics["warm_reuses"]) == (4, 1, 3)
     steno("verify")

@@ -105,7 +105,8 @@ def test_two_stenos_in_one_project_each_adopt_their_own_runs_only(dstack_22: Lab
     second.until(lambda: row["id"] in {run.provider_id for run in folded(second).runs.values()}, what="the other's run")
 
     said = second.submit("train", ["echo never"], code=5)
-    assert f"steno stop {row['id']}" in said.err
+    (theirs,) = (run.run_id for run in folded(second).runs.values() if run.provider_id == row["id"])
+    assert f"steno stop {theirs}" in said.err
     other = second.submit("other", ["echo fine"], "--wait", "--json").json()
     assert other["state"] == "succeeded"
     gate.open()
