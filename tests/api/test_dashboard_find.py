@@ -180,9 +180,10 @@ def test_any_run_is_copied_into_the_form_and_again_asks_for_values(served: Serve
     page.get_by_role("button", name="Submit").click()
     page.get_by_text("Write a value for SEED: SEED=value.").wait_for()
     form.get_by_label("Environment").fill("SEED=5")
+    form.get_by_label("Name", exact=False).first.fill("again")  # the other still waits, and has its name
     page.get_by_role("button", name="Submit").click()
     seen.until("/^.runs.[0-9a-f-]{36}$/.test(location.pathname)")
-    seen.until("document.title.startsWith('train')")
+    seen.until("document.title.startsWith('again')")
     again = here.client.get("/api/compare", params={"a": made["run_id"], "b": page.url.rpartition("/")[2]}).json()
     assert [one["field"] for one in again["task"]] == ["env.SEED"]
 

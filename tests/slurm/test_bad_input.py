@@ -25,7 +25,9 @@ JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
 )
 def test_what_the_cluster_does_not_have(on_slurm: Steno, options: tuple[str, ...], message: str) -> None:
     """Slurm's own words, once, and no job."""
-    said = on_slurm("submit", "--name", "bad", *JOB, *options, "--", "true", code=REJECTED)
+    asked = dict(zip(JOB[::2], JOB[1::2], strict=True)) | {options[0]: options[1]}
+    words = [word for option in asked.items() for word in option]
+    said = on_slurm("submit", "--name", "bad", *words, "--", "true", code=REJECTED)
     lines = [line for line in said.err.splitlines() if "No price" not in line]
     assert len(lines) == 1
     assert message in lines[0]

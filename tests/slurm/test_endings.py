@@ -75,8 +75,8 @@ def test_a_job_that_ends_by_itself(
 def test_a_job_that_takes_too_much_memory(on_slurm: Steno) -> None:
     """Slurm kills it; what its script would have exited with is not known."""
     greedy = "python3 -c 'import time; taken = bytearray(300 << 20); time.sleep(60)'"
-    limits = ("--memory", "60M", "--max-duration", "5m")
-    run = on_slurm("submit", "--wait", "--json", "--name", "greedy", *A6000, *limits, "--", greedy, code=None).json()
+    limits = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "60M", "--max-duration", "5m")
+    run = on_slurm("submit", "--wait", "--json", "--name", "greedy", *limits, "--", greedy, code=None).json()
     assert (run["state"], run["reason"]) == ("failed", "out_of_memory")
 
 
