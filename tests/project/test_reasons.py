@@ -6,5 +6,5 @@ from stenotest.reasons_page import PAGE, page
 
 
 def test_the_page_of_reasons_is_up_to_date() -> None:
-    """`make reasons-docs` writes it anew."""
+    """`make reasons-docs` rewrites it."""
     assert PAGE.read_text(encoding="utf-8") == page()
