@@ -4,6 +4,7 @@ the array's state, verdict and times follow from theirs.
 
 from collections.abc import Sequence
 
+from engine.facts import RunFacts
 from engine.fold import chains, run_turn
 from engine.fold.run import Run
 from engine.fold.state_machines import TRIGGER_TO, Trigger
@@ -43,6 +44,18 @@ def _is_of(array: Run, task: Run) -> bool:
     if array.provider_id is None:  # the answer to its submission is not known yet
         return array.intended is not None and facts.mark == array.run_id
     return array.provider_id == facts.group and bool(chains.is_submission(array, facts))
+
+
+def is_left_over(state: WorldState, key: str, facts: RunFacts) -> bool:
+    """Whether an observation is what a provider keeps of an array of which no task waits any more, and not a job: it
+    has the array's id. The tasks have runs of their own.
+    """
+    if facts.group is not None or facts.jobs or facts.state is not State.FINISHING:
+        return False
+    if (known := state.by_provider.get(key)) is not None:
+        return bool(state.runs[known].tasks)
+    of_it = (run for other, run in state.by_provider.items() if other.startswith(f"{key}_"))
+    return any(state.runs[run].project == facts.project for run in of_it)
 
 
 def leave(turn: Turn, array: Run) -> None:

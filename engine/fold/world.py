@@ -114,7 +114,7 @@ class World(Fold):
         listed = set[str]()
         for seen in tick.runs:
             key = f"{tick.scope.provider}/{seen.facts.provider_id}"
-            if key in self.state.former:
+            if key in self.state.former or arrays.is_left_over(self.state, key, seen.facts):
                 continue
             match self._meet(turn, key, seen.facts, tick):
                 case Run() as run:

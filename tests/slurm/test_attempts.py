@@ -48,6 +48,23 @@ def test_an_array_is_one_run_per_task(slow_endings: Steno, slurm_cluster: Cluste
     ]
 
 
+def test_tasks_that_wait_are_cancelled_while_others_run(slow_endings: Steno) -> None:
+    """`scancel -t PENDING`: those that had begun end well, the others were stopped, and nothing else is a run."""
+
+    def tasks() -> dict[str, dict[str, Any]] | None:
+        runs = slow_endings("ps", "--all", "--json").json()["runs"]
+        found = {run["provider_id"].partition("_")[2]: run for run in runs if run["name"] == "cut-short"}
+        return found if all(run["state"] in ENDS for run in found.values()) else None
+
+    found = wait(tasks, seconds=LONG_S, what="every task", pause=0.5)
+    assert {*found} == {str(task) for task in range(8)}
+    began = {task for task, run in found.items() if run["start"] is not None}
+    assert {"0", "1"} <= began < {*found}
+    assert {found[task]["state"] for task in began} == {"succeeded"}
+    assert {found[task]["state"] for task in {*found} - began} == {"stopped"}
+    assert {run["attempts"] for run in found.values()} == {1}
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -78,8 +78,8 @@ def run_command(host: Host, /, words: tuple[str, ...], **asked: Any) -> None:
     """Run a command on the GPUs that start first: the best strategies are submitted, and the first to run wins.
 
     The others are stopped in the poll that shows the winner; what they cost is counted. The winner's output is printed
-    as it comes, and the exit code is 0 if it succeeded and 1 if not. Ctrl-C before one runs stops all; later the
-    winner goes on (exit 130). --give-up-after also stops all.
+    while the job writes it, and the exit code is 0 if it succeeded and 1 if not. Ctrl-C before one runs stops all;
+    later the winner goes on (exit 130). --give-up-after also stops all.
 
     A command that names files of this machine runs on a snapshot of its project: what git tracks, and what the command
     or --with names. Packages come from uv.lock, requirements.txt or pyproject.toml and are installed once.

@@ -24,7 +24,7 @@ from engine.providers.slurm.rounds import LOOK_BACK, PROOF, SQUEUE, TASK, Cluste
 from engine.providers.slurm.rows import Row, is_silent
 from engine.providers.slurm.script import render, variables
 from engine.providers.slurm.settings import Site
-from engine.providers.slurm.shell import UNKNOWN_JOB, Done, Shell
+from engine.providers.slurm.shell import Done, Shell
 from engine.providers.slurm.spec import MARK, spec_of
 from engine.providers.slurm.words import LIVE
 from events.clock import SECOND, Clock, format_time
@@ -180,7 +180,7 @@ class SlurmProvider(Provider):
         """`scancel`: SIGTERM, then SIGKILL after the cluster's KillWait; `abort`: SIGKILL at once, then the same."""
         done = self.client.ask("sh", "-c", cancel.SCRIPT, "squeue", *cancel.arguments(stop))
         jobs = cancel.read(done.out)
-        if done.status != 0 and UNKNOWN_JOB not in done.err:
+        if done.status != 0 and not done.unknown_job:
             raise ProviderError(f"job {stop.provider_id} on {self.client.where} cannot be cancelled: {done.problem}")
         if not jobs and done.status == 0 and not is_silent(done.out):
             raise ProviderError(f"squeue on {self.client.where} answers {done.problem[:80]!r}")

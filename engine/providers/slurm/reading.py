@@ -31,7 +31,7 @@ from engine.providers.slurm.witnesses import (
     testimony,
     together,
 )
-from engine.providers.slurm.words import LIVE, REQUEUED, cause, ending, exit_status, waits
+from engine.providers.slurm.words import LIVE, REQUEUED, UNKNOWN_JOB, cause, ending, exit_status, waits
 from engine.requirements import Range, Requirements
 from engine.states import PROGRESS, Reason, State
 from events.clock import SECOND
@@ -46,7 +46,6 @@ _WITNESSES: Final = {
 }  # fmt: skip
 _TEXT: Final = BodyShape(kind="run", items=LINES, identity="0")
 _WHOLE: Final = BodyShape(kind="run", items="")
-_UNKNOWN_JOB: Final = "Invalid job id"
 _UNNAMED: Final = "allocation"  # accounting's word for a job before it has its name
 
 
@@ -76,7 +75,7 @@ class SlurmReading(Reading):
         if self._question(req).tool == ENDS:
             return body is not None and error is None
         if status != 0 or body is None:
-            return status == 1 and body is not None and _UNKNOWN_JOB in (error or "")
+            return status == 1 and body is not None and UNKNOWN_JOB.search(error or "") is not None
         asked = self._question(req)
         if not asked.json:
             return _sensible(asked, _text(body))
@@ -104,7 +103,7 @@ class SlurmReading(Reading):
         each component: the most advanced that goes on counts, and it has ended when all have.
         """
         parts: dict[int, list[RunFacts]] = {}
-        for row in rows:
+        for row in _without_lists(rows):
             for job in row.jobs:
                 parts.setdefault(job.job_num, []).append(row)
         if not parts:
@@ -121,16 +120,7 @@ class SlurmReading(Reading):
         mark = next((row.mark for row in rows if row.mark is not None), None)
         return replace(counts, jobs=jobs, submitted_at=first, mark=mark)
 
-    def is_same_run(
-        self,
-        known: RunFacts,
-        seen: RunFacts,
-        *,
-        views: Mapping[str, RunFacts | None],
-        listed: RunFacts | None,
-        since: int | None,
-    ) -> bool | None:
-        return is_same_job(known, seen, views=views, listed=listed, since=since)
+    is_same_run = staticmethod(is_same_job)
 
     def together(self, before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bool) -> RunFacts:
         report = views.get(REPORT)
@@ -272,6 +262,14 @@ def _counts(row: RunFacts) -> tuple[int, bool, int]:
     """Of several rows the greatest counts: the newest, then one that goes on, then the most advanced."""
     going = row.state is not None and row.state is not State.FINISHING
     return newest_of(row), not row.final, PROGRESS.index(row.state) if going and row.state in PROGRESS else -1
+
+
+def _without_lists(rows: Sequence[RunFacts]) -> Sequence[RunFacts]:
+    """Accounting keeps a task in the list of those that wait after it has a row of its own: the row counts."""
+    if rows[0].group is None:
+        return rows
+    own = {row.submitted_at for row in rows if any(one.hosts is not None for one in row.newest)}
+    return [row for row in rows if row.submitted_at not in own or any(one.hosts is not None for one in row.newest)]
 
 
 def _attempts(rows: Iterable[RunFacts]) -> tuple[AttemptFacts, ...]:

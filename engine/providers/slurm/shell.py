@@ -17,6 +17,7 @@ import msgspec
 
 from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from engine.providers.slurm.settings import Site
+from engine.providers.slurm.words import UNKNOWN_JOB
 
 _SSH: Final = (
     "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ControlMaster=auto", "-o", "ControlPersist=60",
@@ -32,7 +33,6 @@ _JOB: Final = "SLURM_"
 _CLUSTER: Final = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT"})
 _SOCKET: Final = "c"
 _LARGEST: Final = 64 << 20
-UNKNOWN_JOB: Final = "Invalid job id"
 _DOWN: Final = re.compile(
     r"Unable to contact|Problem talking to the database|Connection (refused|reset|timed out)|Broken pipe|"
     r"Socket timed out|Zero Bytes were transmitted|Unexpected message received|Communication \w+ failure|"
@@ -56,6 +56,10 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
         """Its first error line; a warning only if there is nothing else."""
         lines = [one.strip() for text in (self.err, self.out) for one in text.splitlines() if one.strip()]
         return next((one for one in lines if not _NOTICE.match(one)), (lines or [f"exit code {self.status}"])[0])
+
+    @property
+    def unknown_job(self) -> bool:
+        return UNKNOWN_JOB.search(self.problem) is not None
 
 
 class Shell:
@@ -103,7 +107,7 @@ class Shell:
     def must(self, *command: str) -> Done:
         """As `ask`; raises ProviderError if the command fails, except for an unknown job."""
         done = self.ask(*command)
-        if done.status != 0 and UNKNOWN_JOB not in done.err:
+        if done.status != 0 and not done.unknown_job:
             raise ProviderError(f"{command[0]} on {self.where} failed: {done.problem}")
         return done
 

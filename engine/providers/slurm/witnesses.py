@@ -38,6 +38,10 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
         return replace(before, state=State.FINISHING, reason=why, waits=Waits(why=why), requeued=False)
     if controller is not None and controller.final:
         return controller
+    listed_only = _ends_in_list(accounting)
+    if listed_only and _has_started(accounting, controller, before):
+        begun = {"state": State.RUNNING, "over": False, "failed": False, "cause": None, "finished_at": None}
+        accounting = replace(accounting, final=False, failed=False, cause=None, jobs=_newest(accounting.jobs, **begun))
     if controller is not None and newest_of(controller) < newest_of(accounting):
         # It listed an earlier attempt, and was not heard since.
         return together(before, {name: said for name, said in views.items() if name != CONTROLLER}, back=back)
@@ -55,7 +59,7 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
     stands = before.final and newest_of(before) == newest_of(shown)
     decided = not lists_it and (settled or stands)
     ended = accounting.final and all(one.ended for one in shown.newest)
-    over = ended and not newer and (not requeued or decided)
+    over = ended and not newer and (not requeued or decided) and not (listed_only and lists_it)
     if over and not any(one.status == "REQUEUED" for one in accounting.newest):
         return replace(shown, final=True)
     live = controller if lists_it or newer else None
@@ -74,6 +78,23 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
     if gone:
         return _unended(shown, state=State.FINISHING, status=accounting.status, reason=AWAITING, waits=_AWAITED)
     return shown
+
+
+def _ends_in_list(accounting: RunFacts) -> bool:
+    """Whether accounting has a task only in its list of those that waited until they were cancelled. It writes that
+    list at once, and up to 5 s later the row of a task that had left it.
+    """
+    waited = not any(one.started_at or one.hosts for one in accounting.newest)
+    return accounting.group is not None and accounting.final and waited
+
+
+def _has_started(accounting: RunFacts, controller: RunFacts | None, before: RunFacts) -> bool:
+    """Whether the controller showed that this submission of the task started."""
+    if newest_of(before) == newest_of(accounting) and any(one.state is State.RUNNING for one in before.newest):
+        return True  # as was found before
+    if controller is None or newest_of(controller) != newest_of(accounting):
+        return False
+    return controller.state is not State.QUEUED and controller.status != accounting.status
 
 
 def testimony(views: Mapping[str, RunFacts | None]) -> Iterator[str]:

@@ -58,6 +58,8 @@ status of a command reads so.
 """
 _NEVER_RAN: Final = "0:53"
 """The node's daemon could not open the output file, or enter the work folder: the script never ran."""
+UNKNOWN_JOB: Final = re.compile(r"Invalid job id|^Job \d+\S* not found$", re.MULTILINE)
+"""What squeue and scontrol say of a job that the controller does not have; the latter of a task, of an array it has."""
 _EXIT: Final = re.compile(r"(\d+):(\d+)")
 
 

@@ -191,3 +191,68 @@ def test_json_names_the_components_too() -> None:
         views[scope.witness] = found
     (job,) = together(found, views).jobs
     assert job.job_num == 1
+
+
+# -- waiting tasks that are cancelled --------------------------------------------------------------------------------
+
+
+def controls(task: str, state: str) -> str:
+    return f"12{task}|{state}|None|gpu|me|{BEGAN}|{'' if '[' in task else 'n1'}|(null)|many"
+
+
+def accounts(task: str, state: str) -> str:
+    waits, goes_on = "[" in task, state in ("PENDING", "RUNNING")
+    start = "Unknown" if state == "PENDING" else "None" if waits else "2026-11-28T11:00:05"
+    end = "Unknown" if goes_on else "2026-11-28T11:00:50"
+    has = "|None assigned" if waits else "cpu=1|n1"
+    return f"12{task}|{state}|0:0|0:0|2026-11-28T11:00:00|{start}|{end}|{has}|gpu|me|None||many"
+
+
+WAITED = [(SQUEUE, [controls("_[2-4]", "PENDING")]), (SACCT, [accounts("_[2-4]", "PENDING")])]
+REST = (SQUEUE, [controls("_2", "RUNNING"), controls("", "CANCELLED")])
+"""Task 2 had begun when those that waited were cancelled (`scancel -t PENDING`): what is left has the array's id."""
+LIST = accounts("_[2-4]", "CANCELLED by 0")
+
+
+def test_a_task_that_runs_is_not_over_because_the_list_it_was_in_is() -> None:
+    """Seen live: accounting wrote the list at once, and 5 s later that task 2 had left it."""
+    going = replayed(*WAITED, REST, (SACCT, [LIST]))
+    assert {run.provider_id: run.state.value for run in going.runs} == {
+        "12_2": "running", "12_3": "stopped", "12_4": "stopped",
+    }  # fmt: skip
+    late = [(SACCT, [LIST]), (SACCT, [accounts("_2", "COMPLETED"), LIST]), (SQUEUE, [])]
+    told: list[list[tuple[tuple[str, ...], list[str]]]] = [
+        [], [REST], [(SQUEUE, [controls("_2", "COMPLETED")])], [(SQUEUE, [])]
+    ]  # fmt: skip
+    for meanwhile in told:
+        over = replayed(*WAITED, REST, (SACCT, [LIST]), *meanwhile, *late)
+        (run,) = [run for run in over.runs if run.provider_id == "12_2"]
+        assert (run.state.value, run.attempts, len(over.runs)) == ("succeeded", 1, 3)
+        assert over.anomalies == ()
+
+
+def test_the_list_ends_no_task_before_the_controller_is_heard_again() -> None:
+    """Both are asked at once: the task may have begun between the two answers."""
+    waiting = replayed(*WAITED, (SQUEUE, [controls("_[2-4]", "PENDING")]), (SACCT, [LIST]))
+    assert {run.state.value for run in waiting.runs} == {"queued"}
+    over = replayed(*WAITED, (SACCT, [LIST]), (SQUEUE, [controls("_[2-4]", "CANCELLED")]), (SACCT, [LIST]))
+    assert {run.state.value for run in over.runs} == {"stopped"}
+
+
+def test_a_row_of_its_own_adds_the_times_of_a_task_that_was_in_the_list() -> None:
+    """Cancelled in the second in which it began: one attempt, one machine, and no verdict is taken back."""
+    gone = (SQUEUE, [controls("_2", "CANCELLED"), controls("", "CANCELLED")])
+    found = replayed(*WAITED, gone, (SACCT, [LIST]), (SACCT, [accounts("_2", "CANCELLED by 0"), LIST]))
+    (run,) = [run for run in found.runs if run.provider_id == "12_2"]
+    assert (run.state.value, run.attempts, run.vm_id is not None) == ("stopped", 1, True)
+    assert (found.anomalies, len(found.runs)) == ((), 3)
+
+
+def test_what_is_left_of_an_array_is_no_run_after_its_tasks_have_ended() -> None:
+    ended = [(SACCT, [LIST]), (SQUEUE, [controls("", "CANCELLED")])]
+    found = replayed(*WAITED, *ended, *ended)
+    assert {run.provider_id: run.state.value for run in found.runs} == dict.fromkeys(
+        ("12_2", "12_3", "12_4"), "stopped"
+    )
+    alone = replayed((SQUEUE, [controls("", "CANCELLED")]))  # a job that ended before it was seen
+    assert [(run.provider_id, run.state.value) for run in alone.runs] == [("12", "finishing")]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.providers.slurm.output import expanded, from_accounting, from_controller
+from engine.providers.slurm.shell import Done
 
 VALUES = {"j": "128", "J": "128", "A": "127", "a": "3", "u": "me", "x": "train", "N": "n1", "s": "batch"}
 SHOWN = (
@@ -75,3 +76,17 @@ def test_the_controller_leaves_some_symbols_and_relative_names() -> None:
 def test_places_by_accounting(more: dict[str, str], places: tuple[str, ...]) -> None:
     """What it names first, then what sbatch does without an option."""
     assert from_accounting({**ROW, **more}) == places
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "unknown"),
+    [
+        ("", "slurm_load_jobs error: Invalid job id specified\n", True),
+        ("Job 27940015_2 not found\n", "", True),  # the controller still has another task of the array
+        ("Job 12+1 not found\n", "sacct: warning: slow\n", True),
+        ("", "scontrol: error: Job script not found\n", False),
+        ("", "slurm_load_jobs error: Unable to contact slurm controller\n", False),
+    ],
+)
+def test_a_job_that_the_controller_has_forgotten_is_no_failure(out: str, err: str, unknown: bool) -> None:
+    assert Done(words=("scontrol",), status=1, out=out, err=err).unknown_job is unknown
