@@ -59,7 +59,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unknown_job(self) -> bool:
-        return UNKNOWN_JOB.search(self.problem) is not None
+        return UNKNOWN_JOB.search(f"{self.err}\n{self.out}") is not None
 
 
 class Shell:
