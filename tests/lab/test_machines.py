@@ -106,7 +106,9 @@ def burst(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
 
 @pytest.fixture(scope="module")
 def pair(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
-    """Two runs, the second submitted when the first has ended."""
+    """Two runs, the second submitted when the first has ended and its machine is free: a loaded dstack calls the
+    machine busy for some seconds more, and then another machine is made.
+    """
     project = dstack.project()
     steno = steno_for_module(dstack, project, **settings(PAIR_MODE[dstack.version], PAIR_IDLE_S))
     recorder = steno.up()
@@ -117,6 +119,7 @@ def pair(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
         steno.until(lambda name=name: busy(steno.world(), name), what=f"the machine of {name} to be busy")
         gate.open()
         steno.wait(name, "succeeded")
+        steno.until(lambda name=name: not busy(steno.world(), name), what=f"the machine of {name} to be free")
     yield until_all_is_over(steno, dstack, project)
     recorder.kill()
 
