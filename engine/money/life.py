@@ -15,7 +15,7 @@ after 8 to 10 s, a busy server noticed the end of a task up to 85 s late, and ga
 minutes.
 """
 CREATE_CALL: Final = 60 * SECOND  # the longest call that makes a machine, if nothing else dates its beginning
-_NEVER: Final = 1 << 62
+NEVER: Final = 1 << 62
 _PHASES: Final = frozenset(phase.value for phase in Phase)
 _ENDING: Final = frozenset({VmState.TERMINATING, VmState.UNCONFIRMED, VmState.TERMINATED})
 _LOST: Final = frozenset({VmReason.UNREACHABLE, VmReason.INTERRUPTED, VmReason.PROVISIONING_FAILED})
@@ -119,7 +119,7 @@ def silent_from(vm: Vm) -> int | None:
             for step in vm.steps
             if step.at >= silence.since and step.after in (VmState.TERMINATING, VmState.TERMINATED)
         )
-        if silence.until is None or silence.until >= next(going, _NEVER):
+        if silence.until is None or silence.until >= next(going, NEVER):
             return silence.since
     return None
 
@@ -172,7 +172,7 @@ class Holds:
                 if over is not None or hold.since > created:
                     found.append(VmDate(at=hold.since, before="idle", after="busy"))
             over = hold.until if over is None else max(over, hold.until)
-        if over is not None and over < _NEVER:
+        if over is not None and over < NEVER:
             found.append(VmDate(at=over, before="busy", after="idle"))
         return found
 
@@ -211,7 +211,7 @@ def holds_of(occupancies: Iterable[Occupancy], total: int, before: Iterable[RunO
     """
     found = [*before]
     for one in occupancies:
-        since, until = one.since, _NEVER if one.until is None else max(one.since, one.until)
+        since, until = one.since, NEVER if one.until is None else max(one.since, one.until)
         if one.free_at is not None and one.free_at < until:
             since = max(since, one.free_at)
         if total == 1 and found:

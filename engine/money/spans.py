@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from engine.fold.change import VmStep
 from engine.fold.sources import BLIND_AFTER
 from engine.fold.vm import PHASE_OF, Phase, Vm, VmDate
-from engine.money.life import Holds, blocks_of, life_end, silent_from
+from engine.money.life import NEVER, Holds, blocks_of, life_end, silent_from
 from engine.states import VmState
 
 _PHASES: Final = {phase.value: phase for phase in Phase}
@@ -144,10 +144,11 @@ def _edges(vm: Vm, end: int, holds: Holds, begun: Begun | None) -> Iterator[Mark
             shown = target is not None and edge.phase is target
             yield (Begun(index, edge, since, dates.left, shifts.left) if shown else None), edge
     if vm.state is not VmState.TERMINATED and edge is not None:
-        own, runs = dates.take(since, end, edge.phase), shifts.take(since, end, edge.phase)
-        found = _dated(own, runs, edge.phase, edge.phase, edge.at, end, end)
+        # A provider's clock may be ahead, so a date may lie behind `end`: it counts, lest a later poll changes a phase.
+        own, runs = dates.take(since, NEVER, edge.phase), shifts.take(since, NEVER, edge.phase)
+        found = _dated(own, runs, edge.phase, edge.phase, edge.at, NEVER, NEVER)
         if found and found[-1].phase is edge.phase:
-            yield from ((None, one) for one in found)
+            yield from ((None, one._replace(high=min(one.high, end))) for one in found if one.at < end)
 
 
 def _up_to(

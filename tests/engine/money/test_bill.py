@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from stenotest.bills import SOURCE, at, machine, machines, on, world
+from stenotest.bills import SOURCE, at, machine, machines, machines_ahead, on, world
 
 from engine.fold.vm import Phase, Vm
 from engine.fold.world_codec import PolicyStep
@@ -68,6 +68,17 @@ def success() -> Vm:
     )
 
 
+def relabelled() -> Vm:
+    """It stopped answering while a run was on it whose end lies ahead of the newest poll."""
+    runs = [
+        on("run-0", 0, None),
+        on("run-1", 0, 3659, seen=7),
+        on("run-2", 5, None),
+        on("run-0", 0, None, seen=3),
+    ]
+    return machine("vm", (0, VmState.IDLE), last=8, unreachable=[(8, None)], occupancies=runs)
+
+
 # -- laws
 
 
@@ -105,19 +116,30 @@ def test_low_is_at_most_the_figure_and_high_at_least(vm: Vm, book: Book, until: 
 
 
 @given(machines(), st.integers(0, 6_000), st.integers(0, 3_000))
+@example(relabelled(), 694, 3_000)
 def test_a_poll_that_repeats_moves_nothing_but_the_open_end(vm: Vm, until: int, more: int) -> None:
-    """Every interval before the last one stays to the micro-dollar; an ended machine's bill does not move at all."""
+    """Every interval before the last one stays to the micro-dollar, and the last keeps its phase and its beginning; an
+    ended machine's bill does not move at all.
+    """
     before = bill_vm(vm, until=at(until), book=Book())
     vm.last_at = max(vm.last_at, at(until + more))
     after = bill_vm(vm, until=at(until + more), book=Book())
     if not before.open:
         assert after.intervals == before.intervals
         return
-    closed = before.intervals[:-1]
+    *closed, last = before.intervals
     assert [(one.phase, one.since, one.until, one.cost) for one in after.intervals[: len(closed)]] == [
         (one.phase, one.since, one.until, one.cost) for one in closed
     ]
+    going_on = after.intervals[len(closed)]
+    assert before.until == last.since or (going_on.phase, going_on.since) == (last.phase, last.since)
     assert after.cost >= before.cost
+
+
+@given(machines_ahead(), st.integers(0, 100))
+def test_nor_does_it_where_a_run_ends_ahead_of_the_newest_poll(seen: tuple[Vm, int], more: int) -> None:
+    """The same law, of lives that are rare among any machines."""
+    test_a_poll_that_repeats_moves_nothing_but_the_open_end.hypothesis.inner_test(*seen, more)
 
 
 @given(st.lists(machines(), min_size=1, max_size=4), st.integers(0, 6_000))
@@ -194,6 +216,13 @@ def test_a_shared_machine_splits_its_price_by_blocks() -> None:
     unused = [line for line in charges(billed["vm"]) if line.run_id is None]
     assert {line.line for line in unused} == {Line.UNATTRIBUTED}
     assert sum(line.cost for line in unused) == 4_000_000
+
+
+def test_a_run_whose_end_lies_ahead_of_the_newest_poll_is_there_until_that_poll() -> None:
+    """The provider's clock is 1.5 s ahead: the poll at 8 s shows the machine idle, and its run over at 9.5 s."""
+    vm = machine("vm", (0, VmState.IDLE), last=8, occupancies=[on("r", 3, 9.5, seen=7)])
+    assert phases(bill_vm(vm, until=at(8), book=Book())) == [("idle", 3.0), ("busy", 5.0)]
+    assert phases(bill_vm(vm, until=at(13), book=Book())) == [("idle", 3.0), ("busy", 6.5), ("idle", 3.5)]
 
 
 def test_a_run_pays_up_to_its_end_or_to_the_last_poll_that_shows_the_machine_busy() -> None:

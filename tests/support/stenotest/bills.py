@@ -186,3 +186,23 @@ def machines(draw: st.DrawFn, vm_id: str = "vm") -> Vm:
     vm.first_at = at(draw(_MOMENTS))
     vm.unseen_end, vm.confirmed = draw(st.sampled_from(((False, False), (True, False), (False, True))))
     return vm
+
+
+@st.composite
+def machines_ahead(draw: st.DrawFn) -> tuple[Vm, int]:
+    """A machine that a poll shows, and the second of that poll: the provider's clock is ahead, so the newest run on it
+    ends after the poll. It may have stopped answering by then.
+    """
+    seen = draw(st.integers(1, 60))
+    since = draw(st.integers(0, seen - 1))
+    state = draw(st.sampled_from((VmState.IDLE, VmState.BUSY)))
+    earlier = [on("run-0", 0, since)] if draw(st.booleans()) else []
+    silent = draw(st.none() | st.integers(since, seen))
+    vm = machine(
+        "vm",
+        (0, state),
+        last=seen,
+        occupancies=[*earlier, on("run-1", since, seen + draw(st.integers(1, 60)))],
+        unreachable=[] if silent is None else [(silent, None)],
+    )
+    return vm, seen
