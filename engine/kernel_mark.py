@@ -1,6 +1,7 @@
 """What the record keeps of a kernel's request beside its task: enough to tell its story, nothing of the solution."""
 
 import hashlib
+import re
 import secrets
 from typing import Final
 
@@ -13,6 +14,9 @@ STATUSES: Final = frozenset(
     }
 )  # fmt: skip
 """What a task can say."""
+
+FORGOTTEN: Final = 75  # exit status (EX_TEMPFAIL) of a listener that ended because its engine was silent for too long
+_KEEPER: Final = re.compile(r"kernels-([a-z0-9]+)-[0-9a-f]{12}(-\d)?")
 
 
 class KernelMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +65,12 @@ def read_frame(data: bytes) -> TaskFrame | None:
 def is_genuine(frame: TaskFrame, key_hash: str) -> bool:
     """Whether the program we sent printed a frame, rather than the solution."""
     return secrets.compare_digest(hashed(frame.key), key_hash)
+
+
+def gpu_named(name: str) -> str | None:
+    """The GPU in the name of a run that keeps a machine for kernels, `CPU` for none; None: it is another run's name."""
+    matched = _KEEPER.fullmatch(name)
+    return None if matched is None else matched[1].upper()
 
 
 def hashed(key: str) -> str:

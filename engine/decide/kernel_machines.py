@@ -7,10 +7,13 @@ which machine, and when an idle one ends, is decided as for all machines (`queue
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from engine.decide.source_view import Scene, terms_of
 from engine.fold.run import Run
 from engine.fold.world_codec import WorldState, source_of, vms_of
-from engine.kernel.held_machine import NO_GPU, HeldMachine, gpu_named
+from engine.kernel.held_machine import NO_GPU, HeldMachine
+from engine.kernel_mark import FORGOTTEN, gpu_named
 from engine.policy import MINUTE
 from engine.states import State, VmState
 from events.clock import SECOND, backoff, format_second
@@ -22,18 +25,21 @@ _LOOKED_AT: Final = 1_000  # the newest runs in which failed machines are looked
 
 def held_machines(state: WorldState, source: str, beneath: str) -> tuple[HeldMachine, ...]:
     """Every machine of the source that may still be there. `beneath`: the source of the runs that keep them."""
-    known = {vm.provider_id for vm in vms_of(state, source) if vm.billed}
+    vms = [vm for vm in vms_of(state, source) if vm.billed]
+    known = {vm.provider_id for vm in vms}
+    listened = {vm.provider_id for vm in vms if vm.state not in (VmState.REQUESTED, VmState.PROVISIONING)}
     runs = [run for run in state.unsettled_runs() if source_of(run) == beneath]
     runs += [state.runs[run_id] for run_id in known if run_id in state.runs and state.runs[run_id] not in runs]
-    found = (held_machine(run) for run in runs)
-    return tuple(sorted((one for one in found if one is not None), key=lambda one: one.created))
+    found = [replace(one, listened=one.run_id in listened) for run in runs if (one := held_machine(run)) is not None]
+    return tuple(sorted(found, key=lambda one: one.created))
 
 
 def held_machine(run: Run) -> HeldMachine | None:
     gpu = None if run.name is None or run.requested_at is None else gpu_named(run.name)
     if gpu is None:
         return None
-    failed = run.terminal and run.state is not State.SUCCEEDED and run.state is not State.STOPPED
+    forgotten = run.terminal and run.exit_status == FORGOTTEN
+    failed = forgotten or (run.terminal and run.state is not State.SUCCEEDED and run.state is not State.STOPPED)
     return HeldMachine(
         run_id=run.run_id,
         name=run.name or "",
@@ -43,6 +49,7 @@ def held_machine(run: Run) -> HeldMachine | None:
         state=run.state,
         over=run.terminal,
         failed_at=run.transitions[-1].at if failed else None,
+        forgotten=forgotten,
         why="" if run.reason is None else run.reason.value.replace("_", " "),
     )
 

@@ -13,7 +13,7 @@ from engine.fold.sources import is_back
 from engine.fold.state_machines import TRIGGER_TO, Trigger
 from engine.fold.tick import Seen, Tick
 from engine.fold.turn import Turn
-from engine.kernel_mark import read_frame, read_mark
+from engine.kernel_mark import FORGOTTEN, gpu_named, read_frame, read_mark
 from engine.providers.reading import Scope
 from engine.rules.current import attempt_of, progress
 from engine.rules.sets import Live, Verdict
@@ -152,6 +152,8 @@ def settle(turn: Turn, run: Run, verdict: Verdict, facts: RunFacts | None = None
     said = run.said if turn.rules.hears and verdict.reason is Reason.EXIT_NONZERO else None
     if said is not None and said.error is not None:  # the order of task and provider makes no difference
         verdict = replace(verdict, reason=said.error)
+    if verdict.exit_status == FORGOTTEN and turn.rules.hears and _keeps_machine(run):
+        verdict = replace(verdict, state=State.STOPPED, reason=Reason.STOPPED_BY_POLICY)
     newest = [] if facts is None else facts.newest
     whole = facts is not None and bool(newest) and len(newest) == len(facts.jobs)
     if run.terminal and run.whole_evidence and not whole:
@@ -260,6 +262,11 @@ def _contradicts(run: Run, verdict: Verdict) -> bool:
     if run.exit_status is not None and verdict.exit_status is not None and run.exit_status != verdict.exit_status:
         return True
     return run.whole_evidence and run.reason not in (verdict.reason, Reason.UNKNOWN_REASON)
+
+
+def _keeps_machine(run: Run) -> bool:
+    """Whether the run's program is our listener, which ends by itself when its engine is silent for too long."""
+    return run.requested_at is not None and run.name is not None and gpu_named(run.name) is not None
 
 
 def _shows_running(facts: RunFacts) -> bool:

@@ -1,7 +1,6 @@
 """A machine kept warm for kernels: the run of another provider that keeps it, and the listener that this run starts."""
 
 import hashlib
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from events.store.store import Store
 
 NO_GPU: Final = "CPU"
-_NAME: Final = re.compile(r"kernels-([a-z0-9]+)-[0-9a-f]{12}(-\d)?")
 _SLOT: Final = "steno-slot-"  # as of every machine that holds one run at a time
 _FIRST_PORT: Final = 20_000
 _PORTS: Final = 10_000
@@ -50,6 +48,8 @@ class HeldMachine(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     over: bool
     failed_at: int | None = None  # it ended, and not because it was told to
+    forgotten: bool = False  # its listener ended it: nobody asked for it for too long
+    listened: bool = False  # its listener has answered before, perhaps to an earlier process
     why: str = ""  # why it ended, in words
 
     @property
@@ -60,12 +60,6 @@ class HeldMachine(msgspec.Struct, frozen=True, kw_only=True):
 def name_of(run_id: str, gpu: str | None) -> str:
     """The name of the run that keeps a machine; it tells the GPU."""
     return choose_name(run_id, f"kernels-{(gpu or NO_GPU).lower()}")
-
-
-def gpu_named(name: str) -> str | None:
-    """The GPU that such a name tells, `CPU` for none; None: it is another run's name."""
-    matched = _NAME.fullmatch(name)
-    return None if matched is None else matched[1].upper()
 
 
 def port_of(run_id: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -17,15 +18,15 @@ def main(folder: Path) -> int:
     path = folder / "listener.json"
     options = json.loads(path.read_text("utf-8"))
     path.unlink()
-    why = ""
+    # To the engine this status (`FORGOTTEN`) is a stop by policy.
+    why, status = "the engine has been silent for too long: stopping this machine", os.EX_TEMPFAIL
     try:
-        if listen(ListenerOptions(folder=folder / "tasks", **options)):
-            why = "the engine has been silent for too long: stopping this machine"
+        if not listen(ListenerOptions(folder=folder / "tasks", **options)):
+            return 0
     except StenoError as error:
-        why = str(error)
-    if why:
-        logging.getLogger("steno.listener").error(why)
-    return 1 if why else 0
+        why, status = str(error), 1
+    logging.getLogger("steno.listener").error(why)
+    return status
 
 
 if __name__ == "__main__":

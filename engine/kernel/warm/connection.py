@@ -86,7 +86,7 @@ class Watcher:
         self._changed = changed
         self._over = False
         self.heard = False  # it has answered
-        self.silent = False  # it does not answer now, though it did
+        self.silent = False  # it does not answer now
         self.trouble = ""  # why not
         self.tasks: tuple[dict[str, Any], ...] = ()
         threading.Thread(target=self._watch, name="steno-listener-watch", daemon=True).start()
@@ -108,7 +108,7 @@ class Watcher:
                 self._note(tasks=tuple(said["tasks"]), heard=True, silent=False, trouble="")
             except (StenoError, KeyError, TypeError, ValueError) as error:
                 failures, version = failures + 1, 0
-                self._note(silent=self.heard and failures > 1, trouble=str(error))
+                self._note(silent=failures > 1, trouble=str(error))
                 self._clock.sleep(min(_SLOWEST, _AGAIN * failures))
 
     def _note(self, **found: Any) -> None:

@@ -65,6 +65,9 @@ class KernelsProvider(Provider):
             state = "gone"
         elif watcher is not None and watcher.heard:
             state = "busy" if any(one["state"] in _GOING for one in watcher.tasks) else "idle"
+        elif machine.listened:
+            state = "unknown"
+        silent = state != "starting" and not machine.over and watcher is not None and watcher.silent
         return WarmMachine(
             id=machine.run_id,
             name=machine.name,
@@ -73,9 +76,10 @@ class KernelsProvider(Provider):
             slot=machine.slot,
             state=state,
             created=machine.created,
-            silent=watcher is not None and watcher.silent and not machine.over,
-            failed=machine.failed_at is not None,
-            message=machine.why or (watcher.trouble if watcher is not None and watcher.silent else None),
+            silent=silent,
+            failed=machine.failed_at is not None and not machine.forgotten,
+            forgotten=machine.forgotten,
+            message=machine.why or (watcher.trouble if silent and watcher is not None else None),
         )
 
     def _tasks(self, machine: HeldMachine, follow: Collection[str]) -> Iterator[WarmTask]:

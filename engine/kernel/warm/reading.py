@@ -28,6 +28,7 @@ _VM_STATES: Final = {
     "idle": VmState.IDLE,
     "busy": VmState.BUSY,
     "gone": VmState.TERMINATED,
+    "unknown": None,  # its listener has not answered this process yet
 }
 
 
@@ -60,6 +61,7 @@ class WarmMachine(msgspec.Struct, kw_only=True):
     created: int  # microseconds, UTC: when it was asked for
     silent: bool = False  # its listener does not answer
     failed: bool = False  # it is gone, and was not told to go
+    forgotten: bool = False  # its listener ended it: nobody asked for it for too long
     message: str | None = None
 
 
@@ -146,6 +148,7 @@ class KernelsReading(Reading):
 
     def vm(self, item: bytes, scope: Scope) -> VmFacts:
         row = _decoded(_machine, item)
+        cause = VmReason.STOPPED_BY_POLICY if row.forgotten else VmReason.STOPPED_BY_USER
         return VmFacts(
             provider_id=row.id,
             name=row.name,
@@ -155,8 +158,8 @@ class KernelsReading(Reading):
             status=row.state,
             message=row.message,
             state=_VM_STATES.get(row.state),
-            cause=VmReason.UNREACHABLE if row.failed else VmReason.STOPPED_BY_USER,
-            by_request=not row.failed,
+            cause=VmReason.UNREACHABLE if row.failed else cause,
+            by_request=not (row.failed or row.forgotten),
             unreachable=row.silent,
             created=row.created,
             gives_end=False,

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.decide.kernel_machines import FIRST, MOST, held_machine, to_start, why_waiting
-from engine.kernel.held_machine import HeldMachine, gpu_named, name_of, port_of
+from engine.kernel.held_machine import HeldMachine, name_of, port_of
+from engine.kernel_mark import gpu_named
 from engine.requirements import Requirements
 from engine.states import Reason, State, VmState
 from events.clock import SECOND
@@ -34,7 +35,7 @@ def keeper(run_id: str, gpu: str | None, state: State, *, ended_at: int = NOW, n
     return SimpleNamespace(
         run_id=run_id, name=name or name_of(run_id, gpu), requested_at=NOW - 1, provider="local", project="here",
         provider_id=run_id, state=state, terminal=terminal, last_at=NOW + 2 * MOST,
-        transitions=(SimpleNamespace(at=ended_at),), finished_at=None,
+        transitions=(SimpleNamespace(at=ended_at),), finished_at=None, exit_status=1 if state is State.FAILED else None,
         reason=Reason.EXIT_NONZERO if state is State.FAILED else None,
     )  # fmt: skip
 
