@@ -27,6 +27,8 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", 
 def doctor_command(app: App, provision: bool, yes: bool) -> None:
     """Check record, task file, server, token, project, backend, fleet, idle timeout and offers; say what to do.
 
+    Fleet, idle timeout and offers are those of ./.dstack.yml; without one, of the shipped example.
+
     Nothing is changed and nothing is rented, unless --provision is given: then the worst-case cost is shown, you are
     asked, the MI300X example is run, and start-up time, exit status and cost are reported.
 
@@ -46,7 +48,7 @@ def doctor_command(app: App, provision: bool, yes: bool) -> None:
     if provision and not wanted.has_trial:
         wanted = next(kind for kind in registry.built_in() if kind.has_trial)
     found = {
-        kind.name: kind.checkup(app.settings, clock=app.clock, ids=app.ids, wanted=kind is wanted)
+        kind.name: kind.checkup(app.settings, clock=app.clock, ids=app.ids, wanted=kind is wanted, trial=provision)
         for kind in dict.fromkeys((*registry.built_in(), wanted))
     }
     mine = found[wanted.name]

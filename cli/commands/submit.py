@@ -58,6 +58,10 @@ class TaskCommand(StenoCommand):
         return bool(found)
 
 
+def _profiles(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in PROFILES if name.startswith(incomplete)]
+
+
 @click.command("submit", cls=TaskCommand)
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1)
 @click.option(
@@ -93,8 +97,9 @@ class TaskCommand(StenoCommand):
 )
 @click.option(
     "--profile",
-    type=click.Choice(list(PROFILES)),
-    help="How long to keep the machine, by kind of work: 5m, 15m, 2m, 1m, or a new one given back at once.",
+    metavar="NAME",
+    shell_complete=_profiles,
+    help=f"A profile of dstack's profiles.yml, or how long to keep the machine: {', '.join(PROFILES)}.",
 )
 @click.option(
     "--fallback",

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+import msgspec
 
 from cli.wiring.output import hint
 from cli.wiring.trace_files import existing
 from engine.commands import rerun
 from engine.providers import registry
-from engine.providers.kind import Option, ProviderKind
+from engine.providers.kind import Option, ProviderKind, with_profile
 from engine.providers.task import Completed, Draft, check_name, choose_name, overlaid, read_task_file
 from engine.settings.settings import Settings
 from engine.settings.table import PROFILES
@@ -31,8 +32,9 @@ def described(
     run_id: str,
     provider: str | None = None,
 ) -> Completed:
-    """The complete task: valid, named, with every environment value. The setting `profile` fills in what flags and file
-    leave open; the flag --profile overrides the file, but not --idle-duration and --creation-policy. `provider` None:
+    """The complete task: valid, named, with every environment value. A profile of the provider's own tool fills in
+    what flags and file leave open, then Steno's setting `profile`; Steno's own by --profile overrides the file, but not
+    --idle-duration and --creation-policy. `provider` None:
     the one of the settings. Raises `UnreadableInput`, `TaskInvalid`, or `click.UsageError` without a file or command.
     """
     if command and not "".join(command).strip():
@@ -85,12 +87,13 @@ def completed(
 ) -> Completed:
     """The valid, named task with the profile applied; `stem` begins a generated name. Raises `TaskInvalid`."""
     flags = flags or {}
+    draft, named = _with_own_profile(kind, draft, flags.get("profile"))
     task = kind.complete(draft, settings)
-    chosen = flags.get("profile") or settings.value("profile")
+    chosen = named or settings.value("profile")
     if chosen is not None:
         for key in ("idle_duration", "creation_policy"):
-            wanted = getattr(PROFILES[str(chosen)], key)
-            is_open = flags.get("profile") is not None or task.get(key) is None
+            wanted = getattr(PROFILES[chosen], key)
+            is_open = named is not None or task.get(key) is None
             if wanted is not None and flags.get(key) is None and is_open:
                 task[key] = wanted
     given = task.get("name")
@@ -98,6 +101,29 @@ def completed(
     task["name"] = name
     base = None if draft.folder is None else str(draft.folder)
     return Completed(name=name, configuration=task, base=base, fallback=draft.fallback)
+
+
+def _with_own_profile(kind: ProviderKind, draft: Draft, wanted: object) -> tuple[Draft, str | None]:
+    """The draft with the fields of a profile of the provider's own tool, and the profile of Steno's that is wanted.
+
+    A profile of the tool comes before one of Steno's with that name. The tool's default one is for tasks of this
+    machine only, and was applied to a recorded task before.
+    """
+    own, named = None, None
+    if wanted is not None:
+        own = kind.profile(str(wanted), draft.environ)
+        named = str(wanted) if own is None else None
+        if named is not None and named not in PROFILES:
+            raise click.UsageError(
+                f"the provider {kind.name} has no profile {named!r} here; Steno's own are {', '.join(PROFILES)}"
+            )
+    if own is None and draft.folder is not None and not draft.recorded:
+        own = kind.profile(None, draft.environ)
+    if own is None:
+        return draft, named
+    task, line = with_profile(draft.configuration, own)
+    draft.notify(line)
+    return msgspec.structs.replace(draft, configuration=task), named
 
 
 def _fields(provider: str, flags: Mapping[str, object], own: Sequence[Option]) -> dict[str, object]:

@@ -59,6 +59,26 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     error: StenoError | None = None  # of a failure; gives the exit code
 
 
+class TaskProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields for tasks that leave them open, from a file of the provider's own tool."""
+
+    name: str
+    file: str
+    fields: Mapping[str, object]
+
+
+def with_profile(task: Mapping[str, object], profile: TaskProfile) -> tuple[dict[str, object], str]:
+    """The task with the profile's fields where it has none of its own, and a line that says which."""
+    taken = {key: value for key, value in profile.fields.items() if task.get(key) is None}
+    own = [key for key in profile.fields if key not in taken]
+    shown = ", ".join(
+        f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for key, value in taken.items()
+    )
+    kept = f"; the task has its own {', '.join(own)}" if own else ""
+    return {**task, **taken}, f"profile {profile.name} of {profile.file}: {shown or 'nothing taken'}{kept}"
+
+
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """A task that shows a provider works, and what it can cost."""
 
@@ -169,6 +189,10 @@ class ProviderKind(ABC):
         """The task in its own language, for a provider that takes task files of this form; see `complete`."""
         return complete_plain(draft)
 
+    def profile(self, name: str | None, environ: Mapping[str, str]) -> TaskProfile | None:
+        """The profile of that name, or the default one, of its own tool in this folder; None: there is none."""
+        return None
+
     def kept_here(self, record: Store) -> Callable[[str], bool] | None:
         """Whether a machine of that id is, or was, one of this host; None: the provider runs nothing here.
 
@@ -185,6 +209,8 @@ class ProviderKind(ABC):
     def warm_up(self) -> None:  # noqa: B027 - most have nothing slow
         """Import what the first `complete` would wait for."""
 
-    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
-        """What `steno doctor` says of it; changes nothing there. `wanted`: the settings name this provider."""
+    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool, trial: bool = False) -> Checkup:
+        """What `steno doctor` says of it; changes nothing there. `wanted`: the settings name this provider; `trial`:
+        its trial is to be run, so that is the task to judge.
+        """
         return Checkup(checks=(Check(name=self.name, message=self.summary),) if wanted else ())

@@ -170,8 +170,11 @@ _DEEPEST = 30
 _MOST = 10_000  # values of a task: a dozen lines of nested aliases mean a billion
 
 
-def read_task_file(path: Path) -> dict[str, object]:
-    """The mapping in a task file, not validated.
+TASK_NEEDS = "`type: task` and `commands:`"
+
+
+def read_task_file(path: Path, needs: str = TASK_NEEDS) -> dict[str, object]:
+    """The mapping in a task file, not validated; `needs`: what it has at least, for messages.
 
     Raises UnreadableInput if the file does not exist or is not a YAML mapping, TaskInvalid if a key is not text.
     """
@@ -191,10 +194,10 @@ def read_task_file(path: Path) -> dict[str, object]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise UnreadableInput(f"cannot read task file {path}: {reason}") from None
-    return parse_task(text, str(path))
+    return parse_task(text, str(path), needs)
 
 
-def parse_task(text: str, name: str) -> dict[str, object]:
+def parse_task(text: str, name: str, needs: str = TASK_NEEDS) -> dict[str, object]:
     """The mapping in a task file's text; `name` is the file's, for messages."""
     import yaml
 
@@ -215,9 +218,9 @@ def parse_task(text: str, name: str) -> dict[str, object]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UnreadableInput(f"{name} is not valid YAML: {' '.join(str(error).split())[:200]}") from None
     if content is None:
-        raise UnreadableInput(f"{name} is empty; a task needs at least `type: task` and `commands:`")
+        raise UnreadableInput(f"{name} is empty; it needs at least {needs}")
     if not isinstance(content, dict):
-        raise UnreadableInput(f"{name} must be a mapping (`type: task` …), not a {_kind(content)}")
+        raise UnreadableInput(f"{name} must be a mapping ({needs.partition(' and ')[0]} …), not a {_kind(content)}")
     # JSON values only: YAML also has dates and sets
     left = iter(range(_MOST))
     return {_key(key, name): _value(value, name, _key(key, name), left) for key, value in content.items()}

@@ -1,7 +1,11 @@
 """The doctor without a server: what it says of this machine, and of what is missing."""
 
 import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from stenotest.command_line import Steno, refused
@@ -114,3 +118,69 @@ def test_an_image_is_needed_for_every_gpu_of_the_fallback_list(steno: Steno) -> 
     words = ("submit", "--gpu", "A100", "--fallback", "H100,MI300X", "--", "true")
     line = refused(steno(*words, "--provider", "dstack", **THERE), 2)
     assert "`image` is missing" in line
+
+
+class Server(BaseHTTPRequestHandler):
+    """A dstack server with one backend; keeps the task of each plan that it is asked for."""
+
+    plans: ClassVar[list[dict[str, object]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        found: object = {
+            "/api/server/get_info": {"server_version": "0.22.5"},
+            "/api/users/get_my_user": {"username": "admin", "global_role": "admin"},
+            "/api/projects/main/get": {"backends": [{"name": "vastai"}, {"name": "hotaisle"}]},
+        }.get(self.path, [])
+        if self.path.endswith("get_plan"):
+            self.plans.append(json.loads(body)["run_spec"]["configuration"])
+            found = {"job_plans": [{"offers": []}]}
+        answer = json.dumps(found).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_args: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def server() -> Iterator[dict[str, str]]:
+    """The settings of a running `Server`."""
+    Server.plans.clear()
+    with HTTPServer(("127.0.0.1", 0), Server) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        yield {**THERE, "STENO_DSTACK_URL": f"http://127.0.0.1:{http.server_port}"}
+        http.shutdown()
+        thread.join()
+
+
+def test_it_judges_the_task_of_this_folder(steno: Steno, home: Path, server: dict[str, str]) -> None:
+    """With dstack's default profile and the setting `dstack.backend`, as `submit` would send it."""
+    (home / ".dstack.yml").write_text("type: task\ncommands: [ls]\nresources: {gpu: 'H100:8'}\n")
+    (home / ".dstack").mkdir()
+    (home / ".dstack" / "profiles.yml").write_text("profiles: [{name: a, default: true, max_price: 9}]\n")
+
+    done = steno("doctor", "--json", STENO_BACKEND="vastai", **server)
+
+    (plan,) = Server.plans
+    assert (plan["commands"], plan["max_price"], plan["backends"]) == (["ls"], 9, ["vastai"])
+    said = [check["said"] for check in json.loads(done.stdout)["checks"] if check["name"] == "task"]
+    assert said == [".dstack.yml is a valid task", "profile a of .dstack/profiles.yml: max_price: 9"]
+
+
+def test_without_a_task_it_judges_the_shipped_example_and_says_so(
+    steno: Steno, home: Path, server: dict[str, str]
+) -> None:
+    """The same for a task file that dstack would refuse, and for --provision, which runs the example."""
+    file = home / ".dstack.yml"
+    for text, words in ((None, ()), ("type: task\n", ()), ("type: task\ncommands: [ls]\n", ("--provision", "-y"))):
+        if text is not None:
+            file.write_text(text)
+        Server.plans.clear()
+        done = steno("doctor", *words, **server)
+        (plan,) = Server.plans
+        assert plan["image"] == "rocm/dev-ubuntu-24.04:6.4-complete", plan
+        assert "the checks below are for the shipped example, rocm-dstack-hotaisle" in done.stdout

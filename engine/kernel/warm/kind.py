@@ -49,7 +49,7 @@ class KernelsKind(ProviderKind):
             raise TaskInvalid("the provider kernels takes kernels only: `steno kernel submit FILE --problem NAME`")
         return dict(draft.configuration)
 
-    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
+    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool, trial: bool = False) -> Checkup:
         return Checkup()
 
 

@@ -14,12 +14,20 @@ from engine.providers.dstack import fleet
 from engine.providers.dstack.client import Client, HttpAnswer
 from engine.providers.dstack.idle import IdleSetting, idling
 from engine.providers.dstack.lenient import MICRO, at, objects
+from engine.providers.dstack.profiles import find_profile
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import TASK_FILES, default_gpu, fleet_nodes
-from engine.providers.dstack.task import EXAMPLE_IMAGE, complete_task, for_dstack, needs_image, normal_task
+from engine.providers.dstack.task import (
+    EXAMPLE_IMAGE,
+    complete_task,
+    completed,
+    for_dstack,
+    needs_image,
+    normal_task,
+)
 from engine.providers.dstack.vm_reading import InstanceType, Price, Resources
-from engine.providers.kind import Check, CheckState, Checkup, Trial
-from engine.providers.task import read_task_file
+from engine.providers.kind import Check, CheckState, Checkup, Trial, with_profile
+from engine.providers.task import Draft, read_task_file
 from engine.settings.settings import Settings
 from engine.settings.values import timeout
 from events.clock import SECOND
@@ -247,8 +255,9 @@ class Diagnosis:
         return found
 
 
-def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: bool) -> Checkup:
-    """Server, token, project, backend, fleet, idle timeout and offers, for the shipped example.
+def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: bool, trial: bool) -> Checkup:
+    """Server, token, project, backend, fleet, idle timeout and offers: for this folder's task as `submit` would send
+    it, else, and for a trial, for the shipped example.
 
     `wanted`: the settings name dstack; otherwise a server is asked only if its address is set.
     """
@@ -257,12 +266,15 @@ def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: 
     problem: StenoError | None = None
     checks: tuple[Check, ...] = ()
     if wanted or settings.value("dstack.url") is not None:
-        checks = (_task(settings),)
+        task, checks = _task(settings)
+        if task is None or trial:
+            task, line = example(), f"the checks below are for the shipped example, {example_file().parent.name}"
+            checks += (Check(name="task", message=line),)
         idle = settings.find("vms.idle_timeout")
         limit = IdleSetting(limit=timeout(idle.value or "off"), origin=idle.source)
         try:
             with closing(open_()) as provider:
-                found = Diagnosis(provider.client, example(), fleet_nodes(settings), limit, cloud_key_set=key).look()
+                found = Diagnosis(provider.client, task, fleet_nodes(settings), limit, cloud_key_set=key).look()
         except (NotConfigured, ProjectNotFound) as error:
             problem = error
     checks += tuple(found.checks) if found is not None else (cloud_key(is_set=key),)
@@ -280,7 +292,7 @@ def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: 
             "server_configuration": block,
         },
         note=None if block is None else f"{server}\n\n{block}",
-        trial=None if found is None else _trial(found),
+        trial=_trial(found) if found is not None and trial else None,
     )
 
 
@@ -315,20 +327,29 @@ def _trial(found: Diagnosis) -> Trial:
     )
 
 
-def _task(settings: Settings) -> Check:
-    """Whether dstack would accept this folder's task file; without one, whether a plain command names an image."""
+def _task(settings: Settings) -> tuple[dict[str, object] | None, tuple[Check, ...]]:
+    """This folder's task as `submit` would send it, and whether dstack would accept it; without a file, whether a plain
+    command names an image.
+    """
     file = next((file for file in map(Path, TASK_FILES) if file.is_file()), None)
     gpu = default_gpu(settings)
     if file is not None:
+        lines = [f"{file.name} is a valid task"]
         try:
-            complete_task(read_task_file(file), os.environ, file.name)
+            task = read_task_file(file)
+            profile = find_profile(None, os.environ)
+            if profile is not None:
+                task, line = with_profile(task, profile)
+                lines.append(line)
+            draft = Draft(configuration=task, where=file.name, environ=os.environ, folder=Path.cwd())
+            task = completed(draft, settings)
         except (TaskInvalid, UnreadableInput) as error:
-            return Check(name="task", state=CheckState.WARNING, message=str(error))
-        return Check(name="task", message=f"{file.name} is a valid task")
+            return None, (Check(name="task", state=CheckState.WARNING, message=str(error)),)
+        return task, tuple(Check(name="task", message=line) for line in lines)
     if gpu is not None and needs_image({"resources": {"gpu": gpu}}):
         message = (
             f"a command without a task file asks for {gpu} (setting dstack.gpu) and needs --image, for example "
             f"--image {EXAMPLE_IMAGE}: dstack's default image supports only NVIDIA GPUs"
         )
-        return Check(name="task", state=CheckState.WARNING, message=message)
-    return Check(name="task", message=f"no {TASK_FILES[0]} here; `steno submit -- COMMAND` needs none")
+        return None, (Check(name="task", state=CheckState.WARNING, message=message),)
+    return None, (Check(name="task", message=f"no {TASK_FILES[0]} here; `steno submit -- COMMAND` needs none"),)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from engine.providers.dstack.provider import DstackProvider
     from engine.providers.dstack.reading import DstackReading
-    from engine.providers.kind import Checkup
+    from engine.providers.kind import Checkup, TaskProfile
     from engine.providers.task import Draft
     from engine.rules.sets import RuleSet
     from engine.settings.settings import Settings
@@ -83,6 +83,11 @@ class DstackKind(ProviderKind):
 
         return completed(draft, settings)
 
+    def profile(self, name: str | None, environ: Mapping[str, str]) -> TaskProfile | None:
+        from engine.providers.dstack.profiles import find_profile
+
+        return find_profile(name, environ)
+
     def check(self, draft: Draft) -> dict[str, object]:
         from engine.providers.dstack.task import complete_task
 
@@ -105,10 +110,11 @@ class DstackKind(ProviderKind):
         with suppress(TaskInvalid, NotConfigured):  # only the import matters
             complete_task({"type": "task", "commands": ["true"]}, {}, "nothing")
 
-    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
+    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool, trial: bool = False) -> Checkup:
         from engine.providers.dstack.doctor import checkup
 
-        return checkup(settings, partial(self.open, settings, clock=clock, ids=ids, record=None), wanted=wanted)
+        open_ = partial(self.open, settings, clock=clock, ids=ids, record=None)
+        return checkup(settings, open_, wanted=wanted, trial=trial)
 
 
 KIND = DstackKind()

@@ -111,16 +111,9 @@ def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]
             missing = "`image` and `commands` are missing"
             example = f"`image: {EXAMPLE_IMAGE}` and `commands: [rocm-smi]`"
         raise TaskInvalid(f"{where}: {missing}, so there is nothing to run; write for example {example}")
-    import pydantic
     from dstack._internal.core.models.configurations import TaskConfiguration
 
-    try:
-        model = TaskConfiguration.model_validate(for_dstack(task))
-    except pydantic.ValidationError as error:
-        raise TaskInvalid(f"{where}: {_first_error(error, set(TaskConfiguration.model_fields))}") from None
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        # some parsers of dstack raise a bare Python error on a value of the wrong type
-        raise TaskInvalid(f"{where}: dstack cannot read it: {' '.join(str(error).split())[:200]}") from None
+    model = validated(TaskConfiguration, for_dstack(task), where, set(TaskConfiguration.model_fields))
     if model.working_dir is not None and not str(model.working_dir).startswith("/"):
         raise TaskInvalid(f"{where}: working_dir must be absolute, not {model.working_dir!r}")
     if needs_image(task, fallback):
@@ -129,6 +122,21 @@ def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]
             f"example `image: {EXAMPLE_IMAGE}`"
         )
     return None if model.name is None else str(model.name)
+
+
+def validated(model: Any, value: Mapping[str, object], where: str, fields: set[str]) -> Any:
+    """The value as a model of dstack's; TaskInvalid with the first error. `fields`: names to suggest for an unknown
+    one.
+    """
+    import pydantic
+
+    try:
+        return model.model_validate(value)
+    except pydantic.ValidationError as error:
+        raise TaskInvalid(f"{where}: {_first_error(error, fields)}") from None
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        # some parsers of dstack raise a bare Python error on a value of the wrong type
+        raise TaskInvalid(f"{where}: dstack cannot read it: {' '.join(str(error).split())[:200]}") from None
 
 
 def _first_error(error: object, fields: set[str]) -> str:

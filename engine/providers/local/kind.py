@@ -108,7 +108,7 @@ class LocalKind(ProviderKind):
     def warm_up(self) -> None:
         registry.task_language().warm_up()
 
-    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
+    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool, trial: bool = False) -> Checkup:
         from engine.amounts import rate
         from engine.settings.policy import policy_from
 

@@ -63,7 +63,7 @@ class SlurmKind(ProviderKind):
 
         return SlurmProvider(site_of(settings), clock=clock)
 
-    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool) -> Checkup:
+    def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool, trial: bool = False) -> Checkup:
         from engine.providers.slurm.doctor import checkup
 
         return checkup(site_of(settings), clock) if wanted else Checkup()
