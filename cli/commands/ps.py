@@ -113,11 +113,11 @@ def ps_command(
             click.echo("".join(f"{run.run_id}\n" for run in runs), nl=False)
             return
         from cli.render.runs import listing
-        from cli.render.words import count, distinct
+        from cli.render.words import count
 
         if runs:
             ids = dict.fromkeys(run.vm_id for run in runs if run.vm_id is not None)
-            names = distinct({vm_id: view.vm(vm_id).name or vm_id[:8] for vm_id in ids})
+            names = {vm_id: _machine(view, vm_id) for vm_id in ids}
             ran = {run.run_id: view.ran(run.run_id) for run in runs} if wide else None
             emit(listing(runs, now, columns(), waiting=waiting, machines=names, unfold=unfold, executed=ran))
         total = view.store.runs.count()
@@ -131,6 +131,13 @@ def ps_command(
             hint(f"{count(total - len(runs), 'older run')} not shown; --all lists every run")
         watched = {run.provider for run in runs if not run.ended and run.archive is None}
         say_unseen([one for one in sources if one.name.split("/")[0] in watched], now)
+
+
+def _machine(view: View, vm_id: str) -> str:
+    """Its name, which means the newest of that name; of an older one with the beginning of its id."""
+    name = view.vm(vm_id).name or vm_id[:8]
+    newest = {row.vm_id for row in view.store.vms.matching(name)}
+    return name if newest <= {vm_id} else f"{name} {vm_id[:8]}"
 
 
 def _check(view: View, query: RunQuery, *, past: bool) -> None:

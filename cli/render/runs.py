@@ -162,8 +162,7 @@ def place(queued: "Queued", now: int) -> str:
     said = f"#{queued.position} in the queue"
     if queued.estimated_start is None:
         return said
-    wait = queued.estimated_start - now
-    return f"{said}, next" if wait <= 0 else f"{said}, in about {words.duration(wait)}"
+    return f"{said}, in about {words.duration(max(0, queued.estimated_start - now))}"
 
 
 def ran(run: RunObject) -> str:

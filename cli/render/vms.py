@@ -36,7 +36,7 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
     head = ("MACHINE", "STATE", "GPU", "WHERE", "$/H", "UP", "RUNS", "COST", "ID")
     rows = []
     names = Counter(called(vm) for vm in vms)
-    shared = {name for name, times in names.items() if times > 1}
+    shared = {name: _apart([vm for vm in vms if called(vm) == name], machine) for name in names if names[name] > 1}
     for vm in vms:
         found, ended = machine(vm.vm_id), _ended(vm)
         end = until(found) if ended is None else parse_time(ended)
@@ -46,7 +46,7 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
                 paint.cut(called(vm), 32) + (paint.dim(mark) if mark else ""),
                 verdict(vm, found),
                 what(found),
-                vm.source if called(vm) in shared else found.facts.backend or vm.provider_id,
+                shared[called(vm)][vm.vm_id] if called(vm) in shared else found.facts.backend or vm.provider_id,
                 words.money(vm.price_usd_per_hour),
                 words.duration(max(0, end - found.created)),
                 str(len(vm.runs)),
@@ -57,6 +57,19 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
     # Only source and id tell apart what has one name: they are left out last.
     spare = (6, 4, 2, 5, 3) if shared else (8, 3, 6, 4, 2)
     return paint.fitted(head, rows, columns, right=(4, 5, 6, 7), spare=spare)
+
+
+def _apart(vms: Sequence[VmObject], machine: Machine) -> dict[str, str]:
+    """What tells machines of one name apart, by machine: source, cloud and region, address, else the provider's id."""
+    each = {vm.vm_id: (vm.source, place(machine(vm.vm_id)), machine(vm.vm_id).facts.hostname or "") for vm in vms}
+    for column in zip(*each.values(), strict=True):
+        if len(set(column)) == len(vms):
+            return dict(zip(each, column, strict=True))
+    return {vm.vm_id: vm.provider_id for vm in vms}
+
+
+def place(machine: Vm) -> str:
+    return " ".join(part for part in (machine.facts.backend, machine.facts.region) if part) or "–"
 
 
 def burning(vms: Sequence[VmObject], machine: Machine) -> str | None:
@@ -80,7 +93,7 @@ def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> 
     rows = [
         ("state", verdict(vm, machine)),
         ("what", what(machine)),
-        ("where", " ".join(part for part in (facts.backend, facts.region) if part) or "–"),
+        ("where", place(machine)),
         ("fleet", facts.fleet or "–"),
         *([] if archive is None else [("archive", f"{archive}, up to {words.moment(until)}; no budget counts it")]),
         ("ours", "yes" if machine.ours else "no: Steno never stops it, and it does not count towards vms.max"),

@@ -1,7 +1,5 @@
 """Durations, times and money as text."""
 
-from collections import Counter
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -70,9 +68,3 @@ def short(usd: str | int | None) -> str:
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """`1 run`, `2 runs`, `61,024 polls`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def distinct(names: Mapping[str, str]) -> dict[str, str]:
-    """Id → name; names that several ids have get the beginning of the id: `lab-fleet-0 5f0c12ab`."""
-    several = Counter(names.values())
-    return {one: name if several[name] == 1 else f"{name} {one[:8]}" for one, name in names.items()}

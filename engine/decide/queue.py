@@ -118,7 +118,7 @@ class Queued(Shape, frozen=True):
     position: Annotated[int, Meta(ge=1, description="In the queue, from 1.")]
     why: str
     detail: str
-    estimated_start: Time | None  # None: nothing is known to estimate it from
+    estimated_start: Time | None  # later than now; None: at the next look, or not known
 
 
 def queue(state: WorldState, source: str, policy: Policy, now: int) -> tuple[Queued, ...]:
@@ -127,13 +127,17 @@ def queue(state: WorldState, source: str, policy: Policy, now: int) -> tuple[Que
     if not scene.queue:
         return ()
     said = {one.run_id: one for one in plan(scene).decided if isinstance(one, RunHeld)}
-    found = []
-    for position, (run, start) in enumerate(zip(scene.queue, _starts(scene), strict=True), start=1):
+    found, usual = [], _usual_duration(scene)
+    running = ((one.since, state.runs.get(one.run_id)) for vm in scene.ours for one in vm.occupants)
+    late = any(_end(since, run, usual, now) == inf > _lasts(run, usual) for since, run in running)
+    for position, (run, start) in enumerate(zip(scene.queue, _starts(scene, usual), strict=True), start=1):
         held = said.get(run.run_id) or run.held
         if run.held is not None and held is not None and run.held.why == held.why == "machine":
             held = run.held  # it may say more: which machine is being made ready
         why = "" if held is None else held.why
         detail = "it has a place at the next look" if held is None else waits(held)
+        if late and start is None and why == "cap":
+            detail += "; a run there takes longer than usual"
         found.append(Queued(run.run_id, position, why, detail, start))
     return tuple(found)
 
@@ -145,17 +149,19 @@ def waits(held: Held | RunHeld) -> str:
     return f"{held.detail or 'the provider had no capacity'}, not before {format_second(held.not_before)}"
 
 
-def _starts(scene: Scene) -> Iterator[int | None]:
-    """When each run of the queue may start: machines come free one after another, by usual durations."""
-    now, usual = scene.now, _usual_duration(scene)
+def _starts(scene: Scene, usual: float) -> Iterator[int | None]:
+    """When each run of the queue may start: machines come free one after another, by usual durations. None: at the next
+    look, or nobody knows, as where a run takes longer than usual.
+    """
+    now = scene.now
     frees: list[float] = [now] * max(0, scene.free or 0)
     for vm in scene.ours:
         left = [inf if vm.state is VmState.UNCONFIRMED else now]
-        left += [max(now, one.since + _lasts(scene.state.runs.get(one.run_id), usual)) for one in vm.occupants]
+        left += [_end(one.since, scene.state.runs.get(one.run_id), usual, now) for one in vm.occupants]
         frees.append(max(left))
     for one in scene.lacking:
         since = one.run.first_at if one.run.placed is None else one.run.placed.at
-        frees += [max(now, since + _lasts(one.run, usual))] * (one.nodes if one.creates else 0)
+        frees += [_end(since, one.run, usual, now)] * (one.nodes if one.creates else 0)
     frees = sorted(frees)[: scene.policy.max_vms]
     heapq.heapify(frees)
     waiting: list[Run] = []
@@ -169,7 +175,7 @@ def _starts(scene: Scene) -> Iterator[int | None]:
             waiting.append(run)
         for _ in range(nodes if scene.free is not None else 0):
             heapq.heappush(frees, at + _lasts(run, usual))
-        yield None if at == inf else int(at)
+        yield int(at) if now < at < inf else None
 
 
 def _usual_duration(scene: Scene) -> float:
@@ -184,6 +190,12 @@ def _usual_duration(scene: Scene) -> float:
         ends = (one.until - one.since for one in vm.occupancies if one.run_id == run.run_id and one.until is not None)
         found += [max(0, time) for time in ends][:1]
     return median_low(found) if found else inf
+
+
+def _end(since: int, run: Run | None, usual: float, now: int) -> float:
+    """When a run that began then is expected to end; infinite: unknown, or it should have ended before."""
+    end = since + _lasts(run, usual)
+    return end if end > now else inf
 
 
 def _lasts(run: Run | None, usual: float) -> float:

@@ -212,6 +212,11 @@ def test_the_queue_has_positions_reasons_and_estimates() -> None:
     assert second is not None
     assert 55 * SECOND < first - town.stage.now < 62 * SECOND
     assert 55 * SECOND < second - first < 65 * SECOND
+    town.stage.wait(70)
+    late = queue(town.stage.world.state, SOURCE, town.stage.policy, town.stage.now)
+    assert [one.estimated_start for one in late] == [None, None]
+    late_first = "the machine limit (1, `vms.max`) is reached; a run there takes longer than usual"
+    assert late[0].detail == late_first
 
 
 def test_without_experience_the_longest_duration_is_the_estimate_or_there_is_none() -> None:

@@ -51,7 +51,7 @@ function Queue({ data }) {
   const rows = Object.entries(data.queued).sort(([, a], [, b]) => a.position - b.position);
   if (!rows.length) return null;
   return html`<h3 class="waits">In the queue</h3><ol class="rows">${rows.map(([id, one]) => html`<li key=${id}><div class="top"><span>#${one.position} <${RunLink} id=${id} name=${names.get(id) ?? short(id)} /></span>
-    <span class="dim nowrap">${one.estimated_start === null ? "start unknown" : ms(one.estimated_start) <= now ? "next" : html`<${Time} at=${one.estimated_start} relative />`}</span></div>
+    <span class="dim nowrap">${one.estimated_start === null || ms(one.estimated_start) <= now ? (one.position === 1 ? "next" : "start unknown") : html`<${Time} at=${one.estimated_start} relative />`}</span></div>
     <div class="under">${one.detail || one.why}</div></li>`)}</ol>`;
 }
 
