@@ -51,6 +51,7 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     fleets: tuple[str, ...] = ()  # fleets the task itself names
     spot: Literal["spot", "on-demand", "auto"] | None = None  # none: not said, which gets an on-demand machine
     creation: Literal["create", "reuse", "reuse-or-create"] = "reuse-or-create"
+    retry: bool = False  # its provider itself tries it again: as it was submitted, as often as the task allows
     idle: int | None = None  # how long its machine may idle after it, microseconds; -1: for ever; None: not said
     max_duration: int | None = None  # microseconds; None: no limit
     max_price: int | None = None  # micro-dollars an hour

@@ -207,6 +207,8 @@ def _place(
     slot: str | None = None,
     creation: Literal["reuse", "reuse-or-create"] = "reuse-or-create",
 ) -> RunPlaced:
+    if terms_of(run).retry:  # its later tries ask for the same: told `reuse`, it never gets another machine
+        creation = "reuse-or-create"
     return RunPlaced(
         run_id=run.run_id,
         provider=plan.scene.provider,

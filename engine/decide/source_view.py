@@ -12,7 +12,7 @@ from engine.fold.lazy_things import some_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState, runs_of, source_of, vms_of
-from engine.policy import BACKSTOP, OFF, Policy
+from engine.policy import BACKSTOP, MINUTE, OFF, Policy
 from engine.requirements import Requirements
 from engine.states import State, VmState
 
@@ -21,6 +21,9 @@ SLOT: Final = "steno-slot-"
 
 _GOING: Final = frozenset({VmState.TERMINATING, VmState.UNCONFIRMED})
 """States of a machine that no run can come to, and that may still be billed."""
+
+VANISHED_AFTER: Final = 10 * MINUTE
+"""A machine that polls showed unreachable for so long leaves its place to the run that lost it."""
 
 _EARLY: Final = frozenset({State.REQUESTED, State.QUEUED, State.PROVISIONING})
 """States of a run in which the machine it had before may not be the one it gets."""
@@ -87,7 +90,8 @@ class Scene:
         if self.policy.free or self.policy.max_vms is None:
             return None
         making = sum(one.nodes for one in self.lacking if one.creates and not self._has_slot(one.run))
-        return self.policy.max_vms - len(self.ours) - max(0, making - self._loose()) - self._unseen()
+        there = len(self.ours) - len(self._vanished)
+        return self.policy.max_vms - there - max(0, making - self._loose()) - self._unseen()
 
     @cached_property
     def slots(self) -> frozenset[str]:
@@ -110,6 +114,18 @@ class Scene:
     def live(self) -> tuple[Run, ...]:
         ours = (run for run in runs_of(self.state, self.source) if run.requested_at is not None)
         return tuple(sorted(ours, key=lambda run: run.first_position))
+
+    @cached_property
+    def _vanished(self) -> frozenset[str]:
+        """Machines whose place is that of the run that lost them: the provider may make it another one."""
+        lacking = {one.run.run_id for one in self.lacking if one.creates}
+        return frozenset(
+            vm.vm_id
+            for vm in self.ours
+            if vm.facts.unreachable
+            and vm.last_at - vm.unreachable[-1].since >= VANISHED_AFTER
+            and lacking.intersection(vm.runs[-1:])
+        )
 
     def _unseen(self) -> int:
         """Machines of runs that are over which no list of machines can have shown yet."""
@@ -139,7 +155,9 @@ class Scene:
         count: if it ends in the last moment, a new one may be made while it is still billed.
         """
         slot = None if run.placed is None or run.placed.vm_id is not None else run.placed.slot
-        return slot is not None and any(slot_of(vm) == slot and vm.state not in _GOING for vm in self.ours)
+        return slot is not None and any(
+            slot_of(vm) == slot and vm.state not in _GOING and vm.vm_id not in self._vanished for vm in self.ours
+        )
 
     def _loose(self) -> int:
         """Machines that were certainly made for one of the lacking runs and are only not linked to it yet. A machine

@@ -39,7 +39,8 @@ def plan_fleet(
     `waiting`: jobs without a machine, which may take the free room: dstack fails a run for a full fleet, it does not
     queue it.
     """
-    if task.get("fleets") or task.get("instances") or task.get("creation_policy") == "reuse":
+    reuses = task.get("creation_policy") == "reuse" and not task.get("retry")
+    if task.get("fleets") or task.get("instances") or reuses:
         return None
     rooms = [_room(fleet) for fleet in fleets if fits(fleet, task)]
     if sum(rooms) >= _nodes(task) + waiting:

@@ -45,6 +45,7 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
         fleets=tuple(name for name in map(_fleet, _list(task.get("fleets"))) if name),
         spot=_fitting(task.get("spot_policy"), _Spot),
         creation=_fitting(task.get("creation_policy"), _Creation) or "reuse-or-create",
+        retry=task.get("retry") not in (None, False),
         idle=idle_of(task.get("idle_duration")),
         max_duration=None if limit == OFF else limit,
         max_price=None if price is None else round(price * MICRO),

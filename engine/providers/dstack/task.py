@@ -209,7 +209,8 @@ def _interpolated(task: dict[str, object], where: str) -> dict[str, object]:
 def wording(submission: Submission) -> dict[str, object]:
     """The configuration that dstack gets.
 
-    - `creation_policy`: never `create`. A task with `reuse` keeps it: `reuse-or-create` could rent a machine.
+    - `creation_policy`: never `create`. A task with `reuse` keeps it: `reuse-or-create` could rent a machine. Not with
+      `retry`: dstack's later tries keep the policy, and find no machine once the first is gone.
     - `fleets`: the slot, if there is one; the run goes there or nowhere.
     - The tag `MARK` names our run: dstack returns a run's tags in every answer, and tags its machine where the cloud
       can.
@@ -220,6 +221,8 @@ def wording(submission: Submission) -> dict[str, object]:
     found["tags"] = {**(tags if isinstance(tags, dict) else {}), MARK: submission.run_id}
     if submission.creation == "reuse":
         found["creation_policy"] = "reuse"
+    elif found.get("retry") not in (None, False):
+        found.pop("creation_policy", None)
     if submission.slot is not None:
         found["fleets"] = [submission.slot]
     said = idle_of(found.get("idle_duration"))

@@ -162,6 +162,11 @@ def test_a_task_that_names_its_machines_gets_no_fleet(own: dict[str, object]) ->
     assert plan_fleet(task(**own), [], project="main", nodes=2) is None
 
 
+def test_a_task_with_retry_gets_a_fleet_though_it_says_reuse() -> None:
+    """A later try may need a new machine."""
+    assert plan_fleet(task(creation_policy="reuse", retry=True), [], project="main", nodes=2) is not None
+
+
 def test_a_fleet_planned_fits_the_task_it_is_planned_for() -> None:
     """The plan, once made, is found to fit: a second submission makes no second fleet."""
     for wanted in ({}, {"spot_policy": "spot"}, {"idle_duration": "off"}, {"nodes": 4}, {"backends": None}):

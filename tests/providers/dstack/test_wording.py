@@ -37,6 +37,14 @@ def test_the_mark_stands_beside_the_tasks_own_tags_and_over_a_copied_one() -> No
     assert told({"tags": {"team": "x", "steno-run": "earlier"}})["tags"] == {"team": "x", "steno-run": "r"}
 
 
+@pytest.mark.parametrize("retry", [True, {}, {"on_events": ["interruption"]}])
+def test_a_task_that_dstack_tries_again_never_says_reuse(retry: object) -> None:
+    """A later try keeps the policy, and finds no machine once the first is gone; `retry: false` is no retry."""
+    assert "creation_policy" not in told({"creation_policy": "reuse", "retry": retry}, creation="reuse-or-create")
+    kept = told({"creation_policy": "reuse", "retry": False}, creation="reuse-or-create")
+    assert kept["creation_policy"] == "reuse"
+
+
 @pytest.mark.parametrize(
     ("said", "decided", "sent"),
     [

@@ -19,6 +19,9 @@ from stenotest.story import START
 ACTIVE = frozenset({"provisioning", "idle", "busy"})
 """States of a machine that count to a fleet's most; one that is terminating does not (both servers, observed)."""
 
+NOTICED, AGAIN, GIVEN_UP = 150.0, 15.0, 1200.0
+"""Seconds until a run on a machine that vanished is cut off, until its next try, and until the machine is given up."""
+
 RUN_REASON = {"done": "all_jobs_done", "failed": "job_failed", "terminated": "stopped_by_user"}
 
 
@@ -34,6 +37,7 @@ class Machine:
     backstop: float
     """Seconds it may idle before the provider itself ends it."""
     state: str = "provisioning"
+    unreachable: bool = False
     hostname: str | None = None
     job: "Job | None" = None
     assigned_at: float = 0
@@ -54,6 +58,10 @@ class Job:
     backstop: float
     patience: float = 0
     """Seconds in which the provider itself tries again where there is no capacity."""
+    retry: bool = False
+    """The provider tries it again where its machine is taken away."""
+    past: list[AttemptFacts] = field(default_factory=list)
+    """Its earlier tries."""
     status: str = "submitted"
     reason: str | None = None
     machine: Machine | None = None
@@ -84,6 +92,8 @@ class Rented:
     """How often it refuses to end one that is empty."""
     interrupts: float = 0.0
     """How often the cloud takes a machine away while a run is on it."""
+    vanishes: float = 0.0
+    """How often a machine stops answering while a run is on it; its row stays for twenty minutes."""
     now: float = 0.0
     machines: list[Machine] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
@@ -103,10 +113,18 @@ class Rented:
     # -- what one can ask of it ----------------------------------------------------------------------------------------
 
     def submit(
-        self, name: str, *, fleet: str, creation: str, lasts: float, backstop: float, patience: float = 0
+        self,
+        name: str,
+        *,
+        fleet: str,
+        creation: str,
+        lasts: float,
+        backstop: float,
+        patience: float = 0,
+        retry: bool = False,
     ) -> Job:
         """Take a run; a machine is looked for a little later."""
-        job = Job(f"j{len(self.jobs)}", name, fleet, creation, lasts, self.now, backstop, patience)
+        job = Job(f"j{len(self.jobs)}", name, fleet, creation, lasts, self.now, backstop, patience, retry)
         self.jobs.append(job)
         self._later(self.draw.uniform(0.2, 6), lambda: self._assign(job))
         return job
@@ -162,6 +180,7 @@ class Rented:
                 gpu="MI300X",
                 gpu_count=1,
                 busy_blocks=1 if one.job is not None else 0,
+                unreachable=one.unreachable,
             )
             for one in self.machines
         )
@@ -180,7 +199,7 @@ class Rented:
         if job.over:
             return
         there = [one for one in self.machines if one.fleet == job.fleet]
-        idle = [one for one in there if one.state == "idle"]
+        idle = [one for one in there if one.state == "idle" and not one.unreachable]
         if idle:
             self._occupy(self.draw.choice(idle), job)
             return
@@ -190,6 +209,9 @@ class Rented:
         if job.creation == "reuse" or full or self.draw.random() < self.no_capacity:
             if self.now - job.submitted < job.patience:
                 self._later(5, lambda: self._assign(job))
+                return
+            if job.past:  # its first try had a machine: the next has to wait for one
+                self._later(AGAIN, lambda: self._assign(job))
                 return
             self._end(job, "failed", "failed_to_start_due_to_no_capacity")
             return
@@ -216,7 +238,11 @@ class Rented:
 
     def _run(self, job: Job) -> None:
         if not job.over:
-            job.status = "running"
+            job.status, machine = "running", job.machine
+            if machine is not None and self.vanishes and self.draw.random() < self.vanishes:
+                machine.unreachable = True
+                self._later(NOTICED, lambda: self._cut_off(job, machine))
+                return
             self._later(job.lasts, lambda: self._end(job, "done", "done_by_runner"))
             if self.draw.random() < self.interrupts:
                 self._later(job.lasts * self.draw.random(), lambda: self._interrupt(job))
@@ -226,6 +252,17 @@ class Rented:
         if machine is not None and machine.job is job:
             self._end(job, "failed", "interrupted_by_no_capacity")
             self._go(machine)
+
+    def _cut_off(self, job: Job, machine: Machine) -> None:
+        """The provider notices that the machine is gone."""
+        if job.machine is machine and not job.over:
+            self._end(job, "failed", "instance_unreachable")
+            if job.retry:
+                job.past.append(_attempt(job, frozenset({"interruption"})))
+                job.status, job.reason, job.finished, job.machine = "pending", None, None, None
+                job.submitted = self.now
+                self._later(AGAIN, lambda: self._assign(job))
+        self._later(GIVEN_UP, lambda: self._go(machine) if machine.state == "idle" else None)
 
     def _end(self, job: Job, status: str, reason: str) -> None:
         if job.over:
@@ -242,7 +279,7 @@ class Rented:
         since = self.now
 
         def backstop() -> None:
-            if machine.state == "idle" and machine.idle_since == since:
+            if not machine.unreachable and machine.state == "idle" and machine.idle_since == since:
                 self._go(machine)
 
         self._later(machine.backstop, backstop)
@@ -255,21 +292,26 @@ class Rented:
         machine.state, machine.ended_at = "terminated", self.now
 
 
-def _run_row(one: Job) -> RunFacts:
+def _attempt(one: Job, retry_on: frozenset[str]) -> AttemptFacts:
     attempt = AttemptFacts(
+        num=len(one.past),
         submitted_at=_moment(one.submitted),
         finished_at=None if one.finished is None else _moment(one.finished),
         hostname=None if one.machine is None else one.machine.hostname,
     )
-    exit_status = 0 if one.status == "done" else None
-    attempt = with_attempt_words(attempt, one.status, one.reason, exit_status, frozenset())
+    status = "submitted" if one.status == "pending" else one.status
+    return with_attempt_words(attempt, status, one.reason, 0 if status == "done" else None, retry_on)
+
+
+def _run_row(one: Job) -> RunFacts:
     run = RunFacts(
         provider_id=one.id,
         name=one.name,
         project=PROJECT,
-        submitted_at=_moment(one.submitted),
+        submitted_at=one.past[0].submitted_at if one.past else _moment(one.submitted),
     )
-    return with_run_words(run, one.status, RUN_REASON.get(one.status), (JobFacts(attempts=(attempt,)),))
+    attempts = (*one.past, _attempt(one, frozenset()))
+    return with_run_words(run, one.status, RUN_REASON.get(one.status), (JobFacts(attempts=attempts),))
 
 
 def _moment(at: float) -> int:

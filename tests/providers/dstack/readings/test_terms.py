@@ -61,6 +61,14 @@ def test_a_task_reads_as_its_terms() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "retry"),
+    [(True, True), ({}, True), ({"on_events": ["error"], "duration": "1h"}, True), (False, False), (None, False)],
+)
+def test_a_task_that_dstack_tries_again_says_so(value: object, retry: bool) -> None:
+    assert read(retry=value).retry is retry
+
+
+@pytest.mark.parametrize(
     ("value", "seconds"),
     [
         ("5m", 300),
