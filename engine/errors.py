@@ -26,6 +26,10 @@ class ProviderFailing(ProviderError):
     """The provider answered 429 or 5xx: the same request may pass later."""
 
 
+class NoOffer(ProviderError):
+    """By its own plan the provider has no machine that the task could get."""
+
+
 class NotConfigured(StenoError):
     """A setting that is needed is missing or wrong."""
 

@@ -57,4 +57,5 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     max_price: int | None = None  # micro-dollars an hour
     fallback: tuple[str, ...] = ()  # GPU models to ask for after the task's own
     race: str | None = None  # runs with the same value were asked for together, and only the first that runs is wanted
+    plan: str = ""  # equal for tasks that its provider plans alike; empty: it plans none
     strategy: str | None = None  # what distinguishes it within its race, in a few words

@@ -120,9 +120,9 @@ class SubmitFailed(OfRun, kind=14):
     """The provider does not have the task and will not get it from this request."""
 
     error: str
-    reason: Literal["rejected", "name_in_use", "no_project", "refused", "unreachable"] = "rejected"
+    reason: Literal["rejected", "name_in_use", "no_project", "refused", "unreachable", "no_offer"] = "rejected"
     """`rejected` by the provider's own check, a name another active run has, a project we cannot see, a token that is
-    `refused`, or a provider that was certainly not reached.
+    `refused`, a provider that was certainly not reached, or one that has no machine that the task could get.
     """
 
 
@@ -224,10 +224,10 @@ class PolicyAdopted(OfSource, kind=24):
 class RunHeld(OfRun, kind=25):
     """The run waits in Steno's queue; except for `ambiguous`, nothing has been said to the provider."""
 
-    why: Literal["cap", "capacity", "machine", "user", "ambiguous"]
+    why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer"]
     """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
     there; `user`: no idle machine is this submitter's; `ambiguous`: the answer to the call was lost, and the provider
-    has a run that may be this one.
+    has a run that may be this one; `offer`: by its own plan the provider has no machine that the task could get.
     """
     detail: str = ""
     not_before: int | None = None  # earliest time of the next try
@@ -250,6 +250,14 @@ class RunRequeued(OfRun, kind=27):
     attempt: int  # the number of the next attempt, from 2
     gpu: str | None = None  # the GPU model to be asked for next; None: the task's own
     not_before: int
+
+
+class PlanAnswered(OfSource, kind=47):
+    """The provider was asked what it could start a task on."""
+
+    requirement: str  # equal for tasks that ask for the same machine
+    offers: int  # how many machines it could make, or has
+    reason: str = ""  # it refuses to plan the task at all, in its own words
 
 
 # -- what a task itself says
@@ -357,7 +365,7 @@ PollEvent = PollRecorded | PollFailed
 ObservedEvent = RunObserved | VmObserved | ProviderEventSeen
 SubmitEvent = RunRequested | SubmitIntended | SubmitSucceeded | SubmitFailed | IntentAbandoned | TaskReported
 StopEvent = StopRequested | StopIntended | StopSucceeded | StopFailed
-QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued
+QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | PlanAnswered
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
 VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed
 NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed

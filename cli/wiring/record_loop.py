@@ -183,6 +183,8 @@ def said(decision: Decision, state: WorldState) -> tuple[int, str]:
             line = f"{_run(state, decision.run_id)}: no capacity; attempt {decision.attempt}{gpu} follows"
         case types.IntentAbandoned():
             level, line = logging.WARNING, f"{_run(state, decision.run_id)}: refused: {decision.why}"
+        case types.SubmitFailed():
+            level, line = logging.WARNING, f"{_run(state, decision.run_id)}: given up: {decision.error}"
         case types.VmDrainStarted():
             why = f": {decision.detail}" if decision.detail else ""
             line = f"{_vm(state, decision.vm_id)}: draining ({decision.by}), no new run is placed on it{why}"

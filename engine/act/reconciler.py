@@ -173,7 +173,7 @@ class Actor:
         stops = []
         for one in others:
             match one:
-                case types.IntentAbandoned():
+                case types.IntentAbandoned() | types.SubmitFailed():
                     self.submitter.finish(one)
                 case types.VmDrainStarted() | types.VmDrainCancelled():
                     self._journal.write(f"vm/{one.vm_id}", one)
@@ -220,7 +220,7 @@ def _takes_place(queued: Iterable[Decision]) -> bool:
 def _is_news(decision: Decision, ledger: Outbox) -> bool:
     """Whether the record does not have it yet and nothing in the record contradicts it by now."""
     match decision:
-        case types.RunHeld() | types.RunPlaced() | types.IntentAbandoned():
+        case types.RunHeld() | types.RunPlaced() | types.IntentAbandoned() | types.SubmitFailed():
             submit = ledger.submits.get(decision.run_id)
             return submit is not None and not submit.handed and submit.held != decision
         case types.RunRequeued():

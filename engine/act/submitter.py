@@ -15,6 +15,7 @@ import msgspec
 from engine.act.executor import Call, Effect
 from engine.errors import (
     NameInUse,
+    NoOffer,
     ProjectNotFound,
     ProviderError,
     ProviderFailing,
@@ -33,7 +34,7 @@ from events.errors import SecretGone, StenoError
 if TYPE_CHECKING:
     from events.store.vault import Vault
 
-Refusal = Literal["rejected", "name_in_use", "no_project", "refused", "unreachable"]
+Refusal = Literal["rejected", "name_in_use", "no_project", "refused", "unreachable", "no_offer"]
 
 REFUSALS: Final[dict[Refusal, type[StenoError]]] = {
     "rejected": TaskInvalid,
@@ -41,6 +42,7 @@ REFUSALS: Final[dict[Refusal, type[StenoError]]] = {
     "no_project": ProjectNotFound,
     "refused": ProviderRefused,
     "unreachable": ProviderUnreachable,
+    "no_offer": NoOffer,
 }
 
 TOO_OLD: Final = 24 * 3600 * SECOND

@@ -17,6 +17,7 @@ QueueDecision = types.RunHeld | types.RunPlaced | types.RunRequeued  # written t
 Decision = (
     QueueDecision
     | types.IntentAbandoned
+    | types.SubmitFailed
     | types.VmDrainStarted
     | types.VmDrainCancelled
     | types.StopRequested

@@ -14,7 +14,7 @@ from engine.fold.vm import Vm
 from engine.policy import MINUTE, Policy
 from engine.requirements import Requirements
 from engine.states import State, VmState
-from events.types import IntentAbandoned, RunHeld, RunPlaced
+from events.types import IntentAbandoned, RunHeld, RunPlaced, SubmitFailed
 
 
 class Keep(NamedTuple):
@@ -24,7 +24,7 @@ class Keep(NamedTuple):
     vm_id: str
 
 
-Outcome = RunPlaced | RunHeld | IntentAbandoned | Keep
+Outcome = RunPlaced | RunHeld | IntentAbandoned | SubmitFailed | Keep
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Plan:
     slots: set[str]
     claimed: set[str] = field(default_factory=set)  # machines given away in this round, or kept for the next
     landing: list[RunPlaced] = field(default_factory=list)
-    decided: list[RunPlaced | RunHeld | IntentAbandoned] = field(default_factory=list)
+    decided: list[RunPlaced | RunHeld | IntentAbandoned | SubmitFailed] = field(default_factory=list)
     keeps: list[Keep] = field(default_factory=list)
     waiting: list[Run] = field(default_factory=list)  # runs whose time has not come
     head: Run | None = None  # the run that waits for the next place
@@ -68,7 +68,7 @@ class Plan:
     def offers(self, vm: Vm, state: VmState = VmState.IDLE) -> bool:
         return looks_free(vm, state) and vm.vm_id not in self.scene.reserved and vm.vm_id not in self.claimed
 
-    def hold(self, run: Run, why: Literal["cap", "capacity", "machine", "user"], detail: str) -> RunHeld:
+    def hold(self, run: Run, why: Literal["cap", "capacity", "machine", "user", "offer"], detail: str) -> RunHeld:
         return RunHeld(run_id=run.run_id, provider=self.scene.provider, why=why, detail=detail)
 
     def refuse(self, run: Run, why: str) -> IntentAbandoned:

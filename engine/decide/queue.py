@@ -13,17 +13,18 @@ from msgspec import Meta
 
 from engine.decide.budget import check
 from engine.decide.matching import covers
+from engine.decide.offers import sentence, without_offer
 from engine.decide.placement import Keep, Outcome, Plan, place, place_on_freed
 from engine.decide.source_view import Scene, gpu_of, terms_of
 from engine.errors import RefusedByPolicy
 from engine.fold.lazy_things import some_of
 from engine.fold.run import Held, Run
-from engine.fold.world_codec import WorldState, source_of
+from engine.fold.world_codec import PlanAnswer, WorldState, source_of
 from engine.policy import MINUTE, Policy
 from engine.states import Reason, State, VmState
 from engine.wire import Shape, Time
 from events.clock import SECOND, backoff, format_second, span
-from events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued
+from events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued, SubmitFailed
 
 BEHIND: Final = "another run is ahead in the queue"
 
@@ -38,9 +39,10 @@ def plan(scene: Scene) -> Plan:
     """Go through the queue once, in order of request: no run takes a place that one before it could use. So no run gets
     a new machine past a run that waits for a place under the cap, or past one that waits for its time (`not_before`)
     and could use every machine that may be made for the later run. An existing machine goes to a later run only if the
-    earlier ones cannot use it.
+    earlier ones cannot use it. A run for which the provider has no offer is not before anybody.
     """
-    wanted = sum(terms_of(run).nodes for run in scene.queue if is_due(run.held, scene.now))
+    due = (run for run in scene.queue if is_due(run.held, scene.now))
+    wanted = sum(terms_of(run).nodes for run in due if without_offer(scene, run) is None)
     result = Plan(scene, wanted, scene.free, set(scene.slots))
     for run in scene.queue:
         found = _next(run, result)
@@ -59,9 +61,9 @@ def plan(scene: Scene) -> Plan:
             case RunHeld():
                 result.decided.append(found)
                 # A run that only reuses needs a machine; a place does not help it.
-                if found.why != "capacity" and terms_of(run).creation != "reuse":
+                if found.why not in ("capacity", "offer") and terms_of(run).creation != "reuse":
                     result.head = result.head or run
-            case IntentAbandoned():
+            case IntentAbandoned() | SubmitFailed():
                 result.decided.append(found)
                 break  # until this is recorded, its worst case still counts against the runs behind it
             case _:
@@ -71,14 +73,17 @@ def plan(scene: Scene) -> Plan:
 
 def _next(run: Run, plan: Plan) -> Outcome | None:
     """Where the run goes, after those before it; None: it goes on waiting for its time."""
-    scene, due = plan.scene, is_due(run.held, plan.scene.now)
+    scene, due, answer = plan.scene, is_due(run.held, plan.scene.now), without_offer(plan.scene, run)
+    # One that the provider refuses to plan goes out where that takes nothing from others: then it says why.
+    if answer is not None and (not answer.reason or (plan.free is not None and plan.free < terms_of(run).nodes)):
+        return _without_offer(run, plan, answer)
     behind = plan.hold(run, "cap", BEHIND)
     if plan.closed:
         return behind if due else None
     if due:
         found: Outcome | None = place(run, plan)
         plan.closed = isinstance(found, RunHeld) and found.why == "cap"
-        plan.wanted -= terms_of(run).nodes
+        plan.wanted -= terms_of(run).nodes if answer is None else 0
     else:
         found = place_on_freed(run, plan)
     if isinstance(found, RunPlaced | Keep) and scene.policy.budget_total is not None:
@@ -95,6 +100,17 @@ def _next(run: Run, plan: Plan) -> Outcome | None:
         return found
     detail = f"{first.name or first.run_id} is ahead in the queue, asks for the same machine and waits for capacity"
     return plan.hold(run, "capacity", detail)
+
+
+def _without_offer(run: Run, plan: Plan, answer: PlanAnswer) -> RunHeld | SubmitFailed:
+    """It waits until the offers change, for `queue.patience`, and takes neither a place nor a machine meanwhile."""
+    scene, detail = plan.scene, sentence(plan.scene, run, answer)
+    if scene.now - max(answer.since, run.requested_at or 0) < scene.policy.queue_patience:
+        return plan.hold(run, "offer", detail)
+    why = f"{detail}, and none came within {_limit(scene.policy.queue_patience)}"
+    if scene.policy.queue_patience == 0:
+        why = f"{detail}, and `queue.patience` is 0"
+    return SubmitFailed(run_id=run.run_id, provider=scene.provider, error=why, reason="no_offer")
 
 
 def _covering(waiting: list[Run], run: Run) -> Run | None:
@@ -167,6 +183,9 @@ def _starts(scene: Scene, usual: float) -> Iterator[int | None]:
     waiting: list[Run] = []
     for run in scene.queue:
         nodes, at = terms_of(run).nodes, float(now)
+        if without_offer(scene, run) is not None:
+            yield None
+            continue
         if scene.free is not None:
             at = max((heapq.heappop(frees) for _ in range(min(nodes, len(frees)))), default=inf)
         first = _covering(waiting, run)

@@ -21,6 +21,12 @@ _TESTS: Final = "`steno kernel show {name}` shows every test"
 
 HELD: Final = _row("It waits in Steno's queue: {waits}")
 """Of a run that Steno holds back, whatever its state."""
+NO_OFFER: Final = _row(
+    "It waits in Steno's queue: {waits}",
+    "it starts once there is one; ask for less in its task and submit it again, or give it up: `steno stop {name}`",
+    Blame.TASK,
+)
+"""Of a run that Steno holds back because its provider has no machine that it could get."""
 PLACED: Final = _row("It has its place in Steno's queue, and is handed to {provider} next")
 """Of a run that Steno holds no longer and {provider} does not have yet."""
 
@@ -80,6 +86,9 @@ REASONS: Final = {
 NOT_HANDED_OVER: Final = {
     Reason.REJECTED: _row("It was never handed to {provider}", "correct that and submit it again", Blame.TASK),
     Reason.UNREACHABLE: _row("It was never handed to {provider}", blame=Blame.PROVIDER, again=True),
+    Reason.NO_CAPACITY: _row(
+        "It was not handed to {provider}", "ask for less in its task and submit it again", Blame.TASK
+    ),
 }
 """By reason, of a run that its provider never had."""
 

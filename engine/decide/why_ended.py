@@ -78,7 +78,7 @@ def _row(run: Run, message: str | None, vm: Vm | None, silent_since: int | None)
     if run.tasks:
         return Finding(why=reasons.ARRAY[run.state], remedy=reasons.ARRAY_REMEDY)
     if run.state in (State.REQUESTED, State.QUEUED) and run.held is not None:
-        return reasons.HELD
+        return reasons.NO_OFFER if run.held.why == "offer" else reasons.HELD
     if run.state is State.QUEUED and run.provider_id is None and run.requested_at is not None:
         return reasons.PLACED
     if run.state in (State.FAILED, State.STOPPED):

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from functools import singledispatch
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -12,12 +13,14 @@ from engine.fold.run import Held, Placed, Run, Said
 from engine.fold.state_machines import Trigger, VmTrigger
 from engine.fold.turn import Turn
 from engine.fold.vm import Drain, Told, Wish
-from engine.fold.world_codec import PolicyStep
-from engine.policy import load_policy
+from engine.fold.world_codec import PlanAnswer, PolicyStep
+from engine.policy import HOUR, load_policy
 from engine.rules.sets import Verdict
 from engine.states import Reason, State, VmState
 from events import types
 from events.codec import Fact
+
+_REFUSALS: Final = {"unreachable": Reason.UNREACHABLE, "no_offer": Reason.NO_CAPACITY}
 
 
 @singledispatch
@@ -140,7 +143,7 @@ def _refused(event: types.SubmitFailed | types.IntentAbandoned, turn: Turn) -> N
     state, reason, rule = State.FAILED, Reason.REJECTED, "submit-abandoned"
     if isinstance(event, types.SubmitFailed):
         rule = "submit-failed"
-        reason = Reason.UNREACHABLE if event.reason == "unreachable" else Reason.REJECTED
+        reason = _REFUSALS.get(event.reason, Reason.REJECTED)
     elif event.intent != "submit":
         return
     elif run.stop_by is not None:
@@ -264,6 +267,13 @@ def _source(event: types.OfSource, turn: Turn) -> None:
             turn.source(event.source).archive = False
         case types.SourceHidden() | types.SourceShown():
             set_hidden(turn.state, event.source, hidden=isinstance(event, types.SourceHidden))
+        case types.PlanAnswered():
+            known, at = turn.state.plans.get(event.source, {}), turn.at
+            before = known.get(event.requirement)
+            since = at if before is None or bool(before.offers) != bool(event.offers) else before.since
+            answer = PlanAnswer(at=at, since=since, offers=event.offers, reason=event.reason)
+            kept = {key: one for key, one in known.items() if at - one.at < HOUR}  # nobody asks that any more
+            turn.state.plans[event.source] = {**kept, event.requirement: answer}
         case types.PolicyAdopted():
             with suppress(ValueError):  # from a version that wrote other things: the policy before stays in force
                 step = PolicyStep(position=turn.position, at=turn.at, policy=load_policy(event.policy))

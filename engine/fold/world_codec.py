@@ -20,6 +20,15 @@ class PolicyStep(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
 
 
+class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The provider's newest answer to what it could start one kind of task on."""
+
+    at: int
+    since: int  # when it first answered so: with offers, or without
+    offers: int
+    reason: str = ""
+
+
 class HostMachines(msgspec.Struct, array_like=True):
     """The machines that had one hostname."""
 
@@ -65,6 +74,7 @@ class WorldState(msgspec.Struct, kw_only=True):
     """By source and vm_id: what the provider dated, by its own clock, of machines that no poll has shown yet."""
     fleets: dict[str, None] = {}  # `<provider>/<project>/<name>` of fleets we ensured
     policies: dict[str, tuple[PolicyStep, ...]] = {}  # source → the policies in force, oldest first
+    plans: dict[str, dict[str, PlanAnswer]] = {}  # source → `PlanAnswered.requirement` → the newest answer
     crossed: dict[str, int] = {}  # `<threshold>/<total>` → the position of the alert
     anomalies: list[Anomaly] = []
     blind: list[Blind] = []

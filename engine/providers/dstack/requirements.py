@@ -4,6 +4,7 @@ It reads words and short forms as `dstack._internal.core.models.{profiles,resour
 `creation_policy: create`. An unreadable value counts as absent.
 """
 
+import hashlib
 import re
 from typing import Annotated, Any, Final, Literal
 
@@ -26,6 +27,14 @@ _Price = Annotated[float, msgspec.Meta(gt=0, lt=1_000_000)]
 _MOST: Final = 1_000_000_000
 _LEAST: Final = {"cpus": Range(2), "memory": Range(8), "disk": Range(100)}
 """dstack's defaults (`core/models/resources.py`)."""
+_NOT_PLANNED: Final = frozenset(
+    (
+        *("name", "commands", "entrypoint", "env", "ports", "files", "repos", "working_dir", "registry_auth", "tags"),
+        *("max_duration", "stop_duration", "idle_duration", "utilization_policy", "schedule", "retry", "priority"),
+        "stop_criteria",
+    )
+)
+"""Fields that decide about no offer. One that is not named here counts: at worst the same is asked twice."""
 
 
 def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
@@ -50,8 +59,14 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
         max_duration=None if limit == OFF else limit,
         max_price=None if price is None else round(price * MICRO),
         fallback=fallback,
+        plan=_plan_of(task),
         **fields,
     )
+
+
+def _plan_of(task: dict[str, Any]) -> str:
+    planned = {key: value for key, value in task.items() if key not in _NOT_PLANNED}
+    return hashlib.sha256(msgspec.json.encode(planned, order="deterministic")).hexdigest()[:16]
 
 
 def _fitting(value: object, kind: Any, *, strict: bool = True) -> Any:

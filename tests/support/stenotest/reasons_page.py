@@ -31,6 +31,7 @@ def page() -> str:
     states = {f"`{state}`": row for state, row in reasons.STATES.items()}
     held = {
         "held in Steno's queue": reasons.HELD,
+        "held in Steno's queue, without an offer": reasons.NO_OFFER,
         "with a place, not handed over yet": reasons.PLACED,
         "not ended, the provider silent": reasons.SILENT,
         "running, its machine unreachable": reasons.CUT_OFF,

@@ -1,0 +1,165 @@
+"""A run for which the provider has no offer: it takes nothing from the runs that have one."""
+
+from stenotest.stage import SOURCE, Stage, vm_row
+from stenotest.town import Town, holds, places
+
+from engine.decide.offers import unanswered
+from engine.decide.queue import queue
+from engine.decide.source_view import Scene
+from engine.decide.why_ended import why_now
+from engine.policy import MINUTE, Policy
+from engine.states import Reason, State
+from events import types
+
+CAP_2 = Policy(max_vms=2, budget_total=None)
+
+
+def ask(stage: Stage, offers: dict[str, int], reason: str = "") -> int:
+    """The provider answers what is to be asked, by the region a task names; how many questions that were."""
+    scene = Scene(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
+    found = list(unanswered(scene))
+    for run, gpu, key in found:
+        assert run.terms is not None
+        count = offers.get(gpu or (run.terms.regions or ("",))[0], 1)
+        stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=count, reason="" if count else reason))
+    return len(found)
+
+
+def test_hopeless_runs_drain_no_machine_and_every_good_one_runs() -> None:
+    """4 hopeless runs among 20 good ones, cap 2: two warm machines serve all of them, one after the other."""
+    town = Town(CAP_2)
+    town.warm("w1", "m1")
+    town.warm("w2", "m2")
+    good = [f"g{n}" for n in range(20)]
+    for n, name in enumerate(good):
+        if n % 5 == 0:
+            town.stage.request(f"h{n}", regions=["mars"])
+        town.stage.request(name)
+    decided, ran = list[object](), list[str]()
+    while len(ran) < len(good):
+        town.stage.wait(20)
+        ask(town.stage, {"mars": 0})
+        decided += (news := town.stage.settle())
+        free = [on for on, row in town.rows.items() if row["status"] == "idle"]
+        started = [one.run_id.removeprefix("run-") for one in places(news)]
+        assert started, "the queue stands still"
+        for name, on in zip(started, free, strict=False):
+            town.starts(name, on)
+        for name in started[: len(free)]:
+            town.ends(name)
+            ran.append(name)
+    assert ran == good
+    assert not [one for one in decided if isinstance(one, types.VmDrainStarted)]
+    hopeless = [town.stage.run(f"h{n}") for n in range(0, 20, 5)]
+    assert {(run.state, run.held.why if run.held else "") for run in hopeless} == {(State.QUEUED, "offer")}
+
+
+def test_a_run_gets_its_turn_once_there_is_an_offer() -> None:
+    stage = Stage(CAP_2)
+    stage.request("h", regions=["mars"])
+    ask(stage, {"mars": 0})
+    assert holds(stage.settle()) == [("run-h", "offer")]
+    stage.wait(60)
+    ask(stage, {"mars": 3})
+    assert [one.run_id for one in places(stage.settle())] == ["run-h"]
+
+
+def test_one_requirement_is_asked_about_once_a_minute() -> None:
+    stage = Stage(CAP_2)
+    for name in ("a", "b", "c"):
+        stage.request(name, regions=["mars"], commands=[name], env={"N": name})
+    stage.request("d", regions=["venus"])
+    stage.request("e", creation_policy="reuse")
+    assert ask(stage, {"mars": 0, "venus": 0}) == 2
+    stage.wait(59)
+    assert ask(stage, {}) == 0
+    stage.wait(1)
+    assert ask(stage, {}) == 2
+
+
+def test_an_old_answer_says_nothing() -> None:
+    """The plan cannot be had any more: as if it had never been asked."""
+    stage = Stage(CAP_2)
+    stage.request("h", regions=["mars"])
+    ask(stage, {"mars": 0})
+    stage.settle()
+    stage.wait(180)
+    assert [one.run_id for one in places(stage.settle())] == ["run-h"]
+
+
+def test_a_run_with_a_fallback_waits_only_if_no_gpu_has_an_offer() -> None:
+    stage = Stage(CAP_2)
+    stage.request("h", regions=["mars"], fallback=("MI210",))
+    ask(stage, {"mars": 0, "MI210": 2})
+    assert places(stage.settle())
+    stage.request("k", regions=["mars"], fallback=("MI250",))
+    ask(stage, {"mars": 0, "MI250": 0})
+    assert holds(stage.settle()) == [("run-k", "offer")]
+
+
+def test_patience_ends_a_run_that_nothing_was_offered_for_so_long() -> None:
+    """It counts from the first answer without an offer: a run that waited for others is not ended by the first."""
+    stage = Stage(Policy(queue_patience=10 * MINUTE, budget_total=None))
+    stage.request("h", regions=["mars"])
+    stage.wait(3600)
+    for _ in range(10):
+        ask(stage, {"mars": 0})
+        stage.settle()
+        assert stage.run("h").state is State.QUEUED
+        stage.wait(60)
+    ask(stage, {"mars": 0})
+    stage.settle()
+    run = stage.run("h")
+    assert (run.state, run.reason) == (State.FAILED, Reason.NO_CAPACITY)
+    assert not stage.settle()
+
+
+def test_without_patience_it_fails_at_once() -> None:
+    stage = Stage(Policy(queue_patience=0, budget_total=None))
+    stage.request("h", max_price=0.01)
+    scene = Scene(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
+    ((_, _, key),) = unanswered(scene)
+    stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=0))
+    (failed,) = stage.settle()
+    assert isinstance(failed, types.SubmitFailed)
+    assert failed.reason == "no_offer"
+    assert failed.error == "dstack has no offer for it (max_price 0.01), and `queue.patience` is 0"
+
+
+def test_a_task_that_the_provider_refuses_to_plan_is_handed_over_only_into_a_free_place() -> None:
+    """Its submission says at once what is wrong with it; with the cap full it drains nothing for that."""
+    town = Town(Policy(max_vms=1, budget_total=None))
+    town.warm("w", "m1")
+    town.stage.request("bad", regions=["mars"], resources={"gpu": "H100"})
+    ask(town.stage, {"mars": 0}, "Volume v not found")
+    assert holds(town.stage.settle()) == [("run-bad", "offer")]
+    town.rows.clear()
+    town.stage.wait(1)
+    town.rows["m1"] = {"status": "terminated", "finished_at": town.stage.now}
+    town.look()
+    ask(town.stage, {"mars": 0}, "Volume v not found")
+    assert [one.run_id for one in places(town.stage.settle())] == ["run-bad"]
+
+
+def test_the_sentence_says_what_was_answered_and_what_helps() -> None:
+    stage = Stage(CAP_2)
+    stage.machines(vm_row("m1"))
+    stage.request("h", regions=["mars"], max_price=0.5, resources={"gpu": "H100"})
+    ask(stage, {"mars": 0})
+    stage.settle()
+    text = why_now(stage.run("h"), stage.world.state, stage.now)
+    assert "dstack has no offer for it (max_price 0.5, regions mars, gpu H100)" in text
+    assert "`steno stop h`" in text
+    (queued,) = queue(stage.world.state, SOURCE, stage.policy, stage.now)
+    assert (queued.why, queued.estimated_start) == ("offer", None)
+    assert queued.detail in text
+
+
+def test_a_plan_changes_nothing_but_what_is_known_of_offers() -> None:
+    one, other = Stage(CAP_2, now=10**15), Stage(CAP_2, now=10**15)
+    for stage in (one, other):
+        stage.request("h", regions=["mars"])
+    one.tell(types.PlanAnswered(source=SOURCE, requirement="r", offers=0))
+    assert one.world.state.plans.pop(SOURCE)["r"].offers == 0
+    for name in ("runs", "vms", "unsettled", "sources", "anomalies", "outbox", "policies"):
+        assert getattr(one.world.state, name) == getattr(other.world.state, name)
