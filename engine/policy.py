@@ -45,7 +45,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """How long a machine may idle; None: for ever. A task's shorter timeout wins for the machine it creates."""
     share: Literal["any", "user"] = "any"  # whose runs may follow one another on one machine
     queue_patience: int = 30 * MINUTE
-    """How long after its request a run is still submitted again for lack of capacity; 0: it fails at once."""
+    """How long after its request a run is still submitted again for lack of capacity, and how long one waits for which
+    its provider has no offer; 0: it fails at once.
+    """
     rates: tuple[Rate, ...] = ()  # overrides set by a user
     assumed: tuple[Rate, ...] = (Rate(gpu="MI300X", hourly=1_990_000),)
     """Assumed prices of machines without any recorded price: for estimates only, never bills."""

@@ -158,8 +158,10 @@ def _waits(waits: Waits) -> str:
 
 
 def place(queued: "Queued", now: int) -> str:
-    """`#2 in the queue, in about 3 m`: place and estimated start."""
+    """`#2 in the queue, in about 3 m`: place and estimated start, or what the provider answered."""
     said = f"#{queued.position} in the queue"
+    if queued.why == "offer":
+        return f"{said}, {paint.cut(queued.detail, 48)}"
     if queued.estimated_start is None:
         return said
     return f"{said}, in about {words.duration(max(0, queued.estimated_start - now))}"

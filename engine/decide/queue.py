@@ -104,12 +104,10 @@ def _next(run: Run, plan: Plan) -> Outcome | None:
 
 def _without_offer(run: Run, plan: Plan, answer: PlanAnswer) -> RunHeld | SubmitFailed:
     """It waits until the offers change, for `queue.patience`, and takes neither a place nor a machine meanwhile."""
-    scene, detail = plan.scene, sentence(plan.scene, run, answer)
-    if scene.now - max(answer.since, run.requested_at or 0) < scene.policy.queue_patience:
+    scene, detail, patience = plan.scene, sentence(plan.scene, run, answer), plan.scene.policy.queue_patience
+    if scene.now - max(answer.since, run.requested_at or 0) < patience:
         return plan.hold(run, "offer", detail)
-    why = f"{detail}, and none came within {_limit(scene.policy.queue_patience)}"
-    if scene.policy.queue_patience == 0:
-        why = f"{detail}, and `queue.patience` is 0"
+    why = f"{detail}, and `queue.patience` is {span(patience) if patience else 0}"
     return SubmitFailed(run_id=run.run_id, provider=scene.provider, error=why, reason="no_offer")
 
 

@@ -64,6 +64,13 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     configuration: dict[str, object]  # in the provider's own words; no secrets in it
 
 
+class Offers(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider could start a task on."""
+
+    count: int  # machines that it could make, or has
+    reason: str = ""  # it refuses to plan the task, in its own words
+
+
 class Way:
     """An open way to a port of a task: connect to (host, port) of this machine."""
 
@@ -148,6 +155,10 @@ class Provider(ABC):
 
     def plan(self, submission: Submission, *, ahead: int = 0) -> Preparation | None:
         """What must be made before this task can run. `ahead`: machines of other submissions, not listed yet."""
+        return None
+
+    def offers(self, submission: Submission) -> Offers | None:
+        """What it could start the task on, without starting anything; None: it has no plan to ask."""
         return None
 
     def prepare(self, preparation: Preparation) -> bool:

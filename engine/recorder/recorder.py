@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.act.executor import Call, Effects, Executor
+from engine.act.offers import Planner
 from engine.act.reconciler import Actor
 from engine.act.submitter import Submitter
 from engine.decide.controller import Decision, decide
@@ -126,6 +127,7 @@ class Recorder:
         )
         submitter = Submitter(self.journal, provider, record.vault, clock, asks_again=asks_again)
         self.actor = Actor(self.journal, provider, submitter, self._notices, self.effects)
+        self._offers = Planner(self.journal, provider, record.vault, clock)
         self._reports = Reports(self.journal, provider, clock, wake or self.effects.wake)
         self.asked_at: int | None = None  # when the outstanding poll was asked
 
@@ -248,6 +250,8 @@ class Recorder:
                 self._trace.write(self._record.poll(appended.position))
             self.live.catch_up()
         polled = self.clock.now()
+        if act and answered:
+            yield from self._offers.ask(self.world.state, self.policy)
         decisions = self._control() if act and answered else ()
         if act:
             self._reports.look(self.world.state)  # of runs that these polls showed first

@@ -70,7 +70,7 @@ GENERAL: tuple[Known, ...] = (
         help="Who shares a machine: any, or user (only runs of the same user; needs vms.mode = pool)."
     ),
     _setting("queue.patience", "STENO_QUEUE_PATIENCE", default="30m", parse=parse_duration)(
-        help="Without capacity, retry a submission for this long. 0: the run fails at once."
+        help="Without capacity or an offer, go on trying a run for this long. 0: it fails at once."
     ),
     _setting("budget.total", "STENO_BUDGET", "AMD_GRANT_CREDITS_TOTAL", site_default="1400.00", parse=budget)(
         help="Total budget in dollars. A submission that could exceed it is refused. off: no budget. Not set: none, or "

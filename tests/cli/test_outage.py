@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 from stenotest.command_line import Steno, refused
-from stenotest.story import run_item
+from stenotest.dstack_api import DstackApi
 
 from engine.providers.readings import READINGS
 from events.clock import SystemClock
@@ -23,90 +19,18 @@ from events.store.record import Record
 pytestmark = pytest.mark.slow
 
 Background = Callable[..., "subprocess.Popen[str]"]
-NOT_THERE = {"detail": [{"msg": "Run not found", "code": "resource_not_exists"}]}
 WORDS = ("submit", "--provider", "dstack", "--name", "one", "--image", "x", "--gpu", "MI300X:1", "--", "true")
 
 
-class Server:
-    """As much of dstack's API as a submission needs. Where `gate` is not set, what `hangs` waits for it."""
-
-    def __init__(self) -> None:
-        self.runs: list[dict[str, Any]] = []
-        self.asked: list[str] = []
-        self.hangs: tuple[str, ...] = ()
-        self.gate = threading.Event()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
-                outer.asked.append(self.path)
-                if self.path.endswith(outer.hangs or ("nothing hangs",)):
-                    outer.gate.wait()
-                found = outer.answer(self.path, body)
-                answer = json.dumps(NOT_THERE if found is None else found).encode()
-                self.send_response(400 if found is None else 200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def handle(self) -> None:
-                try:
-                    super().handle()
-                except OSError:  # whoever asked has gone
-                    self.close_connection = True
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def answer(self, path: str, body: dict[str, Any]) -> Any:
-        """None: dstack does not have it."""
-        match path.rpartition("/api/")[2].split("/"):
-            case ["server", "get_info"]:
-                return {"server_version": "0.22.5"}
-            case ["projects", "main", "get"]:
-                return {"project_id": "p"}
-            case ["project", "main", "runs", "apply"]:
-                specification = body["plan"]["run_spec"]
-                run = run_item(specification["run_name"], start=SystemClock().now())
-                self.runs.insert(0, {**run, "run_spec": specification})
-                return self.runs[0]
-            case ["project", "main", "runs", "get"]:
-                wanted = (body.get("id"), body.get("run_name"))
-                return next(
-                    (run for run in self.runs if run["id"] in wanted or run["run_spec"]["run_name"] in wanted), None
-                )
-            case ["runs", "list"]:
-                return self.runs
-            case _:
-                return []
-
-    def count(self, end: str) -> int:
-        return sum(path.endswith(end) for path in self.asked)
-
-    def close(self) -> None:
-        self.gate.set()
-        self._server.shutdown()
-        self._server.server_close()
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
+def server() -> Iterator[DstackApi]:
+    made = DstackApi()
     yield made
     made.close()
 
 
 @pytest.fixture
-def settings(server: Server) -> dict[str, str]:
+def settings(server: DstackApi) -> dict[str, str]:
     return {
         "STENO_DSTACK_URL": server.url,
         "DSTACK_TOKEN": "secret-token",
@@ -143,7 +67,7 @@ def test_a_server_that_is_down_is_named_and_the_request_ends(
 
 
 def test_a_silent_server_is_told_of_while_it_is_waited_for(
-    background: Background, place: str, server: Server, settings: dict[str, str]
+    background: Background, place: str, server: DstackApi, settings: dict[str, str]
 ) -> None:
     """A line after seconds, and exit 3 after one question: another would only take as long again."""
     server.hangs = ("/runs/list",)
@@ -180,7 +104,7 @@ def test_whoever_waits_for_a_recorder_without_answers_is_told_and_the_request_st
 def submitting(
     background: Background,
     place: str,
-    server: Server,
+    server: DstackApi,
     settings: dict[str, str],
     until: Callable[[Callable[[], object]], None],
 ) -> subprocess.Popen[str]:
@@ -195,7 +119,7 @@ def submitting(
 
 
 def test_polls_go_on_while_a_submission_hangs_and_its_answer_is_awaited_at_the_end(
-    submitting: subprocess.Popen[str], place: str, server: Server, until: Callable[[Callable[[], object]], None]
+    submitting: subprocess.Popen[str], place: str, server: DstackApi, until: Callable[[Callable[[], object]], None]
 ) -> None:
     """Rounds follow one another beside it; on SIGTERM the answer is still written down, and the exit code is 0."""
     before = server.count("/runs/list")
@@ -217,7 +141,7 @@ def test_a_submission_without_an_answer_at_the_end_is_looked_for_by_the_next(
     submitting: subprocess.Popen[str],
     background: Background,
     place: str,
-    server: Server,
+    server: DstackApi,
     settings: dict[str, str],
     until: Callable[[Callable[[], object]], None],
 ) -> None:

@@ -14,6 +14,7 @@ from engine.providers.dstack import fleet
 from engine.providers.dstack.client import Client, HttpAnswer
 from engine.providers.dstack.idle import IdleSetting, idling
 from engine.providers.dstack.lenient import MICRO, at, objects
+from engine.providers.dstack.offers import ask_plan
 from engine.providers.dstack.profiles import find_profile
 from engine.providers.dstack.provider import DstackProvider
 from engine.providers.dstack.settings import TASK_FILES, default_gpu, fleet_nodes
@@ -21,7 +22,6 @@ from engine.providers.dstack.task import (
     EXAMPLE_IMAGE,
     complete_task,
     completed,
-    for_dstack,
     needs_image,
     normal_task,
 )
@@ -225,15 +225,7 @@ class Diagnosis:
                 self._add("idle", line, CheckState.WARNING)
 
     def _look_for_offers(self) -> None:
-        path = self.client.address.path("runs/get_plan")
-        request: dict[str, object] = {"run_spec": {"configuration": for_dstack(self.task)}, "max_offers": MOST_OFFERS}
-        if fleet.needs_fleet(self.server_version):
-            # without it newer servers show the offers of existing fleets only; 0.19 does not know the field
-            request["for_offers_only"] = True
-        answer = self.client.ask(path, request, patience=PRICING)
-        if answer.status == 422 and "for_offers_only" in request:
-            del request["for_offers_only"]
-            answer = self.client.ask(path, request, patience=PRICING)
+        answer = ask_plan(self.client, self.task, self.server_version, most=MOST_OFFERS, patience=PRICING)
         plans = self._object(answer, "ask for offers").get("job_plans")
         first = plans[0] if isinstance(plans, list) and plans else None
         self.offers = tuple(offer for offer in map(_offer, objects(at(first, "offers"))) if offer is not None)

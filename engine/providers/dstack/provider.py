@@ -16,10 +16,11 @@ from engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from engine.providers.base import Named, Preparation, Provider, StopTarget, Submission, Submitted, Way
+from engine.providers.base import Named, Offers, Preparation, Provider, StopTarget, Submission, Submitted, Way
 from engine.providers.dstack import fleet, logs, ssh
 from engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
 from engine.providers.dstack.lenient import at
+from engine.providers.dstack.offers import ask_plan, count_offers
 from engine.providers.dstack.rounds import Rounds
 from engine.providers.dstack.settings import Address
 from engine.providers.dstack.task import normal_task, with_gpu, wording
@@ -31,6 +32,7 @@ from events.clock import SECOND, Clock, Ids
 from events.poll import Poll
 
 FLEET_NODES = 3  # the most machines of a fleet, by default
+PLAN_TIMEOUT = 10.0  # seconds for the server to ask its clouds for offers; the run waits as long before its place
 _GOING = ("terminating", "terminated")  # words of an instance's status after which nothing more is asked
 
 
@@ -119,6 +121,17 @@ class DstackProvider(Provider):
         waiting = ahead + fleet.count_waiting(self.client)
         fleets, task = fleet.list_fleets(self.client), normal_task(with_gpu(submission))
         return fleet.plan_fleet(task, fleets, project=self.project, nodes=self._fleet_nodes, waiting=waiting)
+
+    def offers(self, submission: Submission) -> Offers | None:
+        client = self.client
+        answer = ask_plan(client, with_gpu(submission), self.server_version(), most=1, patience=PLAN_TIMEOUT)
+        if not answer.ok:
+            error = client.trouble(answer, "plan the task")
+            if isinstance(error, TaskInvalid):
+                return Offers(count=0, reason=answer.complaint)
+            raise error
+        count = count_offers(answer.json())
+        return None if count is None else Offers(count=count)
 
     def prepare(self, preparation: Preparation) -> bool:
         return fleet.ensure_fleet(self.client, preparation)

@@ -1,0 +1,84 @@
+"""A task for which dstack's plan has no offer, through the genuine command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from stenotest.command_line import Steno, refused
+from stenotest.dstack_api import DstackApi
+
+pytestmark = pytest.mark.slow
+
+WORDS = ("submit", "--provider", "dstack", "--name", "one", "--image", "x", "--gpu", "H100:8")
+
+
+@pytest.fixture
+def server() -> Iterator[DstackApi]:
+    made = DstackApi()
+    made.offers = 0
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def settings(server: DstackApi) -> dict[str, str]:
+    return {
+        "STENO_DSTACK_URL": server.url,
+        "DSTACK_TOKEN": "secret-token",
+        "STENO_PROJECT": "main",
+        "STENO_BUDGET": "off",
+    }
+
+
+def test_a_submission_says_that_there_is_no_offer_and_hands_nothing_over(
+    steno: Steno, server: DstackApi, settings: dict[str, str]
+) -> None:
+    done = steno(*WORDS, "--", "true", **settings)
+    assert (done.returncode, done.stdout) == (0, "one\n")
+    assert "queued: position 1: dstack has no offer for it (gpu H100)" in done.stderr
+    assert (server.count("/runs/get_plan"), server.count("/runs/apply")) == (1, 0)
+    shown = " ".join(steno("show", "one", **settings).stdout.split())
+    assert "It waits in Steno's queue: dstack has no offer for it (gpu H100)" in shown
+    assert "it starts once there is one" in shown
+    assert "#1 in the queue, dstack has no offer for it (gpu H100)" in steno("ps", **settings).stdout
+    (queued,) = json.loads(steno("ps", "--json", **settings).stdout)["queue"]
+    assert queued["why"] == "offer"
+
+
+def test_without_patience_a_submission_without_an_offer_is_exit_3(
+    steno: Steno, server: DstackApi, settings: dict[str, str]
+) -> None:
+    said = refused(steno(*WORDS, "--wait", "--", "true", **settings, STENO_QUEUE_PATIENCE="0"), 3)
+    assert "dstack has no offer for it (gpu H100), and `queue.patience` is 0" in said
+    assert server.count("/runs/apply") == 0
+    shown = " ".join(steno("show", "one", **settings).stdout.split())
+    assert "failed" in shown
+    assert "It was not handed to dstack: dstack has no offer for it (gpu H100)" in shown
+
+
+def test_a_run_that_is_waited_for_ends_when_its_patience_does(
+    steno: Steno, server: DstackApi, settings: dict[str, str]
+) -> None:
+    done = steno(*WORDS, "--wait", "--", "true", **settings, STENO_QUEUE_PATIENCE="3s")
+    assert done.returncode == 1, done
+    assert "dstack has no offer for it (gpu H100), and `queue.patience` is 3s" in done.stdout
+    assert server.count("/runs/get_plan") == 1
+
+
+def test_with_an_offer_the_task_goes_out(steno: Steno, server: DstackApi, settings: dict[str, str]) -> None:
+    server.offers = 2
+    done = steno(*WORDS, "--", "true", **settings)
+    assert "submitted to dstack" in done.stderr
+    assert (server.count("/runs/get_plan"), server.count("/runs/apply")) == (1, 1)
+
+
+def test_a_plan_that_cannot_be_had_holds_nothing_back(
+    steno: Steno, server: DstackApi, settings: dict[str, str]
+) -> None:
+    """The server does not answer that question: the task goes out as if it had not been asked."""
+    server.hangs = ("/runs/get_plan",)
+    done = steno(*WORDS, "--", "true", **settings)
+    assert done.returncode == 0, done.stderr
+    assert (server.count("/runs/get_plan"), server.count("/runs/apply")) == (1, 1)

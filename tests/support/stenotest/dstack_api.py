@@ -1,0 +1,85 @@
+"""A dstack server in this process that answers, hangs or fails as a test says."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from events.clock import SystemClock
+from stenotest.story import run_item
+
+NOT_THERE = {"detail": [{"msg": "Run not found", "code": "resource_not_exists"}]}
+
+
+class DstackApi:
+    """As much of dstack's API as a submission needs. Where `gate` is not set, what `hangs` waits for it."""
+
+    def __init__(self) -> None:
+        self.runs: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        self.offers: int | None = None  # of every plan; None: it has no such endpoint
+        self.hangs: tuple[str, ...] = ()
+        self.gate = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+                outer.asked.append(self.path)
+                if self.path.endswith(outer.hangs or ("nothing hangs",)):
+                    outer.gate.wait()
+                found = outer.answer(self.path, body)
+                answer = json.dumps(NOT_THERE if found is None else found).encode()
+                self.send_response(400 if found is None else 200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def handle(self) -> None:
+                try:
+                    super().handle()
+                except OSError:  # whoever asked has gone
+                    self.close_connection = True
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def answer(self, path: str, body: dict[str, Any]) -> Any:
+        """None: dstack does not have it."""
+        match path.rpartition("/api/")[2].split("/"):
+            case ["server", "get_info"]:
+                return {"server_version": "0.22.5"}
+            case ["projects", "main", "get"]:
+                return {"project_id": "p"}
+            case ["project", "main", "runs", "apply"]:
+                specification = body["plan"]["run_spec"]
+                run = run_item(specification["run_name"], start=SystemClock().now())
+                self.runs.insert(0, {**run, "run_spec": specification})
+                return self.runs[0]
+            case ["project", "main", "runs", "get"]:
+                wanted = (body.get("id"), body.get("run_name"))
+                return next(
+                    (run for run in self.runs if run["id"] in wanted or run["run_spec"]["run_name"] in wanted), None
+                )
+            case ["project", "main", "runs", "get_plan"] if self.offers is not None:
+                return {"job_plans": [{"total_offers": self.offers, "offers": []}]}
+            case ["runs", "list"]:
+                return self.runs
+            case _:
+                return []
+
+    def count(self, end: str) -> int:
+        return sum(path.endswith(end) for path in self.asked)
+
+    def close(self) -> None:
+        self.gate.set()
+        self._server.shutdown()
+        self._server.server_close()
