@@ -250,9 +250,9 @@ def requeues(scene: Scene) -> Iterator[RunRequeued]:
 
 def capacity_sentence(run: Run, policy: Policy, now: int) -> str | None:
     """How often a run of ours without capacity was submitted, and why it is not submitted again, or until when it is.
-    None: it did not fail for lack of capacity, or was not submitted through Steno.
+    None: it did not fail for lack of capacity, was not submitted through Steno, or ended in Steno's queue.
     """
-    if not _found_no_capacity(run):
+    if not _found_no_capacity(run) or run.provider_id is None:
         return None
     tries = "once" if run.requeues == 0 else f"{run.requeues + 1} times"
     patience = policy.queue_patience

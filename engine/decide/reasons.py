@@ -86,9 +86,7 @@ REASONS: Final = {
 NOT_HANDED_OVER: Final = {
     Reason.REJECTED: _row("It was never handed to {provider}", "correct that and submit it again", Blame.TASK),
     Reason.UNREACHABLE: _row("It was never handed to {provider}", blame=Blame.PROVIDER, again=True),
-    Reason.NO_CAPACITY: _row(
-        "It was not handed to {provider}", "ask for less in its task and submit it again", Blame.TASK
-    ),
+    Reason.NO_CAPACITY: _row("It never ran", "ask for less in its task and submit it again", Blame.TASK),
 }
 """By reason, of a run that its provider never had."""
 

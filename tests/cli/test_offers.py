@@ -55,7 +55,7 @@ def test_without_patience_a_submission_without_an_offer_is_exit_3(
     assert server.count("/runs/apply") == 0
     shown = " ".join(steno("show", "one", **settings).stdout.split())
     assert "failed" in shown
-    assert "It was not handed to dstack: dstack has no offer for it (gpu H100)" in shown
+    assert "It never ran: dstack has no offer for it (gpu H100)" in shown
 
 
 def test_a_run_that_is_waited_for_ends_when_its_patience_does(

@@ -1,10 +1,10 @@
 """A run for which the provider has no offer: it takes nothing from the runs that have one."""
 
-from stenotest.stage import SOURCE, Stage, vm_row
+from stenotest.stage import SOURCE, Stage, run_row, vm_row
 from stenotest.town import Town, holds, places
 
 from engine.decide.offers import unanswered
-from engine.decide.queue import queue
+from engine.decide.queue import capacity_sentence, queue
 from engine.decide.source_view import Scene
 from engine.decide.why_ended import why_now
 from engine.policy import MINUTE, Policy
@@ -112,6 +112,46 @@ def test_patience_ends_a_run_that_nothing_was_offered_for_so_long() -> None:
     run = stage.run("h")
     assert (run.state, run.reason) == (State.FAILED, Reason.NO_CAPACITY)
     assert not stage.settle()
+
+
+def without_capacity(policy: Policy) -> Stage:
+    """A run `h` that was submitted once, without capacity, and waits for its next turn."""
+    stage = Stage(policy)
+    stage.request("h", volumes=["v:/data"])
+    stage.settle()
+    stage.taken("h", "p-h")
+    stage.wait(1)
+    reason = "failed_to_start_due_to_no_capacity"
+    stage.runs(run_row("h", "failed", reason=reason, submitted=stage.now, finished=stage.now))
+    assert isinstance(stage.settle()[0], types.RunRequeued)
+    return stage
+
+
+def test_a_run_that_waits_for_capacity_holds_nobody_back_once_it_has_no_offer() -> None:
+    stage = without_capacity(CAP_2)
+    stage.request("g")
+    assert holds(stage.settle()) == [("run-g", "capacity")]
+    scene = Scene(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
+    key = next(key for run, _, key in unanswered(scene) if run.name == "h")
+    stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=0))
+    decisions = stage.settle()
+    assert holds(decisions) == [("run-h", "offer")]
+    assert [one.run_id for one in places(decisions)] == ["run-g"]
+
+
+def test_a_run_that_ended_in_the_queue_is_not_said_to_be_submitted_again() -> None:
+    stage = without_capacity(Policy(queue_patience=10 * MINUTE, budget_total=None))
+    for _ in range(11):
+        scene = Scene(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
+        for _, _, key in unanswered(scene):
+            stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=0))
+        stage.settle()
+        stage.wait(60)
+    run = stage.run("h")
+    assert (run.state, run.reason, run.provider_id) == (State.FAILED, Reason.NO_CAPACITY, None)
+    assert capacity_sentence(run, stage.policy, stage.now) is None
+    error = "dstack has no offer for it, and `queue.patience` is 10m"
+    assert why_now(run, stage.world.state, stage.now, error).startswith(f"It never ran: {error}")
 
 
 def test_without_patience_it_fails_at_once() -> None:
