@@ -170,6 +170,7 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created: int | None = None
     finished_at: int | None = None
     gives_end: bool = True  # the provider says when a machine ended
+    one_at_a_time: bool = False  # of several runs handed over in one moment, the provider may put two on it
     charged: bool = False  # its times are those it is charged by
     suspended: int = 0  # how long of its life so far it is not charged, because it was suspended
     limit: int | None = None  # the longest that it may live; None: not said, or no limit

@@ -226,8 +226,9 @@ class RunHeld(OfRun, kind=25):
 
     why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer"]
     """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
-    there; `user`: no idle machine is this submitter's; `ambiguous`: the answer to the call was lost, and the provider
-    has a run that may be this one; `offer`: by its own plan the provider has no machine that the task could get.
+    there, or the run before it has to be on its machine first; `user`: no idle machine is this submitter's;
+    `ambiguous`: the answer to the call was lost, and the provider has a run that may be this one; `offer`: by its own
+    plan the provider has no machine that the task could get.
     """
     detail: str = ""
     not_before: int | None = None  # earliest time of the next try

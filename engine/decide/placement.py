@@ -294,6 +294,19 @@ def claims(scene: Scene, placed: Sequence[RunPlaced], vms: Collection[Vm]) -> in
     return sum(min(nodes, sum(_could_land(run, place, vm) for vm in vms)) for run, nodes, place in flying)
 
 
+def before_it(run: Run, plan: Plan) -> bool:
+    """Whether a run of the same fleet must be on its machine first: the provider may put both on one."""
+    if not any(vm.facts.one_at_a_time for vm in plan.scene.vms):
+        return False
+    fleets = terms_of(run).fleets
+    return any(
+        (place is None or place.slot is None)
+        and terms_of(one).fleets == fleets
+        and not (one.placed is not None and one.held is not None)  # only a person can say whether it is there
+        for one, _, place in _in_flight(plan.scene, plan.landing)
+    )
+
+
 def _could_land(run: Run, place: RunPlaced | Placed | None, vm: Vm) -> bool:
     if place is not None and place.slot is not None:
         return slot_of(vm) == place.slot

@@ -14,7 +14,7 @@ from msgspec import Meta
 from engine.decide.budget import check
 from engine.decide.matching import covers
 from engine.decide.offers import sentence, without_offer
-from engine.decide.placement import Keep, Outcome, Plan, place, place_on_freed
+from engine.decide.placement import Keep, Outcome, Plan, before_it, place, place_on_freed
 from engine.decide.source_view import Scene, gpu_of, terms_of
 from engine.errors import RefusedByPolicy
 from engine.fold.lazy_things import some_of
@@ -27,6 +27,8 @@ from events.clock import SECOND, backoff, format_second, span
 from events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued, SubmitFailed
 
 BEHIND: Final = "another run is ahead in the queue"
+
+ONE_AT_A_TIME: Final = "another run is being handed over, and this server takes one at a time"
 
 SAMPLE: Final = 20  # how many finished runs an estimate uses
 LEARNT_FROM: Final = 200  # the newest runs, among which it looks for them
@@ -60,8 +62,8 @@ def plan(scene: Scene) -> Plan:
                 break
             case RunHeld():
                 result.decided.append(found)
-                # A run that only reuses needs a machine; a place does not help it.
-                if found.why not in ("capacity", "offer") and terms_of(run).creation != "reuse":
+                # A run that waits for a machine needs that one; a place does not help it.
+                if found.why not in ("capacity", "machine", "offer") and terms_of(run).creation != "reuse":
                     result.head = result.head or run
             case IntentAbandoned() | SubmitFailed():
                 result.decided.append(found)
@@ -91,6 +93,9 @@ def _next(run: Run, plan: Plan) -> Outcome | None:
             check(terms_of(run), scene.policy, scene.state, scene.now, run)
         except RefusedByPolicy as error:
             return plan.refuse(run, str(error))
+    if isinstance(found, RunPlaced) and found.slot is None and before_it(run, plan):
+        plan.closed = True
+        return plan.hold(run, "machine", ONE_AT_A_TIME) if due else None
     if not isinstance(found, RunPlaced) or found.vm_id is not None:
         return found
     if plan.head is not None:

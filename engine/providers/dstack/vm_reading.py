@@ -135,6 +135,7 @@ def read_vm(item: bytes) -> VmFacts:
         created=read_time(wire.created, "created", drift),
         finished_at=read_time(wire.finished_at or None, "finished_at", drift),
         gives_end=gives_end,
+        one_at_a_time=not gives_end,  # 0.19.37: two runs on one machine while others are idle; not seen of 0.22.5
         # A machine of dstack's Slurm backend is a Slurm job, which has its own bill; its price here is always 0.
         price=None if wire.price is None or wire.backend == words.SLURM else round(wire.price * MICRO),
         spot=made.spot,

@@ -14,7 +14,7 @@ from stenotest.town import Town, holds, places
 
 from engine.decide.source_view import Scene
 from engine.policy import Policy
-from engine.states import VmState
+from engine.states import Reason, VmState
 from events import types
 from events.clock import SECOND
 
@@ -144,9 +144,11 @@ CAP, RUNS, PACE = 12, 55, 5.0
 class Burst:
     """Runs handed over as they are placed, and a look every `PACE` seconds, over the simulated provider."""
 
-    def __init__(self, seed: int, mode: Any) -> None:
+    def __init__(self, seed: int, mode: Any, crowds: float = 0.0) -> None:
         self.draw = random.Random(seed)
-        self.rented = Rented(self.draw, most=50, limits={f"steno-slot-{n}": 1 for n in range(1, CAP + 1)})
+        self.rented = Rented(
+            self.draw, crowds=crowds, most=50, limits={f"steno-slot-{n}": 1 for n in range(1, CAP + 1)}
+        )
         self.rented.made.append(self._made)
         self.stage = Stage(Policy(mode=mode, max_vms=CAP, budget_total=None))
         for fleet in ("shared", *self.rented.limits):
@@ -171,6 +173,8 @@ class Burst:
 
     def _check(self) -> None:
         """A machine that two looks showed idle has a run on its way to it, or no run waits."""
+        if self.rented.crowds:
+            return  # runs wait for one another there
         scene = Scene(state=self.stage.world.state, source=SOURCE, policy=self.stage.policy, now=self.stage.now)
         idle = {vm.vm_id for vm in scene.ours if vm.state is VmState.IDLE}
         coming = sum(one.run.vm_id is None for one in scene.lacking)
@@ -211,3 +215,54 @@ def test_55_runs_over_12_machines_leave_no_machine_idle_for_more_than_one_poll(s
             break
     assert all(run.terminal for run in burst.stage.world.state.runs.values())
     assert mean(burst.busy) > CAP - 2
+
+
+def test_a_run_waits_until_the_one_before_it_in_its_fleet_has_its_machine() -> None:
+    """Any machine that the provider lists says so."""
+    town = town_of("provider", cap=12, idle=3, busy=0, in_flight=0)
+    for row in town.rows.values():
+        row["one_at_a_time"] = True
+    town.look()
+    for number in range(3):
+        town.stage.request(f"w{number}")
+    decisions = town.stage.settle()
+    assert [one.run_id for one in places(decisions)] == ["run-w0"]
+    assert holds(decisions) == [("run-w1", "machine"), ("run-w2", "cap")]
+    town.stage.taken("w0")
+    town.shown["w0"] = {"status": "submitted", "submitted": town.stage.now}
+    town.stage.wait(5)
+    town.look()
+    assert places(town.stage.settle()) == []
+    town.shown["w0"]["status"] = "provisioning"
+    town.stage.wait(5)
+    town.look()
+    assert [one.run_id for one in places(town.stage.settle())] == ["run-w1"]
+
+
+def test_a_run_that_only_a_person_can_find_holds_nobody_back() -> None:
+    town = town_of("provider", cap=12, idle=3, busy=0, in_flight=0)
+    town.rows["m0"]["one_at_a_time"] = True
+    town.look()
+    town.stage.request("w0")
+    town.stage.settle()
+    town.stage.tell(types.RunHeld(run_id="run-w0", provider="dstack", why="ambiguous"))
+    town.stage.request("w1")
+    assert [one.run_id for one in places(town.stage.settle())] == ["run-w1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_provider_that_puts_runs_of_one_moment_on_one_machine_gets_them_one_at_a_time(seed: int, mode: Any) -> None:
+    """Of 0.19.37, each run is on its machine before the next of its fleet is handed over."""
+    burst = Burst(seed, mode, crowds=0.2)
+    for part in range(0, RUNS, 18):
+        for name in list(burst.lasts)[part : part + 18]:
+            burst.stage.request(name)
+        for _ in range(20):
+            burst.look()
+    for _ in range(400):
+        burst.look()
+        if all(run.terminal for run in burst.stage.world.state.runs.values()):
+            break
+    assert {run.reason for run in burst.stage.world.state.runs.values()} == {Reason.EXIT_ZERO}

@@ -94,6 +94,8 @@ class Rented:
     """How often the cloud takes a machine away while a run is on it."""
     vanishes: float = 0.0
     """How often a machine stops answering while a run is on it; its row stays for twenty minutes."""
+    crowds: float = 0.0
+    """For how many seconds after a machine was taken another run may be put on it too, which fails (0.19.37)."""
     now: float = 0.0
     machines: list[Machine] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
@@ -181,6 +183,7 @@ class Rented:
                 gpu_count=1,
                 busy_blocks=1 if one.job is not None else 0,
                 unreachable=one.unreachable,
+                one_at_a_time=bool(self.crowds),
             )
             for one in self.machines
         )
@@ -200,8 +203,13 @@ class Rented:
             return
         there = [one for one in self.machines if one.fleet == job.fleet]
         idle = [one for one in there if one.state == "idle" and not one.unreachable]
-        if idle:
-            self._occupy(self.draw.choice(idle), job)
+        taken = [one for one in there if one.state == "busy" and self.now - one.assigned_at < self.crowds]
+        if idle or taken:
+            machine = self.draw.choice(idle + taken)
+            if machine in taken:
+                self._end(job, "failed", "executor_error")
+            else:
+                self._occupy(machine, job)
             return
         active = sum(one.state in ACTIVE for one in there)
         alive = sum(one.state != "terminated" for one in self.machines)

@@ -137,5 +137,6 @@ def test_every_row_of_the_recordings_is_read_without_drift() -> None:
                     facts = read(row)
                     assert facts.drift == ()
                     assert facts.gives_end == ("0.22.5" in str(path))
+                    assert facts.one_at_a_time != facts.gives_end
                     seen += 1
     assert seen > 1000
