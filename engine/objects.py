@@ -77,6 +77,10 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     array: str | None = None  # the run that requested the array of which it is a task; no key for a run of its own
     tasks: int = 0  # how many tasks of this array are known; no key for a run that is no array
     same_provider_id: tuple[str, ...] = ()  # other runs that had its provider's id, oldest first; no key if none had
+    provider_submitted_at: str | None = None
+    """When its provider got it; `submitted_at` is then when it was requested. No key for a run submitted elsewhere, nor
+    while it waits in Steno's queue.
+    """
 
     @property
     def ended(self) -> bool:
@@ -155,7 +159,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         attempts=run.attempts,
         vm_id=run.vm_id,
         start=run.start,
-        submitted_at=_time(run.submitted_at if run.submitted_at is not None else run.requested_at),
+        submitted_at=_time(run.waiting_since),
         started_at=_time(_started(run)),
         finished_at=_time(run.finished_at),
         execution_seconds=_execution_seconds(run),
@@ -181,6 +185,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         array=run.array,
         tasks=len(run.tasks),
         same_provider_id=tuple([one for one in run.same_id if one != run.run_id]),
+        provider_submitted_at=None if run.requested_at is None else _time(run.submitted_at),
     )
 
 

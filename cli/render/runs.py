@@ -201,6 +201,7 @@ def in_full(
         *([] if run.strategy is None else [("strategy", run.strategy)]),
         *([] if run.group is None else [("part of", run.group)]),
         ("submitted", words.moment(run.submitted_at)),
+        *([(f"at {run.provider}", words.moment(run.provider_submitted_at))] if run.provider_submitted_at else []),
         ("started", words.moment(run.started_at)),
         ("finished", words.moment(run.finished_at)),
         ("ran", ran(run)),

@@ -49,6 +49,7 @@ def _facts(run: RunObject, columns: int) -> list[str]:
     parts = [
         "" if run.attempts == 1 else f"{run.attempts} attempts",
         "" if run.submitted_at is None else f"submitted {words.moment(run.submitted_at)}",
+        "" if run.provider_submitted_at is None else f"at {run.provider} {words.moment(run.provider_submitted_at)}",
         *figures(run),
     ]
     lines: list[str] = []

@@ -62,9 +62,10 @@ class ProviderHost:
         with viewing(self._app) as (_, view, now):
             for run in view.runs(open_or_since=now - 30 * DAY):
                 ran = next((move.at for move in run.transitions if move.target == "running"), None)
-                if run.provider == self._provider and run.vm_id and run.submitted_at and ran:
+                since = run.provider_submitted_at or run.submitted_at
+                if run.provider == self._provider and run.vm_id and since and ran:
                     gpu = decode_vm(view.vm_row(run.vm_id).folded).facts.gpu or "none"
-                    found.setdefault(gpu, []).append(max(0, parse_time(ran) - parse_time(run.submitted_at)))
+                    found.setdefault(gpu, []).append(max(0, parse_time(ran) - parse_time(since)))
         return found
 
     def _has_record(self) -> bool:

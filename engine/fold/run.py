@@ -145,6 +145,11 @@ class Run(Tracked, kw_only=True):
         return self.state in TERMINAL
 
     @property
+    def waiting_since(self) -> int | None:
+        """When it was requested; a foreign run: when its provider got it. Waiting in Steno's queue counts."""
+        return self.submitted_at if self.requested_at is None else self.requested_at
+
+    @property
     def phase(self) -> ReportedPhase | None:
         if self.said is None or self.state is not State.RUNNING or not self.said.phases:
             return None

@@ -83,21 +83,21 @@ def performance(costs: Costs) -> tuple[Measure, ...]:
 
 
 def start_time(run: Run) -> int | None:
-    """From its submission until it ran, microseconds; None: unknown. One the provider tried again says nothing: its
-    `started_at` is the last attempt's.
+    """From its request, or its submission outside Steno, until it ran: microseconds; None: unknown. One the provider
+    tried again says nothing: its `started_at` is the last attempt's.
     """
     return _took(run, run.started_at)
 
 
 def whole_time(run: Run) -> int | None:
-    """From its submission until it ended, as `start_time`."""
+    """As `start_time`, until it ended."""
     return _took(run, run.finished_at if run.terminal else None)
 
 
 def _took(run: Run, until: int | None) -> int | None:
-    if until is None or run.submitted_at is None or run.retried:
+    if until is None or run.waiting_since is None or run.retried:
         return None
-    return max(0, until - run.submitted_at)
+    return max(0, until - run.waiting_since)
 
 
 def _shutdown(vm: Vm) -> int | None:

@@ -147,7 +147,7 @@ def spans_of(run: Run) -> tuple[int | None, int | None, int | None]:
         ran = max(0, run.finished_at - run.started_at)
     whole = start_time(run)
     left = next((step.at for step in run.transitions if step.before in _BEFORE and step.after not in _BEFORE), None)
-    if whole is None or left is None or run.submitted_at is None:
+    if whole is None or left is None or run.waiting_since is None:
         return None, None, ran
-    queued = min(whole, max(0, left - run.submitted_at))
+    queued = min(whole, max(0, left - run.waiting_since))
     return queued, whole - queued, ran

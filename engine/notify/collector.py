@@ -72,8 +72,7 @@ def _spans(run: Run, cost: int | None) -> "list[Span]":
 
     trace, root = UUID(run.run_id).bytes, _span_id(run, "run")
     steps = run.transitions
-    asked = run.submitted_at if run.submitted_at is not None else run.requested_at
-    begun = min(moment for moment in (asked, run.first_at) if moment is not None)
+    begun = min(moment for moment in (run.waiting_since, run.first_at) if moment is not None)
     ended = max(begun, run.finished_at or (steps[-1].at if steps else begun))
     edges = [min(max(moment, begun), ended) for moment in (begun, *(step.at for step in steps))]
     states = [steps[0].before, *(step.after for step in steps)] if steps else []

@@ -45,6 +45,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     provider_cost_usd: Decimal | None
     archive: str | None = None
     ran: RanInfo | None = None  # absent in a change
+    provider_submitted_at: datetime | None = None  # None: submitted elsewhere, or still in Steno's queue
 
     @property
     def ended(self) -> bool:

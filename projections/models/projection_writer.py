@@ -331,7 +331,8 @@ def _row(run: Run, vms: StoredVms, configuration: RanObject, money: Money, folde
         name=run.name,
         ended=run.terminal,
         is_foreign=run.requested_at is None,
-        sort_at=began(run),
+        # an array's tasks are found by its provider's time
+        sort_at=began(run) if run.requested_at is None or run.tasks else run.requested_at,
         object=msgspec.json.encode(shown),
         ran=msgspec.json.encode(ran),
         folded=folded,

@@ -9,6 +9,7 @@ const Fact = ({ name, children }) => html`<div><dt>${name}</dt><dd>${children}</
 
 export const Facts = ({ run }) => html`<dl class="run-facts">
   <${Fact} name="submitted"><${Time} at=${run.submitted_at} /><//>
+  ${run.provider_submitted_at && html`<${Fact} name="at ${run.provider}"><${Time} at=${run.provider_submitted_at} /><//>`}
   <${Fact} name="started"><${Time} at=${run.started_at} /><//>
   <${Fact} name="finished"><${Time} at=${run.finished_at} /><//>
   <${Fact} name="ran">${run.execution_seconds === null && run.started_at && !ended(run) ? html`<${Elapsed} from=${run.started_at} />` : seconds(run.execution_seconds)}<//>
