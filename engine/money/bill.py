@@ -56,6 +56,7 @@ class Interval(Struct, frozen=True, kw_only=True):
     high: int  # the phase began as early and ended as late as can be, at the higher price
     parts: tuple[tuple[str | None, Line, int], ...]
     """(run, line, micro-dollars), those without a run last; they sum to `cost` without the backend's rounding."""
+    times: tuple[int, ...]  # the share of each part in the interval's length, by blocks; they sum to it
 
 
 class Bill(Struct, frozen=True, kw_only=True):
@@ -268,11 +269,20 @@ def split(amount: int, weights: Sequence[int]) -> list[int]:
     whole = sum(weights)
     if whole <= 0:
         return [0 for _ in weights]
+    if len(weights) == 1:
+        return [amount]
     parts = [amount * weight // whole for weight in weights]
     order = sorted(range(len(parts)), key=lambda index: -(amount * weights[index] % whole))
     for index in order[: amount - sum(parts)]:
         parts[index] += 1
     return parts
+
+
+def portions(amount: int, edges: Sequence[int]) -> list[int]:
+    """A sum of money or time split by the stretches between edges, exactly: rounded half up at every edge."""
+    length = edges[-1] - edges[0]
+    sums = [(2 * amount * (edge - edges[0]) + length) // (2 * length) for edge in edges]
+    return [after - before for before, after in pairwise(sums)]
 
 
 def _priced(cut: Slice, tariff: Tariff) -> list[Slice]:
@@ -296,12 +306,13 @@ def _interval(piece: Slice, tariff: Tariff, cost: int, began: int, certain: int)
     runs: dict[str, int] = {}
     for run_id, blocks in piece.runs:
         runs[run_id] = runs.get(run_id, 0) + blocks
-    whole = len(runs) == 1 and piece.of in runs.values()
-    paid = [cost] if whole else split(cost, [*runs.values(), piece.of - sum(runs.values())])[:-1] if runs else []
     line = Line.PROVISIONING if piece.phase is Phase.PROVISIONING else Line.BUSY
-    parts: list[tuple[str | None, Line, int]] = [(run_id, line, part) for run_id, part in zip(runs, paid, strict=True)]
-    if not runs or sum(paid) != cost:
-        parts.append((None, _OWN_LINES.get(piece.phase, Line.UNATTRIBUTED), cost - sum(paid)))
+    lines: list[tuple[str | None, Line]] = [(run_id, line) for run_id in runs]
+    weights = list(runs.values())
+    if not runs or sum(weights) < piece.of:
+        lines.append((None, _OWN_LINES.get(piece.phase, Line.UNATTRIBUTED)))
+        weights.append(piece.of - sum(weights))
+    paid, times = split(cost, weights), split(piece.until - piece.since, weights)
     return Interval(
         phase=piece.phase,
         since=piece.since,
@@ -310,7 +321,8 @@ def _interval(piece: Slice, tariff: Tariff, cost: int, began: int, certain: int)
         cost=cost,
         low=min(cost, exact(tariff, low_start, low_end, LOW) // HOUR),
         high=max(cost, -(-exact(tariff, high_start, piece.until, HIGH) // HOUR)),
-        parts=tuple(parts),
+        parts=tuple([(*one, part) for one, part in zip(lines, paid, strict=True)]),
+        times=tuple(times),
     )
 
 

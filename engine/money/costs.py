@@ -14,7 +14,7 @@ from engine.fold.lazy_things import some_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
-from engine.money.bill import Bill, BillCache, Line, bill_vm
+from engine.money.bill import Bill, BillCache, Line, bill_vm, portions
 from engine.money.prices import Book
 
 
@@ -26,6 +26,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None
     since: int
     until: int
+    time: int  # its share of the machine's time between the two; the shares of a machine sum to its life
     cost: int
     hourly: int  # the price in force, of the whole machine
 
@@ -119,12 +120,15 @@ def charges(bill: Bill) -> Iterator[Charge]:
     for index, interval in enumerate(bill.intervals):
         vm_id, hourly, since = bill.vm_id, interval.hourly, interval.since
         until = bill.until if interval.until is None else interval.until
-        rounding = bill.rounding if index == last else 0
-        for run_id, line, cost in interval.parts:
-            yield Charge(vm_id=vm_id, line=line, run_id=run_id, since=since, until=until, cost=cost, hourly=hourly)
-        if rounding:
-            line, cost = Line.ROUNDING, rounding
-            yield Charge(vm_id=vm_id, line=line, run_id=None, since=until, until=until, cost=cost, hourly=hourly)
+        for (run_id, line, cost), time in zip(interval.parts, interval.times, strict=True):
+            yield Charge(
+                vm_id=vm_id, line=line, run_id=run_id, since=since, until=until, time=time, cost=cost, hourly=hourly
+            )
+        if index == last and bill.rounding:
+            line, cost = Line.ROUNDING, bill.rounding
+            yield Charge(
+                vm_id=vm_id, line=line, run_id=None, since=until, until=until, time=0, cost=cost, hourly=hourly
+            )
 
 
 def cut_at(charge: Charge, moments: Iterable[int]) -> list[Charge]:
@@ -133,11 +137,11 @@ def cut_at(charge: Charge, moments: Iterable[int]) -> list[Charge]:
     if not inside:
         return [charge]
     edges = [charge.since, *inside, charge.until]
-    length = charge.until - charge.since
-    sums = [(2 * charge.cost * (edge - charge.since) + length) // (2 * length) for edge in edges]
     return [
-        msgspec.structs.replace(charge, since=start, until=end, cost=after - before)
-        for (start, end), (before, after) in zip(pairwise(edges), pairwise(sums), strict=True)
+        msgspec.structs.replace(charge, since=start, until=end, cost=cost, time=time)
+        for (start, end), cost, time in zip(
+            pairwise(edges), portions(charge.cost, edges), portions(charge.time, edges), strict=True
+        )
     ]
 
 

@@ -53,7 +53,7 @@ class _Row(NamedTuple):
     @property
     def hours(self) -> str:
         paid = (self.charge.cost, self.charge.hourly)
-        return _decimal(*(paid if self.charge.hourly else (self.charge.until - self.charge.since, HOUR)), 12)
+        return _decimal(*(paid if self.charge.hourly else (self.charge.time, HOUR)), 12)
 
     @property
     def tags(self) -> str:
@@ -86,7 +86,7 @@ _COLUMNS: Final[dict[str, Callable[[_Row], str]]] = {
     "ChargeFrequency": lambda _: "Usage-Based",
     "ChargePeriodEnd": lambda row: format_second(row.charge.until),
     "ChargePeriodStart": lambda row: format_second(row.charge.since),
-    "ConsumedQuantity": lambda row: _decimal(row.charge.until - row.charge.since, SECOND, 6),
+    "ConsumedQuantity": lambda row: _decimal(row.charge.time, SECOND, 6),
     "ConsumedUnit": lambda _: "Seconds",
     "ContractedCost": lambda row: _usd(row.charge.cost),
     "ContractedUnitPrice": lambda row: _usd(row.charge.hourly),

@@ -137,7 +137,11 @@ COSTS: Final = FrameTable[_Sum](
         ),
         time("since", "From when it counts.", lambda one: one.charge.since),
         time("until", "Up to when.", lambda one: one.charge.until),
-        seconds("seconds", "Its length.", lambda one: (one.charge.until - one.charge.since) / SECOND),
+        seconds(
+            "seconds",
+            "Its share of the machine's time; those of a machine add up to its life.",
+            lambda one: one.charge.time / SECOND,
+        ),
         money("cost_microusd", "The sum.", lambda one: one.charge.cost),
         integer(
             "price_microusd",

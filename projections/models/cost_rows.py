@@ -26,7 +26,7 @@ class ChargeSum(msgspec.Struct, frozen=True, array_like=True):
     line: str
     day: int  # in UTC, since 1970
     cost: int  # micro-dollars
-    time: int  # microseconds of the machine
+    time: int  # microseconds of the machine, shared like its cost
 
 
 class Paid(msgspec.Struct, frozen=True, array_like=True):
@@ -60,7 +60,7 @@ def encode_paid(vm: Vm, bill: Bill) -> bytes:
         for part in cut_at(charge, midnights(charge.since, charge.until)):
             found = sums.setdefault((part.run_id, part.line.value, part.since // DAY), [0, 0])
             found[0] += part.cost
-            found[1] += part.until - part.since
+            found[1] += part.time
     parts = tuple(ChargeSum(*key, *found) for key, found in sums.items())
     spot = bool(vm.facts.spot)
     return _encode(Paid(low=bill.low, high=bill.high, gpu=gpu_of(vm), spot=spot, parts=parts))

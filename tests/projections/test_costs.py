@@ -146,9 +146,14 @@ def charted(store: ProjectionStore) -> None:
                 key: cost for key, cost in rows.items() if cost
             }
     bills = [bill for vm_id, bill in Costs(state).bills().items() if not store.vms.get(vm_id).hidden]
+    lives = sum(bill.until - bill.since for bill in bills) / SECOND
+    for by in BYS:
+        report = costs(store, by).report
+        assert report.total.machine_seconds == lives
+        assert sum(row.machine_seconds for row in report.rows) == pytest.approx(lives)
     for strip in STRIPS:
         used = utilisation(store, strip, everything)
-        assert used.total.billed_seconds == pytest.approx(sum(bill.until - bill.since for bill in bills) / SECOND)
+        assert used.total.billed_seconds == pytest.approx(lives)
         assert sum(one.billed_seconds for one in used.strips) == pytest.approx(used.total.billed_seconds)
         for one in (*used.strips, used.total):
             assert all(0 <= busy <= billed <= DAY // SECOND * len(bills) for billed, busy in one.days)

@@ -106,6 +106,14 @@ def test_the_costs_of_intervals_and_lines_sum_to_the_bill_exactly(vm: Vm, book: 
 
 
 @given(machines(), books(), st.integers(0, 6_000))
+def test_the_times_of_all_lines_sum_to_the_machines_life_exactly(vm: Vm, book: Book, until: int) -> None:
+    """However many runs share it: a machine of eight runs is not eight machines."""
+    bill = bill_vm(vm, until=at(until), book=book)
+    assert sum(line.time for line in charges(bill)) == bill.until - bill.since
+    assert all(0 <= line.time <= line.until - line.since for line in charges(bill))
+
+
+@given(machines(), books(), st.integers(0, 6_000))
 def test_low_is_at_most_the_figure_and_high_at_least(vm: Vm, book: Book, until: int) -> None:
     """Of each interval and of the whole; the intervals' bounds are no narrower than the bill's."""
     bill = bill_vm(vm, until=at(until), book=book)
@@ -216,6 +224,8 @@ def test_a_shared_machine_splits_its_price_by_blocks() -> None:
     unused = [line for line in charges(billed["vm"]) if line.run_id is None]
     assert {line.line for line in unused} == {Line.UNATTRIBUTED}
     assert sum(line.cost for line in unused) == 4_000_000
+    times = {who: sum(one.time for one in charges(billed["vm"]) if one.run_id == who) for who in ("two", "four", None)}
+    assert times == {"two": 900 * SECOND, "four": 900 * SECOND, None: 1800 * SECOND}
 
 
 def test_a_run_whose_end_lies_ahead_of_the_newest_poll_is_there_until_that_poll() -> None:

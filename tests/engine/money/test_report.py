@@ -103,12 +103,15 @@ def test_the_user_of_a_run_is_its_submitter_else_the_providers_user() -> None:
     assert rows(state, "user") == dict.fromkeys(("ada", "bob", "unknown"), (DOLLAR, 0))
 
 
-@given(st.integers(0, 10**7), st.integers(0, 10**6), st.lists(st.integers(-10, 2 * 10**6), max_size=5))
-def test_a_charge_cut_anywhere_is_the_same_charge(cost: int, length: int, moments: list[int]) -> None:
+@given(st.integers(0, 10**7), st.integers(0, 10**6), st.lists(st.integers(-10, 2 * 10**6), max_size=5), st.data())
+def test_a_charge_cut_anywhere_is_the_same_charge(
+    cost: int, length: int, moments: list[int], data: st.DataObject
+) -> None:
     """Its parts follow one another and sum to it."""
-    charge = Charge(vm_id="v", line=Line.IDLE, run_id=None, since=0, until=length, cost=cost, hourly=1)
+    time = data.draw(st.integers(0, length))
+    charge = Charge(vm_id="v", line=Line.IDLE, run_id=None, since=0, until=length, time=time, cost=cost, hourly=1)
     parts = cut_at(charge, moments)
-    assert sum(part.cost for part in parts) == cost
+    assert (sum(part.cost for part in parts), sum(part.time for part in parts)) == (cost, time)
     assert parts[0].since == 0
     assert parts[-1].until == length
     assert all(before.until == after.since for before, after in pairwise(parts))

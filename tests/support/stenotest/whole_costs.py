@@ -46,7 +46,7 @@ def _row(costs: Costs, key: str, label: str, charges: list[Charge]) -> CostRow:
         total_usd=total,
         on_demand_usd=total - spot,
         spot_usd=spot,
-        machine_seconds=sum(charge.until - charge.since for charge in charges) / SECOND,
+        machine_seconds=sum(charge.time for charge in charges) / SECOND,
         lines={line.value: sum(charge.cost for charge in charges if charge.line is line) for line in LINES},
         archive=all(vms[charge.vm_id].archive is not None for charge in charges),
     )
