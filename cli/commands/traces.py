@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import sys
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -18,12 +19,20 @@ from cli.wiring.options import at_option, from_option, to_option
 from cli.wiring.output import hint, progress, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from events.store.record import Record
     from projections.store.schema import RunRow
 
 _POLLS = frozenset({"PollRecorded", "PollFailed"})
+_LEFT_OUT = {
+    "RunRequested": ("request", "requests"),
+    "StopRequested": ("stop of a run", "stops of runs"),
+    "VmStopIntended": ("stop of a machine", "stops of machines"),
+    "VmGoneConfirmed": ("machine confirmed as gone", "machines confirmed as gone"),
+    "TaskReported": ("report of a task", "reports of tasks"),
+}
+"""What Steno itself recorded and a trace of polls does not have, though runs, reasons and times rest on it."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -50,7 +59,8 @@ def export_command(
     With --trace: a file that `replay` and `import` read on any machine. With RUN: the polls of its sources, from the
     first that shows it to the last that changed it. Without RUN: the whole record, or the part between --from and --to.
     Lists are exported as they were received, so they contain the other runs of the project too. Secrets are never in a
-    trace. With --json: {"trace", "polls", "first_position", "last_position"}.
+    trace. A trace has what providers said, not what Steno did: its last line counts the requests, stops and reports of
+    tasks that it leaves out. With --json: {"trace", "polls", "first_position", "last_position", "left_out": {TYPE: N}}.
 
     With --format: each TABLE (`steno sql --tables`), or all, as DIR/TABLE.parquet or DIR/TABLE.csv, as it is now or was
     --at. A file that is there is replaced when the new one is complete. With --json: {"folder", "tables": [{"table",
@@ -101,9 +111,9 @@ def _export_tables(app: App, words: tuple[str, ...], form: str, folder: str | No
 def _export_trace(app: App, run: str | None, target: str, start: str | None, end: str | None) -> None:
     from cli.wiring.time_arguments import between
     from cli.wiring.view import viewing
-    from events.traces.trace import write_trace_line
+    from events.traces.trace import write_left_out, write_trace_line
 
-    polls = 0
+    polls, left_out = 0, Counter[str]()
     first = last = None
     with viewing(app) as (record, view, _):
         after, until = between(app, record, start, end)
@@ -113,17 +123,28 @@ def _export_trace(app: App, run: str | None, target: str, start: str | None, end
             after, until = max(after, begun - 1), min(until, ended)
         last_position = min(until, record.head().position)
         with _opened(target) as file, progress("exporting") as advance:
-            for stored in record.read(after=after, until=until, types=_POLLS):
+            for stored in record.read(after=after, until=until, types=_POLLS | _LEFT_OUT.keys()):
                 advance(stored.position - after, last_position - after)
-                if sources is None or stored.stream.removeprefix("source/") in sources:
+                if stored.type in _LEFT_OUT:
+                    left_out[stored.type] += 1
+                elif sources is None or stored.stream.removeprefix("source/") in sources:
                     file.write(write_trace_line(record.poll(stored.position)))
                     polls += 1
                     first, last = first or stored.position, stored.position
+            if left_out:
+                file.write(write_left_out(dict(left_out)))
     if target == "-":
-        hint(f"{polls} polls written")
+        hint("\n".join([f"{polls} polls written", *_unknown(left_out)]))
         return
-    value = {"trace": target, "polls": polls, "first_position": first, "last_position": last}
-    show(app, value, f"{count(polls, 'poll')} written to {target}; `steno replay {target}` shows them")
+    value = {"trace": target, "polls": polls, "first_position": first, "last_position": last, "left_out": left_out}
+    written = f"{count(polls, 'poll')} written to {target}; `steno replay {target}` shows them"
+    show(app, value, "\n".join([written, *_unknown(left_out)]))
+
+
+def _unknown(left_out: Mapping[str, int]) -> list[str]:
+    """What an import cannot know, as a line; none if nothing was left out."""
+    parts = [count(left_out[kind], *words) for kind, words in _LEFT_OUT.items() if left_out.get(kind)]
+    return [f"left out: {', '.join(parts)}: an import knows only what the providers said"] if parts else []
 
 
 def _part_of_run(record: Record, row: RunRow) -> tuple[int, int, frozenset[str]]:
@@ -182,8 +203,9 @@ def import_command(app: App, trace: str, lenient: bool, name: str | None) -> Non
     """Append a trace's polls to the record, in order, as an archive; importing it again adds nothing.
 
     TRACE is a .jsonl or .jsonl.zst file, or - for standard input. If a line is broken, nothing is imported and the
-    error names the line; --lenient skips broken lines. With --json: {"polls", "skipped",
-    "first_position", "last_position"}.
+    error names the line; --lenient skips broken lines. A run has the id of the Steno that requested it, if the
+    provider's answers show it; what else the trace leaves out is printed. With --json: {"polls", "skipped",
+    "first_position", "last_position", "left_out": {TYPE: N}}.
 
     An archive ends with its last poll. Its open machines are billed up to that poll. An archive is never blind, raises
     no alert, and counts towards no budget and no machine limit. Steno never acts on it.
@@ -217,5 +239,6 @@ def import_command(app: App, trace: str, lenient: bool, name: str | None) -> Non
         "skipped": found.skipped,
         "first_position": found.first_position,
         "last_position": found.last_position,
+        "left_out": found.left_out,
     }
-    show(app, value, "; ".join(parts))
+    show(app, value, "\n".join(["; ".join(parts), *_unknown(found.left_out)]))

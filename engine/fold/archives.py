@@ -2,11 +2,14 @@
 import gives its polls ids, a recorder does not.
 """
 
+import re
 from collections.abc import Callable
+from typing import Final
 
 from msgspec.structs import replace
 
 from engine.errors import Conflict
+from engine.facts import RunFacts
 from engine.fold.lazy_things import part_of
 from engine.fold.run import Run
 from engine.fold.segments import Brief
@@ -14,6 +17,9 @@ from engine.fold.sources import BLIND_AFTER, Source
 from engine.fold.tick import Tick
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
+from engine.states import Reason
+
+_RUN_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def polled(state: WorldState, source: Source, at: int, position: int) -> None:
@@ -27,10 +33,8 @@ def polled(state: WorldState, source: Source, at: int, position: int) -> None:
     begins = project and (state.importing != source.name or back)
     if project:
         state.importing = source.name
-    else:  # a provider's event log may name no project: it belongs to the project imported with it
-        beside = state.sources.get(state.importing or "")
-        if beside is not None and at - (beside.imported_to or 0) <= BLIND_AFTER:
-            source = beside
+    elif (beside := _beside(state, source)) is not None and at - (beside.imported_to or 0) <= BLIND_AFTER:
+        source = beside
     source.imported_to = at if source.imported_to is None else max(source.imported_to, at)
     *before, (first, last) = source.imported_at or ((position, position),)
     if begins and last < position:
@@ -43,7 +47,29 @@ def archive_of(state: WorldState, source: Source) -> str | None:
     """The archive that a poll of a source belongs to; None for a live source."""
     if not source.archive:
         return None
-    return source.name if "/" in source.name else state.importing or source.name
+    return (_beside(state, source) or source).name
+
+
+def _beside(state: WorldState, source: Source) -> Source | None:
+    """The archive of a source that names no project, such as a provider's event log: its provider's, imported last;
+    None: it is one of its own.
+    """
+    named = [one for one in state.sources.values() if one.archive and one.name.startswith(f"{source.name}/")]
+    return max(named, key=lambda one: one.imported_at[-1:], default=None)
+
+
+def imported_id(state: WorldState, facts: RunFacts) -> str | None:
+    """The run id of an archive's new run by its mark, which a Steno gave it that requested it; None: it has none."""
+    mark = None if facts.group is not None else facts.mark  # a task has the mark of its array
+    return None if mark is None or mark in state.runs or _RUN_ID.fullmatch(mark) is None else mark
+
+
+def repeated(state: WorldState, facts: RunFacts, provider: str) -> Run | None:
+    """The run of an archive which its Steno requested again, as a new run with the same mark: it had no capacity."""
+    run = None if facts.group is not None else state.runs.get(facts.mark or "")
+    if run is None or run.archive is None or run.provider != provider or run.reason is not Reason.NO_CAPACITY:
+        return None
+    return run if run.terminal and run.facts is not None and run.facts.mark == facts.mark else None
 
 
 def may_move(tick: Tick, thing: Run | Vm) -> bool:

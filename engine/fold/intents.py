@@ -195,13 +195,7 @@ def _requeued(event: types.RunRequeued, turn: Turn) -> None:
     state, run = turn.state, turn.state.runs.get(event.run_id)
     if run is None or run.provider_id is None or run.provider_id != event.provider_id:
         return
-    links.leave_all(turn, run)
-    run_turn.ask_again(turn, run, "no-capacity")
-    key = f"{run.provider}/{run.provider_id}"
-    state.former[key] = run.run_id
-    state.by_provider.pop(key, None)
-    run.former_ids, run.provider_id = (*run.former_ids, run.provider_id), None
-    run.requeues += 1
+    ask_again(turn, run, run.provider_id)
     run.held = Held(
         position=turn.position,
         at=turn.at,
@@ -212,6 +206,17 @@ def _requeued(event: types.RunRequeued, turn: Turn) -> None:
     )
     run.placed = None
     state.unsettled[run.run_id] = None
+
+
+def ask_again(turn: Turn, run: Run, provider_id: str) -> None:
+    """The run is to be submitted once more, or was: its provider had no capacity under that id."""
+    links.leave_all(turn, run)
+    run_turn.ask_again(turn, run, "no-capacity")
+    key = f"{run.provider}/{provider_id}"
+    turn.state.former[key] = run.run_id
+    turn.state.by_provider.pop(key, None)
+    run.former_ids, run.provider_id = (*run.former_ids, provider_id), None
+    run.requeues += 1
 
 
 @apply.register

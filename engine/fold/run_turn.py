@@ -266,7 +266,8 @@ def _contradicts(run: Run, verdict: Verdict) -> bool:
 
 def _keeps_machine(run: Run) -> bool:
     """Whether the run's program is our listener, which ends by itself when its engine is silent for too long."""
-    return run.requested_at is not None and run.name is not None and gpu_named(run.name) is not None
+    ours = run.requested_at is not None or (run.facts is not None and run.facts.mark == run.run_id)  # or imported
+    return ours and run.name is not None and gpu_named(run.name) is not None
 
 
 def _shows_running(facts: RunFacts) -> bool:

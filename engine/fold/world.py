@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from engine.facts import RunFacts
 from engine.fold import arrays, chains, intents, links, machines, run_turn
-from engine.fold.archives import archive_of, concerns, is_hidden, may_move, polled
+from engine.fold.archives import archive_of, concerns, imported_id, is_hidden, may_move, polled, repeated
 from engine.fold.change import Anomaly, AnomalyKind, Blind, Change, Moved
 from engine.fold.clock_skew import compare_clocks, shifted
 from engine.fold.duplicates import listed_once
@@ -177,9 +177,12 @@ class World(Fold):
         # A task has the mark of its array.
         ours = None if tick.archive is not None or facts.group is not None else self._marked(facts, provider)
         run = ours if ours is not None and _is_ours(ours, facts) and self._alone(facts, tick) else None
+        if run is None and tick.archive is not None and (run := repeated(state, facts, provider)) is not None:
+            intents.ask_again(turn, run, run.provider_id or "")
         if run is None:
+            marked = None if tick.archive is None else imported_id(state, facts)
             run = Run(
-                run_id=chains.new_id(state, provider, facts),
+                run_id=marked or chains.new_id(state, provider, facts),
                 provider=provider,
                 provider_id=facts.provider_id,
                 submitted_at=facts.submitted_at,

@@ -2,7 +2,8 @@
 
 A line is `{"t", "ep", "path", "req", "status", "ms", "body"}`, with `"status": null` and `"error"` (or `"exc"`) without
 an answer; that of a command `{"t", "kind": "poll", "cmd", "rc", "ms", "out", "err"}`. Unknown keys are kept. A line
-with `"ep": "lab_note"`, or a `kind` other than `poll`, is not a poll.
+with `"ep": "lab_note"`, or a `kind` other than `poll`, is not a poll; `{"kind": "left_out", "events": {TYPE: N}}` says
+how many events of the record that the trace was written from are not in it.
 """
 
 import json
@@ -179,6 +180,24 @@ def write_trace_line(poll: Poll) -> bytes:
     return msgspec.json.encode(line) + b"\n"
 
 
+class LeftOut(msgspec.Struct, frozen=True, tag_field="kind", tag="left_out"):
+    """The last line of an exported trace."""
+
+    events: dict[str, int]  # by type
+
+
+def write_left_out(events: dict[str, int]) -> bytes:
+    return msgspec.json.encode(LeftOut(events)) + b"\n"
+
+
+def _left_out(raw: bytes) -> dict[str, int]:
+    """What a line that is not a poll says is left out."""
+    try:
+        return msgspec.json.decode(raw, type=LeftOut).events
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
 def _members(raw: bytes) -> dict[str, msgspec.Raw]:
     try:
         return _line.decode(raw)
@@ -270,6 +289,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int  # broken lines
     first_position: int | None  # of the trace's polls, new or known; None if it has none
     last_position: int | None
+    left_out: dict[str, int]  # events by type that the trace says it leaves out
 
 
 def import_trace(
@@ -297,7 +317,7 @@ def import_trace(
             reading, source_of=lambda path, req: f"{own(path, req).partition('/')[0]}/{name}"
         )
     first = last = None
-    count: Counter[str] = Counter()
+    count, left_out = Counter[str](), Counter[str]()
     with _rereadable(path) as file:
         once = progress and (lambda at, size: progress(at, 2 * size))
         lines = _parsed(file, str(path), reading, once, lenient=lenient)
@@ -310,23 +330,24 @@ def import_trace(
                 )
         again = progress and (lambda at, size: progress(size + at, 2 * size))
         lines = _parsed(file, str(path), reading, again, lenient=lenient)
-        polls = _identified(lines, (name or "").encode(), count)
+        polls = _identified(lines, (name or "").encode(), count, left_out)
         while batch := list(islice(polls, _BATCH)):
             results = record.append_polls([poll for _, poll in batch], ids=[name for name, _ in batch])
             count["polls"] += sum(result.appended for result in results)
             count["known"] += sum(not result.appended for result in results)
             first, last = results[0].position if first is None else first, results[-1].position
     counts = {name: count[name] for name in ("polls", "known", "skipped")}
-    return Imported(**counts, first_position=first, last_position=last)
+    return Imported(**counts, first_position=first, last_position=last, left_out=dict(left_out))
 
 
 def _identified(
-    lines: Iterator[tuple[int, bytes, Poll | None, bool]], salt: bytes, count: Counter[str]
+    lines: Iterator[tuple[int, bytes, Poll | None, bool]], salt: bytes, count: Counter[str], left_out: Counter[str]
 ) -> Iterator[tuple[str, Poll]]:
-    """(id, poll) of every poll; counts broken lines as `skipped`."""
+    """(id, poll) of every poll; counts broken lines as `skipped`, and what the trace leaves out."""
     seen: Counter[bytes] = Counter()
     for _, raw, poll, broken in lines:
         count["skipped"] += broken
+        left_out.update(_left_out(raw) if poll is None and not broken else ())
         if poll is not None:
             line = sha256(raw.strip()).digest()
             seen[line] += 1
