@@ -51,6 +51,12 @@ class Carrier(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str  # as that provider calls it: an id alone may come again
 
 
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a provider says of a run that it starts again and again by a schedule: each of its firings is a run."""
+
+    next_at: int | None = None  # when the next firing is due; None: not said
+
+
 class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One attempt at one job: the provider may try a job again."""
 
@@ -73,6 +79,8 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     price: int | None = None  # micro-dollars an hour of its machine, if the provider says
     unpriced: str | None = None  # why what it runs on has no price: `no rate for A100`
     blocks: int | None = None  # of the machine's blocks (a machine can be shared), if the provider says
+    firing: int | None = None  # the number of the first attempt of its firing; None: of no schedule
+    ending: Finding | None = None  # as `RunFacts.ending`; of a firing only
 
     @property
     def ended(self) -> bool:
@@ -129,6 +137,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mismatch: str | None = None
     """How the GPUs that the run itself found differ from the requested ones; None: they do not, or it did not say."""
     phases: tuple[tuple[str, int], ...] = ()  # what the run says it does, each from when
+    schedule: Schedule | None = None  # it is started again and again; None: once
+    firing_of: str | None = None  # the provider's id of the schedule of which it is a firing; None: a run of its own
 
     @property
     def newest(self) -> list[AttemptFacts]:

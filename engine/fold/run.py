@@ -127,6 +127,9 @@ class Run(Tracked, kw_only=True):
     held: Held | None = None  # why it waits with us; None: it does not
     array: str | None = None  # the run that requested the whole of which it is a task
     tasks: tuple[str, ...] = ()  # the runs that are its tasks, in order of first sight
+    schedule: str | None = None  # the run that is the schedule of which this is a firing
+    fired: tuple[int, int] | None = None
+    """Of a schedule: the number of the first attempt of its newest firing, and the highest number of an attempt."""
     requeues: int = 0  # how often the request was repeated for lack of capacity
     former_ids: tuple[str, ...] = ()  # the provider's ids of the requests without capacity
     transitions: tuple[Transition, ...] = ()
@@ -139,6 +142,11 @@ class Run(Tracked, kw_only=True):
     def moved(self, transition: Transition | None = None) -> Moved:
         """The change to publish; without a transition only known facts have changed."""
         return Moved(run_id=self.run_id, transition=transition)
+
+    @property
+    def listed_as(self) -> str | None:
+        """The provider's id of the row that shows it: a firing is part of its schedule's."""
+        return self.provider_id if self.provider_id is None or self.schedule is None else firing_row(self.provider_id)
 
     @property
     def terminal(self) -> bool:
@@ -164,6 +172,11 @@ class Run(Tracked, kw_only=True):
     def retried(self) -> bool:
         """Whether the provider itself tried the current request more than once."""
         return bool(self.attempt)
+
+
+def firing_row(provider_id: str) -> str:
+    """The provider's own id behind that of a firing, `<its id>#<number of the first attempt>`; else the id itself."""
+    return provider_id.partition("#")[0]
 
 
 def phases_of(run: Run) -> tuple[tuple[str, int], ...]:

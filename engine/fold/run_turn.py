@@ -278,8 +278,8 @@ def _shows_running(facts: RunFacts) -> bool:
 
 def cost_is_whole(facts: RunFacts, scope: Scope) -> bool:
     """Whether an answer's `cost` counts every submission: a provider may sum only those it returns."""
-    if scope.jobs_omitted:
-        return False
+    if scope.jobs_omitted or facts.schedule is not None or facts.firing_of is not None:
+        return False  # of all firings, or of the newest ones: of none alone
     if not scope.attempts_limited:
         return True
     return all(job.attempts and job.attempts[0].num == 0 for job in facts.jobs)

@@ -114,8 +114,8 @@ def is_left_out(thing: Run | Vm, sweep: Sweep, tick: Tick) -> bool:
     project = thing.project if isinstance(thing, Run) else thing.facts.project
     return (
         thing.provider == tick.scope.provider
-        and thing.provider_id is not None
-        and thing.provider_id not in sweep.ids
+        and (listed_as := thing.listed_as if isinstance(thing, Run) else thing.provider_id) is not None
+        and listed_as not in sweep.ids
         and concerns(tick, thing)
         and tick.scope.project in (None, project)
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from msgspec.structs import replace
 
 from engine.facts import RunFacts
-from engine.fold import arrays, chains, intents, links, machines, run_turn
+from engine.fold import arrays, chains, firings, intents, links, machines, run_turn
 from engine.fold.archives import archive_of, concerns, imported_id, is_hidden, may_move, polled, repeated
 from engine.fold.change import Anomaly, AnomalyKind, Blind, Change, Moved
 from engine.fold.clock_skew import compare_clocks, shifted
@@ -21,7 +21,7 @@ from engine.fold.world_codec import WorldState
 from engine.providers.reading import Listing, Readings
 from engine.rules.current import CURRENT
 from engine.rules.sets import Move, ObservationFilter, RuleSet, Verdict
-from engine.states import State
+from engine.states import Reason, State
 from events.types import Event
 
 
@@ -107,7 +107,9 @@ class World(Fold):
         if tick.not_exists and tick.scope.by_id is not None:
             run_id = self.state.by_provider.get(f"{tick.scope.provider}/{tick.scope.by_id}")
             if run_id is not None and concerns(tick, self.state.runs[run_id]):
-                self._miss(turn, self.state.runs[run_id], source, tick.started_at, not_exists=True)
+                firings_of = (run for run in self.state.unsettled_runs() if run.schedule == run_id)
+                for run in (self.state.runs[run_id], *firings_of):
+                    self._miss(turn, run, source, tick.started_at, not_exists=True)
 
     def _listed(self, turn: Turn, tick: Tick) -> set[str]:
         """Fold the runs that an answer lists; the ids of those that it may list."""
@@ -119,7 +121,10 @@ class World(Fold):
             match self._meet(turn, key, seen.facts, tick):
                 case Run() as run:
                     listed.add(run.run_id)
-                    self._see(turn, run, seen, tick)
+                    if seen.facts.schedule is None or self.rules.watch is not ObservationFilter.EVERY:
+                        self._see(turn, run, seen, tick)
+                    elif may_move(tick, run) and tick.started_at >= run.started.get(tick.asked, 0):
+                        self._see_schedule(turn, run, seen.facts, tick)
                     arrays.join(turn, run)
                 case chains.Match():
                     listed.update(one.run_id for one in chains.behind(self.state, key))
@@ -148,6 +153,20 @@ class World(Fold):
             links.run_shown(turn, run)
             if shown is not None and asked_at is not None:
                 links.answered(turn, run, shown, asked_at)
+
+    def _see_schedule(self, turn: Turn, schedule: Run, facts: RunFacts, tick: Tick) -> None:
+        """Fold a schedule, and each firing that the answer shows as a run of its own."""
+        self._see(turn, schedule, Seen(facts=firings.schedule_itself(facts)), tick)
+        for shown in firings.split(self.state, schedule, facts):
+            run = self._meet(turn, f"{tick.scope.provider}/{shown.provider_id}", shown, tick)
+            if isinstance(run, Run):
+                firings.join(schedule, run)
+                if shown.jobs:
+                    self._see(turn, run, Seen(facts=shown), tick)
+                elif run.facts is None:
+                    run_turn.step(turn, run, Trigger.LOSE, f"{self.rules.name}/not-seen")
+                    run.reason, run.name, run.project = Reason.UNKNOWN_REASON, shown.name, shown.project
+                    turn.changed(run)
 
     def _not_listed(
         self, turn: Turn, tick: Tick, covers: frozenset[str], source: Source, listed: Collection[str]

@@ -360,7 +360,7 @@ class Recorder:
         runs = [run for run in self.world.state.unsettled_runs() if run.archive is None]
         there = [run for run in runs if run.provider == provider.name and run.project in (None, provider.project)]
         newest_first = sorted(there, key=began, reverse=True)
-        return {run.provider_id: began(run) for run in newest_first if run.provider_id is not None}
+        return {listed_as: began(run) for run in newest_first if (listed_as := run.listed_as) is not None}
 
     def _stream_of(self, poll: Poll, kind: str, provider_id: str, item: bytes) -> str:
         name, (scope, reading) = self._provider.name, self.world.readings.asked(poll.path, poll.req)

@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from engine.facts import AttemptFacts, Carrier, Finding, JobFacts, RunFacts
+from engine.facts import AttemptFacts, Carrier, Finding, JobFacts, RunFacts, Schedule
 from engine.providers.dstack import words
 from engine.providers.dstack.endings import GENERAL, ending
+from engine.providers.dstack.firings import by_firing
 from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, at, mapping, shared
 from engine.states import Reason
 from events.clock import parse_time
@@ -83,8 +84,13 @@ class TagsWire(msgspec.Struct, frozen=True):
     mark: str | None = msgspec.field(default=None, name=words.MARK)
 
 
+class ScheduleWire(msgspec.Struct, frozen=True):
+    cron: tuple[str, ...] = ()
+
+
 class ProfileWire(msgspec.Struct, frozen=True):
     stop_criteria: str | None = None
+    schedule: ScheduleWire | None = None
 
 
 class ConfigurationWire(ProfileWire, frozen=True):
@@ -109,6 +115,7 @@ class RunWire(Identified, kw_only=True):
     termination_reason: str | None = None
     submitted_at: str | None = None
     latest_job_submission: LatestWire | None = None
+    next_triggered_at: str | None = None
 
 
 class _CostWire(Identified):
@@ -176,11 +183,14 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
     odd = list(drift)
     spec, profile = wire.run_spec, wire.run_spec.profile or ProfileWire()
     with_master = (spec.configuration.stop_criteria or profile.stop_criteria) == words.MASTER_DONE
-    jobs = [_job(job, odd, with_master=with_master) for job in wire.jobs]
+    schedule = spec.configuration.schedule or profile.schedule
+    jobs = [_job(job, odd, with_master=with_master, fires=schedule is not None) for job in wire.jobs]
     if len(jobs) > 1:
         jobs.sort(key=_ORDER)
+    if schedule is not None:
+        jobs = by_firing(jobs, schedule.cron)
     latest, configuration = wire.latest_job_submission, wire.run_spec.configuration
-    tags = configuration.tags
+    tags, next_at = configuration.tags, read_time(wire.next_triggered_at, "next_triggered_at", odd)
     _known(wire.status, words.RUN_STATUSES, "status", odd)
     _known(wire.termination_reason, words.RUN_REASONS, "termination_reason", odd)
     return RunFacts(
@@ -196,6 +206,7 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
         jobs=tuple(jobs),
         latest_exit_status=_latest(jobs) if latest is None else latest.exit_status,
         drift=tuple(dict.fromkeys(odd)) if odd else (),
+        schedule=None if schedule is None else Schedule(next_at=next_at),
     )
 
 
@@ -267,14 +278,18 @@ def with_attempt_words(
     return msgspec.structs.replace(facts, **_attempt_words(status, reason, exit_status, retry_on))
 
 
-def _job(wire: JobWire, odd: list[str], *, with_master: bool) -> JobFacts:
+def _job(wire: JobWire, odd: list[str], *, with_master: bool, fires: bool) -> JobFacts:
     retry_on = _NEVER_RETRIED if wire.job_spec.retry is None else _covered(wire.job_spec.retry.on_events)
     given: list[AttemptFacts] = []
     num = 0
     for submission in wire.job_submissions:
         # One without a number belongs to the one before: it can delay a verdict, not open an attempt.
         num = submission.submission_num if submission.submission_num is not None else num
-        given.append(_submission(submission, num, retry_on, odd))
+        one = _submission(submission, num, retry_on, odd)
+        told = fires and one.cause is not None and (one.cause is not Reason.EXIT_NONZERO or one.exit_status is None)
+        if told:
+            one = msgspec.structs.replace(one, ending=ending(one.reason, submission.termination_reason_message))
+        given.append(one)
     return JobFacts(
         replica_num=wire.job_spec.replica_num,
         job_num=wire.job_spec.job_num,
