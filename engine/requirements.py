@@ -58,4 +58,5 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True):
     fallback: tuple[str, ...] = ()  # GPU models to ask for after the task's own
     race: str | None = None  # runs with the same value were asked for together, and only the first that runs is wanted
     plan: str = ""  # equal for tasks that its provider plans alike; empty: it plans none
+    crons: tuple[str, ...] = ()  # when it is due: it is a schedule, and all else is of each firing; empty: run it once
     strategy: str | None = None  # what distinguishes it within its race, in a few words

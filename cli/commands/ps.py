@@ -68,7 +68,8 @@ def ps_command(
 
     Imported runs are marked `archive`. Runs that were submitted as one array share a line that counts them by state.
 
-    A run in Steno's queue shows its place and its estimated start. COST is the cost of its machine's time, or the
+    A run in Steno's queue shows its place and its estimated start. A task with a schedule shows when it is due; each of
+    its firings is a run. COST is the cost of its machine's time, or the
     provider's figure in brackets if the machine is unknown.
 
     With --json: {"runs": [run objects, as in replay, with "ran" as in `show`], "sources": [{"source",
@@ -120,6 +121,8 @@ def ps_command(
             names = {vm_id: _machine(view, vm_id) for vm_id in ids}
             ran = {run.run_id: view.ran(run.run_id) for run in runs} if wide else None
             emit(listing(runs, now, columns(), waiting=waiting, machines=names, unfold=unfold, executed=ran))
+        for said in view.over_limit(now):
+            hint(said)
         total = view.store.runs.count()
         if total == 0:
             hint("no runs yet; `steno submit -- COMMAND` runs one here, `steno up` watches a provider")

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from engine.amounts import rate, usd
+from engine.cron import count_due
 from engine.decide.source_view import backstop, timeout_of
 from engine.errors import RefusedByPolicy
 from engine.fold.lazy_things import held, some_of, tally_of
@@ -26,6 +27,7 @@ from engine.wire import Position, Shape, Time, Usd
 from events.clock import SECOND, span
 from events.types import BudgetCrossed
 
+_AHEAD: Final = 30 * DAY  # a budget has no month of its own
 UNCONFIRMED_AFTER = 14 * 60 * SECOND  # how long a machine that was told to stop may take before it is unconfirmed
 
 
@@ -169,11 +171,11 @@ def committed(state: WorldState, policy: Policy, now: int, before: Run | None = 
     on_machines = {one.run_id for vm in billed for one in vm.occupants}
     total = sum(_still(vm, state, policy, now, rung_at(book.tariff(vm), now).best) for vm in billed)
     for run in (state.runs[run_id] for run_id in state.unsettled if run_id not in on_machines):
-        if run.terminal or run.requested_at is None or run.terms is None:
+        if run.terminal or run.terms is None:
             continue
         placed = run.placed is not None or run.provider_id is not None
         if order is None or _order(run) < order or (placed and _order(run) != order):
-            total += (worst_case(run.terms, policy, state).amount or 0) * _left_of(run, state) // run.terms.tasks
+            total += (worst_case(run.terms, policy, state, now).amount or 0) * _left_of(run, state) // run.terms.tasks
     return total
 
 
@@ -183,8 +185,10 @@ def _left_of(run: Run, state: WorldState) -> int:
     return max(0, (1 if run.terms is None else run.terms.tasks) - len(begun))
 
 
-def worst_case(terms: Requirements, policy: Policy, state: WorldState) -> WorstCase:
-    """(`max_duration`, else the assumed one) × price × nodes × tasks, and one idle timeout of each machine."""
+def worst_case(terms: Requirements, policy: Policy, state: WorldState, now: int = 0) -> WorstCase:
+    """(`max_duration`, else the assumed one) × price × nodes × tasks, and one idle timeout of each machine; of a
+    schedule, all of it for each firing of the 30 days from `now` on.
+    """
     duration = policy.assumed_duration if terms.max_duration is None else terms.max_duration
     idle = backstop(terms, policy)  # until the provider ends it, if nobody records
     if idle == OFF:
@@ -193,10 +197,12 @@ def worst_case(terms: Requirements, policy: Policy, state: WorldState) -> WorstC
     if guess is None:
         unknown = "No price of such a machine is known, so the budget does not guard this run."
         return WorstCase(None, idle, None, (unknown,))
-    nodes = max(1, terms.nodes) * terms.tasks
+    firings = _firings(terms, duration, now)
+    nodes = max(1, terms.nodes) * terms.tasks * firings
     running, idling = (_cost(time * nodes, guess.hourly) for time in (duration, idle))
     times = "" if terms.nodes <= 1 else f" × {terms.nodes} nodes"
     times += "" if terms.tasks == 1 else f" × {terms.tasks} tasks"
+    times += "" if not terms.crons else f" × {firings} firings in 30 days"
     said = "no max_duration, so assumed" if terms.max_duration is None else "max_duration"
     lines = (
         f"run: {span(duration)} ({said}) × {rate(guess.hourly)} ({guess.why}){times} = {usd(running)}",
@@ -204,6 +210,13 @@ def worst_case(terms: Requirements, policy: Policy, state: WorldState) -> WorstC
         f"at worst: {usd(running + idling)}",
     )
     return WorstCase(guess.hourly, idle, running + idling, lines)
+
+
+def _firings(terms: Requirements, duration: int, now: int) -> int:
+    """How often it runs in the next 30 days: one firing begins only once the one before is over."""
+    if not terms.crons:
+        return 1
+    return min(count_due(terms.crons, now, now + _AHEAD), _AHEAD // max(duration, SECOND) + 1)
 
 
 def check(
@@ -215,7 +228,7 @@ def check(
     Raises:
         RefusedByPolicy: it does not fit; the message has the arithmetic.
     """
-    worst = worst_case(terms, policy, state)
+    worst = worst_case(terms, policy, state, now)
     if policy.budget_total is None or worst.amount is None or policy.free:
         return worst
     gone = spent(state)

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Final, Literal, NamedTuple
 
 from engine.decide.matching import differences
-from engine.decide.source_view import SLOT, Scene, backstop, gpu_of, slot_of, terms_of
+from engine.decide.source_view import SLOT, Scene, backstop, gpu_of, places, slot_of, terms_of
 from engine.fold.run import Placed, Run
 from engine.fold.vm import Vm
 from engine.policy import MINUTE, Policy
@@ -96,6 +96,12 @@ def place(run: Run, plan: Plan) -> Outcome:
             return _warm(run, plan, pooled=True) or _new(run, plan, slot=True)
         case "reuse-or-create":
             return _either(run, plan)
+
+
+def place_schedule(run: Run, plan: Plan) -> RunPlaced | IntentAbandoned:
+    """It goes to its provider at once: until a firing it needs no machine, and Steno cannot hold a firing back."""
+    why = exceeds_limit(terms_of(run), plan.scene.policy)
+    return _place(run, plan) if why is None else plan.refuse(run, why)
 
 
 def exceeds_limit(terms: Requirements, policy: Policy) -> str | None:
@@ -320,7 +326,7 @@ def _in_flight(scene: Scene, placed: Sequence[RunPlaced]) -> Iterator[tuple[Run,
     """Runs with a place that may be about to come to a machine, how many machines each lacks, and its place."""
     for place in placed:
         run = scene.state.runs[place.run_id]
-        yield run, terms_of(run).nodes, place
+        yield run, places(run), place
     for run, nodes in scene.lacking:
         since = run.first_at if run.placed is None else run.placed.at
         waited = run.provider_id is not None and run.last_at - since > LANDING

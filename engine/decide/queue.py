@@ -14,8 +14,8 @@ from msgspec import Meta
 from engine.decide.budget import check
 from engine.decide.matching import covers
 from engine.decide.offers import sentence, without_offer
-from engine.decide.placement import Keep, Outcome, Plan, before_it, place, place_on_freed
-from engine.decide.source_view import Scene, gpu_of, terms_of
+from engine.decide.placement import Keep, Outcome, Plan, before_it, place, place_on_freed, place_schedule
+from engine.decide.source_view import Scene, gpu_of, places, terms_of
 from engine.errors import RefusedByPolicy
 from engine.fold.lazy_things import some_of
 from engine.fold.run import Held, Run
@@ -44,7 +44,7 @@ def plan(scene: Scene) -> Plan:
     earlier ones cannot use it. A run for which the provider has no offer is not before anybody.
     """
     due = (run for run in scene.queue if is_due(run.held, scene.now))
-    wanted = sum(terms_of(run).nodes for run in due if without_offer(scene, run) is None)
+    wanted = sum(places(run) for run in due if without_offer(scene, run) is None)
     result = Plan(scene, wanted, scene.free, set(scene.slots))
     for run in scene.queue:
         found = _next(run, result)
@@ -54,7 +54,7 @@ def plan(scene: Scene) -> Plan:
             case RunPlaced() if result.keeps and found.vm_id is None:
                 break  # a run before it gets that place at the next look, if its machine is gone by then
             case RunPlaced():
-                result.take(found, terms_of(run).nodes)
+                result.take(found, places(run))
             case Keep():
                 result.keeps.append(found)  # the run gets the machine at the next look
                 result.claimed.add(found.vm_id)
@@ -75,24 +75,23 @@ def plan(scene: Scene) -> Plan:
 
 def _next(run: Run, plan: Plan) -> Outcome | None:
     """Where the run goes, after those before it; None: it goes on waiting for its time."""
-    scene, due, answer = plan.scene, is_due(run.held, plan.scene.now), without_offer(plan.scene, run)
+    if run.is_schedule:
+        return _affordable(run, place_schedule(run, plan), plan)
+    due, answer = is_due(run.held, plan.scene.now), without_offer(plan.scene, run)
     # One that the provider refuses to plan goes out where that takes nothing from others: then it says why.
     if answer is not None and (not answer.reason or (plan.free is not None and plan.free < terms_of(run).nodes)):
         return _without_offer(run, plan, answer)
     behind = plan.hold(run, "cap", BEHIND)
+    found: Outcome | None
     if plan.closed:
         return behind if due else None
     if due:
-        found: Outcome | None = place(run, plan)
+        found = place(run, plan)
         plan.closed = isinstance(found, RunHeld) and found.why == "cap"
         plan.wanted -= terms_of(run).nodes if answer is None else 0
     else:
         found = place_on_freed(run, plan)
-    if isinstance(found, RunPlaced | Keep) and scene.policy.budget_total is not None:
-        try:  # the runs before it count against it, those behind it do not
-            check(terms_of(run), scene.policy, scene.state, scene.now, run)
-        except RefusedByPolicy as error:
-            return plan.refuse(run, str(error))
+    found = _affordable(run, found, plan)
     if isinstance(found, RunPlaced) and found.slot is None and before_it(run, plan):
         plan.closed = True
         return plan.hold(run, "machine", ONE_AT_A_TIME) if due else None
@@ -114,6 +113,17 @@ def _without_offer(run: Run, plan: Plan, answer: PlanAnswer) -> RunHeld | Submit
         return plan.hold(run, "offer", detail)
     why = f"{detail}, and `queue.patience` is {span(patience) if patience else 0}"
     return SubmitFailed(run_id=run.run_id, provider=scene.provider, error=why, reason="no_offer")
+
+
+def _affordable(run: Run, found: Outcome | None, plan: Plan) -> Outcome | None:
+    """Its place, unless the budget refuses it: the runs before it count against it, those behind it do not."""
+    scene = plan.scene
+    if isinstance(found, RunPlaced | Keep) and scene.policy.budget_total is not None:
+        try:
+            check(terms_of(run), scene.policy, scene.state, scene.now, run)
+        except RefusedByPolicy as error:
+            return plan.refuse(run, str(error))
+    return found
 
 
 def _covering(waiting: list[Run], run: Run) -> Run | None:
@@ -185,7 +195,7 @@ def _starts(scene: Scene, usual: float) -> Iterator[int | None]:
     heapq.heapify(frees)
     waiting: list[Run] = []
     for run in scene.queue:
-        nodes, at = terms_of(run).nodes, float(now)
+        nodes, at = places(run), float(now)
         if without_offer(scene, run) is not None:
             yield None
             continue
@@ -224,6 +234,18 @@ def _lasts(run: Run | None, usual: float) -> float:
     """How long a run is expected to last; infinite: unknown."""
     limit = None if run is None or run.terms is None else run.terms.max_duration
     return usual if limit is None else min(usual, limit)
+
+
+def over_limit(state: WorldState, source: str, policy: Policy, now: int) -> str | None:
+    """That firings of schedules need more machines than the limit allows; None: they do not."""
+    scene = Scene(state=state, source=source, policy=policy, now=now)
+    names = dict.fromkeys(run.name or run.run_id for run in scene.live if run.schedule is not None and not run.terminal)
+    if not names or scene.free is None or scene.free >= 0:
+        return None
+    return (
+        f"{source} is {-scene.free} above its machine limit ({policy.max_vms}, `vms.max`): "
+        f"{scene.provider} itself starts what has a schedule ({', '.join(names)})"
+    )
 
 
 # -- no capacity -------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ class Scene:
         # A lost run holds no place: it may never be seen again.
         live = (run for run in self.live if run.state is not State.LOST)
         placed = (run for run in live if run.placed is not None or run.provider_id is not None)
-        short = (Lacking(run, terms_of(run).nodes - self._machines_of(run)) for run in placed)
+        short = (Lacking(run, places(run) - self._machines_of(run)) for run in placed)
         return tuple(one for one in short if one.nodes > 0)
 
     @cached_property
@@ -112,7 +112,8 @@ class Scene:
 
     @cached_property
     def live(self) -> tuple[Run, ...]:
-        ours = (run for run in runs_of(self.state, self.source) if run.requested_at is not None)
+        """Runs of ours, with those that the provider starts by a schedule of ours, in order of request."""
+        ours = (run for run in runs_of(self.state, self.source) if run.terms is not None)
         return tuple(sorted(ours, key=lambda run: run.first_position))
 
     @cached_property
@@ -132,10 +133,10 @@ class Scene:
         source = self.state.sources.get(self.source)
         position, asked_at = (0, 0) if source is None else (source.machines_position, source.machines_at or 0)
         return sum(
-            max(0, terms_of(run).nodes - len(set(run.links.values())))
+            max(0, places(run) - len(set(run.links.values())))
             for run in some_of(self.state.runs, lambda brief: brief.position >= position or brief.at >= asked_at)
             if run.terminal
-            and run.requested_at is not None
+            and run.terms is not None
             and run.provider_id is not None
             and (run.transitions[-1].position >= position or run.transitions[-1].at >= asked_at)
             and source_of(run) == self.source
@@ -190,6 +191,11 @@ def terms_of(run: Run) -> Requirements:
     """What the run asks of its machine, with the GPU whose turn it is (`gpu_of`)."""
     terms, gpu = run.terms or _NOBODY, gpu_of(run)
     return terms if gpu is None else replace(terms, gpu=(gpu,))
+
+
+def places(run: Run) -> int:
+    """How many machines the run needs: none for a schedule, of which each firing is a run."""
+    return 0 if run.is_schedule else terms_of(run).nodes
 
 
 def gpu_of(run: Run, requeues: int | None = None) -> str | None:

@@ -58,7 +58,8 @@ def split(state: WorldState, schedule: Run, facts: RunFacts) -> Iterator[RunFact
 
 def join(schedule: Run, firing: Run) -> None:
     """A firing of a schedule of ours is ours, though the provider starts it."""
-    firing.schedule, firing.terms, firing.stop_by = schedule.run_id, schedule.terms, schedule.stop_by
+    terms = None if schedule.terms is None else replace(schedule.terms, crons=())
+    firing.schedule, firing.terms, firing.stop_by = schedule.run_id, terms, schedule.stop_by
 
 
 def _first(state: WorldState, schedule: Run, one: AttemptFacts) -> int:

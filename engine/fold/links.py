@@ -179,7 +179,7 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
     vm.runs = vm.runs if run.run_id in vm.runs else (*vm.runs, run.run_id)
     if occupancy.cold and vm.made_for is None:
         vm.made_for = run.run_id
-        vm.ours = vm.ours or run.requested_at is not None
+        vm.ours = vm.ours or run.terms is not None
     run.links[key] = vm.vm_id
     _first_job(state, run)
     _left(turn, vm, occupancy, until, turn.at)

@@ -122,7 +122,7 @@ class Run(Tracked, kw_only=True):
     """`<replica_num>/<job_num>/<attempt>` → the machine of that submission; once there it stays."""
     vm_id: str | None = None  # the machine of its first job's newest submission that has one
     start: Literal["cold", "warm"] | None = None  # of the first attempt that had a machine
-    terms: Requirements | None = None  # None for a foreign run
+    terms: Requirements | None = None  # None for a foreign run; of a firing, its schedule's
     placed: Placed | None = None  # the reserved place, or the last one before its end; None: none
     held: Held | None = None  # why it waits with us; None: it does not
     array: str | None = None  # the run that requested the whole of which it is a task
@@ -147,6 +147,18 @@ class Run(Tracked, kw_only=True):
     def listed_as(self) -> str | None:
         """The provider's id of the row that shows it: a firing is part of its schedule's."""
         return self.provider_id if self.provider_id is None or self.schedule is None else firing_row(self.provider_id)
+
+    @property
+    def is_schedule(self) -> bool:
+        """Whether its provider starts it again and again: it waits until it is stopped, and needs no machine."""
+        if self.facts is None:
+            return self.terms is not None and bool(self.terms.crons)
+        return self.facts.schedule is not None
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it is a firing whose number alone is known: nothing more is expected of it."""
+        return self.schedule is not None and self.facts is None
 
     @property
     def terminal(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from engine.decide.budget import Account, Metrics, PastSpend, account, metrics
-from engine.decide.queue import LEARNT_FROM, Queued, queue
+from engine.decide.queue import LEARNT_FROM, Queued, over_limit, queue
 from engine.errors import RunNotFound, VmNotFound
 from engine.fold.archives import newest_poll, until_of
 from engine.fold.change import Anomaly
@@ -174,6 +174,13 @@ class View:
         if not any(waits(self.state.runs[run_id]) for run_id in self.state.unsettled):
             return {}
         return queues(self._recent(), now)
+
+    def over_limit(self, now: int) -> list[str]:
+        """A sentence for each source in which firings of schedules exceed the machine limit."""
+        firings = [run for run_id in self.state.unsettled if (run := self.state.runs[run_id]).schedule is not None]
+        world = self._recent() if firings else self.state
+        found = (over_limit(world, one, policy_of(world, one), now) for one in dict.fromkeys(map(source_of, firings)))
+        return [one for one in found if one is not None]
 
     def _recent(self) -> WorldState:
         """The world with the runs a queue estimate needs: unfinished ones, the newest, and those that moved since the

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from engine.providers.dstack.lenient import MICRO, mapping
+from engine.providers.dstack.lenient import MICRO, at, mapping
 from engine.requirements import ANY, Range, Requirements
 from events.clock import SECOND, UNITS
 
@@ -60,6 +60,7 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
         max_price=None if price is None else round(price * MICRO),
         fallback=fallback,
         plan=_plan_of(task),
+        crons=_texts(at(task, "schedule", "cron")),
         **fields,
     )
 

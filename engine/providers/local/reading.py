@@ -229,7 +229,7 @@ class LocalReading(Reading):
 
     def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
         # a machine of this host takes every task, except for its GPU label
-        return replace(self._language.terms(configuration, submitter, fallback), any_machine=True)
+        return replace(self._language.terms(configuration, submitter, fallback), any_machine=True, crons=())
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], item: bytes) -> T:

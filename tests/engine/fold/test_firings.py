@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from stenotest.story import Item, Story, job, moment, provider_id, run_item, submission
+from stenotest.story import Item, Story, job, nightly, provider_id, submission
 
 from engine.replay.result import JsonObject
 from engine.replay.trace import replay_polls, replay_trace
@@ -21,13 +21,6 @@ STOPPED = {"reason": "terminated_by_user"}
 def part(num: int, begin: float, status: str, end: float | None = None, **more: Any) -> Item:
     """One submission; times are seconds after the start."""
     return submission(status, num=num, submitted=begin, finished=end, **more)
-
-
-def nightly(status: str, *jobs: Item, due: float | None = None, reason: str | None = None) -> Item:
-    """The row of a task that is due every 15 minutes; the story begins at a full hour."""
-    row = run_item("nightly", status, *(jobs or [job()]), reason=reason)
-    row["run_spec"]["configuration"]["schedule"] = {"cron": ["*/15 * * * *"]}
-    return row | {"next_triggered_at": None if due is None else moment(due)}
 
 
 def told(*polls: tuple[float, Item]) -> JsonObject:

@@ -138,6 +138,13 @@ def nodes(run: str, *ends: tuple[str, str | None, int | None], reason: str | Non
     return run_item("many", run, *jobs, reason=reason)
 
 
+def nightly(status: str, *jobs: Item, due: float | None = None, reason: str | None = None) -> Item:
+    """The row of a task that is due every 15 minutes; the story begins at a full hour."""
+    row = run_item("nightly", status, *(jobs or [job()]), reason=reason)
+    row["run_spec"]["configuration"]["schedule"] = {"cron": ["*/15 * * * *"]}
+    return row | {"next_triggered_at": None if due is None else moment(due)}
+
+
 def moment(seconds: float, start: int = START) -> str:
     """A provider's time, `seconds` after `start`."""
     return format_time(start + round(seconds * SECOND))
