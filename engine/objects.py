@@ -81,6 +81,9 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When its provider got it; `submitted_at` is then when it was requested. No key for a run submitted elsewhere, nor
     while it waits in Steno's queue.
     """
+    kind: str | None = None  # `schedule`: each of its firings is a run; no key for any other run
+    next_at: str | None = None  # when its next firing is due; no key if it is no schedule, or has ended
+    schedule: str | None = None  # the run that is the schedule of which it is a firing; no key for a run of its own
 
     @property
     def ended(self) -> bool:
@@ -145,6 +148,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
     metadata shows no costs, neither the provider's nor ours.
     """
     mark = None if run.said is None else read_mark(run.said.mark)
+    due = None if run.facts is None or run.facts.schedule is None or run.terminal else run.facts.schedule.next_at
     return RunObject(
         run_id=run.run_id,
         provider_id=run.provider_id,
@@ -186,6 +190,9 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         tasks=len(run.tasks),
         same_provider_id=tuple([one for one in run.same_id if one != run.run_id]),
         provider_submitted_at=None if run.requested_at is None else _time(run.submitted_at),
+        kind="schedule" if run.is_schedule else None,
+        next_at=_time(due),
+        schedule=run.schedule,
     )
 
 

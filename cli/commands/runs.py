@@ -51,6 +51,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         machine = None if found.vm_id is None else view.vm(found.vm_id).name
         position, ran = view.position, view.ran(row.run_id)
         tasks = view.store.runs.tasks(row) if found.tasks else ()
+        tasks = view.store.runs.firings(row) if found.kind == "schedule" else tasks
     value = msgspec.to_builtins(found) | {
         "ran": ran,
         "observability": None if source is None else source.observability,

@@ -124,7 +124,7 @@ def submit_command(
 
     With --wait, the run's output is printed on stdout while it runs, its states on stderr. The exit code is 0 if the
     run succeeded and 1 if not. There is no time limit without --timeout. After the timeout, or on Ctrl-C (exit 130),
-    the run goes on.
+    the run goes on. Of a task with a schedule, --wait ends with exit code 0 once the provider says when it is due.
 
     If the provider does not answer, the command says so after a few seconds and exits 3. The message says whether the
     request stays or ended.
@@ -212,7 +212,8 @@ def _submit(
     if run is None:
         submitted = here.look(submitted)
     name = submitted.name
-    if run is not None and run.state != "succeeded":
+    done = run is not None and (run.state == "succeeded" or run.next_at is not None)
+    if run is not None and not done:
         app.exit_code = NOT_SUCCEEDED
     value = msgspec.structs.asdict(submitted)
     queued = value.pop("queued")

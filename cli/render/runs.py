@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from projections.models.incidents import DatedAnomaly
     from projections.store.schema import RunRow
 
-_TASKS = 20  # of an array, in full
+_TASKS = 20  # of an array, or firings of a schedule, in full
 
 
 def verdict(run: RunObject) -> str:
-    """`● failed · exit_nonzero · exit 1` in the state's colour."""
+    """`● failed · exit_nonzero · exit 1` in the state's colour; of a schedule `● queued · next at TIME`."""
+    if run.next_at is not None:
+        return paint.verdict(run.state, f"next at {words.moment(run.next_at)}")
+    if (run.rule or "").endswith("/not-seen"):
+        return paint.verdict(run.state, "not seen")
     return paint.verdict(run.state, run.reason, None if run.exit_status is None else f"exit {run.exit_status}")
 
 
@@ -185,7 +189,7 @@ def in_full(
     tasks: "Sequence[RunRow]" = (),
 ) -> str:
     """One run in full: the cause in a sentence, the verdict, and separately the provider's words. `machine` is its
-    machine's name, `tasks` are an array's.
+    machine's name, `tasks` are an array's, or the firings of a schedule.
     """
     facts = [
         ("verdict", verdict(run)),
@@ -200,6 +204,7 @@ def in_full(
         ("attempts", str(run.attempts)),
         *([] if run.strategy is None else [("strategy", run.strategy)]),
         *([] if run.group is None else [("part of", run.group)]),
+        *([] if run.schedule is None else [("firing of", run.schedule)]),
         ("submitted", words.moment(run.submitted_at)),
         *([(f"at {run.provider}", words.moment(run.provider_submitted_at))] if run.provider_submitted_at else []),
         ("started", words.moment(run.started_at)),
@@ -229,13 +234,20 @@ def in_full(
 
 
 def _task_table(tasks: "Sequence[RunRow]") -> str:
-    """The tasks of an array, the first of them in full."""
+    """The tasks of an array, or the firings of a schedule, the first of them in full."""
     found = [msgspec.json.decode(one.object, type=RunObject) for one in tasks[:_TASKS]]
     rows = [
-        (f"[{row.task}]", verdict(run), ran(run), cost_cell(run), paint.dim(run.run_id[:8]))
+        (
+            f"[{row.task}]" if run.schedule is None else f"#{(run.provider_id or '').partition('#')[2]}",
+            verdict(run),
+            ran(run),
+            cost_cell(run),
+            paint.dim(run.run_id[:8]),
+        )
         for row, run in zip(tasks, found, strict=False)
     ]
-    table = paint.table(("TASK", "VERDICT", "RAN", "COST", "ID"), rows, right=(2, 3))
+    head = "TASK" if found[0].schedule is None else "FIRING"
+    table = paint.table((head, "VERDICT", "RAN", "COST", "ID"), rows, right=(2, 3))
     more = len(tasks) - len(rows)
     return f"{table}\n… and {more} more: `steno ps --unfold`" if more else table
 

@@ -171,20 +171,25 @@ class RunSession:
         return story_of(run, facts_of(self._record, run), state, self._app.clock.now())
 
     def to_the_end(self, run: SubmittedRun | Run, *, timeout: int | None = None, output: bool = False) -> RunObject:
-        """As `follow`; raises `WaitEnded` on timeout and `Detached` on Ctrl-C. The run continues in both cases."""
+        """As `follow`, of a schedule until it is due; raises `WaitEnded` on timeout and `Detached` on Ctrl-C. The run
+        continues in both cases.
+        """
         name = run.name or run.run_id
         then = f"`steno timeline {name}` shows it, `steno stop {name}` stops it"
         try:
-            ended = self.follow(run.run_id, name, timeout=timeout, output=output)
+            ended = self.follow(run.run_id, name, timeout=timeout, output=output, schedules=False)
         except KeyboardInterrupt:
             raise Detached(f"{name} still runs: {then}") from None
         if ended is None:
             raise WaitEnded(f"{name} still runs after --timeout: {then}")
         return ended
 
-    def follow(self, run_id: str, name: str, *, timeout: int | None, output: bool = False) -> RunObject | None:
+    def follow(
+        self, run_id: str, name: str, *, timeout: int | None, output: bool = False, schedules: bool = True
+    ) -> RunObject | None:
         """Poll and act (while the lease is free), with live progress, to the verdict; None after `timeout`
-        microseconds. With `output`, what the run writes comes to stdout meanwhile.
+        microseconds. With `output`, what the run writes comes to stdout meanwhile. Without `schedules`, a schedule is
+        followed until its provider says when it is due.
         """
         began, clock = self._app.clock.now(), self._app.clock
         printers: dict[str, OutputPrinter] = {}  # by the provider's id: a repeated request has another
@@ -195,7 +200,7 @@ class RunSession:
                 run = self._run(run_id)
                 if output and run is not None:
                     self._print(run, printers, live)
-                if run is not None and run.ended:
+                if run is not None and (run.ended or (run.next_at is not None and not schedules)):
                     for missing in filter(None, (printer.end() for printer in printers.values())):
                         hint(f"the output may be incomplete: {missing}; `steno logs {name}` reads it again")
                     live.show(run)

@@ -23,6 +23,11 @@ def needs_stop(run: Run, state: WorldState, settings: Settings, now: int) -> boo
     """
     if not run.terminal:
         refuse_archive(run, run.name or run.run_id)
+        if run.schedule is not None:
+            raise Conflict(
+                f"{run.name or run.run_id} is a firing of a schedule, and {run.provider} stops a schedule as a whole: "
+                f"`steno stop {run.schedule[:13]}`"
+            )
         return True
     return may_be_made_again(run, policy_in_force(state, source_of(run), settings).queue_patience, now)
 

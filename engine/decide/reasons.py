@@ -157,6 +157,18 @@ IDLE: Final = _row(
 )
 """Of a running run whose machine its provider calls idle."""
 
+SCHEDULED: Final = _row(
+    "{provider} starts it by its schedule, next at {due}; each firing is a run of its own",
+    "to end the schedule: `steno stop {name}`",
+)
+"""Of a schedule that goes on."""
+
+NOT_SEEN: Final = _row(
+    "Not seen: {provider} started this firing between two answers and no longer shows it",
+    "how it ended is not known, and neither is its cost",
+)
+"""Of a firing whose number alone is known."""
+
 ARRAY: Final = {
     State.REQUESTED: "No task of the array has begun",
     State.QUEUED: "Every task of the array waits",

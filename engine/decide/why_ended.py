@@ -54,6 +54,7 @@ def finding(run: Run, message: str | None = None, *, vm: Vm | None = None, silen
         "state": lambda: run.state.value,
         "at": lambda: format_second(_since(vm) if silent_since is None else silent_since),
         "waits": lambda: _waits(run),
+        "due": lambda: _due(run),
         "job": lambda: _job(run),
         "code": lambda: "with an error" if run.exit_status is None else str(run.exit_status),
         "machine": lambda: _machine(run),
@@ -87,12 +88,13 @@ def _row(run: Run, message: str | None, vm: Vm | None, silent_since: int | None)
         return reasons.MASTER_DONE
     if run.state is State.SUCCEEDED and run.exit_status is not None:
         return reasons.EXITED_ZERO if run.exit_status == 0 else reasons.EXITED_ALL_THE_SAME
-    if run.state is State.LOST and run.reason is Reason.DELETED:
-        return reasons.REASONS[Reason.DELETED]
+    if run.state is State.LOST and (run.unseen or run.reason is Reason.DELETED):
+        return reasons.NOT_SEEN if run.unseen else reasons.REASONS[Reason.DELETED]
     if silent_since is not None and not run.terminal and run.provider_id is not None:
         return reasons.SILENT
     doubt = None if vm is None or run.state is not State.RUNNING else _doubt(vm)
-    return doubt or reasons.STATES[run.state]
+    scheduled = run.is_schedule and run.state is State.QUEUED
+    return doubt or (reasons.SCHEDULED if scheduled else reasons.STATES[run.state])
 
 
 def _doubt(vm: Vm) -> Finding | None:
@@ -149,13 +151,19 @@ def why_now(run: Run, state: WorldState, now: int, message: str | None = None) -
 
 def word(run: Run) -> str:
     """A word for the run that a shell takes as it is."""
-    return run.name if run.name is not None and _NAME.fullmatch(run.name) else run.run_id[:13]
+    named = run.schedule is None  # the name of a firing means its schedule
+    return run.name if named and run.name is not None and _NAME.fullmatch(run.name) else run.run_id[:13]
 
 
 def _waits(run: Run) -> str:
     if run.held is not None:
         return waits(run.held)
     return str((None if run.facts is None else run.facts.waits) or "it has no machine yet")
+
+
+def _due(run: Run) -> str:
+    due = None if run.facts is None or run.facts.schedule is None else run.facts.schedule.next_at
+    return "a time that it does not say" if due is None else format_second(due)
 
 
 def _since(vm: Vm | None) -> int:
@@ -200,7 +208,7 @@ def _longer(run: Run) -> str | None:
 
 def _again(run: Run, flags: str, advice: str) -> str:
     """Advice with its command; only a run that Steno submitted can be submitted again."""
-    if run.requested_at is None or run.said is not None or run.archive is not None:
+    if run.requested_at is None or run.is_schedule or run.said is not None or run.archive is not None:
         return f"{advice} and submit it again" if flags else advice
     return f"{advice}: `{' '.join(filter(None, ('steno rerun', word(run), flags)))}`"
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from engine.facts import AttemptFacts, RunFacts, VmFacts
+from engine.facts import AttemptFacts, RunFacts, Schedule, VmFacts
 from engine.fold.change import AnomalyKind
 from engine.fold.sources import Source
 from engine.fold.tick import Seen, Tick
@@ -18,7 +18,7 @@ from engine.fold.world_codec import WorldState
 from engine.server_clock import skew_of
 from events.clock import SECOND
 
-Facts = TypeVar("Facts", RunFacts, AttemptFacts, VmFacts)
+Facts = TypeVar("Facts", RunFacts, AttemptFacts, Schedule, VmFacts)
 
 
 def shows_new(state: WorldState, provider: str, runs: tuple[Seen, ...], vms: tuple[VmFacts, ...]) -> bool:
@@ -57,7 +57,8 @@ def _run(facts: RunFacts, skew: int) -> RunFacts:
         replace(job, attempts=tuple(_back(one, skew, "submitted_at", "finished_at") for one in job.attempts))
         for job in facts.jobs
     )
-    return replace(_back(facts, skew, "submitted_at"), jobs=jobs)
+    due = None if facts.schedule is None else _back(facts.schedule, skew, "next_at")
+    return replace(_back(facts, skew, "submitted_at"), jobs=jobs, schedule=due)
 
 
 def _back(facts: Facts, skew: int, *times: str) -> Facts:

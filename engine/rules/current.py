@@ -49,6 +49,7 @@ def decisive(facts: RunFacts) -> Decisive | None:
 
 
 _PENDING: Final = Live(state=State.QUEUED, rule=f"{NAME}/pending", pending=True)
+_SCHEDULED: Final = Live(state=State.QUEUED, rule=f"{NAME}/scheduled", pending=True)
 _TERMINATING: Final = Live(state=State.FINISHING, rule=f"{NAME}/terminating")
 _EVERY_JOB_ENDING: Final = Live(state=State.FINISHING, rule=f"{NAME}/every-job-ending")
 _SOME_JOBS_ENDED: Final = {
@@ -66,7 +67,7 @@ def progress(facts: RunFacts) -> Live:
     job is in the answer, the run's own status may move it forward.
     """
     if facts.requeued:
-        return _PENDING
+        return _PENDING if facts.schedule is None else _SCHEDULED
     if facts.state is State.FINISHING:
         return _TERMINATING
     shown = [State.FINISHING if one.ended else one.state for one in facts.newest]

@@ -42,6 +42,8 @@ _RULES: dict[str, str] = {  # by the last part of a rule's name
     "failed-yet-done": "yet a job of it failed, so the provider contradicts itself, and the run counts as failed",
     "failure-reported": "the run failed, and nobody had requested a stop",
     "ended-unexplained": "nothing says why the run ended",
+    "scheduled": "The provider starts it by its schedule until it is stopped; each firing is a run of its own.",
+    "not-seen": "The provider's numbers skip it: it was started and no answer showed it.",
     "pending": "The provider has put the run back into its queue; a new attempt follows.",
     "retry": "The provider has started a new attempt: a higher submission number appeared.",
     "terminating": "The provider is terminating the run and has not yet reported how it ended.",
@@ -135,7 +137,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
     polls = {position: _poll(record, position) for position in positions}
 
     tasks = view.store.runs.tasks(row) if run.tasks else ()
-    shown_as = (run.provider_id, *folded.former_ids, *(task.provider_id for task in tasks))
+    shown_as = (folded.listed_as, *folded.former_ids, *(task.provider_id for task in tasks))
 
     def said(position: int) -> Quote | None:
         poll = polls[position]
@@ -146,6 +148,8 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
 
     decided = polls[run.evidence[-1]] if run.evidence else None
     facts = None if decided is None else _facts(decided, run.provider_id)
+    if folded.is_schedule or folded.schedule is not None:
+        facts = folded.facts  # one row shows a schedule and its firings
     said_by_rule = sentence(run.rule, facts, run.provider, stop_requested=folded.stop_by is not None)
     waits = None if run.waits is None else f"It waits: {run.waits}."
     if waits is not None and run.attempts == 1 and said_by_rule == _RULES["pending"]:

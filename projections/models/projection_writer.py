@@ -329,7 +329,7 @@ def _row(run: Run, vms: StoredVms, configuration: RanObject, money: Money, folde
         provider=run.provider,
         provider_id=run.provider_id,
         name=run.name,
-        ended=run.terminal,
+        ended=run.terminal or run.unseen,
         is_foreign=run.requested_at is None,
         # an array's tasks are found by its provider's time
         sort_at=began(run) if run.requested_at is None or run.tasks else run.requested_at,

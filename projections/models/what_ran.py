@@ -33,7 +33,7 @@ def configurations(
         known = stored(run.run_id)
         if known is not None:
             found[run.run_id] = decode_ran(known)
-        elif run.terms is None:
+        elif run.requested_at is None:
             shown.setdefault(run.first_position, []).append(run)
         else:
             event = record.event(run.first_position)
@@ -41,7 +41,7 @@ def configurations(
     for position, there in shown.items():
         given = _shown_at(record, position)
         for run in there:
-            text = given.get(run.provider_id or "")
+            text = given.get(run.listed_as or "")
             terms = None if text is None else READINGS.terms(run.provider, text, "")
             found[run.run_id] = _read(text or b"", terms)
     return found

@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.dialects.sqlite import insert
 
+from engine.fold.run import firing_row
 from projections.store.row_table import RowTable
 from projections.store.schema import RUN_GOES_ON, SHOWN, VM_GOES_ON, RunRow, VmRow, gone, marks, run_values, runs, vms
 
@@ -85,13 +86,16 @@ class RunTable(RowTable[RunRow]):
         # A foreign run may share the name of one waiting in Steno: the name then means Steno's.
         going_on = self._rows(f"name = :word AND {RUN_GOES_ON}", "sort_at DESC, ordinal DESC", word=name)
         found = next((row for row in going_on if not row.is_foreign), None) or super()._named(name)
-        # An array has its name in common with its tasks: the name then means the array.
-        whole = None if found is None or found.part_of is None else self._whole(found)
+        # An array has its name in common with its tasks, a schedule with its firings: the name means the whole.
+        whole = None if found is None else self._whole(found)
         return found if whole is None else whole
 
-    def _whole(self, task: RunRow) -> RunRow | None:
-        """The array of a task, if it was submitted through Steno."""
-        return self._first("provider_id = :word AND is_foreign = 0", word=task.part_of)
+    def _whole(self, part: RunRow) -> RunRow | None:
+        """The array of a task, if it was submitted through Steno; the schedule of a firing."""
+        if part.part_of is not None:
+            return self._first("provider_id = :word AND is_foreign = 0", word=part.part_of)
+        row = firing_row(part.provider_id or "")
+        return None if row in ("", part.provider_id) else self._first("provider_id = :word", word=row)
 
     def matching(self, word: str) -> tuple[RunRow, ...]:
         """As of every table, or a task of an array: `NAME[3]`, `ID[3]`."""
@@ -107,6 +111,11 @@ class RunTable(RowTable[RunRow]):
         """The tasks of an array, by their number; an earlier array can have had its id."""
         of = {"word": array.provider_id, "provider": array.provider, "at": array.sort_at}
         return list(self._rows("part_of = :word AND provider = :provider AND sort_at = :at", "task", **of))
+
+    def firings(self, schedule: RunRow) -> list[RunRow]:
+        """The firings of a schedule, the newest first."""
+        of = {"first": f"{schedule.provider_id}#", "last": f"{schedule.provider_id}$", "provider": schedule.provider}
+        return list(self._rows("provider_id BETWEEN :first AND :last AND provider = :provider", "sort_at DESC", **of))
 
     def objects_of(self, ids: Iterable[str]) -> list[tuple[bytes, bytes]]:
         """The runs' objects and what they execute, as JSON, in this order."""

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import msgspec
 
 from engine.errors import ProviderError, ProviderUnreachable
+from engine.fold.run import firing_row
 from engine.providers.dstack.client import FINISHED, Client, time_of
 from engine.providers.dstack.lenient import at, objects
+from engine.providers.dstack.run_reading import RUNS, facts_of
 from events.clock import SECOND, backoff, format_time
 
 PAGE = 1000  # pieces of a page; dstack's limit
@@ -35,10 +37,13 @@ def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[tuple[in
     failures = 0
     while True:
         try:
-            run = client.run({"id": provider_id}, "read the output")
-            ended = run.get("status") in FINISHED
-            name = at(run, "run_spec", "run_name")
-            for submission in _submissions(run):
+            run = client.run({"id": firing_row(provider_id)}, "read the output")
+            name, submissions, ended = at(run, "run_spec", "run_name"), _submissions(run), run.get("status") in FINISHED
+            if "#" in provider_id:
+                newest = submissions[-1:]
+                submissions = _of_firing(submissions, run, int(provider_id.partition("#")[2]))
+                ended = ended or run.get("status") == "pending" or submissions[-1:] != newest
+            for submission in submissions:
                 place = places.setdefault(submission, _Place())
                 yield from _further(client, str(name), submission, place)
         except (ProviderUnreachable, ProviderError):
@@ -104,6 +109,15 @@ def _submissions(run: dict[str, object]) -> list[str]:
             order = (_int(submission, "submission_num"), _int(spec, "replica_num"), _int(spec, "job_num"))
             found.append((*order, str(submission.get("id"))))
     return [identity for *_, identity in sorted(found)]
+
+
+def _of_firing(submissions: list[str], run: dict[str, object], first: int) -> list[str]:
+    """Those that are of one firing of a schedule."""
+    facts = facts_of(*RUNS.decode(msgspec.json.encode(run)))
+    numbers = {one.num for job in facts.jobs for one in job.attempts if one.firing == first}
+    shown = (one for job in objects(run.get("jobs")) for one in objects(job.get("job_submissions")))
+    there = {str(one.get("id")) for one in shown if _int(one, "submission_num") in numbers}
+    return [one for one in submissions if one in there]
 
 
 def _int(mapping: object, key: str) -> int:

@@ -153,7 +153,7 @@ def quotes(item: bytes) -> Iterator[tuple[str, object]]:
     run = mapping(item)
     if not run:
         return
-    yield from _quoted("", run, _QUOTED)
+    yield from _quoted("", run, (*_QUOTED, "next_triggered_at"))
     jobs = run.get("jobs")
     for number, job in enumerate(jobs if isinstance(jobs, list) else ()):
         submissions = at(job, "job_submissions")

@@ -34,6 +34,8 @@ def page() -> str:
         "held in Steno's queue, without an offer": reasons.NO_OFFER,
         "with a place, not handed over yet": reasons.PLACED,
         "not ended, the provider silent": reasons.SILENT,
+        "a schedule that goes on": reasons.SCHEDULED,
+        "a firing that no answer showed": reasons.NOT_SEEN,
         "running, its machine unreachable": reasons.CUT_OFF,
         "running, its machine idle": reasons.IDLE,
         "running, its machine gone": reasons.GONE,

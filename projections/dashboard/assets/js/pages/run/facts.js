@@ -18,6 +18,8 @@ export const Facts = ({ run }) => html`<dl class="run-facts">
   ${run.strategy && html`<${Fact} name="strategy">${run.strategy}<//>`}
   ${run.group && html`<${Fact} name="part of">${run.array ? html`<${RunLink} id=${run.array} name=${run.group} />` : run.group}<//>`}
   ${run.tasks && html`<${Fact} name="tasks">${run.tasks}<//>`}
+  ${run.next_at && html`<${Fact} name="next at"><${Time} at=${run.next_at} /><//>`}
+  ${run.schedule && html`<${Fact} name="firing of"><${RunLink} id=${run.schedule} /><//>`}
   ${run.same_provider_id?.map((id) => html`<${Fact} key=${id} name="same id"><${RunLink} id=${id} /><//>`)}
   <${Fact} name="cost">${costs(run) ? money(run.cost_usd) : "–"}<//>
   ${run.provider !== "local" && html`<${Fact} name="${run.provider} says">${money(run.provider_cost_usd)}<//>`}
