@@ -164,10 +164,9 @@ SCHEDULED: Final = _row(
 """Of a schedule that goes on."""
 
 NOT_SEEN: Final = _row(
-    "Not seen: {provider} started this firing between two answers and no longer shows it",
-    "how it ended is not known, and neither is its cost",
+    "Not seen: {provider} no longer shows this firing, and no answer showed its end", "how it ended is not known"
 )
-"""Of a firing whose number alone is known."""
+"""Of a firing that is over."""
 
 ARRAY: Final = {
     State.REQUESTED: "No task of the array has begun",

@@ -88,7 +88,7 @@ def _row(run: Run, message: str | None, vm: Vm | None, silent_since: int | None)
         return reasons.MASTER_DONE
     if run.state is State.SUCCEEDED and run.exit_status is not None:
         return reasons.EXITED_ZERO if run.exit_status == 0 else reasons.EXITED_ALL_THE_SAME
-    if run.state is State.LOST and (run.unseen or run.reason is Reason.DELETED):
+    if run.unseen or (run.state is State.LOST and run.reason is Reason.DELETED):
         return reasons.NOT_SEEN if run.unseen else reasons.REASONS[Reason.DELETED]
     if silent_since is not None and not run.terminal and run.provider_id is not None:
         return reasons.SILENT

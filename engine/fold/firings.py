@@ -30,13 +30,16 @@ def schedule_itself(facts: RunFacts) -> RunFacts:
 
 
 def split(state: WorldState, schedule: Run, facts: RunFacts) -> Iterator[RunFacts]:
-    """What a row says of each firing, oldest first; without jobs: it is numbered, and no answer showed it. Records in
+    """What a row says of each firing, oldest first; without jobs: it is over, and no answer showed its end. Records in
     the schedule which firings are known.
     """
     newest, highest = schedule.fired or (None, None)
+    least = min((one.num for job in facts.jobs for one in job.attempts), default=0)
     of: dict[int, set[int]] = {}  # the number of a firing's first attempt → the numbers of all its attempts
     for one in (one for job in facts.jobs for one in job.attempts):
-        of.setdefault(_first(state, schedule, one), set()).add(one.num)
+        of.setdefault(_first(state, schedule, one, least), set()).add(one.num)
+    if newest is not None and of and min(of) > newest:
+        yield _facts(facts, newest, ())
     for first in sorted(of):
         if highest is not None and newest is not None and first < newest and _known(state, schedule, first) is None:
             continue  # the last attempts of an older firing, whose first ones the row leaves out
@@ -62,15 +65,19 @@ def join(schedule: Run, firing: Run) -> None:
     firing.schedule, firing.terms, firing.stop_by = schedule.run_id, terms, schedule.stop_by
 
 
-def _first(state: WorldState, schedule: Run, one: AttemptFacts) -> int:
-    """The number of the first attempt of its firing, of which the row may show the later ones only."""
+def _first(state: WorldState, schedule: Run, one: AttemptFacts, least: int) -> int:
+    """The number of the first attempt of its firing, of which the row may show the later ones only. `least`: the
+    lowest number in the row.
+    """
     first = one.num if one.firing is None else one.firing
     if schedule.fired is None:
         return first
     newest, highest = schedule.fired
-    if one.num < newest or first > highest:
-        return first
     known = _known(state, schedule, newest)
+    # Only the row's own attempts tell a retry from a firing: without those before, it is one if it was to come.
+    retry = first == least == highest + 1 and known is not None and any(one.retried for one in _attempts(known))
+    if one.num < newest or (first > highest and not retry):
+        return first
     ended = known is not None and known.terminal and one.num > highest
     return highest + 1 if ended else newest  # a firing that has ended is not tried again
 
@@ -78,6 +85,10 @@ def _first(state: WorldState, schedule: Run, one: AttemptFacts) -> int:
 def _known(state: WorldState, schedule: Run, first: int) -> Run | None:
     run_id = state.by_provider.get(f"{schedule.provider}/{schedule.provider_id}#{first}")
     return None if run_id is None else state.runs[run_id]
+
+
+def _attempts(run: Run) -> list[AttemptFacts]:
+    return [] if run.facts is None else run.facts.newest
 
 
 def _facts(facts: RunFacts, first: int, jobs: tuple[JobFacts, ...]) -> RunFacts:

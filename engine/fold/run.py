@@ -157,8 +157,8 @@ class Run(Tracked, kw_only=True):
 
     @property
     def unseen(self) -> bool:
-        """Whether it is a firing whose number alone is known: nothing more is expected of it."""
-        return self.schedule is not None and self.facts is None
+        """Whether it is a firing that is over and whose end no answer showed: nothing more is expected of it."""
+        return self.schedule is not None and self.state is State.LOST and (self.rule or "").endswith("/not-seen")
 
     @property
     def terminal(self) -> bool:

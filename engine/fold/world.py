@@ -163,9 +163,11 @@ class World(Fold):
                 firings.join(schedule, run)
                 if shown.jobs:
                     self._see(turn, run, Seen(facts=shown), tick)
-                elif run.facts is None:
+                elif not run.terminal and run.state is not State.LOST:
                     run_turn.step(turn, run, Trigger.LOSE, f"{self.rules.name}/not-seen")
                     run.reason, run.name, run.project = Reason.UNKNOWN_REASON, shown.name, shown.project
+                    self.state.unsettled.pop(run.run_id, None)
+                    links.leave_all(turn, run)
                     turn.changed(run)
 
     def _not_listed(

@@ -43,7 +43,7 @@ _RULES: dict[str, str] = {  # by the last part of a rule's name
     "failure-reported": "the run failed, and nobody had requested a stop",
     "ended-unexplained": "nothing says why the run ended",
     "scheduled": "The provider starts it by its schedule until it is stopped; each firing is a run of its own.",
-    "not-seen": "The provider's numbers skip it: it was started and no answer showed it.",
+    "not-seen": "The provider shows a later firing: this one is over, and no answer showed its end.",
     "pending": "The provider has put the run back into its queue; a new attempt follows.",
     "retry": "The provider has started a new attempt: a higher submission number appeared.",
     "terminating": "The provider is terminating the run and has not yet reported how it ended.",

@@ -65,7 +65,7 @@ def test_a_firing_that_no_answer_showed_is_called_not_seen(steno: Steno, home: P
         story.wait(QUARTER).listed(nightly("running", job(submission("running", num=num, submitted=story.now - 1))))
     assert steno("import", story.write(home / "gap.jsonl")).returncode == 0
     assert sum("● lost · not seen" in line for line in steno("ps", "--all").stdout.splitlines()) == 1
-    assert "Not seen: dstack started this firing" in steno("show", shown(steno)["#1"]["run_id"]).stdout
+    assert "Not seen: dstack no longer shows this firing" in steno("show", shown(steno)["#1"]["run_id"]).stdout
 
 
 QUARTER = 900

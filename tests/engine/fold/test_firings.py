@@ -130,6 +130,21 @@ def test_numbers_that_no_row_shows_are_firings_not_seen() -> None:
     assert found["anomalies"] == []
 
 
+def test_rows_with_the_newest_submission_alone_tell_a_retry_from_a_firing() -> None:
+    """By whether one was to come. A firing whose end no row showed is lost, on no machine and not looked for."""
+    policy = ["no-capacity"]
+    lacks, retried = part(0, 901, "failed", 905, **LACKS), part(1, 921, "running")
+    found = told(
+        (910, nightly("pending", job(lacks, retry=policy))),
+        (925, nightly("running", job(retried, retry=policy))),
+    )
+    assert runs_of(found) == {"": WAITS, "#0": ("running", None, None, 2)}
+    third = part(2, 1801, "running")
+    polls = (925, nightly("running", job(retried))), (1810, nightly("running", job(third)))
+    assert runs_of(told(*polls)) == {"": WAITS, "#1": UNSEEN, "#2": ("running", None, None, 1)}
+    assert told(*polls)["anomalies"] == []
+
+
 def test_a_stop_during_a_firing_stops_it_and_the_schedule() -> None:
     first, second = part(0, 901, "done", 930, **DONE), part(1, 1801, "running")
     stops = part(1, 1801, "terminating", **STOPPED)

@@ -35,7 +35,7 @@ def page() -> str:
         "with a place, not handed over yet": reasons.PLACED,
         "not ended, the provider silent": reasons.SILENT,
         "a schedule that goes on": reasons.SCHEDULED,
-        "a firing that no answer showed": reasons.NOT_SEEN,
+        "a firing whose end no answer showed": reasons.NOT_SEEN,
         "running, its machine unreachable": reasons.CUT_OFF,
         "running, its machine idle": reasons.IDLE,
         "running, its machine gone": reasons.GONE,
