@@ -68,6 +68,7 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failed: bool = False  # by its status it failed
     cause: Reason | None = None  # why it failed, by the provider's reason; None: that names no failure
     retried: bool = False  # the task's own retry policy covers its end: the provider tries again
+    unrun: bool = False  # nothing of it ran, and another try may succeed
     cut_off: bool = False  # it ended because the machine, or the provider's agent on it, stopped answering
     exit_status: int | None = None
     submitted_at: int | None = None

@@ -21,7 +21,7 @@ from engine.fold.lazy_things import some_of
 from engine.fold.run import Held, Run
 from engine.fold.world_codec import PlanAnswer, WorldState, source_of
 from engine.policy import MINUTE, Policy
-from engine.states import Reason, State, VmState
+from engine.states import State, VmState
 from engine.wire import Shape, Time
 from events.clock import SECOND, backoff, format_second, span
 from events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued, SubmitFailed
@@ -310,15 +310,15 @@ def _has_started(run: Run) -> bool:
 
 
 def may_be_made_again(run: Run, patience: int, now: int) -> bool:
-    """Whether the same request may be submitted again for lack of capacity: for `patience` microseconds after its
-    request, and never once it has started.
+    """Whether the same request may be submitted again, because there was no capacity or nothing of it ran: for
+    `patience` microseconds after its request, and never once it has started.
     """
-    open_ = run.requested_at is not None and (not run.terminal or run.reason is Reason.NO_CAPACITY)
+    open_ = run.requested_at is not None and (not run.terminal or run.unserved)
     return open_ and _why_no_more(run, patience, now) is None
 
 
 def _found_no_capacity(run: Run) -> bool:
-    return run.state is State.FAILED and run.reason is Reason.NO_CAPACITY and run.requested_at is not None
+    return run.state is State.FAILED and run.unserved and run.requested_at is not None
 
 
 def _was_forestalled(scene: Scene, run: Run) -> bool:

@@ -20,6 +20,7 @@ from engine.states import Reason, State, VmState
 from events import types
 from events.codec import Fact
 
+NEVER_RAN: Final = "never-ran"
 _REFUSALS: Final = {"unreachable": Reason.UNREACHABLE, "no_offer": Reason.NO_CAPACITY}
 
 
@@ -176,8 +177,8 @@ def _run(event: types.OfRun, turn: Turn) -> None:
             run.placed = Placed(
                 position=position, at=at, slot=event.slot, vm_id=event.vm_id, creation=event.creation, gpu=event.gpu
             )
-        # A run without capacity may be about to be submitted again: the stop prevents that.
-        case types.StopRequested() if not run.terminal or run.reason is Reason.NO_CAPACITY:
+        # Such a run may be about to be submitted again: the stop prevents that.
+        case types.StopRequested() if not run.terminal or run.unserved:
             run.stop_by = event.by
             return
         # A report of an earlier attempt says nothing about this one.
@@ -191,16 +192,17 @@ def _run(event: types.OfRun, turn: Turn) -> None:
 
 @apply.register
 def _requeued(event: types.RunRequeued, turn: Turn) -> None:
-    """The request without capacity is over; the run waits to be submitted again."""
+    """The request that came to nothing is over; the run waits to be submitted again."""
     state, run = turn.state, turn.state.runs.get(event.run_id)
     if run is None or run.provider_id is None or run.provider_id != event.provider_id:
         return
-    ask_again(turn, run, run.provider_id)
+    why = ask_again(turn, run, run.provider_id)
     run.held = Held(
         position=turn.position,
         at=turn.at,
         why="capacity",
-        detail=f"the provider had none; attempt {run.attempts} asks for {event.gpu or 'the same'}",
+        detail=f"{'nothing of it ran' if why == NEVER_RAN else 'the provider had none'}; attempt {run.attempts} asks for "
+        f"{event.gpu or 'the same'}",
         not_before=event.not_before,
         placed_at=None if run.placed is None else run.placed.at,
     )
@@ -208,15 +210,17 @@ def _requeued(event: types.RunRequeued, turn: Turn) -> None:
     state.unsettled[run.run_id] = None
 
 
-def ask_again(turn: Turn, run: Run, provider_id: str) -> None:
-    """The run is to be submitted once more, or was: its provider had no capacity under that id."""
+def ask_again(turn: Turn, run: Run, provider_id: str) -> str:
+    """The run is to be submitted once more, or was: under that id nothing of it ran. Why not, as the rule's name."""
+    why = NEVER_RAN if run.unserved and run.reason is not Reason.NO_CAPACITY else "no-capacity"
     links.leave_all(turn, run)
-    run_turn.ask_again(turn, run, "no-capacity")
+    run_turn.ask_again(turn, run, why)
     key = f"{run.provider}/{provider_id}"
     turn.state.former[key] = run.run_id
     turn.state.by_provider.pop(key, None)
     run.former_ids, run.provider_id = (*run.former_ids, provider_id), None
     run.requeues += 1
+    return why
 
 
 @apply.register

@@ -170,6 +170,12 @@ class Run(Tracked, kw_only=True):
         return self.submitted_at if self.requested_at is None else self.requested_at
 
     @property
+    def unserved(self) -> bool:
+        """It ended without capacity, or before anything of it ran: the same request may be submitted again."""
+        unrun = self.facts is not None and any(one.unrun for one in self.facts.newest)
+        return self.reason is Reason.NO_CAPACITY or (unrun and self.state is State.FAILED)
+
+    @property
     def phase(self) -> ReportedPhase | None:
         if self.said is None or self.state is not State.RUNNING or not self.said.phases:
             return None

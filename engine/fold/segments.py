@@ -14,7 +14,6 @@ import msgspec
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
-from engine.states import Reason
 
 T = TypeVar("T", bound=Run | Vm)
 
@@ -32,7 +31,7 @@ class Brief(msgspec.Struct, frozen=True, array_like=True, gc=False):
     hidden: bool
     position: int  # of the newest poll that showed it, or of its last step if that is later
     at: int  # the latest of all moments known of it (microseconds, UTC)
-    lacked: bool = False  # it ended because the provider had no capacity
+    lacked: bool = False  # `Run.unserved`
     speaks: bool = False  # its output is to be read, and was not read to its end
 
 
@@ -48,7 +47,7 @@ def brief_of(thing: Run | Vm) -> Brief:
         thing.hidden,
         max((thing.last_position, *(step.position for step in steps))),
         max((*moments, *(step.at for step in steps))),
-        thing.reason is Reason.NO_CAPACITY,
+        thing.unserved,
         said is not None and not (said.over or said.ended),
     )
 

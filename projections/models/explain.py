@@ -61,6 +61,7 @@ _RULES: dict[str, str] = {  # by the last part of a rule's name
     "another-run": "A run with this run's mark was taken for it until the provider said that it is another.",
     "no-capacity": "The provider had no machine for it, so the same request is made again later: it waits in Steno's "
     "queue.",
+    "never-ran": "Nothing of it ran, so the same request is made again later: it waits in Steno's queue.",
     "submit-abandoned": "The task was never handed to the provider: it never ran, no poll is about it.",
 }
 _WAITING = "The run is in the provider's queue."

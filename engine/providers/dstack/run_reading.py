@@ -318,6 +318,7 @@ def _submission(wire: SubmissionWire, num: int, retry_on: frozenset[str], odd: l
         hostname=shared(machine.hostname or None) if carrier is None else None,
         carrier=carrier,
         price=_micro(machine.price),
+        unrun=words.never_ran(wire.termination_reason, wire.termination_reason_message),
         blocks=blocks if blocks is not None and 0 < blocks < 1 << 31 else None,
     )
 

@@ -116,6 +116,11 @@ def is_retried(reason: str | None, exit_status: int | None, retry_on: frozenset[
     return retry_event(reason, exit_status) in retry_on
 
 
+def never_ran(reason: str | None, message: str | None) -> bool:
+    """Whether the job ended before anything of it ran, by a cause that may be over: another had its machine's GPUs."""
+    return reason == "executor_error" and "failed to acquire gpus" in (message or "").lower()
+
+
 VM_STATE: Final = {
     "pending": VmState.REQUESTED,  # with or without a price no machine yet
     "provisioning": VmState.PROVISIONING,

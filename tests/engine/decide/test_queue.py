@@ -7,9 +7,9 @@ from stenotest.stage import SOURCE, Stage, run_row
 from stenotest.town import Town, places
 
 from engine.decide.controller import decide
-from engine.decide.queue import capacity_sentence, queue
+from engine.decide.queue import capacity_sentence, may_be_made_again, queue
 from engine.policy import DOLLAR, HOUR, MINUTE, Policy
-from engine.states import State
+from engine.states import Reason, State
 from events import types
 from events.clock import SECOND
 
@@ -142,6 +142,40 @@ def test_a_run_that_was_told_to_stop_or_had_run_is_not_asked_for_again() -> None
     ]
     made.runs(*rows, run_row("c", "failed", reason="container_exited_with_error", submitted=made.now, exit_status=1))
     assert made.decide() == ()
+
+
+@pytest.mark.parametrize(("patience", "asked"), [(30 * 60, 1), (0, 0)])
+def test_a_run_of_which_nothing_ever_ran_is_asked_for_again(patience: int, asked: int) -> None:
+    """As one without capacity, for as long; not once it was seen running."""
+    made = stage(Policy(budget_total=None, queue_patience=patience * SECOND))
+    for name in ("a", "b"):
+        made.request(name)
+    made.settle()
+    for name in ("a", "b"):
+        made.taken(name)
+    made.wait(5)
+    made.runs(run_row("b", "running", on="m"), run_row("a", "provisioning", on="m"))
+    made.wait(5)
+    ends = {"reason": "executor_error", "finished": made.now, "on": "m", "unrun": True}
+    made.runs(run_row("b", "failed", **ends), run_row("a", "failed", **ends))
+    assert (made.run("a").state, made.run("a").reason) == (State.FAILED, Reason.PROVIDER_ERROR)
+    assert may_be_made_again(made.run("a"), made.policy.queue_patience, made.now) is bool(asked)
+    again = [one for one in made.settle() if isinstance(one, types.RunRequeued)]
+    assert [one.run_id for one in again] == ["run-a"] * asked
+    if asked:
+        assert queue(made.world.state, SOURCE, made.policy, made.now)[0].detail.startswith("nothing of it ran")
+
+
+def test_a_run_of_which_nothing_ran_is_not_asked_for_again_once_a_stop_was_requested() -> None:
+    """Also if it ended before that."""
+    made = stage(Policy(budget_total=None))
+    made.request("a")
+    made.settle()
+    made.taken("a")
+    made.wait(5)
+    made.runs(run_row("a", "failed", reason="executor_error", finished=made.now, unrun=True))
+    made.tell(types.StopRequested(run_id="run-a", provider="dstack", name="a", submitter="ada"))
+    assert made.settle() == ()
 
 
 def test_a_clock_that_jumps_back_makes_nobody_wait_for_ever() -> None:

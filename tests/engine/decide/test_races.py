@@ -66,6 +66,8 @@ class Race:
             self.rented.vanishes = 0.4
             # A fleet that is made for a task; slots beside it (`create`) would not count to its most.
             self.rented.limits["shared"] = self.policy.max_vms or 99
+        elif seed % 4 == 1:
+            self.rented.crowds = 0.2
         self.stage = Stage(self.policy)
         self.ahead = 0.0
         """How far the engine's clock is ahead of the provider's."""

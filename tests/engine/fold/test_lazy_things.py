@@ -8,6 +8,7 @@ import pytest
 from stenotest.apart import EVER, apart
 
 from engine.decide.controller import decide
+from engine.facts import AttemptFacts, JobFacts, RunFacts
 from engine.fold import segments
 from engine.fold.lazy_things import Kept, LazyThings, found_by, held, some_of, tally_of
 from engine.fold.run import Run, Said
@@ -203,4 +204,7 @@ def test_a_brief_says_what_may_still_matter() -> None:
     assert not brief_of(ended(1, said=Said(mark=b"{}", ended=True))).speaks
     assert not brief_of(ended(1, said=Said(mark=b"{}", over=True))).speaks
     assert brief_of(ended(1, state=State.FAILED, reason=Reason.NO_CAPACITY)).lacked
+    unrun = RunFacts(provider_id="p", jobs=(JobFacts(attempts=(AttemptFacts(unrun=True),)),))
+    assert brief_of(ended(1, state=State.FAILED, reason=Reason.PROVIDER_ERROR, facts=unrun)).lacked
+    assert not brief_of(ended(1, state=State.FAILED, reason=Reason.PROVIDER_ERROR)).lacked
     assert brief_of(ended(1, finished_at=70, requested_at=80)).at == 80

@@ -306,6 +306,7 @@ def _attempt(one: Job, retry_on: frozenset[str]) -> AttemptFacts:
         submitted_at=_moment(one.submitted),
         finished_at=None if one.finished is None else _moment(one.finished),
         hostname=None if one.machine is None else one.machine.hostname,
+        unrun=one.reason == "executor_error",
     )
     status = "submitted" if one.status == "pending" else one.status
     return with_attempt_words(attempt, status, one.reason, 0 if status == "done" else None, retry_on)

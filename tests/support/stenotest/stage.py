@@ -211,6 +211,7 @@ def run_row(
     exit_status: int | None = None,
     reason: str | None = None,
     provider_id: str | None = None,
+    unrun: bool = False,
 ) -> RunFacts:
     """A row of a run with one job whose submission says the same; `on` is the machine it is on."""
     ended = status in ("done", "failed", "terminated")
@@ -218,6 +219,7 @@ def run_row(
         submitted_at=submitted,
         finished_at=finished,
         hostname=None if on is None else f"host-{on}",
+        unrun=unrun,
     )
     job_status = status if status != "pending" else "submitted"
     attempt = with_attempt_words(attempt, job_status, reason, exit_status, frozenset())

@@ -43,6 +43,22 @@ def test_a_run_reads_as_facts() -> None:
     assert read_cost(encoded(item)) == {item["id"]: 500_000}
 
 
+@pytest.mark.parametrize(
+    ("reason", "message", "unrun"),
+    [
+        ("executor_error", "failed to acquire GPUs: none is free", True),
+        ("executor_error", "Failed to set up the repo", False),
+        ("executor_error", None, False),
+        ("container_exited_with_error", "failed to acquire GPUs", False),
+    ],
+)
+def test_a_job_that_found_its_gpus_in_use_never_ran(reason: str, message: str | None, unrun: bool) -> None:
+    """Seen of 0.19.37. What would fail again is not tried again."""
+    ended = {**submission("failed", reason=reason), "termination_reason_message": message}
+    (found,) = read_run(encoded(run_item("a", "failed", job(ended)))).jobs
+    assert found.attempts[0].unrun is unrun
+
+
 def test_both_forms_of_time_are_the_same_moment() -> None:
     """0.22.5 ends times in Z, 0.19.37 in +00:00."""
     item = run_item()
