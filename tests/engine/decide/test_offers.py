@@ -1,5 +1,7 @@
 """A run for which the provider has no offer: it takes nothing from the runs that have one."""
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from stenotest.stage import SOURCE, Stage, run_row, vm_row
 from stenotest.town import Town, holds, places
 
@@ -25,32 +27,32 @@ def ask(stage: Stage, offers: dict[str, int], reason: str = "") -> int:
     return len(found)
 
 
-def test_hopeless_runs_drain_no_machine_and_every_good_one_runs() -> None:
-    """4 hopeless runs among 20 good ones, cap 2: two warm machines serve all of them, one after the other."""
-    town = Town(CAP_2)
-    town.warm("w1", "m1")
-    town.warm("w2", "m2")
-    good = [f"g{n}" for n in range(20)]
-    for n, name in enumerate(good):
-        if n % 5 == 0:
-            town.stage.request(f"h{n}", regions=["mars"])
-        town.stage.request(name)
+@settings(max_examples=20)
+@given(st.permutations(["good"] * 20 + ["hopeless"] * 4), st.integers(1, 3))
+def test_hopeless_runs_drain_no_machine_and_every_good_one_runs(kinds: list[str], cap: int) -> None:
+    """4 hopeless runs among 20 good ones, in any order: as many warm machines as the cap allows serve all of these."""
+    town = Town(Policy(max_vms=cap, budget_total=None))
+    for n in range(cap):
+        town.warm(f"w{n}", f"m{n}")
+    for n, kind in enumerate(kinds):
+        town.stage.request(f"{kind}{n}", **({"regions": ["mars"]} if kind == "hopeless" else {}))
+    good = [f"good{n}" for n, kind in enumerate(kinds) if kind == "good"]
     decided, ran = list[object](), list[str]()
     while len(ran) < len(good):
         town.stage.wait(20)
         ask(town.stage, {"mars": 0})
         decided += (news := town.stage.settle())
-        free = [on for on, row in town.rows.items() if row["status"] == "idle"]
         started = [one.run_id.removeprefix("run-") for one in places(news)]
-        assert started, "the queue stands still"
+        free = [on for on, row in town.rows.items() if row["status"] == "idle"]
+        assert len(started) == min(len(free), len(good) - len(ran)), "the queue stands still"
         for name, on in zip(started, free, strict=False):
             town.starts(name, on)
-        for name in started[: len(free)]:
+        for name in started:
             town.ends(name)
-            ran.append(name)
+        ran += started
     assert ran == good
     assert not [one for one in decided if isinstance(one, types.VmDrainStarted)]
-    hopeless = [town.stage.run(f"h{n}") for n in range(0, 20, 5)]
+    hopeless = [town.stage.run(f"{kind}{n}") for n, kind in enumerate(kinds) if kind == "hopeless"]
     assert {(run.state, run.held.why if run.held else "") for run in hopeless} == {(State.QUEUED, "offer")}
 
 
