@@ -197,3 +197,8 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     total_blocks: int | None = None
     busy_blocks: int | None = None
     drift: tuple[str, ...] = ()  # paths whose value had an unknown word or the wrong type
+
+
+def firing_row(provider_id: str) -> str:
+    """The provider's own id behind that of a firing, `<its id>#<number of the first attempt>`; else the id itself."""
+    return provider_id.partition("#")[0]

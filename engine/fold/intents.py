@@ -20,7 +20,7 @@ from engine.states import Reason, State, VmState
 from events import types
 from events.codec import Fact
 
-NEVER_RAN: Final = "never-ran"
+_NEVER_RAN: Final = "never-ran"
 _REFUSALS: Final = {"unreachable": Reason.UNREACHABLE, "no_offer": Reason.NO_CAPACITY}
 
 
@@ -201,8 +201,8 @@ def _requeued(event: types.RunRequeued, turn: Turn) -> None:
         position=turn.position,
         at=turn.at,
         why="capacity",
-        detail=f"{'nothing of it ran' if why == NEVER_RAN else 'the provider had none'}; attempt {run.attempts} asks for "
-        f"{event.gpu or 'the same'}",
+        detail=f"{'nothing of it ran' if why == _NEVER_RAN else 'the provider had none'}; "
+        f"attempt {run.attempts} asks for {event.gpu or 'the same'}",
         not_before=event.not_before,
         placed_at=None if run.placed is None else run.placed.at,
     )
@@ -212,7 +212,7 @@ def _requeued(event: types.RunRequeued, turn: Turn) -> None:
 
 def ask_again(turn: Turn, run: Run, provider_id: str) -> str:
     """The run is to be submitted once more, or was: under that id nothing of it ran. Why not, as the rule's name."""
-    why = NEVER_RAN if run.unserved and run.reason is not Reason.NO_CAPACITY else "no-capacity"
+    why = _NEVER_RAN if run.unserved and run.reason is not Reason.NO_CAPACITY else "no-capacity"
     links.leave_all(turn, run)
     run_turn.ask_again(turn, run, why)
     key = f"{run.provider}/{provider_id}"

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from engine.facts import RunFacts
+from engine.facts import RunFacts, firing_row
 from engine.fold.change import Missing, Moved, Tracked, Transition
 from engine.fold.state_machines import TERMINAL
 from engine.requirements import Requirements
@@ -190,11 +190,6 @@ class Run(Tracked, kw_only=True):
     def retried(self) -> bool:
         """Whether the provider itself tried the current request more than once."""
         return bool(self.attempt)
-
-
-def firing_row(provider_id: str) -> str:
-    """The provider's own id behind that of a firing, `<its id>#<number of the first attempt>`; else the id itself."""
-    return provider_id.partition("#")[0]
 
 
 def phases_of(run: Run) -> tuple[tuple[str, int], ...]:

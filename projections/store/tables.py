@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.dialects.sqlite import insert
 
-from engine.fold.run import firing_row
+from engine.facts import firing_row
 from projections.store.row_table import RowTable
 from projections.store.schema import RUN_GOES_ON, SHOWN, VM_GOES_ON, RunRow, VmRow, gone, marks, run_values, runs, vms
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from engine.errors import ProviderError, ProviderUnreachable
-from engine.fold.run import firing_row
+from engine.facts import firing_row
 from engine.providers.dstack.client import FINISHED, Client, time_of
 from engine.providers.dstack.lenient import at, objects
 from engine.providers.dstack.run_reading import RUNS, facts_of
