@@ -14,7 +14,8 @@ Machine = Callable[[str], Vm]  # the engine's machine of an id
 
 def verdict(vm: VmObject, machine: Vm) -> str:
     """`● idle`, `● terminated · idle_timeout`, `● busy · unreachable` in the state's colour."""
-    return paint.verdict(vm.state, vm.reason, "unreachable" if machine.billed and machine.facts.unreachable else None)
+    unreachable = machine.billed and machine.facts.unreachable and vm.reason != "unreachable"
+    return paint.verdict(vm.state, vm.reason, "unreachable" if unreachable else None)
 
 
 def called(vm: VmObject) -> str:

@@ -144,7 +144,7 @@ GONE: Final = _row(
 """Of a running run whose machine was seen gone."""
 
 CUT_OFF: Final = _row(
-    "{provider} calls it running, but has not reached its machine since {at}",
+    "{provider} calls it running, but has not reached its machine since {reached}",
     "its output so far: `steno logs {name} --tail 50`; to give it up: `steno stop {name}`",
     Blame.PROVIDER,
 )

@@ -130,11 +130,10 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
     if vm.state is VmState.TERMINATED:
         why = "" if vm.reason is None else f" ({vm.reason.value})"
         ended = "is gone" if vm.finished_at is None else f"has been gone since {format_second(vm.finished_at)}"
-        silent = next((one.since for one in vm.unreachable[-1:] if one.until is None), None)
-        never = () if silent is None else (f"The provider had not reached it since {format_second(silent)}.",)
-        return (f"It {ended}{why}.", *never)
+        return (f"It {ended}{why}.", *_silence(vm))
     if vm.archive is not None:
-        return (f"It is part of the archive {vm.archive}, which ends at {format_second(until_of(state, vm))}.",)
+        until = format_second(until_of(state, vm))
+        return (f"It is part of the archive {vm.archive}, which ends at {until}.", *_silence(vm))
     found, source = [], state.sources.get(vm.source)
     if observability(source, now) is Observability.BLIND:
         last = None if source is None else source.last_answered
@@ -155,17 +154,24 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
     if vm.missing is not None:
         since = format_second(vm.missing.at)
         found.append(f"The provider has not listed it since {since}; that alone does not end its bill.")
-    if vm.unreachable and vm.unreachable[-1].until is None:
-        since = format_second(vm.unreachable[-1].since)
-        found.append(f"It has been unreachable for the provider since {since}.")
-    return tuple(found)
+    return (*found, *_silence(vm))
+
+
+def _silence(vm: Vm) -> Iterator[str]:
+    silence = vm.silence
+    if silence is not None:
+        over = vm.state is VmState.TERMINATED
+        said = "The provider had not reached it" if over else "It has been unreachable for the provider"
+        yield f"{said} since {format_second(silence.since)}: it was {silence}."
 
 
 def _doing(scene: Scene, vm: Vm) -> Iterator[str]:
     match vm.state:
         case VmState.BUSY:
             names = _names(scene.state, (one.run_id for one in vm.occupants))
-            yield f"It is busy with {names}." if names else "The provider says that it is busy; no known run is on it."
+            doubt = " Its provider calls it idle: one of the two is wrong." if vm.facts.state is VmState.IDLE else ""
+            busy = f"It is busy with {names}." if names else "The provider says that it is busy; no known run is on it."
+            yield f"{busy}{doubt}"
         case VmState.REQUESTED | VmState.PROVISIONING:
             yield f"It is being provisioned{_for_maker(scene.state, vm)}."
         case VmState.IDLE:

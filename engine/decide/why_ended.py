@@ -52,7 +52,8 @@ def finding(run: Run, message: str | None = None, *, vm: Vm | None = None, silen
         "provider": lambda: run.provider,
         "name": lambda: word(run),
         "state": lambda: run.state.value,
-        "at": lambda: format_second(_since(vm) if silent_since is None else silent_since),
+        "at": lambda: format_second(silent_since or 0),
+        "reached": lambda: format_second(_reached_at(vm)),
         "waits": lambda: _waits(run),
         "due": lambda: _due(run),
         "job": lambda: _job(run),
@@ -166,8 +167,9 @@ def _due(run: Run) -> str:
     return "a time that it does not say" if due is None else format_second(due)
 
 
-def _since(vm: Vm | None) -> int:
-    return vm.unreachable[-1].since if vm is not None and vm.unreachable else 0
+def _reached_at(vm: Vm | None) -> int:
+    silence = None if vm is None else vm.silence
+    return 0 if silence is None else silence.reached_at or silence.since
 
 
 def _machine(run: Run) -> str:

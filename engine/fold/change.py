@@ -38,6 +38,7 @@ class AnomalyKind(StrEnum):
     SCHEMA_DRIFT = "schema_drift"  # a word or a type we do not know
     ORPHAN = "orphan"  # a machine that nobody we know of asked for
     ORPHAN_SUSPECTED = "orphan_suspected"  # told to go, or no longer listed, and not seen gone: still billed
+    UNREACHABLE = "unreachable"  # a machine that its provider does not reach any more
     AMBIGUOUS_VM = "ambiguous_vm"  # two machines fit a run equally well
     AMBIGUOUS_SUBMISSION = "ambiguous_submission"  # a run at the provider that may be ours, or only says so
     CLOCK_SKEW = "clock_skew"  # the provider's clock is more than 2 s off ours

@@ -66,7 +66,8 @@ class SourceLanes:
 
     def follow(self, *, absent: bool, ending: bool) -> None:
         """Continue after an event that was folded in full. While something is missing (`absent`), a machine has been
-        told to stop (`ending`), or old answers may come after an outage, each answer counts, so none is skipped.
+        told to stop or is in doubt (`ending`), or old answers may come after an outage, each answer counts, so none is
+        skipped.
         """
         last = self.state.last_answered
         self.heard = NEVER if last is None or self.state.failed else last

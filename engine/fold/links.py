@@ -15,7 +15,7 @@ from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
 from engine.fold.turn import Turn
 from engine.fold.vm import Occupancy, Vm
-from engine.fold.vm_turn import EMPTY, last_asked
+from engine.fold.vm_turn import EMPTY, emptied, last_asked
 from engine.fold.world_codec import HostMachines, WorldState
 from engine.states import State, VmState
 
@@ -229,6 +229,7 @@ def _leave(
         cut_off = shown is not None and shown.cut_off
         _note_more(turn.state, run, key, until=until, cut_off=cut_off, forgotten=forgotten)
         _left(turn, vm, one, until, run.last_at)
+        emptied(turn, vm, turn.at if until is None else min(until, turn.at))
         turn.changes.append(vm.moved())
 
 

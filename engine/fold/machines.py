@@ -147,6 +147,8 @@ def _graces(turn: Turn, tick: Tick, source: Source) -> None:
         due = ending_due(vm)
         if due is not None and source.answered_time >= due and vm.source == source.name and concerns(tick, vm):
             vm_turn.doubt(turn, vm, f"told to go 14 minutes ago, still {vm.facts.status}")
+        if vm.source == source.name and concerns(tick, vm):
+            vm_turn.compare(turn, vm)
     if source.silent or is_back(source, tick.started_at):
         return
     for run in turn.state.unsettled_runs():

@@ -20,6 +20,7 @@ from engine.fold.run import Run
 from engine.fold.run_turn import cost_is_whole
 from engine.fold.sources import Source, is_page
 from engine.fold.tick import PollReader, Tick, Until
+from engine.fold.vm_turn import is_doubtful
 from engine.fold.world import World
 from engine.rules.sets import ObservationFilter
 from engine.states import VmState
@@ -230,7 +231,7 @@ class RecordFold:
             vm = state.vms[vm_id]
             if vm.missing is not None and vm.state is not VmState.UNCONFIRMED:
                 absent = True
-            if vm.ending_from is not None and ending_due(vm) is not None:
+            if is_doubtful(vm) or (vm.ending_from is not None and ending_due(vm) is not None):
                 ending.add(vm.source)
         for source in self._sources.values():
             source.follow(absent=absent, ending=source.state.name in ending)

@@ -9,7 +9,7 @@ import msgspec
 from engine.facts import VmFacts
 from engine.fold.change import Tracked, VmMoved, VmStep
 from engine.states import VmReason, VmState
-from events.clock import foreign_run_id
+from events.clock import foreign_run_id, format_second
 
 DrainBy = Literal["idle", "user", "create", "room", "orphan"]
 
@@ -66,8 +66,15 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class SilentSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A time in which the machine did not answer the provider."""
 
-    since: int
+    since: int  # the first poll that shows it
     until: int | None
+    reached_at: int | None = None  # the newest poll before that shows it reached; None: there is none
+
+    def __str__(self) -> str:
+        """`last reached at 14:05`, in full."""
+        if self.reached_at is None:
+            return f"last reached before {format_second(self.since)}"
+        return f"last reached at {format_second(self.reached_at)}"
 
 
 class Occupancy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -166,6 +173,12 @@ class Vm(Tracked, kw_only=True):
         """From when on no run was on it; None: it may be there still."""
         end = self.first_at if self.unseen_end else self.finished_at
         return end if self.state is VmState.TERMINATED else None
+
+    @property
+    def silence(self) -> SilentSpan | None:
+        """That which lasts, or lasted to its end; None: it answers."""
+        last = self.unreachable[-1:]
+        return last[0] if last and last[0].until is None else None
 
     @property
     def billed(self) -> bool:

@@ -4,6 +4,8 @@ measured in the time in which the machine's own source answered.
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from engine.facts import VmFacts
 from engine.fold.change import AnomalyKind, VmStep
 from engine.fold.sources import surely_until
@@ -12,7 +14,8 @@ from engine.fold.suspension import paused
 from engine.fold.tick import Tick
 from engine.fold.turn import Turn
 from engine.fold.vm import PriceStep, SilentSpan, Vm
-from engine.states import VmReason, VmState
+from engine.states import State, VmReason, VmState
+from events.clock import SECOND
 
 ALIVE: Final = frozenset({VmState.PROVISIONING, VmState.IDLE, VmState.BUSY})
 """States of a machine that nobody has told to stop."""
@@ -28,6 +31,9 @@ _TRIGGER: Final = {
 
 _BY_US: Final = {"idle": VmReason.IDLE_TIMEOUT, "user": VmReason.STOPPED_BY_USER}
 """Why we ended it, if not for another policy."""
+
+LAG: Final = 120 * SECOND  # a server sees the end of a run up to 85 s later than that of its machine's work
+SILENT_FOR: Final = 60 * SECOND  # after this long without an answer a machine is reported; shorter gaps are common
 
 EMPTY: Final = frozenset({VmState.IDLE, VmState.DRAINING})
 
@@ -48,7 +54,7 @@ def see(turn: Turn, vm: Vm, facts: VmFacts, tick: Tick, *, new: bool) -> None:
     if facts.suspended or vm.pauses:
         end = turn.at if facts.finished_at is None else min(turn.at, facts.finished_at)
         vm.pauses = paused(vm.pauses, facts.suspended, since=vm.created, low=low, until=end)
-    _reach(turn, vm, facts)
+    _reach(turn, vm, facts, None if new else low)
     for drift in facts.drift:
         turn.note(vm, AnomalyKind.SCHEMA_DRIFT, drift, once=True)
     _judge(turn, vm, None if new else before.state, low, back=back, new=new)
@@ -57,13 +63,46 @@ def see(turn: Turn, vm: Vm, facts: VmFacts, tick: Tick, *, new: bool) -> None:
     turn.changed(vm, begin)
 
 
-def _reach(turn: Turn, vm: Vm, facts: VmFacts) -> None:
-    away = bool(vm.unreachable) and vm.unreachable[-1].until is None
-    if facts.unreachable and not away:
-        vm.unreachable = (*vm.unreachable, SilentSpan(since=turn.at, until=None))
-    elif away and not facts.unreachable and facts.state in ALIVE:
-        since = vm.unreachable[-1].since
-        vm.unreachable = (*vm.unreachable[:-1], SilentSpan(since=since, until=max(since, turn.at)))
+def _reach(turn: Turn, vm: Vm, facts: VmFacts, shown_at: int | None) -> None:
+    """`shown_at`: the newest poll before that showed it."""
+    away = vm.silence
+    if facts.unreachable and away is None:
+        vm.unreachable = (*vm.unreachable, SilentSpan(since=turn.at, until=None, reached_at=shown_at))
+    elif away is not None and not facts.unreachable and facts.state in ALIVE:
+        vm.unreachable = (*vm.unreachable[:-1], replace(away, until=max(away.since, turn.at)))
+
+
+def is_doubtful(vm: Vm) -> bool:
+    """Whether a repeated poll may make `compare` report it."""
+    silence = vm.silence
+    if silence is not None:
+        return f"{AnomalyKind.UNREACHABLE.value}: {silence}" not in vm.noted
+    return vm.state is VmState.IDLE and bool(vm.occupants)
+
+
+def compare(turn: Turn, vm: Vm) -> None:
+    """Report a machine that does not answer any more, or whose row calls it idle while a run is running on it, for
+    longer than a server lags: that one is busy.
+    """
+    silence = vm.silence
+    if silence is not None and vm.last_at - silence.since >= SILENT_FOR:
+        turn.note(vm, AnomalyKind.UNREACHABLE, str(silence), once=True)
+    if vm.state is not VmState.IDLE or vm.idle_since is None or silence is not None:
+        return
+    for one in vm.occupants:
+        run = turn.state.runs.get(one.run_id)
+        if run is not None and run.state is State.RUNNING and run.last_at - vm.idle_since >= LAG:
+            detail = f"idle for {LAG // (60 * SECOND)} minutes, while run {run.name or run.run_id} is running on it"
+            turn.note(vm, AnomalyKind.CONTRADICTION, detail, once=True)
+            since = vm.steps[-1].at if len(vm.steps) > 1 else vm.created  # no time of it was idle
+            step(turn, vm, VmTrigger.BUSY, vm.steps[-1].low_at, at=since)
+            return
+
+
+def emptied(turn: Turn, vm: Vm, low: int) -> None:
+    """The last run on it is over: the row that called it idle all along is right now."""
+    if vm.state is VmState.BUSY and vm.facts.state is VmState.IDLE and not vm.occupants:
+        step(turn, vm, VmTrigger.IDLE, low)
 
 
 def _judge(turn: Turn, vm: Vm, before: VmState | None, low: int, *, back: bool, new: bool) -> None:
@@ -93,6 +132,8 @@ def _judge(turn: Turn, vm: Vm, before: VmState | None, low: int, *, back: bool, 
             step(turn, vm, VmTrigger.DOUBT, low)
         case VmState.DRAINING if trigger is VmTrigger.IDLE:
             return
+        case VmState.BUSY if trigger is VmTrigger.IDLE and said_again and vm.occupants:  # see `compare`
+            return
         case _:
             pass
     if not step(turn, vm, trigger, low):
@@ -108,6 +149,8 @@ def _end(turn: Turn, vm: Vm, low: int, *, new: bool) -> None:
     facts, gone = vm.facts, vm.state is VmState.TERMINATED
     step(turn, vm, VmTrigger.TERMINATED, low)
     vm.reason = _reason(vm)
+    if vm.silence is not None and vm.facts.cause is not vm.reason is VmReason.UNREACHABLE:
+        turn.note(vm, AnomalyKind.UNREACHABLE, str(vm.silence), once=True)
     # If the clocks' offset changed since it was made, its provider's two times are not of one clock.
     if facts.finished_at is not None and (new or vm.skew == turn.source(vm.source).skew):
         vm.finished_at, vm.unseen_end = max(facts.finished_at, vm.created), False
@@ -151,14 +194,17 @@ def doubt(turn: Turn, vm: Vm, detail: str, low: int | None = None) -> None:
         turn.note(vm, AnomalyKind.ORPHAN_SUSPECTED, detail)
 
 
-def step(turn: Turn, vm: Vm, trigger: VmTrigger, low: int) -> bool:
-    """Move the machine if the table allows it; whether it does. `low`: the earliest time of the move."""
+def step(turn: Turn, vm: Vm, trigger: VmTrigger, low: int, at: int | None = None) -> bool:
+    """Move the machine if the table allows it; whether it does. `low`: the earliest time of the move; `at`: its own, if
+    that is not now.
+    """
     before, after = vm.state, turn.fold.step_vm(vm.state, trigger)
     if after is None:
         return False
     if after is before:
         return True
-    at = max(turn.at, vm.steps[-1].at) if vm.steps else turn.at
+    if at is None:
+        at = max(turn.at, vm.steps[-1].at) if vm.steps else turn.at
     low = max(low, vm.steps[-1].low_at) if vm.steps else low
     made = VmStep(position=turn.position, at=at, low_at=min(low, at), before=before, after=after)
     vm.state, vm.steps = after, (*vm.steps, made)
@@ -181,6 +227,8 @@ def _reason(vm: Vm) -> VmReason:
     told = vm.told
     if told is not None and told.refused_at is None and (told.taken_at is not None or vm.facts.by_request):
         return _BY_US.get(told.by, VmReason.STOPPED_BY_POLICY)
+    if vm.silence is not None and vm.facts.cause is VmReason.IDLE_TIMEOUT:
+        return VmReason.UNREACHABLE  # a provider calls a machine idle that it cannot reach
     return vm.facts.cause
 
 

@@ -2,11 +2,13 @@
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stenotest.machines import machine_item
 from stenotest.records import temporary_record
 from stenotest.story import Item, Story, single
+from stenotest.told import on
 
 from engine.fold.record_fold import RecordFold
 from engine.fold.world import World
@@ -142,4 +144,19 @@ def test_a_machine_that_nobody_asked_for_is_told_of_though_the_runs_repeat(tmp_p
         record.append_polls([poll for _, poll in story.polls() if poll is not None])
         fast, full = (folded(record, whole=whole) for whole in (False, True))
     assert [one.kind for one in full.anomalies] == ["orphan"]
+    assert fast == full
+
+
+@pytest.mark.parametrize("row", [{"status": "idle"}, {"status": "busy", "unreachable": True}], ids=["idle", "silent"])
+def test_a_machine_that_contradicts_its_run_is_found_where_all_polls_repeat(
+    row: dict[str, Any], tmp_path: Path
+) -> None:
+    """Nothing changes any more, and the time that passes is the evidence."""
+    story = Story()
+    for _ in range(30):
+        story.listed(on("a-run")).wait(5)
+        story.machines(machine_item(**row)).wait(5)
+    with recorded(tmp_path, story) as record:
+        fast, full = (folded(record, whole=whole) for whole in (False, True))
+    assert [(vm.state, len(vm.noted)) for vm in full.vms.values()] == [("busy", 1)]
     assert fast == full

@@ -2,9 +2,14 @@
 
 export const ANOMALIES = {
   contradiction: {
-    title: "Contradiction: the provider reopened an ended item",
-    means: "The provider reported an end and later reported that it continues.",
-    todo: "The verdict follows the newest decisive answer. Compare the two polls.",
+    title: "Contradiction",
+    means: "The provider took back an end, or says two things of one thing: a run is running, and its machine is idle.",
+    todo: "A verdict follows the newest decisive answer; a machine under a running run counts as busy. Compare the polls.",
+  },
+  unreachable: {
+    title: "Machine vanished",
+    means: "The provider has not reached it for a minute or more, or ended it without having reached it again.",
+    todo: "Check the cloud's console: it may still be billed. What ran on it is lost unless it was saved elsewhere.",
   },
   illegal_transition: {
     title: "State moved backwards",

@@ -1,0 +1,115 @@
+"""Machines whose row contradicts the run on them, and machines that vanished."""
+
+from stenotest.stage import Stage, run_row, vm_row
+
+from engine.decide.why import why_up
+from engine.decide.why_ended import why_now
+from engine.fold.change import AnomalyKind
+from engine.fold.vm import Phase
+from engine.money.bill import bill_vm
+from engine.money.prices import Book
+from engine.policy import MINUTE, Policy
+from engine.states import VmReason, VmState
+from events.clock import format_second
+
+ONE = Policy(budget_total=None, idle_timeout=5 * MINUTE)
+
+
+def looks(made: Stage, minutes: int, run: dict[str, object], **machine: object) -> None:
+    """A poll of the run and one of its machine, every half minute."""
+    for _ in range(2 * minutes):
+        made.wait(30)
+        made.runs(run_row("a", on="m1", **run))  # type: ignore[arg-type]
+        made.machines(vm_row("m1", created=BEGAN, **machine))  # type: ignore[arg-type]
+
+
+BEGAN = Stage().now
+
+
+def phases(made: Stage) -> list[Phase]:
+    bill = bill_vm(made.vm("m1"), until=made.now, book=Book())
+    return [one.phase for one in bill.intervals]
+
+
+def contradictions(made: Stage) -> list[str]:
+    return [one for one in made.vm("m1").noted if one.startswith(AnomalyKind.CONTRADICTION.value)]
+
+
+def test_a_machine_called_idle_under_a_running_run_is_busy() -> None:
+    """One of the two rows is wrong. The machine is billed to the run and kept; the contradiction is noted, once."""
+    made = Stage(ONE)
+    made.ensured()
+    made.wait(-30)
+    looks(made, 20, {}, status="idle")
+    vm = made.vm("m1")
+    assert (vm.state, phases(made)) == (VmState.BUSY, [Phase.BUSY])
+    assert contradictions(made) == ["contradiction: idle for 2 minutes, while run a is running on it"]
+    assert why_up(made.world.state, vm, ONE, made.now) == (
+        "It is busy with run a. Its provider calls it idle: one of the two is wrong.",
+    )
+    assert made.settle() == ()
+
+    looks(made, 4, {"status": "done", "exit_status": 0, "finished": made.now}, status="idle")
+    assert (made.vm("m1").state, phases(made)) == (VmState.IDLE, [Phase.BUSY, Phase.IDLE])
+    looks(made, 6, {"status": "done", "exit_status": 0, "finished": made.now}, status="idle")
+    assert [type(one).__name__ for one in made.settle()][:1] == ["VmDrainStarted"]
+
+
+def test_a_run_that_lags_behind_its_machine_is_no_contradiction() -> None:
+    """A server needs up to 85 s to see the end of a task."""
+    made = Stage(ONE)
+    looks(made, 3, {}, status="busy")
+    ended = made.now
+    looks(made, 1, {}, status="idle")
+    looks(made, 5, {"status": "done", "exit_status": 0, "finished": ended}, status="idle")
+    assert (made.vm("m1").state, contradictions(made)) == (VmState.IDLE, [])
+
+
+def test_a_machine_that_is_idle_where_nobody_looks_at_its_run_is_idle() -> None:
+    """The last answer that shows the run is as old as the machine's first idle row."""
+    made = Stage(ONE)
+    looks(made, 3, {}, status="busy")
+    for _ in range(20):
+        made.wait(30)
+        made.machines(vm_row("m1", "idle", created=BEGAN))
+    assert (made.vm("m1").state, contradictions(made)) == (VmState.IDLE, [])
+
+
+def test_a_machine_that_vanished_says_when_it_was_last_reached() -> None:
+    """dstack shows it as idle and unreachable, then ends it as idle: its reason is that it was unreachable."""
+    made = Stage(ONE)
+    looks(made, 3, {}, status="busy")
+    reached = format_second(made.now)
+    looks(made, 2, {}, status="idle", unreachable=True)
+    vm = made.vm("m1")
+    line = f"last reached at {reached}"
+    assert [one for one in vm.noted if "reached" in one] == [f"unreachable: {line}"]
+    assert any(line in one for one in why_up(made.world.state, vm, ONE, made.now))
+    running = why_now(next(iter(made.world.state.runs.values())), made.world.state, made.now)
+    assert f"has not reached its machine since {reached}" in running
+
+    made.wait(30)
+    made.machines(
+        vm_row("m1", "terminated", created=BEGAN, unreachable=True, reason="idle_timeout", finished_at=made.now)
+    )
+    vm = made.vm("m1")
+    assert vm.reason is VmReason.UNREACHABLE
+    assert [one for one in vm.noted if "reached" in one] == [f"unreachable: {line}"]
+    assert any(line in one for one in why_up(made.world.state, vm, ONE, made.now))
+
+
+def test_a_machine_that_answers_again_is_no_incident() -> None:
+    made = Stage(ONE)
+    looks(made, 3, {}, status="busy")
+    looks(made, 1, {}, status="busy", unreachable=True)
+    looks(made, 3, {}, status="busy")
+    assert made.vm("m1").noted == ()
+
+
+def test_a_machine_gone_before_a_minute_of_silence_is_an_incident_too() -> None:
+    """Its end says idle, and it never answered again."""
+    made = Stage(ONE)
+    looks(made, 1, {}, status="busy")
+    reached = format_second(made.now)
+    looks(made, 1, {}, status="terminated", unreachable=True, reason="idle_timeout", finished_at=made.now)
+    assert made.vm("m1").noted == (f"unreachable: last reached at {reached}",)
