@@ -1,5 +1,5 @@
-"""When a cron expression is due, in UTC, by the parser that dstack itself uses: days of the week count from Monday = 0,
-and day of month and day of week must both fit.
+"""When a cron expression is due, in UTC. Days of the week count from Monday = 0, and day of month and day of week must
+both fit: that is how the parser that providers use reads it.
 """
 
 from contextlib import suppress
