@@ -60,11 +60,12 @@ def test_a_firing_is_explained_by_its_own_answers(steno: Steno) -> None:
 
 
 def test_a_firing_that_no_answer_showed_is_called_not_seen(steno: Steno, home: Path) -> None:
+    """And one whose end no answer showed."""
     story = Story()
     for num in (0, 2):
         story.wait(QUARTER).listed(nightly("running", job(submission("running", num=num, submitted=story.now - 1))))
     assert steno("import", story.write(home / "gap.jsonl")).returncode == 0
-    assert sum("● lost · not seen" in line for line in steno("ps", "--all").stdout.splitlines()) == 1
+    assert sum("● lost · not seen" in line for line in steno("ps", "--all").stdout.splitlines()) == 2
     assert "Not seen: dstack no longer shows this firing" in steno("show", shown(steno)["#1"]["run_id"]).stdout
 
 
