@@ -14,8 +14,8 @@ from engine.decide.source_view import Scene
 from engine.errors import NotConfigured
 from engine.fold.world_codec import vms_of
 from engine.kernel.held_machine import listener_task, token_of
+from engine.kernel.listener_run import KERNELS as NAME
 from engine.kernel.warm.kind import KIND, is_warm
-from engine.kernel.warm.reading import NAME
 from engine.providers.registry import kind
 from engine.providers.task import Draft
 from engine.recorder.interval import Pace

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Final
 from engine.errors import NotIsolated, RefusedByPolicy
 from engine.fold.world_codec import WorldState, vms_of
 from engine.kernel.executor import Order, Terms, order_of
+from engine.kernel.listener_run import KERNELS as WARM
 from engine.kernel.submission import KernelSubmission
 from engine.kernel.warm.kind import is_warm
-from engine.kernel.warm.reading import NAME as WARM
 from engine.providers.kind import Check, CheckState, KernelRights
 from engine.providers.registry import kind
 from engine.providers.task import choose_name

@@ -18,6 +18,7 @@ from engine.fold.lazy_things import held, some_of, tally_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
+from engine.kernel.listener_run import gpu_kept, is_kept
 from engine.money.bill import life_cost
 from engine.money.prices import Book, price_of, rung_at
 from engine.policy import BACKSTOP, DAY, DOLLAR, HOUR, OFF, Policy
@@ -276,17 +277,18 @@ def metrics(state: WorldState, account: Account, starts: Mapping[str, int]) -> M
         tasks_completed=cold + warm,
         cold_starts=cold,
         warm_reuses=warm,
-        active_vms=len(_billed(state)),
+        active_vms=sum(not is_kept(vm) for vm in _billed(state)),
     )
 
 
 def starts_of(state: WorldState) -> Counter[str]:
-    """How many finished runs had a `cold` start, and a `warm` one; no archives."""
+    """How many finished runs had a `cold` start, and a `warm` one; no archives, no listeners."""
 
     def start(run: Run) -> tuple[str, int] | None:
-        return (run.start, 1) if run.start is not None and run.terminal and run.archive is None else None
+        counts = run.terminal and run.archive is None and gpu_kept(run) is None
+        return (run.start, 1) if run.start is not None and counts else None
 
-    return tally_of(state.runs, "starts", start)
+    return tally_of(state.runs, "starts but listeners", start)
 
 
 def _billed(state: WorldState) -> list[Vm]:

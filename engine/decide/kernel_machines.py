@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from engine.decide.source_view import Scene, terms_of
 from engine.fold.run import Run
 from engine.fold.world_codec import WorldState, source_of, vms_of
-from engine.kernel.held_machine import NO_GPU, HeldMachine
-from engine.kernel_mark import FORGOTTEN, gpu_named
+from engine.kernel.held_machine import HeldMachine
+from engine.kernel.listener_run import NO_GPU, gpu_kept
+from engine.kernel_mark import FORGOTTEN
 from engine.policy import MINUTE
 from engine.states import State, VmState
 from events.clock import SECOND, backoff, format_second
@@ -35,7 +36,7 @@ def held_machines(state: WorldState, source: str, beneath: str) -> tuple[HeldMac
 
 
 def held_machine(run: Run) -> HeldMachine | None:
-    gpu = None if run.name is None or run.requested_at is None else gpu_named(run.name)
+    gpu = gpu_kept(run)
     if gpu is None:
         return None
     forgotten = run.terminal and run.exit_status == FORGOTTEN

@@ -54,6 +54,7 @@ def run_shown(turn: Turn, run: Run) -> None:
                 _find_carrier(turn, run, submission.carrier)
             until = _until(job, submission, turn.at, over=facts.final)
             if key in run.links:
+                _start(turn, run, key, submission.started_at)
                 _leave(turn, run, key, until, shown=submission)
             elif _host(turn.state, run, submission) is not None:
                 _link(turn, run, key, submission, until)
@@ -174,6 +175,7 @@ def _link(turn: Turn, run: Run, key: str, submission: AttemptFacts, until: int |
         blocks=submission.blocks,
         free_at=free_at,
         cut_off=submission.cut_off,
+        started_at=submission.started_at,
     )
     vm.occupancies = (*vm.occupancies, occupancy)
     vm.runs = vm.runs if run.run_id in vm.runs else (*vm.runs, run.run_id)
@@ -210,6 +212,13 @@ def _there_after(state: WorldState, host: str, since: int) -> list[Vm]:
     gone = [vms[vm_id] for _, vm_id in known.gone[bisect_left(known.gone, (since, "")) :]]
     # One that ended at `since` counts if it began then too: a job may last less than a second.
     return [*(vms[vm_id] for vm_id in known.there), *(vm for vm in gone if vm.over_at != since or vm.created >= since)]
+
+
+def _start(turn: Turn, run: Run, key: str, started_at: int | None) -> None:
+    vm = turn.state.vms[run.links[key]]
+    if any(one.run_id == run.run_id and one.job == key and one.started_at != started_at for one in vm.occupancies):
+        _note_more(turn.state, run, key, started_at=started_at)
+        turn.changes.append(vm.moved())
 
 
 def _leave(

@@ -91,6 +91,7 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answered_at: int | None = None  # the machine answered the provider about it then or later
     cut_off: bool = False  # it ended because the machine stopped answering
     forgotten: bool = False  # `until` is when we lost sight of it, not when it ended
+    started_at: int | None = None  # when it began to run there; None: it has not, or its provider does not say
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True, gc=False):

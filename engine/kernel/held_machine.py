@@ -10,6 +10,7 @@ import engine
 import events
 from engine.errors import NotConfigured
 from engine.kernel.executor import packed, program_of
+from engine.kernel.listener_run import NO_GPU
 from engine.policy import BACKSTOP
 from engine.providers.task import LISTENER, choose_name
 from engine.states import State
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from engine.settings.settings import Settings
     from events.store.store import Store
 
-NO_GPU: Final = "CPU"
 _SLOT: Final = "steno-slot-"  # as of every machine that holds one run at a time
 _FIRST_PORT: Final = 20_000
 _PORTS: Final = 10_000

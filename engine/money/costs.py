@@ -14,7 +14,9 @@ from engine.fold.lazy_things import some_of
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
+from engine.kernel.listener_run import KERNELS, is_kept, listener_machine
 from engine.money.bill import Bill, BillCache, Line, bill_vm, portions
+from engine.money.kernels import cut_by_kernels, stays_of
 from engine.money.prices import Book
 
 
@@ -55,10 +57,33 @@ class Costs:
         """
         found = self._bills.get(vm_id)
         if found is None:
-            vm = self.state.vms[vm_id]
-            found = bill_vm(vm, until=until_of(self.state, vm), book=self._book, cache=self._cache)
-            self._bills[vm_id] = found
+            found = self._bills[vm_id] = self.bill_of(self.state.vms[vm_id])
         return found
+
+    def bill_of(self, vm: Vm) -> Bill:
+        """As `bill`, of a machine that need not be kept in memory."""
+        found = bill_vm(vm, until=until_of(self.state, vm), book=self._book, cache=self._cache)
+        for run_id, kept in self._kept_on(vm):
+            found = cut_by_kernels(found, run_id, stays_of(kept))
+        return found
+
+    def _kept_on(self, vm: Vm) -> Iterator[tuple[str, Vm]]:
+        """The listeners' runs that were on a machine, and the kernels' machine of each."""
+        if any(name.startswith(f"{KERNELS}/") for name in self.state.sources):
+            for run_id in runs_on(vm):
+                if (kept := self.state.vms.get(listener_machine(run_id))) is not None:
+                    yield run_id, kept
+
+    def payers(self, vm: Vm) -> tuple[str, ...]:
+        """The runs that pay for a machine, kernels included."""
+        kernels = (run_id for _, kept in self._kept_on(vm) for run_id in runs_on(kept))
+        return tuple(dict.fromkeys((*runs_on(vm), *kernels)))
+
+    def beneath(self, vm_ids: Iterable[str]) -> tuple[str, ...]:
+        """The machines on which those of them are that listeners keep."""
+        kept = (vm for vm_id in vm_ids if is_kept(vm := self.state.vms[vm_id]))
+        runs = (run for vm in kept if (run := self.state.runs.get(vm.provider_id)) is not None)
+        return tuple(dict.fromkeys(vm_id for run in runs for vm_id in run.links.values()))
 
     def bills(self) -> dict[str, Bill]:
         """The bill of every machine, in order of first sight."""
@@ -67,14 +92,18 @@ class Costs:
     def charges(self) -> Iterator[Charge]:
         """Every sum of every machine, machines in order of first sight."""
         for vm_id in self.state.vms:
-            yield from charges(self.bill(vm_id))
+            yield from self._of(vm_id)
+
+    def _of(self, vm_id: str) -> Iterator[Charge]:
+        """A machine's sums; none of a listener's machine, which is a part of the one beneath."""
+        return iter(()) if is_kept(self.state.vms[vm_id]) else charges(self.bill(vm_id))
 
     def paid_by(self, run_id: str, vm_id: str) -> list[Charge]:
         """What a run pays of a machine's bill, in order of time."""
         by_run = self._charges.get(vm_id)
         if by_run is None:
             by_run = self._charges[vm_id] = {}
-            for charge in charges(self.bill(vm_id)):
+            for charge in self._of(vm_id):
                 by_run.setdefault(charge.run_id, []).append(charge)
         return by_run.get(run_id, [])
 
@@ -94,10 +123,11 @@ class Costs:
             if run.requeues:
                 later = some_of(state.vms, lambda brief: brief.at >= run.first_at)
                 machines = (vm.vm_id for vm in later if run_id in vm.runs)
-        found = [vm for vm_id in machines if (vm := state.vms.get(vm_id)) is not None and run_id in runs_on(vm)]
+        found = [vm_id for vm_id in machines if (vm := state.vms.get(vm_id)) is not None and run_id in self.payers(vm)]
         if not found:
             return 0 if _never_had_one(run) else None
-        return sum(charge.cost for vm in found for charge in self.paid_by(run_id, vm.vm_id))
+        found = list(dict.fromkeys((*found, *self.beneath(found))))
+        return sum(charge.cost for vm_id in found for charge in self.paid_by(run_id, vm_id))
 
     def of_runs(self) -> dict[str, int]:
         """run_id → micro-dollars, of every run whose cost is known; see `of_run`."""

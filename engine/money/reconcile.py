@@ -16,6 +16,7 @@ from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
+from engine.kernel.listener_run import gpu_kept
 from engine.money.bill import Line
 from engine.money.costs import Charge
 from engine.money.life import silent_from
@@ -32,6 +33,7 @@ class Cause(StrEnum):
     QUEUEING = "queueing"  # submitted, and no machine busy with it yet
     SILENT = "machine silent"  # the provider charges it, and the machine no longer answered
     BETWEEN_POLLS = "between polls"  # the provider charges it; neither polls nor its own times show the machine busy
+    KERNELS = "kernels"  # a listener's: the provider charges it, and its kernels pay, or it is idle
     CLEANING_UP = "cleaning up"  # the machine still busy behind the run
     NO_MACHINE = "no machine seen"  # the provider charges a submission whose machine we never saw
     BLOCKS = "blocks"  # the run had a part of the machine, or several parts
@@ -143,8 +145,9 @@ def reconcile_run(
             sums[Cause.NO_MACHINE] -= one.cost
         else:
             spans[vm.vm_id].append(one)
+    unseen = Cause.BETWEEN_POLLS if gpu_kept(run) is None else Cause.KERNELS
     for vm_id in dict.fromkeys((*(one.vm_id for one in mine), *spans)):
-        _compare(state.vms[vm_id], [one for one in mine if one.vm_id == vm_id], spans.get(vm_id, []), sums)
+        _compare(state.vms[vm_id], [one for one in mine if one.vm_id == vm_id], spans.get(vm_id, []), sums, unseen)
     if abs(theirs - run.cost) <= HALF_STEP + 1:
         cause = Cause.ROUNDING
     elif not is_settled(run):
@@ -157,8 +160,10 @@ def reconcile_run(
     return reconciliation(rounded, ours=ours, theirs=run.cost, run_id=run.run_id, name=run.name)
 
 
-def _compare(vm: Vm, mine: list[Charge], spans: list[Charged], sums: Sums) -> None:
-    """What the two sides charge of one machine for one run, over the same time."""
+def _compare(vm: Vm, mine: list[Charge], spans: list[Charged], sums: Sums, unseen: Cause) -> None:
+    """What the two sides charge of one machine for one run, over the same time; `unseen`: why only the provider
+    does.
+    """
     listed, silent = Book().tariff(vm), silent_from(vm)
     covered = [(charge.since, charge.until) for charge in mine]
     for span in spans:
@@ -166,7 +171,7 @@ def _compare(vm: Vm, mine: list[Charge], spans: list[Charged], sums: Sums) -> No
             cut = [silent] if silent is not None and start < silent < end else []
             for since, until in pairwise([start, *cut, end]):
                 waits = any(charge.since > since for charge in mine)
-                cause = Cause.QUEUEING if waits else Cause.BETWEEN_POLLS
+                cause = Cause.QUEUEING if waits else unseen
                 cause = Cause.SILENT if silent is not None and since >= silent else cause
                 sums[cause] -= span._replace(since=since, until=until).cost
     first = min((span.since for span in spans), default=None)

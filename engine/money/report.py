@@ -9,6 +9,7 @@ import msgspec
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
+from engine.kernel.listener_run import gpu_kept
 from engine.money.costs import Costs
 from engine.policy import MINUTE
 from engine.states import VmReason, VmState
@@ -60,7 +61,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 def performance(costs: Costs) -> tuple[Measure, ...]:
     """Every figure that has a target."""
     state, by_run = costs.state, costs.of_runs()
-    runs = [run for run in state.runs.values() if run.start is not None]
+    runs = [run for run in state.runs.values() if run.start is not None and gpu_kept(run) is None]
     cold = [run for run in runs if run.start == "cold"]
     warm = [run for run in runs if run.start == "warm"]
     ended = [run for run in runs if run.terminal]

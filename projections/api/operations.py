@@ -23,6 +23,7 @@ from engine.fold.lazy_things import tally_of
 from engine.fold.run import Run
 from engine.fold.sources import BLIND_AFTER, Observability, Source, observability
 from engine.fold.world_codec import WorldState
+from engine.kernel.listener_run import gpu_kept
 from engine.policy import DOLLAR
 from engine.states import State, VmState
 from engine.wire import Shape, wire
@@ -112,7 +113,7 @@ class ServiceCollector(Collector):
         now = self._service.clock.now()
         with self._feed.state() as whole:  # the fold waits: only what is needed is taken
             state = live_part(whole)
-            known = tally_of(state.runs, "runs by state", _state_of)
+            known = tally_of(state.runs, "runs but listeners by state", _state_of)
             unsettled = [state.runs[run_id] for run_id in state.unsettled]
             machines = Counter(state.vms[vm_id].state for vm_id in state.open_vms)
             sources = [
@@ -147,8 +148,12 @@ class ServiceCollector(Collector):
 
 
 def _state_of(run: Run) -> tuple[str, int] | None:
-    """The state and the reason of a run, for a tally; None in an archive."""
-    return None if run.archive is not None else (f"{run.state.value} {run.reason.value if run.reason else ''}", 1)
+    """The state and the reason of a run, for a tally; None in an archive, and of a listener."""
+    return (
+        None
+        if run.archive is not None or gpu_kept(run) is not None
+        else (f"{run.state.value} {run.reason.value if run.reason else ''}", 1)
+    )
 
 
 def _gauges(name: str, said: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:

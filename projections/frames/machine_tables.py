@@ -7,9 +7,8 @@ import msgspec
 
 from engine.fold.archives import until_of
 from engine.fold.vm import Vm
-from engine.money.bill import bill_vm
-from engine.money.costs import Charge, charges
-from engine.money.prices import Book
+from engine.kernel.listener_run import is_kept
+from engine.money.costs import Charge, Costs, charges
 from engine.money.report import gpu_of, user_of
 from engine.objects import IntervalObject, VmObject
 from events.clock import SECOND
@@ -60,9 +59,9 @@ def _stretches(source: "FrameSource") -> Iterator[_Stretch]:
 
 def _sums(source: "FrameSource") -> Iterator[_Sum]:
     state = source.view.state
-    book = Book.of(state)
+    costs = Costs(state)
     for machine in _machines(source):
-        for charge in charges(bill_vm(machine.vm, until=machine.costed_to, book=book)):
+        for charge in () if is_kept(machine.vm) else charges(costs.bill_of(machine.vm)):
             run = None if charge.run_id is None else state.runs.get(charge.run_id)
             yield _Sum(machine, charge, None if run is None else user_of(run))
 

@@ -8,8 +8,9 @@ import msgspec
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
+from engine.kernel.listener_run import is_kept
 from engine.money.bill import Bill
-from engine.money.costs import Costs, charges, cut_at, runs_on
+from engine.money.costs import Costs, charges, cut_at
 from engine.money.daily import days_of
 from engine.money.life import silent_from
 from engine.money.reconcile import reconcile_run
@@ -79,7 +80,7 @@ def costed(
     state, bases = costs.state, _Bases(costs)
     on: dict[str, dict[str, None]] = {run_id: {} for run_id in changed}
     for vm_id in moved:
-        for run_id in runs_on(state.vms[vm_id]):
+        for run_id in costs.payers(state.vms[vm_id]):
             if bases.differ(run_id, vm_id, known(run_id)[1]):
                 on.setdefault(run_id, {})[vm_id] = None
     found: dict[str, Money] = {}
@@ -139,6 +140,7 @@ def _money(costs: Costs, bases: _Bases, run: Run, vms: list[Vm]) -> Money:
 
 def _row(costs: Costs, vm: Vm, folded: bytes) -> VmRow:
     bill, facts = costs.bill(vm.vm_id), vm.facts
+    counted = msgspec.structs.replace(bill, intervals=()) if is_kept(vm) else bill  # its time is the machine's beneath
     return VmRow(
         gpu=gpu_of(vm),
         vm_id=vm.vm_id,
@@ -153,8 +155,8 @@ def _row(costs: Costs, vm: Vm, folded: bytes) -> VmRow:
         kind=_kind(vm),
         spans=_encode(_stretches(bill)),
         folded=folded,
-        paid=encode_paid(vm, bill),
-        days=_encode(days_of(bill, lambda run_id: _user(costs, run_id))),
+        paid=encode_paid(vm, counted),
+        days=_encode(days_of(counted, lambda run_id: _user(costs, run_id))),
         archive=vm.archive,
         hidden=vm.hidden,
     )

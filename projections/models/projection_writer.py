@@ -20,6 +20,7 @@ from engine.fold.tick import Until
 from engine.fold.vm import Vm
 from engine.fold.world import World
 from engine.fold.world_codec import WorldState, load
+from engine.kernel.listener_run import gpu_kept
 from engine.money.costs import Costs
 from engine.money.reconcile import divergences
 from engine.money.report import gpu_of, start_time, user_of
@@ -242,6 +243,7 @@ class ProjectionWriter:
         }
         machines |= self._repriced(state, after, machines)
         machines |= {vm_id: encode(vms[vm_id]) for vm_id in self._of_other_users(runs, vms, changed, machines)}
+        machines |= {one: encode(vms[one]) for one in self._costs.beneath(tuple(machines)) if one not in machines}
         for run_id in self._on_other_gpus(vms, machines):
             if run_id not in changed and runs.get(run_id) is not None:
                 changed[run_id] = encode(runs[run_id])
@@ -348,7 +350,7 @@ def _row(run: Run, vms: StoredVms, configuration: RanObject, money: Money, folde
         part_of=shown.group,
         task=None if run.facts is None else run.facts.task,
         took=None if shown.execution_seconds is None else round(shown.execution_seconds * SECOND),
-        start=run.start,
+        start=run.start if gpu_kept(run) is None else None,
         waited=start_time(run),
         words=search_words(run, ran),
         against=against,

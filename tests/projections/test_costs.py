@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stenotest.histories import History, histories
 from stenotest.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item
-from stenotest.story import START, Item, Story, job, run_item, submission
+from stenotest.story import START, Item, Story, job, poll_of, provider_id, run_item, submission
 from stenotest.whole_costs import cost_report, reconcile
 
+from engine.kernel.listener_run import is_kept
 from engine.money.costs import Costs
 from engine.money.daily import STACKS, STRIPS
 from engine.money.reconcile import Cause
@@ -20,7 +21,7 @@ from engine.policy import DAY, Billing, Policy, Rate, dump_policy
 from engine.providers.readings import READINGS
 from engine.wire import wire
 from events import types
-from events.clock import SECOND, SystemClock
+from events.clock import SECOND, SystemClock, format_time
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models import projection_writer as keeper
@@ -145,7 +146,11 @@ def charted(store: ProjectionStore) -> None:
             assert {one.key: one.total_usd for one in found.series if one.total_usd} == {
                 key: cost for key, cost in rows.items() if cost
             }
-    bills = [bill for vm_id, bill in Costs(state).bills().items() if not store.vms.get(vm_id).hidden]
+    bills = [
+        bill
+        for vm_id, bill in Costs(state).bills().items()
+        if not store.vms.get(vm_id).hidden and not is_kept(state.vms[vm_id])
+    ]
     lives = sum(bill.until - bill.since for bill in bills) / SECOND
     for by in BYS:
         report = costs(store, by).report
@@ -337,3 +342,65 @@ def test_a_policy_moves_the_bill_of_a_machine_that_had_gone_when_it_came_into_fo
         told.adopted(Policy(rates=(Rate(gpu="MI300X", hourly=90_000_000),)))
         compare(told.caught_up())
         assert summed(told.store, "vm")["total"]["total_usd"] > before
+
+
+LISTENER = "kernels-mi300x-0123456789ab"
+
+
+def heard(told: Telling, state: str, *kernels: tuple[str, float | None, float | None]) -> None:
+    """What the listener says: its machine's state, and (kernel, when it started, when it ended) in seconds."""
+    moments = {"t": format_time(START + round(told.story.now * SECOND)), "ep": "kernels", "status": 200, "ms": 1}
+    machine = {
+        "id": OURS, "name": LISTENER, "project": "main", "gpu": "MI300X", "slot": "s", "state": state, "created": START,
+    }  # fmt: skip
+    rows = [
+        {
+            "id": f"{name}.{OURS}", "run": name, "name": name, "project": "main", "machine": LISTENER,
+            "state": "queued" if since is None else "running" if until is None else "ended",
+            "code": None if until is None else 0, "submitted_at": START,
+            "started_at": None if since is None else START + round(since * SECOND),
+            "ended_at": None if until is None else START + round(until * SECOND),
+        }
+        for name, since, until in kernels
+    ]  # fmt: skip
+    for path, body in (("/kernels/machines", [machine]), ("/kernels/tasks", rows)):
+        told.record.append_polls([poll_of({**moments, "path": path, "req": {"project": "main"}, "body": body})])
+
+
+def test_a_kernel_pays_its_time_on_the_machine_that_a_listener_keeps(tmp_path: Path) -> None:
+    """Two kernels, known late or early: the stored costs are those of the bills at every step, and the listener's
+    machine is no machine of its own.
+    """
+    with Telling(tmp_path / "record.db") as told:
+        asked = types.RunRequested(
+            run_id=OURS,
+            provider="dstack",
+            project="main",
+            name=LISTENER,
+            configuration=b'{"type":"task"}',
+            submitter="x",
+        )
+        there = provider_id(LISTENER)
+        taken = types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=there, name=LISTENER)
+        told.event(f"run/{OURS}", asked)
+        told.event(f"run/{OURS}", taken)
+        run, row = a_run(LISTENER, HOST, 0, None, 0), machine_item("vm", "busy", hostname=HOST, created=0)
+        told.look([run], [row])
+        for kernels in (
+            [("a", None, None)],
+            [("a", 6, None)],
+            [("a", 6, 11), ("b", 12, None)],
+            [("a", 6, 11), ("b", 12, 13)],
+        ):
+            heard(told, "busy", *kernels)  # type: ignore[arg-type]
+            compare(told.caught_up())
+            told.look([run], [row])
+            compare(told.caught_up(anew=True))
+        told.look([a_run(LISTENER, HOST, 0, 30, 0)], [machine_item("vm", "idle", hostname=HOST, created=0)])
+        store = told.caught_up()
+        compare(store)
+        paid = {row.name: row.cost for row in store.runs.all()}
+        assert paid == pytest.approx({LISTENER: 0, "a": 5 * 1.99e6 / 3600, "b": 1.99e6 / 3600}, abs=1)
+        assert [one.label for one in costs(store, "vm").report.rows] == ["vm"]
+        assert store.runs.start_counts().keys() <= {"cold", "warm"}
+        assert sum(store.runs.start_counts().values()) == 2

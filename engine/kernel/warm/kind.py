@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import NotConfigured, TaskInvalid
 from engine.kernel.executor import VARIABLE
-from engine.kernel.warm.reading import NAME
+from engine.kernel.listener_run import KERNELS as NAME
 from engine.providers import registry
 from engine.providers.kind import Checkup, KernelRights, ProviderKind
 from engine.settings.known import Block

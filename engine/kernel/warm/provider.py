@@ -10,8 +10,9 @@ import msgspec
 from engine.errors import ProviderError, ProviderUnreachable, RunNotFound, TaskInvalid, VmInUse, VmNotFound
 from engine.kernel.executor import VARIABLE
 from engine.kernel.held_machine import HeldMachine, port_of, token_of
+from engine.kernel.listener_run import KERNELS as NAME
 from engine.kernel.warm.connection import WAIT, Connection, Watcher
-from engine.kernel.warm.reading import MACHINES, NAME, TASKS, WarmMachine, WarmTask
+from engine.kernel.warm.reading import MACHINES, TASKS, WarmMachine, WarmTask
 from engine.providers.base import Named, Provider, StopTarget, Submission, Submitted
 from engine.states import State
 from events import types

@@ -6,16 +6,15 @@ from typing import Final, TypeVar
 import msgspec
 
 from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from engine.kernel.listener_run import KERNELS as NAME
 from engine.providers.reading import Listing, Reading, Scope
 from engine.requirements import Requirements
 from engine.states import Reason, State, VmReason, VmState
 from events.shape.shape import BodyShape
 
 T = TypeVar("T")
-NAME: Final = "kernels"
 TASKS: Final = "/kernels/tasks"
 MACHINES: Final = "/kernels/machines"
-NO_GPU: Final = "CPU"  # the GPU of a kernel that needs none
 _LISTINGS: Final = {TASKS: Listing.RUNS, MACHINES: Listing.VMS}
 _SHAPES: Final = {
     TASKS: BodyShape(kind="run", items="[]"),

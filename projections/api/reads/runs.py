@@ -126,10 +126,12 @@ def _events(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
 def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     row = look.view.row(asked["id"])
     run, shown, state = decode_run(row.folded), look.view.run(row.run_id), look.view.state
-    found = (state.vms.get(vm_id) for vm_id in stored_machines_of(run, row.against))
-    vms = {vm.vm_id: vm for vm in sorted((vm for vm in found if vm is not None), key=lambda vm: vm.first_position)}
+    costs = Costs(state)
+    there = [vm_id for vm_id in stored_machines_of(run, row.against) if state.vms.get(vm_id) is not None]
+    found = (state.vms[vm_id] for vm_id in dict.fromkeys((*there, *costs.beneath(there))))
+    vms = {vm.vm_id: vm for vm in sorted(found, key=lambda vm: vm.first_position)}
     part = msgspec.structs.replace(state, vms=vms, runs={run.run_id: run})
-    charges = [charge for charge in Costs(part).charges() if charge.run_id == run.run_id]
+    charges = [charge for vm_id in vms for charge in costs.paid_by(run.run_id, vm_id)]
     machines = {(one.run_id, one.job): vm for vm in vms.values() for one in vm.occupancies}
     return {
         "run_id": run.run_id,
