@@ -372,26 +372,14 @@ def test_a_kernel_pays_its_time_on_the_machine_that_a_listener_keeps(tmp_path: P
     machine is no machine of its own.
     """
     with Telling(tmp_path / "record.db") as told:
-        asked = types.RunRequested(
-            run_id=OURS,
-            provider="dstack",
-            project="main",
-            name=LISTENER,
-            configuration=b'{"type":"task"}',
-            submitter="x",
-        )
-        there = provider_id(LISTENER)
-        taken = types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=there, name=LISTENER)
+        listener = {"run_id": OURS, "provider": "dstack", "name": LISTENER}
+        asked = types.RunRequested(**listener, project="main", configuration=b'{"type":"task"}', submitter="ada")
         told.event(f"run/{OURS}", asked)
-        told.event(f"run/{OURS}", taken)
+        told.event(f"run/{OURS}", types.SubmitSucceeded(**listener, provider_id=provider_id(LISTENER)))
         run, row = a_run(LISTENER, HOST, 0, None, 0), machine_item("vm", "busy", hostname=HOST, created=0)
         told.look([run], [row])
-        for kernels in (
-            [("a", None, None)],
-            [("a", 6, None)],
-            [("a", 6, 11), ("b", 12, None)],
-            [("a", 6, 11), ("b", 12, 13)],
-        ):
+        over = ("a", 6, 11)
+        for kernels in ([("a", None, None)], [("a", 6, None)], [over, ("b", 12, None)], [over, ("b", 12, 13)]):
             heard(told, "busy", *kernels)  # type: ignore[arg-type]
             compare(told.caught_up())
             told.look([run], [row])
@@ -402,5 +390,4 @@ def test_a_kernel_pays_its_time_on_the_machine_that_a_listener_keeps(tmp_path: P
         paid = {row.name: row.cost for row in store.runs.all()}
         assert paid == pytest.approx({LISTENER: 0, "a": 5 * 1.99e6 / 3600, "b": 1.99e6 / 3600}, abs=1)
         assert [one.label for one in costs(store, "vm").report.rows] == ["vm"]
-        assert store.runs.start_counts().keys() <= {"cold", "warm"}
         assert sum(store.runs.start_counts().values()) == 2

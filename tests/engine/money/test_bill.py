@@ -70,12 +70,7 @@ def success() -> Vm:
 
 def relabelled() -> Vm:
     """It stopped answering while a run was on it whose end lies ahead of the newest poll."""
-    runs = [
-        on("run-0", 0, None),
-        on("run-1", 0, 3659, seen=7),
-        on("run-2", 5, None),
-        on("run-0", 0, None, seen=3),
-    ]
+    runs = [on("run-0", 0), on("run-1", 0, 3659, seen=7), on("run-2", 5), on("run-0", 0, seen=3)]
     return machine("vm", (0, VmState.IDLE), last=8, unreachable=[(8, None)], occupancies=runs)
 
 
@@ -95,22 +90,18 @@ def test_the_intervals_of_any_machine_are_its_life_without_gap(vm: Vm, book: Boo
 
 
 @given(machines(), books(), st.integers(0, 6_000))
-def test_the_costs_of_intervals_and_lines_sum_to_the_bill_exactly(vm: Vm, book: Book, until: int) -> None:
-    """To the micro-dollar, rounding included; nobody pays less than nothing."""
+def test_the_costs_and_times_of_all_lines_sum_to_the_bill_exactly(vm: Vm, book: Book, until: int) -> None:
+    """To the micro-dollar, rounding included; nobody pays less than nothing. However many runs share it, its time is
+    its life.
+    """
     bill = bill_vm(vm, until=at(until), book=book)
     lines = list(charges(bill))
     assert sum(one.cost for one in bill.intervals) == bill.cost == sum(line.cost for line in lines)
     assert all(line.cost >= 0 for line in lines)
     assert life_cost(vm, until=at(until), book=book) == bill.cost
     assert all(sum(cost for _, _, cost in one.parts) <= one.cost for one in bill.intervals)
-
-
-@given(machines(), books(), st.integers(0, 6_000))
-def test_the_times_of_all_lines_sum_to_the_machines_life_exactly(vm: Vm, book: Book, until: int) -> None:
-    """However many runs share it: a machine of eight runs is not eight machines."""
-    bill = bill_vm(vm, until=at(until), book=book)
-    assert sum(line.time for line in charges(bill)) == bill.until - bill.since
-    assert all(0 <= line.time <= line.until - line.since for line in charges(bill))
+    assert sum(line.time for line in lines) == bill.until - bill.since
+    assert all(0 <= line.time <= line.until - line.since for line in lines)
 
 
 @given(machines(), books(), st.integers(0, 6_000))
@@ -224,8 +215,7 @@ def test_a_shared_machine_splits_its_price_by_blocks() -> None:
     unused = [line for line in charges(billed["vm"]) if line.run_id is None]
     assert {line.line for line in unused} == {Line.UNATTRIBUTED}
     assert sum(line.cost for line in unused) == 4_000_000
-    times = {who: sum(one.time for one in charges(billed["vm"]) if one.run_id == who) for who in ("two", "four", None)}
-    assert times == {"two": 900 * SECOND, "four": 900 * SECOND, None: 1800 * SECOND}
+    assert sum(line.time for line in unused) == 1800 * SECOND
 
 
 def test_a_run_whose_end_lies_ahead_of_the_newest_poll_is_there_until_that_poll() -> None:
