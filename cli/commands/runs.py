@@ -22,8 +22,10 @@ def show_command(app: App, run: str, at: str | None) -> None:
     RUN is a run id or its first characters, the provider's id, or a name (the open run Steno submitted under it, else
     the newest). With --json the run object, as in replay, with "ran" ({"type", "command", "image", "gpu_asked",
     "gpu_got", "project", "source", "user", "submitter"}), "observability", "anomalies", "position", "queued" (its
-    place in Steno's queue as in `ps`, or null), "why" (cause and remedy, in a sentence) and "like" ({"run_id", "name",
-    "runs", "phases": [{"phase", "seconds", "median_seconds", "count"}], "cost_usd", "median_cost_usd"}: the run beside
+    place in Steno's queue as in `ps`, or null), "why" (cause and remedy, in a sentence), "blame" ("user", "task",
+    "site", "provider", "steno" or null), "again" (whether the same task may succeed if it is run again) and "like"
+    ({"run_id", "name", "runs", "phases": [{"phase", "seconds", "median_seconds", "count"}], "cost_usd",
+    "median_cost_usd"}: the run beside
     the newest 200 ended runs of its name).
 
     \b
@@ -36,7 +38,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     from cli.render.runs import anomaly_table, in_full
     from cli.wiring.view import viewing
-    from engine.decide.why_ended import why_now
+    from engine.decide.why_ended import cause_now
     from projections.models.charts import like
     from projections.models.evidence import message_of
     from projections.store.world_table import decode_run
@@ -45,7 +47,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         row = view.row(run)
         others = like(view.store, row)
         folded = decode_run(row.folded)
-        cause = why_now(folded, view.state, now, message_of(record, folded))
+        cause = cause_now(folded, view.state, now, message_of(record, folded))
         found, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if found.vm_id is None else view.vm(found.vm_id).name
@@ -58,11 +60,19 @@ def show_command(app: App, run: str, at: str | None) -> None:
         "anomalies": anomalies,
         "position": position,
         "queued": None if queued is None else wire(queued),
-        "why": cause,
+        **msgspec.structs.asdict(cause),
         "like": wire(others),
     }
     page = in_full(
-        found, now, why=cause, columns=columns(), executed=ran, like=others, queued=queued, machine=machine, tasks=tasks
+        found,
+        now,
+        why=cause.why,
+        columns=columns(),
+        executed=ran,
+        like=others,
+        queued=queued,
+        machine=machine,
+        tasks=tasks,
     )
     parts = [page]
     if anomalies:
@@ -124,9 +134,9 @@ def explain_command(app: App, run: str, at: str | None) -> None:
     what would stop it.
 
     With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "asked",
-    "fields": [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "witnesses": [sentences], "why",
-    "not_warm": [sentences]}; of a machine {"vm", "why_up": [sentences], "anomalies", "position"}. A field's path is
-    that of its value in `steno poll POSITION`.
+    "fields": [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "witnesses": [sentences], "why", "blame",
+    "again", "not_warm": [sentences]}; of a machine {"vm", "why_up": [sentences], "anomalies", "position"}. A field's
+    path is that of its value in `steno poll POSITION`.
     Evidence of kind "event" is one of Steno's own events, where no poll decided.
 
     \b

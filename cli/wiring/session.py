@@ -23,7 +23,7 @@ from engine.commands.dispatcher import Dispatcher, raise_failure
 from engine.commands.stop import request_stop
 from engine.commands.submit import admit, refuse_taken_name, request_run
 from engine.decide.queue import queue
-from engine.decide.why_ended import why_now
+from engine.decide.why_ended import cause_now
 from engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable
 from engine.fold.run import Run
 from engine.fold.sources import observability
@@ -158,7 +158,7 @@ class RunSession:
         from projections.models.evidence import message_of
 
         run = self.run(run_id)
-        return why_now(run, self._recorder.world.state, self._app.clock.now(), message_of(self._record, run))
+        return cause_now(run, self._recorder.world.state, self._app.clock.now(), message_of(self._record, run)).why
 
     def run(self, run_id: str) -> Run:
         return self._recorder.world.state.runs[run_id]

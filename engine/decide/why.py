@@ -110,7 +110,7 @@ def _state(scene: Scene, run: Run, vm: Vm) -> Iterator[str]:
         case VmState.BUSY:
             yield "it was busy"
         case VmState.DRAINING:
-            by = "" if vm.drain is None else f" ({vm.drain.by})"
+            by = "" if vm.drain is None else f" ({vm.drain})"
             yield f"it was draining{by}, so no new run was placed on it"
         case VmState.TERMINATING | VmState.UNCONFIRMED | VmState.TERMINATED:
             yield "it was being stopped"
@@ -130,7 +130,8 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
     if vm.state is VmState.TERMINATED:
         why = "" if vm.reason is None else f" ({vm.reason.value})"
         ended = "is gone" if vm.finished_at is None else f"has been gone since {format_second(vm.finished_at)}"
-        return (f"It {ended}{why}.", *_silence(vm))
+        drained = () if vm.drain is None else (f"Steno drained it at {format_second(vm.drain.at)} ({vm.drain}).",)
+        return (f"It {ended}{why}.", *drained, *_silence(vm))
     if vm.archive is not None:
         until = format_second(until_of(state, vm))
         return (f"It is part of the archive {vm.archive}, which ends at {until}.", *_silence(vm))
@@ -216,7 +217,7 @@ def _draining(scene: Scene, vm: Vm) -> Iterator[str]:
     if drain is None:
         yield "It is draining."
         return
-    yield f"It has been draining since {format_second(drain.at)} ({drain.by}): no new run is placed on it."
+    yield f"It has been draining since {format_second(drain.at)} ({drain}): no new run is placed on it."
     if told is not None and told.position > drain.position and told.refused_at is not None:
         tries = "once" if told.times == 1 else f"{told.times} times"
         yield f"The provider refused to stop it ({tries}): {told.error or 'no reason given'}. Steno tries again."

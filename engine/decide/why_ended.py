@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from engine.decide import reasons
@@ -31,7 +32,19 @@ _MISSING_SYMBOL: Final = re.compile(r"undefined (?:reference to|symbol:?) [`'\"]
 _ERROR_LINE: Final = re.compile(r"\b(?:fatal )?error:\s*(.+)", re.IGNORECASE)
 
 
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """The sentence, and for programs what it follows from."""
+
+    why: str
+    blame: Blame | None  # None: nothing went wrong, or nobody knows
+    again: bool  # the same task, run again unchanged, may succeed
+
+
 def why(run: Run, message: str | None = None, *, vm: Vm | None = None, silent_since: int | None = None) -> str:
+    return cause(run, message, vm=vm, silent_since=silent_since).why
+
+
+def cause(run: Run, message: str | None = None, *, vm: Vm | None = None, silent_since: int | None = None) -> Cause:
     """The sentence. `message`: what the provider's refusal, Steno's own event or the task's last report says of the
     cause, if one decided. `vm`: its machine. `silent_since`: the provider's last answer, if that is too long ago.
     """
@@ -42,12 +55,15 @@ def why(run: Run, message: str | None = None, *, vm: Vm | None = None, silent_si
     told = "; ".join(filter(None, (f"{told}: {quoted}" if quoted else told, found.remedy, again)))
     if run.state is State.FAILED and run.attempts > 1 and not run.tasks:
         told = f"{told} (after {run.attempts} attempts)"
-    return told if told.endswith((".", "!", "?")) else f"{told}."
+    told = told if told.endswith((".", "!", "?")) else f"{told}."
+    return Cause(why=told, blame=found.blame, again=found.again)
 
 
 def finding(run: Run, message: str | None = None, *, vm: Vm | None = None, silent_since: int | None = None) -> Finding:
     """The row of the table that fits, with every place in its texts filled in; as `why`."""
     row = _row(run, message, vm, silent_since)
+    if run.archive is not None and not run.terminal:
+        row = replace(row, remedy="")  # nobody can follow or stop it from here
     values: dict[str, Callable[[], str]] = {
         "provider": lambda: run.provider,
         "name": lambda: word(run),
@@ -141,13 +157,13 @@ def _exited(row: Finding, code: int | None) -> Finding:
     return row if known is None else replace(row, why=f"{row.why}: {known.why}", remedy=known.remedy)
 
 
-def why_now(run: Run, state: WorldState, now: int, message: str | None = None) -> str:
-    """`why`, with what the world knows of its machine and of its provider's last answer. `now`: microseconds, UTC."""
+def cause_now(run: Run, state: WorldState, now: int, message: str | None = None) -> Cause:
+    """`cause`, with what the world knows of its machine and of its provider's last answer. `now`: microseconds, UTC."""
     source = state.sources.get(source_of(run))
     live = source is not None and run.archive is None
     silent = live and observability(source, now) is not Observability.FRESH
     since = source.last_answered if source is not None and silent else None
-    return why(run, message, vm=state.vms.get(run.vm_id or ""), silent_since=since)
+    return cause(run, message, vm=state.vms.get(run.vm_id or ""), silent_since=since)
 
 
 def word(run: Run) -> str:

@@ -233,7 +233,7 @@ def _machine(event: types.OfVm, turn: Turn) -> None:
             vm.wish = Wish(position=position, at=at, when_idle=event.when_idle)
         case types.VmDrainStarted():
             if vm_turn.step(turn, vm, VmTrigger.DRAIN, at):
-                vm.drain = Drain(position=position, at=at, by=event.by)
+                vm.drain = Drain(position=position, at=at, by=event.by, detail=event.detail)
         case types.VmDrainCancelled():
             vm.drain = None
             vm_turn.step(turn, vm, VmTrigger.KEEP, at)

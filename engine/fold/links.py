@@ -270,7 +270,8 @@ def _first_job(state: WorldState, run: Run) -> None:
     run.vm_id = run.links[first[-1]]
     for one in state.vms[run.links[first[0]]].occupancies:
         if one.run_id == run.run_id and one.job == first[0]:
-            run.start = "cold" if one.cold else "warm"
+            dated = run.submitted_at is not None or (run.facts is not None and run.facts.last_submitted_at is not None)
+            run.start = None if not dated else "cold" if one.cold else "warm"
 
 
 def _compare(turn: Turn, run: Run, vm: Vm) -> None:

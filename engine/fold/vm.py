@@ -100,6 +100,10 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     position: int
     at: int
     by: DrainBy
+    detail: str = ""  # in words: `run train needs its place`
+
+    def __str__(self) -> str:
+        return f"{self.by}: {self.detail}" if self.detail else self.by
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True, gc=False):

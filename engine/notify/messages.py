@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from engine.amounts import rate, usd
-from engine.decide.why_ended import why
+from engine.decide.why_ended import cause
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.run import Run
 from engine.fold.vm import Vm
@@ -48,10 +48,11 @@ def one(fact: NewsItem, state: WorldState, now: int) -> tuple[str, str, Fields]:
     """(text, path of its page, fields) of one fact."""
     match fact.subject:
         case Run() as run:
-            cost = Costs(state).of_run(run.run_id)
+            cost, ended = Costs(state).of_run(run.run_id), cause(run)
             fields = {"position": run.transitions[-1].position, "run": run_object(run, CURRENT, cost)}
+            fields |= msgspec.structs.asdict(ended)
             text = _run_text(run, cost, now)
-            return f"{text}. {why(run)}" if run.state is State.FAILED else text, f"/runs/{run.run_id}", fields
+            return f"{text}. {ended.why}" if run.state is State.FAILED else text, f"/runs/{run.run_id}", fields
         case Anomaly() as anomaly:
             kind, _, name = anomaly.subject.partition("/")
             vm = state.vms.get(name)

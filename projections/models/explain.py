@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from engine.decide.queue import capacity_sentence
-from engine.decide.why_ended import why_now
-from engine.facts import JobFacts, RunFacts
+from engine.decide.why_ended import cause_now
+from engine.facts import Blame, JobFacts, RunFacts
 from engine.fold.change import Anomaly
 from engine.fold.tick import PollReader
 from engine.fold.world_codec import policy_of, source_of
@@ -129,6 +129,8 @@ class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     gaps: tuple[Gap, ...]
     witnesses: tuple[str, ...]  # one sentence per source, if several, and for what is unknown
     why: str  # cause and remedy, in one sentence
+    blame: Blame | None  # where the cause lies; None: nothing went wrong, or nobody knows
+    again: bool  # the same task, run again unchanged, may succeed
 
 
 def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
@@ -156,7 +158,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
     if waits is not None and run.attempts == 1 and said_by_rule == _RULES["pending"]:
         said_by_rule = _WAITING
     capacity = capacity_sentence(folded, policy_of(view.state, source_of(folded)), now)
-    reading = READINGS.of(run.provider)
+    reading, cause = READINGS.of(run.provider), cause_now(folded, view.state, now, message_of(record, folded))
     return Explanation(
         run=run,
         witnesses=() if reading is None else reading.testimony(folded.views),
@@ -173,7 +175,9 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
             Gap(source=gap.source, start=gap.start, end=gap.end)
             for gap in timeline(run, view.blind_of(row), now, foreign=row.is_foreign).gaps
         ),
-        why=why_now(folded, view.state, now, message_of(record, folded)),
+        why=cause.why,
+        blame=cause.blame,
+        again=cause.again,
     )
 
 

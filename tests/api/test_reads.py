@@ -43,7 +43,7 @@ def test_one_run_is_the_object_the_command_line_prints_whether_hot_or_not(client
     """A run has one object: hot reads, the router and `steno show` give the same values."""
     run = all_runs(client)[0]
     shown = told(town, "show", run["run_id"])
-    beside = {"observability", "anomalies", "position", "queued", "why", "like"}
+    beside = {"observability", "anomalies", "position", "queued", "why", "blame", "again", "like"}
     assert {key: value for key, value in shown.items() if key not in beside} == run
     assert shown["why"] == client.get(f"/api/runs/{run['run_id']}/explain").json()["why"]
     like = client.get(f"/api/runs/{run['run_id']}/like").json()

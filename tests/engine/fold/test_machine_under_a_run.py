@@ -1,15 +1,17 @@
 """Machines whose row contradicts the run on them, and machines that vanished."""
 
+from msgspec.structs import replace
 from stenotest.stage import Stage, run_row, vm_row
 
 from engine.decide.why import why_up
-from engine.decide.why_ended import why_now
+from engine.decide.why_ended import cause_now
 from engine.fold.change import AnomalyKind
 from engine.fold.vm import Phase
 from engine.money.bill import bill_vm
 from engine.money.prices import Book
 from engine.policy import MINUTE, Policy
 from engine.states import VmReason, VmState
+from events import types
 from events.clock import format_second
 
 ONE = Policy(budget_total=None, idle_timeout=5 * MINUTE)
@@ -85,7 +87,7 @@ def test_a_machine_that_vanished_says_when_it_was_last_reached() -> None:
     line = f"last reached at {reached}"
     assert [one for one in vm.noted if "reached" in one] == [f"unreachable: {line}"]
     assert any(line in one for one in why_up(made.world.state, vm, ONE, made.now))
-    running = why_now(next(iter(made.world.state.runs.values())), made.world.state, made.now)
+    running = cause_now(next(iter(made.world.state.runs.values())), made.world.state, made.now).why
     assert f"has not reached its machine since {reached}" in running
 
     made.wait(30)
@@ -113,3 +115,29 @@ def test_a_machine_gone_before_a_minute_of_silence_is_an_incident_too() -> None:
     reached = format_second(made.now)
     looks(made, 1, {}, status="terminated", unreachable=True, reason="idle_timeout", finished_at=made.now)
     assert made.vm("m1").noted == (f"unreachable: last reached at {reached}",)
+
+
+def test_a_drained_machine_says_for_which_run() -> None:
+    """While it drains, and once it is gone."""
+    made = Stage(ONE)
+    made.ensured()
+    looks(made, 1, {"status": "done", "exit_status": 0, "finished": BEGAN}, status="idle")
+    vm_id = made.vm_id("m1")
+    detail = "run train needs its place"
+    made.tell(types.VmDrainStarted(vm_id=vm_id, provider="dstack", by="room", detail=detail))
+    assert f"(room: {detail})" in why_up(made.world.state, made.vm("m1"), ONE, made.now)[0]
+    looks(made, 1, {"status": "done", "exit_status": 0, "finished": BEGAN}, status="terminated", finished_at=made.now)
+    assert f"(room: {detail})" in why_up(made.world.state, made.vm("m1"), ONE, made.now)[1]
+
+
+def test_a_run_without_a_readable_submission_has_no_kind_of_start() -> None:
+    """Whether its machine was made for it, nothing says."""
+    made = Stage(ONE)
+    made.machines(vm_row("m1", created=BEGAN))
+    made.wait(60)
+    row = replace(run_row("a", "done", on="m1", exit_status=0, finished=made.now), submitted_at=None)
+    (job,) = row.jobs
+    undated = tuple(replace(one, submitted_at=None) for one in job.attempts)
+    made.runs(replace(row, jobs=(replace(job, attempts=undated),)))
+    (run,) = made.world.state.runs.values()
+    assert (run.vm_id, run.start) == (made.vm_id("m1"), None)
