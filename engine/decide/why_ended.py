@@ -32,7 +32,7 @@ _MISSING_SYMBOL: Final = re.compile(r"undefined (?:reference to|symbol:?) [`'\"]
 _ERROR_LINE: Final = re.compile(r"\b(?:fatal )?error:\s*(.+)", re.IGNORECASE)
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
+class EndCause(msgspec.Struct, frozen=True, kw_only=True):
     """The sentence, and for programs what it follows from."""
 
     why: str
@@ -44,7 +44,7 @@ def why(run: Run, message: str | None = None, *, vm: Vm | None = None, silent_si
     return cause(run, message, vm=vm, silent_since=silent_since).why
 
 
-def cause(run: Run, message: str | None = None, *, vm: Vm | None = None, silent_since: int | None = None) -> Cause:
+def cause(run: Run, message: str | None = None, *, vm: Vm | None = None, silent_since: int | None = None) -> EndCause:
     """The sentence. `message`: what the provider's refusal, Steno's own event or the task's last report says of the
     cause, if one decided. `vm`: its machine. `silent_since`: the provider's last answer, if that is too long ago.
     """
@@ -56,7 +56,7 @@ def cause(run: Run, message: str | None = None, *, vm: Vm | None = None, silent_
     if run.state is State.FAILED and run.attempts > 1 and not run.tasks:
         told = f"{told} (after {run.attempts} attempts)"
     told = told if told.endswith((".", "!", "?")) else f"{told}."
-    return Cause(why=told, blame=found.blame, again=found.again)
+    return EndCause(why=told, blame=found.blame, again=found.again)
 
 
 def finding(run: Run, message: str | None = None, *, vm: Vm | None = None, silent_since: int | None = None) -> Finding:
@@ -157,7 +157,7 @@ def _exited(row: Finding, code: int | None) -> Finding:
     return row if known is None else replace(row, why=f"{row.why}: {known.why}", remedy=known.remedy)
 
 
-def cause_now(run: Run, state: WorldState, now: int, message: str | None = None) -> Cause:
+def cause_now(run: Run, state: WorldState, now: int, message: str | None = None) -> EndCause:
     """`cause`, with what the world knows of its machine and of its provider's last answer. `now`: microseconds, UTC."""
     source = state.sources.get(source_of(run))
     live = source is not None and run.archive is None
