@@ -192,7 +192,8 @@ def _judged(server: _Server) -> History:
     state = {"done": "succeeded", "failed": "failed", "terminated": "stopped"}[last["status"]]
     newest = [one["job_submissions"][-1] for one in last["jobs"]]
     exits = [shown["exit_status"] for shown in newest]
-    exit_status = next((code for code in exits if code), exits[0])
+    # Of a failure it is the status of the job that failed: one that exited 0 did not.
+    exit_status = next((code for code in exits if code), None if state == "failed" else exits[0])
     if all(code == 0 for code in exits):
         state = "succeeded"
     return History(server.items, state, exit_status, _first_decisive(server.items))

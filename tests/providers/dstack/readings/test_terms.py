@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine.providers.dstack.requirements import OFF, idle_of, read_terms
 from engine.requirements import Range, Requirements
@@ -16,7 +17,8 @@ LEAST: dict[str, Any] = {"cpus": Range(2), "memory": Range(8), "disk": Range(100
 
 
 def read(**task: Any) -> Requirements:
-    return read_terms(json.dumps({"type": "task", **task}).encode(), "me")
+    """Without the digest of the task, see `test_tasks_that_are_planned_alike_are_asked_about_once`."""
+    return replace(read_terms(json.dumps({"type": "task", **task}).encode(), "me"), plan="")
 
 
 def test_a_task_that_says_nothing_asks_for_nothing() -> None:
@@ -43,7 +45,7 @@ def test_a_task_reads_as_its_terms() -> None:
         "me",
         ("MI210",),
     )
-    assert terms == Requirements(
+    assert replace(terms, plan="") == Requirements(
         submitter="me",
         gpu=("MI300X",),
         gpu_count=2,
@@ -175,3 +177,14 @@ def test_odd_values_never_raise(task: dict[str, Any], gpu: Any) -> None:
 def test_what_is_no_task_asks_for_nothing(text: bytes) -> None:
     """Nor does it raise."""
     assert read_terms(text, "me").submitter == "me"
+
+
+def test_tasks_that_are_planned_alike_are_asked_about_once() -> None:
+    """Their commands and names differ; what they ask of a machine does not."""
+
+    def plan(**task: Any) -> str:
+        return read_terms(json.dumps(task).encode(), "me").plan
+
+    assert plan(name="a", commands=["true"], max_price=1) == plan(name="b", max_price=1, env={"A": "1"}, retry=True)
+    others = [plan(max_price=1), plan(max_price=2), plan(regions=["x"]), plan(nodes=2), plan(unknown_yet=1)]
+    assert len(set(others)) == len(others)
