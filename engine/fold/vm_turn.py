@@ -226,10 +226,12 @@ def step(turn: Turn, vm: Vm, trigger: VmTrigger, low: int, at: int | None = None
 def _reason(vm: Vm) -> VmReason:
     told = vm.told
     if told is not None and told.refused_at is None and (told.taken_at is not None or vm.facts.by_request):
-        return _BY_US.get(told.by, VmReason.STOPPED_BY_POLICY)
-    if vm.silence is not None and vm.facts.cause is VmReason.IDLE_TIMEOUT:
-        return VmReason.UNREACHABLE  # a provider calls a machine idle that it cannot reach
-    return vm.facts.cause
+        reason = _BY_US.get(told.by, VmReason.STOPPED_BY_POLICY)
+    else:
+        reason = vm.facts.cause
+    if vm.silence is not None and reason is VmReason.IDLE_TIMEOUT:
+        return VmReason.UNREACHABLE  # nobody knows whether it was idle, also if it was ended for that
+    return reason
 
 
 def last_asked(vm: Vm) -> int:
