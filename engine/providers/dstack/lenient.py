@@ -14,10 +14,10 @@ import msgspec
 MICRO: Final = 1_000_000  # micro-dollars of a dollar
 _NAMES: Final = {
     str: "text",
-    int: "whole number",
-    float: "number",
+    int: "a whole number",
+    float: "a number",
     bool: "true or false",
-    tuple[str, ...]: "list of texts",
+    tuple[str, ...]: "a list of texts",
 }
 _SAFE: Final = 2**53
 
@@ -113,7 +113,7 @@ def _fit(value: dict[str, Any], kind: Any, where: str, drift: list[str]) -> Any:
         elif isinstance(given, list):
             found[part.name] = _objects(given, get_args(wanted)[0], f"{path}[]", drift)
         else:
-            drift.append(f"{path}: no list")
+            drift.append(f"{path}: not a list")
             found[part.name] = []
     return kind(**found)
 
@@ -125,7 +125,7 @@ def _objects(given: list[object], kind: Any, path: str, drift: list[str]) -> lis
         if isinstance(item, dict):
             found.append(_fit(item, kind, f"{path}.", drift))
             continue
-        drift.append(f"{path}: no object")
+        drift.append(f"{path}: not an object")
         if hasattr(kind, "unread"):
             found.append(_fit({}, kind, "", []))
     return found
@@ -144,7 +144,7 @@ def _wanted(kind: Any) -> Any:
 def _problem(given: object, wanted: Any, key: str) -> str:
     number = isinstance(given, int | float) and not isinstance(given, bool)
     if wanted is float and number:
-        return f"no {key} {given!r}"
+        return f"not a {key}: {given!r}"
     if wanted is int and number and isinstance(given, int) and -_SAFE <= given < 0:
         return "below zero"
-    return f"no {_NAMES[wanted]}"
+    return f"not {_NAMES[wanted]}"

@@ -348,7 +348,7 @@ def read_time(text: str | None, where: str, odd: list[str]) -> int | None:
     """The provider's time, microseconds; None, and named in `odd`, if impossible: Go's zero time is the year 1."""
     moment = None if text is None else _moment(text)
     if moment is None and text is not None:
-        odd.append(f"{where}: no time {text[:80]!r}")
+        odd.append(f"{where}: not a time: {text[:80]!r}")
     return moment
 
 
