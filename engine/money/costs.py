@@ -108,8 +108,8 @@ class Costs:
         return by_run.get(run_id, [])
 
     def of_run(self, run_id: str, machines: Iterable[str] | None = None) -> int | None:
-        """What a run costs so far, micro-dollars: 0 if it ended without a machine, None while its machine is unknown.
-        `machines`: those it was on, if the caller knows them.
+        """What a run costs so far, micro-dollars: 0 if it ended without a machine, None while its machine is unknown
+        or no source says since when it was there. `machines`: those it was on, if the caller knows them.
         """
         state = self.state
         run = state.runs.get(run_id)
@@ -126,8 +126,9 @@ class Costs:
         found = [vm_id for vm_id in machines if (vm := state.vms.get(vm_id)) is not None and run_id in self.payers(vm)]
         if not found:
             return 0 if _never_had_one(run) else None
-        found = list(dict.fromkeys((*found, *self.beneath(found))))
-        return sum(charge.cost for vm_id in found for charge in self.paid_by(run_id, vm_id))
+        there = list(dict.fromkeys((*found, *self.beneath(found))))
+        cost = sum(charge.cost for vm_id in there for charge in self.paid_by(run_id, vm_id))
+        return None if not cost and any(run_id in _undated(state.vms[vm_id]) for vm_id in found) else cost
 
     def of_runs(self) -> dict[str, int]:
         """run_id → micro-dollars, of every run whose cost is known; see `of_run`."""
@@ -136,7 +137,15 @@ class Costs:
         for charge in self.charges():
             if charge.run_id is not None:
                 costs[charge.run_id] += charge.cost
+        for run_id in (run_id for vm in self.state.vms.values() for run_id in _undated(vm)):
+            if not costs.get(run_id):
+                costs.pop(run_id, None)
         return costs
+
+
+def _undated(vm: Vm) -> set[str]:
+    """The runs that had left it before the poll that first showed them there: nothing dates when they came."""
+    return {one.run_id for one in vm.occupancies if one.until is not None and one.since > one.until}
 
 
 def runs_on(vm: Vm) -> tuple[str, ...]:
