@@ -28,6 +28,11 @@ _TOO_EARLY: Final = frozenset({VmState.REQUESTED, VmState.PROVISIONING, VmState.
 
 UNPRICED: Final = "a machine without a price: "  # start of the anomaly of a row that lacks it
 
+_NOT_UP: Final = frozenset({VmState.REQUESTED, VmState.PROVISIONING})
+_UP: Final = frozenset({VmState.IDLE, VmState.BUSY, VmState.DRAINING})
+_OVER: Final = frozenset({VmState.TERMINATING, VmState.TERMINATED})
+_APART: Final = 10 * SECOND  # the order of a poll and a date that are further apart is certain
+
 _AT: Final = attrgetter("at")
 _EARLY: Final = 100  # machines of a source, not shown yet, whose dates are kept: a placeholder may never be shown
 
@@ -59,7 +64,7 @@ def date(turn: Turn, tick: Tick) -> None:
         found = VmDate(event.at - (0 if vm is None else vm.skew), event.before, event.after)
         known = early.get(vm_id, ()) if vm is None else vm.dates
         first, behind = (bisect(known, found.at, key=_AT) for bisect in (bisect_left, bisect_right))
-        if found in known[first:behind]:
+        if found in known[first:behind] or (vm is not None and _is_contradicted(turn, vm, found)):
             continue
         dates = (*known[:behind], found, *known[behind:])
         if vm is not None:
@@ -69,6 +74,21 @@ def date(turn: Turn, tick: Tick) -> None:
         early[vm_id] = dates
         for forgotten in list(early)[:-_EARLY]:
             del early[forgotten]
+
+
+def _is_contradicted(turn: Turn, vm: Vm, date: VmDate) -> bool:
+    """Whether polls show that a date cannot be true: the machine was up long before, or still alive long after."""
+    wrong = False
+    if date.before in _NOT_UP:
+        up = next((step.at for step in vm.steps if step.after in _UP), None)
+        wrong = up is not None and date.at > up + _APART
+    elif date.after in _OVER:
+        left = next((step.low_at for step in reversed(vm.steps) if step.before in _UP), 0)
+        alive_at = vm_turn.last_asked(vm) if vm.state in _UP else left
+        wrong = date.at < alive_at - _APART
+    if wrong:
+        turn.note(vm, AnomalyKind.CONTRADICTION, "its provider's log of it contradicts the polls", once=True)
+    return wrong
 
 
 def _see(turn: Turn, facts: VmFacts, tick: Tick) -> None:
@@ -86,6 +106,8 @@ def _see(turn: Turn, facts: VmFacts, tick: Tick) -> None:
         return
     turn.fold.shown.append(vm)
     vm_turn.see(turn, vm, facts, tick, new=new)
+    if vm.dates and _is_contradicted(turn, vm, vm.dates[-1]):
+        vm.dates = vm.dates[:-1]
     settle(turn, vm)
     if vm.facts.hostname is not None and vm.facts.hostname != had:
         links.machine_shown(turn, vm)

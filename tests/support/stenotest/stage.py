@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from engine.decide.controller import Decision, decide
-from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from engine.facts import AttemptFacts, JobFacts, RunFacts, VmEvent, VmFacts
 from engine.fold.run import Run
 from engine.fold.tick import Seen, Tick
 from engine.fold.vm import Vm
@@ -103,6 +103,10 @@ class Stage:
     def runs(self, *rows: RunFacts, started: int | None = None, answered: bool = True) -> None:
         """A poll of all runs, newest first."""
         self._poll(Listing.RUNS, started, answered, runs=tuple(Seen(facts=row) for row in rows))
+
+    def log(self, *events: VmEvent) -> None:
+        """A poll of the provider's own log."""
+        self._poll(Listing.EVENTS, None, answered=True, events=events)
 
     def _poll(self, listing: Listing, started: int | None, answered: bool, **rows: Any) -> None:
         self._position += 1
