@@ -90,7 +90,7 @@ def submit(
     """
     import msgspec
 
-    from cli.wiring.session import session
+    from cli.wiring.session import code_of_failure, session
     from cli.wiring.task import completed
     from engine.commands.kernels import expect_isolation, goes_to, kernel_key, kernel_order
     from engine.errors import TaskInvalid
@@ -129,6 +129,8 @@ def submit(
                 end = _followed(app, here, submitted) if wait else None
                 if end is None:
                     submitted = here.look(submitted)
+                elif end.status not in _GOOD:
+                    app.exit_code = code_of_failure(here.run(run_id), here.cause(run_id))
     except Wrong as wrong:
         first, dot, rest = wrong.field.partition(".")
         place = places.get(first, f"--{first.replace('_', '-')}" if first in asked else first)
@@ -136,8 +138,6 @@ def submit(
     if end is not None:
         if app.json:
             emit_json(_object(app, run_id))
-        if end.status not in _GOOD:
-            app.exit_code = NOT_SUCCEEDED
         hint(f"`steno kernel show {name}`, `steno logs {name}`")
     elif app.json:
         emit_json({key: value for key, value in msgspec.structs.asdict(submitted).items() if key != "queued"})

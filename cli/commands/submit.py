@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.wiring.app import App, StenoCommand
-from cli.wiring.errors import NOT_SUCCEEDED
 from cli.wiring.options import project_option, provider_option, run_argument
 from cli.wiring.output import emit, emit_json, hint
 from engine.providers import registry
@@ -123,8 +122,9 @@ def submit_command(
     request before it calls the provider, so a crash never starts a task twice. Flags override the file.
 
     With --wait, the run's output is printed on stdout while it runs, its states on stderr. The exit code is 0 if the
-    run succeeded and 1 if not. There is no time limit without --timeout. After the timeout, or on Ctrl-C (exit 130),
-    the run goes on. Of a task with a schedule, --wait ends with exit code 0 once the provider says when it is due.
+    run succeeded, 3 if the provider failed to take it, and otherwise 1. There is no time limit without --timeout. After
+    the timeout, or on Ctrl-C (exit 130), the run goes on. Of a task with a schedule, --wait ends with exit code 0 once
+    the provider says when it is due.
 
     If the provider does not answer, the command says so after a few seconds and exits 3. The message says whether the
     request stays or ended.
@@ -206,6 +206,7 @@ def _submit(
     import msgspec
 
     from cli.render.runs import ended
+    from cli.wiring.session import code_of_failure
 
     submitted = here.submit(task, run_id)
     run = here.to_the_end(submitted, timeout=limit, output=not quiet and not app.json) if wait else None
@@ -213,16 +214,17 @@ def _submit(
         submitted = here.look(submitted)
     name = submitted.name
     done = run is not None and (run.state == "succeeded" or run.next_at is not None)
-    if run is not None and not done:
-        app.exit_code = NOT_SUCCEEDED
+    cause = None if run is None or run.state == "succeeded" else here.cause(run_id)
+    if cause is not None and not done:
+        app.exit_code = code_of_failure(here.run(run_id), cause)
     value = msgspec.structs.asdict(submitted)
     queued = value.pop("queued")
     if app.json:
         emit_json(value if run is None else run)
     elif run is not None:
         emit(ended(run))
-        if run.state != "succeeded":
-            emit(here.why(run_id))
+        if cause is not None:
+            emit(cause.why)
         hint(f"`steno timeline {name}`, `steno explain {name}`, `steno logs {name}`")
     else:
         emit(name)

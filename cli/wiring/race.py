@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from cli.render.runs import ended
 from cli.wiring.app import App
-from cli.wiring.errors import NOT_SUCCEEDED, Detached, WaitEnded
+from cli.wiring.errors import Detached, WaitEnded
 from cli.wiring.output import emit, emit_json, hint, show
-from cli.wiring.session import RunSession, session
+from cli.wiring.session import RunSession, code_of_failure, session
 from cli.wiring.signals import stoppable
 from engine.decide.race import race_of, winner
 from engine.errors import Conflict, TaskInvalid
@@ -45,8 +45,8 @@ def run_race(app: App, tasks: Sequence[Completed], *, wait: bool, give_up_after:
         name = won.name or won.run_id
         hint(f"{name} runs")
         run = here.to_the_end(won, output=not app.json)
-    if run.state != "succeeded":
-        app.exit_code = NOT_SUCCEEDED
+        if run.state != "succeeded":
+            app.exit_code = code_of_failure(here.run(won.run_id), here.cause(won.run_id))
     if app.json:
         emit_json(run)
     else:

@@ -12,7 +12,7 @@ import msgspec
 
 from cli.render import words
 from cli.wiring.app import App
-from cli.wiring.errors import Detached, WaitEnded
+from cli.wiring.errors import NOT_SUCCEEDED, UNREACHABLE, Detached, WaitEnded
 from cli.wiring.output import hint
 from cli.wiring.recorder import watching
 from cli.wiring.run_output import OutputPrinter
@@ -23,8 +23,9 @@ from engine.commands.dispatcher import Dispatcher, raise_failure
 from engine.commands.stop import request_stop
 from engine.commands.submit import admit, refuse_taken_name, request_run
 from engine.decide.queue import queue
-from engine.decide.why_ended import cause_now
+from engine.decide.why_ended import EndCause, cause_now
 from engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable
+from engine.facts import Blame
 from engine.fold.run import Run
 from engine.fold.sources import observability
 from engine.money.costs import Costs
@@ -154,11 +155,11 @@ class RunSession:
         """Wait until the next round, or until a call to the provider has ended."""
         self._recorder.effects.wait(duration)
 
-    def why(self, run_id: str) -> str:
+    def cause(self, run_id: str) -> EndCause:
         from projections.models.evidence import message_of
 
         run = self.run(run_id)
-        return cause_now(run, self._recorder.world.state, self._app.clock.now(), message_of(self._record, run)).why
+        return cause_now(run, self._recorder.world.state, self._app.clock.now(), message_of(self._record, run))
 
     def run(self, run_id: str) -> Run:
         return self._recorder.world.state.runs[run_id]
@@ -252,6 +253,13 @@ class RunSession:
             return None
         fill_costs(self._record, [run])
         return run_object(run, CURRENT, Costs(self._recorder.world.state).of_run(run_id))
+
+
+def code_of_failure(run: Run, cause: EndCause) -> int:
+    """The exit code for a run that was followed to its end and did not succeed. If its provider failed to take it, that
+    of a submission that fails at once.
+    """
+    return UNREACHABLE if run.provider_id is None and cause.blame is Blame.PROVIDER else NOT_SUCCEEDED
 
 
 @contextmanager
