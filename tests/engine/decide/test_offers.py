@@ -8,7 +8,7 @@ from stenotest.town import Town, holds, places
 from engine.decide.offers import unanswered
 from engine.decide.queue import capacity_sentence, queue
 from engine.decide.source_view import Scene
-from engine.decide.why_ended import why_now
+from engine.decide.why_ended import cause_now
 from engine.policy import MINUTE, Policy
 from engine.states import Reason, State
 from events import types
@@ -153,7 +153,7 @@ def test_a_run_that_ended_in_the_queue_is_not_said_to_be_submitted_again() -> No
     assert (run.state, run.reason, run.provider_id) == (State.FAILED, Reason.NO_CAPACITY, None)
     assert capacity_sentence(run, stage.policy, stage.now) is None
     error = "dstack has no offer for it, and `queue.patience` is 10m"
-    assert why_now(run, stage.world.state, stage.now, error).startswith(f"It never ran: {error}")
+    assert cause_now(run, stage.world.state, stage.now, error).why.startswith(f"It never ran: {error}")
 
 
 def test_without_patience_it_fails_at_once() -> None:
@@ -189,7 +189,7 @@ def test_the_sentence_says_what_was_answered_and_what_helps() -> None:
     stage.request("h", regions=["mars"], max_price=0.5, resources={"gpu": "H100"})
     ask(stage, {"mars": 0})
     stage.settle()
-    text = why_now(stage.run("h"), stage.world.state, stage.now)
+    text = cause_now(stage.run("h"), stage.world.state, stage.now).why
     assert "dstack has no offer for it (max_price 0.5, regions mars, gpu H100)" in text
     assert "`steno stop h`" in text
     (queued,) = queue(stage.world.state, SOURCE, stage.policy, stage.now)
