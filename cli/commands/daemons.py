@@ -197,31 +197,13 @@ def record_command(
         record_forever(recorder, machines.step)
 
 
-def _kept_record(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """One record is the setting, as for every command."""
-    if "" in value:
-        raise click.BadParameter("it is empty; give a path or URL", ctx)
-    if len(value) == 1:
-        ctx.ensure_object(App).set_flag("record", value[0])
-    return value
-
-
 @steno_command("serve")
-@click.option(
-    "--record",
-    "records",
-    metavar="[NAME=]URL",
-    multiple=True,
-    callback=_kept_record,
-    help="The record: a path (SQLite) or a database URL; else STENO_RECORD, steno.toml, your data folder. Repeat it to "
-    "serve several records as one.",
-)
 @host_option
 @port_option
 @_open_option
 @provider_option
 @project_option
-def serve_command(app: App, *, show: bool, records: tuple[str, ...]) -> None:
+def serve_command(app: App, *, show: bool) -> None:
     """Serve the record over HTTP: dashboard, API, live stream and metrics.
 
     This process does not poll and decides nothing; run `steno record` or `steno up` beside it. Requests made over HTTP
@@ -230,10 +212,6 @@ def serve_command(app: App, *, show: bool, records: tuple[str, ...]) -> None:
     On loopback, the default, no token is needed. On any other address each request needs one: `steno token create`.
     Log lines below ERROR go to stdout, the others to stderr; with --json each is {"at", "level", "message"}.
 
-    With --record, several times, one API and dashboard serve several records: lists are merged, costs and budgets
-    summed, and each row names its record. A name is the file's or the database's, or NAME=URL. All records must exist;
-    one that cannot be read later is left out and named. Tokens are those of the first.
-
     Ctrl-C exits 130, SIGTERM 0; open requests get 5 seconds to finish. Exits 5 if the port is in use, 70 if the
     server fails.
 
@@ -241,18 +219,12 @@ def serve_command(app: App, *, show: bool, records: tuple[str, ...]) -> None:
     Examples:
       steno serve --open
       steno serve --port 9000
-      steno serve --record lab=lab.db --record farm=postgresql://db.example/farm
       steno token create --role read --name grafana
       steno serve --host 0.0.0.0
     """
     from cli.wiring.http_service import serve_until_stopped
 
     log_for_daemon(json=app.json)
-    if len(records) > 1:
-        from cli.wiring.served_records import named_records, opened
-
-        serve_until_stopped(app, opened(app, named_records(records)), show=show)
-        return
     with app.writing() as record:  # create it if missing; fail before serving if damaged
         store = record.store
     serve_until_stopped(app, store, show=show)

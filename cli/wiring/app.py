@@ -176,12 +176,11 @@ def refuse_repeated(command: click.Command) -> None:
 
 
 class StenoCommand(click.Command):
-    """A command whose function gets the `App` first; appends the `COMMON` options that it lacks."""
+    """A command whose function gets the `App` first; appends the `COMMON` options."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
-        own = {flag for one in self.params for flag in one.opts}
-        self.params += [one for one in COMMON if own.isdisjoint(one.opts)]
+        self.params += COMMON
         refuse_repeated(self)
 
     def invoke(self, ctx: click.Context) -> Any:

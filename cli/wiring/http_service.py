@@ -7,8 +7,7 @@ import os
 import signal
 import sys
 import threading
-from asyncio import AbstractEventLoop
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 
@@ -28,10 +27,9 @@ from engine.settings.values import host, port
 from events.clock import Clock
 from events.store.store import Store, Where, store_at
 from projections.api.access.authentication import listens_on_loopback, trusts_loopback
-from projections.api.access.middleware import AccessMiddleware
 from projections.api.feed.feed import Feed
 from projections.api.server import Server, allow_many_connections, bound
-from projections.api.service import Elsewhere, Service, nowhere
+from projections.api.service import Service
 from projections.api.tokens import Tokens
 from projections.app import build_app
 from projections.models.projector import Projector
@@ -46,52 +44,26 @@ def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[
     thread of this process keeps up to date; None: the server follows the record. Raises `NotConfigured` (no token
     beyond loopback, or the address cannot be used), `Conflict` (port in use), `ServerFailed` (did not start).
     """
-    service = assembled(app, record, live)
-    with _running(app, (service,), lambda: build_app(service)) as server:
-        yield server
-
-
-@contextmanager
-def serving_site(app: App, records: Mapping[str, Store]) -> Iterator[Server]:
-    """As `serving`, of several records by name, behind one API and dashboard."""
-    from projections.site.app import build_site
-    from projections.site.site import Budget
-
-    budget = Budget()
-    services = {name: assembled(app, store, elsewhere=budget.beside(name)) for name, store in records.items()}
-    budget.services.update(services)
-    with _running(app, tuple(services.values()), lambda: build_site(services)) as server:
-        yield server
-
-
-@contextmanager
-def _running(app: App, services: Sequence[Service], build: Callable[[], AccessMiddleware]) -> Iterator[Server]:
     at = host(app.settings.value("api.host") or "")
-    _expect_guarded(services[0], at)
+    service = assembled(app, record, live)
+    _expect_guarded(service, at)
     allow_many_connections()
     stack = ExitStack()
     sockets = [stack.enter_context(one) for one in bound(at, port(app.settings.value("api.port") or ""))]
     try:
-        application = build()
-
-        def start_feeds(loop: AbstractEventLoop) -> None:
-            for service in services:
-                service.feed.start(loop)
+        application = build_app(service)
 
         def stop_streams() -> None:
             application.close()
-            for service in services:
-                service.feed.stop()
+            service.feed.stop()
 
-        for service in services:
-            stack.callback(service.pool.close)
-            stack.push(service.closing)
+        stack.callback(service.pool.close)
+        stack.push(service.closing)
         stack.callback(application.log.stop)
         application.log.start()
-        for service in services:
-            stack.callback(service.projector.stop)
-            service.projector.start()
-        server = Server(application, sockets, starting=start_feeds, stopping=stop_streams)
+        stack.callback(service.projector.stop)
+        service.projector.start()
+        server = Server(application, sockets, starting=service.feed.start, stopping=stop_streams)
         stack.callback(server.stop)
         server.start()
         # Freeze loaded objects: a garbage collection over them would stop every stream for 0.1 s.
@@ -103,13 +75,9 @@ def _running(app: App, services: Sequence[Service], build: Callable[[], AccessMi
             stack.close()
 
 
-def announced(server: Server, record: Store | Mapping[str, Store], *, show: bool = False) -> None:
+def announced(server: Server, record: Store, *, show: bool = False) -> None:
     """Print the address and, with `show`, open it in a browser without waiting."""
-    if isinstance(record, Mapping):
-        records = ", ".join(f"{name} = {store}" for name, store in record.items())
-        _log.info("serving %s (records %s)", server.url, records)
-    else:
-        _log.info("serving %s (record %s)", server.url, record)
+    _log.info("serving %s (record %s)", server.url, record)
     if show:
         threading.Thread(target=_show, args=(server.url_here,), name="steno-browser", daemon=True).start()
 
@@ -123,14 +91,13 @@ def _show(url: str) -> None:
         _log.warning("no browser could be started; open %s yourself", url)
 
 
-def serve_until_stopped(app: App, record: Store | Mapping[str, Store], *, show: bool) -> None:
+def serve_until_stopped(app: App, record: Store, *, show: bool) -> None:
     """Serve until SIGTERM (returns) or Ctrl-C (KeyboardInterrupt). Raises as `serving`, later also `ServerFailed`."""
-    served = serving_site(app, record) if isinstance(record, Mapping) else serving(app, record)
     # Ignore further SIGTERMs.
     stopped = stoppable(signal.SIGTERM, Terminated), stoppable(signal.SIGINT, KeyboardInterrupt)
     with suppress(Terminated), stopped[0] as ended, stopped[1] as interrupted:
         try:
-            with served as server:
+            with serving(app, record) as server:
                 announced(server, record, show=show)
                 ended()
                 interrupted()
@@ -139,8 +106,8 @@ def serve_until_stopped(app: App, record: Store | Mapping[str, Store], *, show: 
             _log.info("stopped by SIGTERM")
 
 
-def assembled(app: App, record: Where, live: LiveWorld | None = None, elsewhere: Elsewhere = nowhere) -> Service:
-    """Everything the service needs, not started. `elsewhere`: what other records of the site spend."""
+def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service:
+    """Everything the service needs, not started."""
     store = store_at(record)
     app.share_clock(store)
     feed = Feed(store, clock=app.clock, live=live)
@@ -157,7 +124,6 @@ def assembled(app: App, record: Where, live: LiveWorld | None = None, elsewhere:
         tokens=Tokens(store, app.clock),
         outside=Provided(app, store, app.settings.provider),
         kernels=Provided(app, store, goes_to(app.settings)),
-        elsewhere=elsewhere,
     )
 
 

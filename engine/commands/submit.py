@@ -68,17 +68,9 @@ def accepted_before(journal: "Journal", key: Key) -> AcceptedRequest | None:
 
 
 def admit(
-    provider: str,
-    task: "Completed",
-    submitter: str,
-    policy: Policy,
-    state: WorldState,
-    now: int,
-    *,
-    elsewhere: int = 0,
+    provider: str, task: "Completed", submitter: str, policy: Policy, state: WorldState, now: int
 ) -> WorstCase | None:
-    """The worst-case cost of a task that the policy admits; None if its machines are free. `elsewhere`: micro-dollars
-    of the budget that other records spent, or may still spend.
+    """The worst-case cost of a task that the policy admits; None if its machines are free.
 
     Raises:
         RefusedByPolicy: its worst case exceeds the remaining budget, or it needs more machines than the limit allows.
@@ -88,7 +80,7 @@ def admit(
     terms = READINGS.terms(provider, msgspec.json.encode(task.configuration), submitter, task.fallback)
     if (why := exceeds_limit(terms, policy)) is not None:
         raise RefusedByPolicy(why)
-    return check(terms, policy, state, now, elsewhere=elsewhere)
+    return check(terms, policy, state, now)
 
 
 def refuse_taken_name(state: WorldState, provider: str, project: str, name: str, run_id: str, now: int) -> None:

@@ -4,7 +4,7 @@ run's remaining time and one idle timeout; of a run of ours that waits, its wors
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -110,23 +110,17 @@ def spent(state: WorldState, *, since: int | None = None) -> int:
 
 def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _NOTHING) -> Account:
     """Where the budget stands at `now`. `settled` stands for machines that are over and not in `state`."""
-    return joint_account([(state, settled)], policy, now)
-
-
-def joint_account(parts: Sequence[tuple[WorldState, PastSpend]], policy: Policy, now: int) -> Account:
-    """As `account`, of several records with one budget. Each gives its own alerts, so of several none is told."""
-    gone = sum(spent(state) + settled.spent for state, settled in parts)
-    promised, total = sum(committed(state, policy, now) for state, _ in parts), policy.budget_total
+    gone = spent(state) + settled.spent
+    promised, total = committed(state, policy, now), policy.budget_total
     left = None if total is None else total - gone
-    day = sum(spent(state, since=now - DAY) for state, _ in parts)
-    created = [vm.created for state, _ in parts for vm in _live(state)]
-    created += [settled.since for _, settled in parts if settled.since is not None]
+    day = spent(state, since=now - DAY)
+    created = [vm.created for vm in _live(state)] + ([] if settled.since is None else [settled.since])
     first = min(created, default=now)
     burn = day * HOUR // max(HOUR, now - max(now - DAY, first))
-    present = sum(_rate_now(state, now) for state, _ in parts)
+    book = Book.of(state)
+    present = sum(rung_at(book.tariff(vm), now).best for vm in _billed(state))
     forecast, exhausted_at = _forecast(left, burn, now, now - first)
     reached = _crossed(policy, gone)
-    crossed = parts[0][0].crossed if len(parts) == 1 else {}
     return Account(
         total=total,
         spent=gone,
@@ -140,16 +134,12 @@ def joint_account(parts: Sequence[tuple[WorldState, PastSpend]], policy: Policy,
         forecast=forecast,
         exhausted_at=exhausted_at,
         alerts=tuple(
-            BudgetAlert(threshold=one / 1000, reached=one in reached, told_at_position=crossed.get(f"{one}/{total}"))
+            BudgetAlert(
+                threshold=one / 1000, reached=one in reached, told_at_position=state.crossed.get(f"{one}/{total}")
+            )
             for one in policy.thresholds
         ),
     )
-
-
-def _rate_now(state: WorldState, now: int) -> int:
-    """Micro-dollars an hour of all machines that may be billed now."""
-    book = Book.of(state)
-    return sum(rung_at(book.tariff(vm), now).best for vm in _billed(state))
 
 
 def _forecast(left: int | None, burn: int, now: int, history: int) -> tuple[Forecast, int | None]:
@@ -220,11 +210,8 @@ def _firings(terms: Requirements, duration: int, now: int) -> int:
     return min(count_due(terms.crons, now, now + _AHEAD), _AHEAD // max(duration, SECOND) + 1)
 
 
-def check(
-    terms: Requirements, policy: Policy, state: WorldState, now: int, run: Run | None = None, elsewhere: int = 0
-) -> WorstCase:
-    """The worst case of a submission that fits into what is left. `run`: the run itself, if it is known already;
-    `elsewhere`: micro-dollars of the budget that other records spent, or may still spend.
+def check(terms: Requirements, policy: Policy, state: WorldState, now: int, run: Run | None = None) -> WorstCase:
+    """The worst case of a submission that fits into what is left. `run`: the run itself, if it is known already.
 
     Raises:
         RefusedByPolicy: it does not fit; the message has the arithmetic.
@@ -234,13 +221,12 @@ def check(
         return worst
     gone = spent(state)
     promised = committed(state, policy, now, before=run)
-    left = policy.budget_total - gone - promised - elsewhere
-    others = f" − {usd(elsewhere)} that other records spent or may still spend" if elsewhere else ""
+    left = policy.budget_total - gone - promised
     if worst.amount <= left:
         return worst
     raise RefusedByPolicy(
         f"The budget does not allow this run. {'; '.join(worst.lines)}; left: {usd(policy.budget_total)} − "
-        f"{usd(gone)} spent − {usd(promised)} that live runs and machines may still cost{others} = {usd(left)}. "
+        f"{usd(gone)} spent − {usd(promised)} that live runs and machines may still cost = {usd(left)}. "
         "Give the task a shorter `max_duration` or raise the budget."
     )
 

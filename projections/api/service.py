@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -16,7 +16,6 @@ from projections.models.judged_kernel import JudgedKernels
 
 if TYPE_CHECKING:
     from engine.fold.run import Run
-    from engine.policy import Policy
     from engine.providers.task import Completed
     from engine.settings.settings import Settings
     from events.clock import Clock, Ids
@@ -71,17 +70,6 @@ class Outside(Protocol):
         ...
 
 
-Elsewhere = Callable[["Policy"], AbstractContextManager[int]]
-"""Micro-dollars of a policy's budget that other records spent, or may still spend; until the block ends, no other
-submission of this process is admitted. Raises `Problem` (503) if one of them cannot be read.
-"""
-
-
-def nowhere(_: Policy) -> AbstractContextManager[int]:
-    """The `Elsewhere` of a record served alone."""
-    return nullcontext(0)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """The shared parts of all request handlers."""
@@ -96,7 +84,6 @@ class Service:
     tokens: Tokens
     outside: Outside
     kernels: Outside  # where kernels go
-    elsewhere: Elsewhere = nowhere
     judged_kernels: JudgedKernels = field(default_factory=JudgedKernels)
     closing: ExitStack = field(default_factory=ExitStack)  # closed by its creator after the server ended
 

@@ -84,30 +84,27 @@ async def submit(
 
     def append(journal: Journal) -> AcceptedRequest:
         source = f"{provider}/{project}"
-        wait_for_feed(service, journal.record.head().position)
-        with service.feed.state() as state:
-            policy = policy_in_force(state, source, service.settings)
-        with service.elsewhere(policy) as elsewhere:
 
-            def admitted() -> int:
-                wait_for_feed(service, journal.record.head().position)
-                now = service.clock.now()
-                with service.feed.state() as state:
-                    refuse_taken_name(state, provider, project, task.name, run_id, now)
-                    admit(provider, task, wanted.submitter, policy, state, now, elsewhere=elsewhere)
-                    return state.position
+        def admitted() -> int:
+            _wait_for_feed(service, journal.record.head().position)
+            now = service.clock.now()
+            with service.feed.state() as state:
+                policy = policy_in_force(state, source, service.settings)
+                refuse_taken_name(state, provider, project, task.name, run_id, now)
+                admit(provider, task, wanted.submitter, policy, state, now)
+                return state.position
 
-            return request_run(
-                journal,
-                run_id=run_id,
-                provider=provider,
-                project=project,
-                task=task,
-                submitter=wanted.submitter,
-                kernel=wanted.kernel,
-                key=key,
-                check=admitted,
-            )
+        return request_run(
+            journal,
+            run_id=run_id,
+            provider=provider,
+            project=project,
+            task=task,
+            submitter=wanted.submitter,
+            kernel=wanted.kernel,
+            key=key,
+            check=admitted,
+        )
 
     accepted = await writer.do(append)
     service.projector.hurry()
@@ -141,7 +138,7 @@ def _project_of(service: Service, outside: Outside, submission: HttpSubmission) 
     return wanted
 
 
-def wait_for_feed(service: Service, head: int) -> None:
+def _wait_for_feed(service: Service, head: int) -> None:
     """Wait until the world includes the requests just accepted: each counts against the budget."""
     end = service.clock.now() + _TIMEOUT
     while service.feed.position < head and service.clock.now() < end:

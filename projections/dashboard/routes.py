@@ -74,8 +74,7 @@ class Bundle:
     other by relative paths.
     """
 
-    def __init__(self, folder: Path = FOLDER, records: tuple[str, ...] = ()) -> None:
-        self._records = records
+    def __init__(self, folder: Path = FOLDER) -> None:
         self._sources = {
             str(PurePosixPath(path.relative_to(folder))): path.read_bytes()
             for path in sorted(folder.rglob("*"))
@@ -104,8 +103,8 @@ class Bundle:
 
     @cached_property
     def pages(self) -> dict[tuple[str, bool], File]:
-        """(page, whether of the past) → its document, which names all modules to preload. One of the past, or of one
-        record of several, does not preload current data: a browser warns of unused preloads.
+        """(page, whether of the past) → its document, which names all modules to preload. One of the past does not
+        preload current data: a browser warns of unused preloads.
         """
         return {
             (page, past): File.of(TYPES[".html"], self._document(page, () if past else _LIVE))
@@ -118,8 +117,6 @@ class Bundle:
         modules = self._imports([_APP, f"js/pages/{page}.js"])
         lines = [*first, *(f'<link rel="modulepreload" href="{base}/{html.escape(name)}">' for name in modules)]
         text = self._sources["index.html"].decode()
-        if self._records:
-            lines.insert(0, f'<meta name="steno-records" content="{html.escape(",".join(self._records))}">')
         return text.replace("{{assets}}", base).replace("{{preload}}", "\n".join(lines)).encode()
 
     def _imports(self, roots: list[str]) -> list[str]:
@@ -137,18 +134,16 @@ class Bundle:
 
 
 @cache
-def _bundle(records: tuple[str, ...] = ()) -> Bundle:
-    return Bundle(records=records)
+def _bundle() -> Bundle:
+    return Bundle()
 
 
 OPERATIONS = ()  # None: pages are for people
 
 
-def routes(service: Service, records: tuple[str, ...] = ()) -> list[BaseRoute]:  # noqa: ARG001 - as every part's
-    """Each page's document, and the files under `/assets/<version>/`, which may be cached for ever. `records`: the
-    names of several records, which the document tells the scripts.
-    """
-    bundle = _bundle(records)
+def routes(service: Service) -> list[BaseRoute]:  # noqa: ARG001 - every part is made of the service
+    """Each page's document, and the files under `/assets/<version>/`, which may be cached for ever."""
+    bundle = _bundle()
 
     async def asset(request: Request) -> Response:
         name = request.path_params["name"]
@@ -158,7 +153,7 @@ def routes(service: Service, records: tuple[str, ...] = ()) -> list[BaseRoute]: 
         return _answer(request, found, "public, max-age=31536000, immutable")
 
     async def page(name: str, request: Request) -> Response:
-        return _answer(request, bundle.pages[name, not {"at", "record"}.isdisjoint(request.query_params)], "no-cache")
+        return _answer(request, bundle.pages[name, "at" in request.query_params], "no-cache")
 
     return [
         Route("/assets/{version}/{name:path}", asset, methods=["GET"], include_in_schema=False),
@@ -166,13 +161,13 @@ def routes(service: Service, records: tuple[str, ...] = ()) -> list[BaseRoute]: 
     ]
 
 
-async def missing(scope: Scope, receive: Receive, send: Send, *, records: tuple[str, ...] = ()) -> None:
+async def missing(scope: Scope, receive: Receive, send: Send) -> None:
     """The dashboard's own page for a path without a route, for browsers; programs get a problem."""
     request = Request(scope)
     for_people = "text/html" in request.headers.get("accept", "") and not scope["path"].startswith("/api/")
     if not for_people or request.method not in {"GET", "HEAD"}:
         raise HTTPException(404)
-    file = _bundle(records).pages[_MISSING, True]
+    file = _bundle().pages[_MISSING, True]
     await Response(file.body, 404, {"Cache-Control": "no-cache"}, file.type)(scope, receive, send)
 
 

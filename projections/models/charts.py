@@ -1,6 +1,6 @@
 """The charts about money and times, from what the read models keep of each machine and run."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -34,23 +34,19 @@ class ChartRange(msgspec.Struct, frozen=True, kw_only=True):
     now: int
 
 
-def spend(store: ProjectionStore, by: Stack, of: ChartRange, others: Sequence[ProjectionStore] = ()) -> Spend:
-    """Spend by day; `others`: the stores of further records."""
-    return spend_of(_machines((store, *others), of), by, range_of(of.since, of.until, of.now))
+def spend(store: ProjectionStore, by: Stack, of: ChartRange) -> Spend:
+    return spend_of(_machines(store, of), by, range_of(of.since, of.until, of.now))
 
 
-def utilisation(
-    store: ProjectionStore, by: Strip, of: ChartRange, others: Sequence[ProjectionStore] = ()
-) -> Utilisation:
-    """Busy of billed time by day; `others` as for `spend`."""
-    return utilisation_of(_machines((store, *others), of), by, range_of(of.since, of.until, of.now))
+def utilisation(store: ProjectionStore, by: Strip, of: ChartRange) -> Utilisation:
+    """Busy of billed time by day."""
+    return utilisation_of(_machines(store, of), by, range_of(of.since, of.until, of.now))
 
 
-def starts(store: ProjectionStore, of: ChartRange, others: Sequence[ProjectionStore] = ()) -> Starts:
-    """Start-up times of the runs submitted on these days; `others` as for `spend`."""
+def starts(store: ProjectionStore, of: ChartRange) -> Starts:
+    """Start-up times of the runs submitted on these days."""
     shown = range_of(of.since, of.until, of.now)
-    first, last = shown.first * DAY, (shown.last + 1) * DAY - 1
-    return starts_of(time for one in (store, *others) for time in one.runs.starts(first, last))
+    return starts_of(store.runs.starts(shown.first * DAY, (shown.last + 1) * DAY - 1))
 
 
 def like(store: ProjectionStore, row: RunRow) -> Like:
@@ -61,7 +57,7 @@ def like(store: ProjectionStore, row: RunRow) -> Like:
     return like_of(decode_run(row.folded), [decode_run(one.folded) for one in others], cost=row.cost, costs=costs)
 
 
-def _machines(stores: Iterable[ProjectionStore], of: ChartRange) -> Iterator[BilledMachine]:
+def _machines(store: ProjectionStore, of: ChartRange) -> Iterator[BilledMachine]:
     shown = range_of(of.since, of.until, of.now)
-    for vm_id, name, gpu, days in (row for store in stores for row in store.vms.days(shown.first * DAY)):
+    for vm_id, name, gpu, days in store.vms.days(shown.first * DAY):
         yield BilledMachine(vm_id, name, gpu, _decode(days))

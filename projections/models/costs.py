@@ -1,7 +1,7 @@
 """Costs, also against the provider's figure, summed from the stored bills."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -91,13 +91,12 @@ class _Sum(msgspec.Struct, kw_only=True):
         )
 
 
-def costs(store: ProjectionStore, by: By, others: Sequence[ProjectionStore] = ()) -> StoredCosts:
-    """All costs up to the newest poll in the store, and in those of other records."""
-    stores = (store, *others)
+def costs(store: ProjectionStore, by: By) -> StoredCosts:
+    """All costs up to the newest poll in the store."""
     known: dict[str, str] = {}  # run id → its row's name: the run's name or submitter
     paid = theirs = 0
     causes = Counter[str]()
-    for _, run_id, name, user, compared in (row for one in stores for row in one.runs.against()):
+    for _, run_id, name, user, compared in store.runs.against():
         if word := name if by == "run" else user:
             known[run_id] = word
         if compared is not None:
@@ -108,7 +107,7 @@ def costs(store: ProjectionStore, by: By, others: Sequence[ProjectionStore] = ()
     sums: dict[str, _Sum] = {}
     total, nobodys = _Sum(key="total", label="total"), Counter[str]()
     low = high = archived = 0
-    for ordinal, vm_id, vm_name, kept, archive in _in_turn([one.vms.paid() for one in stores]):
+    for ordinal, vm_id, vm_name, kept, archive in store.vms.paid():
         one = decode_paid(kept)
         low, high = low + one.low, high + one.high
         for index, part in enumerate(one.parts):
@@ -134,16 +133,6 @@ def costs(store: ProjectionStore, by: By, others: Sequence[ProjectionStore] = ()
             ours=ours.total_usd, paid=paid, theirs=theirs, causes=differences, nobodys=unpaid
         ),
     )
-
-
-_Paid = tuple[int, str, str | None, bytes, str | None]
-
-
-def _in_turn(paid: Sequence[list[_Paid]]) -> Iterator[_Paid]:
-    """The machines of several stores, each with a place of its own, which no later machine changes."""
-    for nth, found in enumerate(paid):
-        for ordinal, *rest in found:
-            yield ordinal * len(paid) + nth, *rest  # type: ignore[misc]
 
 
 def run_reconciliations(store: ProjectionStore) -> tuple[Reconciliation, ...]:

@@ -33,7 +33,6 @@ class DatedAnomaly(Shape, frozen=True, kw_only=True):
 class Incidents(msgspec.Struct, frozen=True, kw_only=True):
     anomalies: tuple[DatedAnomaly, ...]
     blind: tuple[BlindObject, ...]  # those that last first; on the first page only
-    places: tuple[tuple[int, int], ...]  # of the anomalies
     next: tuple[int, int] | None  # the place of the last anomaly, where there are more
 
 
@@ -44,7 +43,6 @@ def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int =
     return Incidents(
         anomalies=tuple(_dated(look.record, one) for _, one in shown),
         blind=blind(look) if behind is None else (),
-        places=tuple(place for place, _ in shown),
         next=shown[-1][0] if len(found) > limit else None,
     )
 

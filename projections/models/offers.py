@@ -1,6 +1,5 @@
 """GPUs on offer: those of machines in the record, and those that policies price."""
 
-from collections.abc import Sequence
 from typing import Final, Literal
 
 from engine.fold.vm import Vm
@@ -38,12 +37,9 @@ class Offer(Shape, frozen=True, kw_only=True, rename={"hourly": "price_usd_per_h
     origin: Literal["recorded", "assumed"]
 
 
-def offers(look: Look, policy: Policy, others: Sequence[Look] = ()) -> list[Offer]:
-    """Every GPU of the on-demand machines of the record, or of several, and of the policy's prices, by name and
-    count.
-    """
-    rows = (row for one in (look, *others) for row in one.view.store.vms.kinds())
-    machines = [decode_vm(row.folded) for row in rows if row.archive is None]
+def offers(look: Look, policy: Policy) -> list[Offer]:
+    """Every GPU of the record's on-demand machines and of the policy's prices, by name and count."""
+    machines = [decode_vm(row.folded) for row in look.view.store.vms.kinds() if row.archive is None]
     seen = [vm for vm in machines if vm.facts.gpu and vm.facts.gpu_count > 0 and vm.prices]
     on_demand = [vm for vm in seen if not vm.facts.spot]
     wanted = {one.gpu.casefold(): one.gpu for one in (*policy.rates, *policy.assumed) if one.gpu}

@@ -1,7 +1,7 @@
 """The overview: active runs, costs of today, budget, spend curve, machines as lanes, and incidents."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Annotated, Final, cast
 
@@ -184,10 +184,9 @@ def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> LaneObjec
     return LaneObject(vm=msgspec.json.decode(row.object, type=VmObject), runs=tuple(runs))
 
 
-def burn(look: Look, points: int = POINTS, others: Sequence[Look] = ()) -> tuple[BurnPoint, ...]:
-    """At most `points` points from the first machine's start to now; `others`: of further records."""
-    every = (spans for one in (look, *others) for spans in one.view.store.vms.spans())
-    found = [stretch for spans in every for stretch in _stretches.decode(spans)]
+def burn(look: Look, points: int = POINTS) -> tuple[BurnPoint, ...]:
+    """At most `points` points from the first machine's start to now."""
+    found = [stretch for spans in look.view.store.vms.spans() for stretch in _stretches.decode(spans)]
     if not found:
         return ()
     first, last = min(stretch[0] for stretch in found), max(look.now, *(stretch[1] for stretch in found))

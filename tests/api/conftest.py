@@ -22,7 +22,7 @@ import pytest
 from stenolab.dashboard import Busy
 from stenotest import prefork
 from stenotest.frozen_time import Hands, time_in_hand
-from stenotest.served import PATIENCE, Served, isolated, served_site, served_site_on, unserved  # noqa: F401 - fixtures
+from stenotest.served import PATIENCE, Served, isolated
 
 from cli.wiring.http_service import _warm, serving
 from engine.live.live_world import LiveWorld

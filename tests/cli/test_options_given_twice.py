@@ -51,3 +51,8 @@ def test_the_record_is_named_in_one_place(capsys: pytest.CaptureFixture[str]) ->
     """Before the command or after it, but not one record here and another there."""
     assert run(["--record", "a.db", "ps", "--record", "b.db"]) == 2
     assert "--record is given twice" in capsys.readouterr().err
+
+
+def test_a_service_is_of_one_record(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "--record", "a.db", "--record", "b.db"]) == 2
+    assert capsys.readouterr().err == "steno: --record is given twice: give it once (see `steno serve --help`)\n"

@@ -19,7 +19,6 @@ from projections.api.hot import Ready
 from projections.api.problems import MEDIA_TYPE, Problem, problem_body, problem_of
 from projections.api.roles import Caller, needed, submits_a_run
 from projections.api.service import Service
-from projections.api.tally import Tally
 from projections.api.tokens import LOOK_AGAIN
 
 STREAM_GRACE: Final = 1.0  # seconds that streams have to end by themselves once the server stops
@@ -102,12 +101,10 @@ class Exchange:
 class AccessMiddleware:
     """Checks form, caller, role, rate and body of a request, in this order, then passes it on with the caller in the
     scope as `steno.caller` (missing on open paths). `ready`: the stored answer of a path, if any, for every caller that
-    may read. `tally` counts the requests; None: the service's own.
+    may read.
     """
 
-    def __init__(
-        self, service: Service, app: ASGIApp, ready: Callable[[str], Ready | None], tally: Tally | None = None
-    ) -> None:
+    def __init__(self, service: Service, app: ASGIApp, ready: Callable[[str], Ready | None]) -> None:
         settings = service.settings
         rate = settings.parsed("api.submit_rate")
         self.log = AccessLog()
@@ -116,7 +113,7 @@ class AccessMiddleware:
         self.streams: dict[Exchange, asyncio.Task[Any]] = {}  # streams → the tasks that send them
         self._app = app
         self._ready = ready
-        self._tally = service.feed.tally if tally is None else tally
+        self._tally = service.feed.tally
         self._authentication = Authentication(service.tokens, on_loopback=trusts_loopback(settings))
         self._cross_origin = CrossOrigin(settings.parsed("api.cors") or ())
         self._rate = None if rate is None else RateLimit(*rate)

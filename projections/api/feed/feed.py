@@ -73,10 +73,6 @@ class Feed:
         self._backfill.close()
 
     @property
-    def stopping(self) -> bool:
-        return self._stopping.is_set()
-
-    @property
     def alive(self) -> bool:
         return self._follower is None or self._follower.alive
 

@@ -1,15 +1,14 @@
 """Reads of who did what, and of what the webhook was told."""
 
-from operator import itemgetter
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from msgspec import Meta
 
 from engine.settings.values import alerts
 from engine.wire import Position, Shape
-from projections.api.parameters import CURSOR, LIMIT, Asked, text
-from projections.api.reads.read import Cursor, Read, RowPage, page_of, page_shape
+from projections.api.parameters import CURSOR, LIMIT, Asked, cursor_of, text
+from projections.api.reads.read import Cursor, Read, page_shape
 from projections.api.service import Service
 from projections.models.audit import ActionObject, NoticeObject, actions, notices
 from projections.models.reader_pool import Look
@@ -26,22 +25,21 @@ class NoticePage(Shape, frozen=True, kw_only=True):
     position: Position
 
 
-def _notices(service: Service, look: Look, asked: Asked) -> RowPage:
+def _notices(service: Service, look: Look, asked: Asked) -> dict[str, Any]:
     page = notices(look, behind=asked["cursor"], limit=asked["limit"])
     url = service.settings.value("alerts.webhook")
-    return page_of(
-        "notices",
-        page,
-        itemgetter("at"),
-        webhook=urlsplit(url).hostname if url else None,  # the rest of the address may be a secret
-        signed=bool(url and service.settings.value("alerts.secret")),
-        reports=sorted(alerts(service.settings.value("alerts.on") or "off")) if url else [],
-    )
+    return {
+        "notices": page.rows,
+        "webhook": urlsplit(url).hostname if url else None,  # the rest of the address may be a secret
+        "signed": bool(url and service.settings.value("alerts.secret")),
+        "reports": sorted(alerts(service.settings.value("alerts.on") or "off")) if url else [],
+        "next": cursor_of(page.next),
+    }
 
 
-def _actions(_: Service, look: Look, asked: Asked) -> RowPage:
+def _actions(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     page = actions(look, behind=asked["cursor"], limit=asked["limit"], who=asked["who"])
-    return page_of("actions", page, itemgetter("at"))
+    return {"actions": page.rows, "next": cursor_of(page.next)}
 
 
 READS = (

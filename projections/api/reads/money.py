@@ -13,9 +13,9 @@ from engine.policy import Policy
 from engine.settings.policy import policy_from
 from engine.wire import Position, Time, wire
 from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer
-from projections.api.reads.read import Cursor, PageRow, Read, RowPage, at_position, page_shape
+from projections.api.reads.read import Cursor, Read, at_position, page_shape, stored_page
 from projections.api.service import Service
-from projections.models.costs import CostReport, StoredCosts, costs
+from projections.models.costs import CostReport, costs
 from projections.models.overview import policy_then
 from projections.models.reader_pool import Look
 from projections.models.view import beside
@@ -50,26 +50,10 @@ class CostAnswer(CostReport, frozen=True, kw_only=True):
     position: Position
 
 
-class _Began(msgspec.Struct):
-    """Since when a machine is billed."""
-
-    class Interval(msgspec.Struct, rename={"start": "from"}):
-        start: str
-
-    intervals: tuple[Interval, ...]
-
-
-_began = msgspec.json.Decoder(_Began)
-
-
-def _machines(_: Service, look: Look, asked: Asked) -> RowPage:
+def _machines(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     limit, behind = asked["limit"], None if asked["cursor"] is None else (asked["cursor"],)
     found = look.view.store.vms.page(behind=behind, limit=limit + 1, live=asked["live"], hidden=asked["hidden"])
-    rows = [
-        PageRow(min((one.start for one in _began.decode(text).intervals), default=""), str(place), msgspec.Raw(text))
-        for (place,), text in found[:limit]
-    ]
-    return RowPage(name="vms", rows=rows, next=rows[-1].place if len(found) > limit else None)
+    return stored_page("vms", found, limit)
 
 
 def _machine(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
@@ -86,11 +70,7 @@ def _machine(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
 
 
 def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any] | CostReport:
-    return costs_answer(costs(look.view.store, asked["by"]), asked)
-
-
-def costs_answer(found: StoredCosts, asked: Asked) -> dict[str, Any] | CostReport:
-    """The rows of the page asked for, and everything's totals."""
+    found = costs(look.view.store, asked["by"])
     behind, newest = asked["cursor"], asked["order"] == "newest"
     rows = list(zip(found.places, found.report.rows, strict=True))
     if newest:

@@ -1,9 +1,9 @@
 """One read of the API: path, parameters, function, and the shape of its answer."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import msgspec
 from anyio import CapacityLimiter, to_thread
@@ -15,12 +15,11 @@ from engine.money.tables import Tabled, csv_of
 from engine.wire import Position, Shape, wire
 from projections.api.bodies import CSV, JSON, STENO_POSITION, read_answer
 from projections.api.openapi import Operation, Reply, routed
-from projections.api.parameters import FORMAT, MOMENT, Asked, Moment, Parameter, asked_of, cursor_of
+from projections.api.parameters import FORMAT, MOMENT, Asked, Moment, Parameter, Place, asked_of, cursor_of
 from projections.api.problems import Problem
 from projections.api.service import Service
 from projections.models.position_at import NOTHING, Beyond, moment_at
 from projections.models.reader_pool import Look
-from projections.models.record_pages import Page as RecordPage
 
 AT_ONCE = 16  # reads that are worked on at the same time; further ones wait
 _HEADERS = {
@@ -46,42 +45,19 @@ def at_position(shape: type) -> type:
     return msgspec.defstruct(f"{shape.__name__}Answer", fields, bases=(shape,), frozen=True, kw_only=True)
 
 
-class PageRow(NamedTuple):
-    """One row of a page."""
-
-    key: Any  # what the list is ordered by, comparable with that of other records
-    place: str  # the cursor behind it
-    row: Any  # its JSON value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowPage:
-    """A page of a list, and what is answered beside it."""
-
-    name: str
-    rows: Sequence[PageRow]
-    next: str | None  # the cursor behind the page; None: nothing follows
-    down: bool = True  # the greatest key comes first
-    beside: Mapping[str, Any] = field(default_factory=dict)
-
-    def answer(self) -> dict[str, Any]:
-        return {self.name: [one.row for one in self.rows], **self.beside, "next": self.next}
-
-
-def page_of(
-    name: str, found: RecordPage, key: Callable[[dict[str, Any]], Any], *, down: bool = True, **beside: Any
-) -> RowPage:
-    """A page of the record's own events, ordered by position; `key` gives the time of a row."""
-    rows = [PageRow(key(row), str(row["position"]), row) for row in found.rows]
-    return RowPage(name=name, rows=rows, next=cursor_of(found.next), down=down, beside=beside)
+def stored_page(key: str, found: Sequence[tuple[Place, bytes]], limit: int) -> dict[str, object]:
+    """A page of stored JSON texts; `found` may hold one row more, which means that more follow."""
+    rows = found[:limit]
+    behind = rows[-1][0] if len(found) > limit else None
+    return {key: [msgspec.Raw(text) for _, text in rows], "next": cursor_of(behind)}
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
     path: str
     summary: str
-    answer: Callable[[Service, Look, Asked], dict[str, Any] | bytes | Tabled | RowPage]
-    """Runs in a worker thread; returns JSON values, to which `position` is added, JSON text, a report, or a page."""
+    answer: Callable[[Service, Look, Asked], dict[str, Any] | bytes | Tabled]
+    """Runs in a worker thread; returns JSON values, to which `position` is added, JSON text, or a report."""
     shape: type  # the structure its JSON has
     tag: str = "runs"
     parameters: tuple[Parameter, ...] = ()
@@ -99,8 +75,6 @@ class Read:
                     if asked["format"] == "csv":
                         return csv_of(found).encode(), seen.position
                     found = wire(found)
-                elif isinstance(found, RowPage):
-                    found = found.answer()
                 if isinstance(found, dict):
                     found.setdefault("position", seen.position)
                     found = msgspec.json.encode(found)

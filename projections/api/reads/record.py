@@ -1,6 +1,5 @@
 """Reads of the record itself, and of everything at a glance."""
 
-from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -9,7 +8,6 @@ from msgspec import UNSET, UnsetType
 from engine.objects import BlindObject
 from engine.settings.policy import policy_from
 from engine.wire import Position, Shape, Time, wire
-from events.clock import parse_time
 from events.types import NAMES
 from projections.api.parameters import (
     CURSOR,
@@ -25,7 +23,7 @@ from projections.api.parameters import (
 )
 from projections.api.problems import Problem
 from projections.api.reads.money import policy_at
-from projections.api.reads.read import Cursor, PageRow, Read, RowPage, page_of, page_shape
+from projections.api.reads.read import Cursor, Read, page_shape
 from projections.api.reads.runs import EVENTS
 from projections.api.service import Service
 from projections.models import record_pages as browse
@@ -47,38 +45,24 @@ def _record(service: Service, look: Look, asked: Asked) -> dict[str, Any]:
     return wire(record_object(look, service.projector.lag, since=since, until=until))
 
 
-def _events(_: Service, look: Look, asked: Asked) -> RowPage:
+def _events(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     types = None if asked["type"] is None else (asked["type"],)
     page = browse.events(look, **_page(asked), stream=asked["stream"], types=types)
-    return page_of("events", page, itemgetter("recorded_at"), down=asked["backwards"])
+    return {"events": page.rows, "next": cursor_of(page.next)}
 
 
-def _answered_at(poll: dict[str, Any]) -> int:
-    """When a poll ended, microseconds UTC: its place in the record follows that, not its start."""
-    began: int = parse_time(poll["t"])
-    return began + round(float(poll["ms"]) * 1000)
-
-
-def _polls(_: Service, look: Look, asked: Asked) -> RowPage:
+def _polls(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     page = browse.polls(look, **_page(asked), source=asked["source"], failed=asked["failed"])
-    return page_of("polls", page, _answered_at, down=asked["backwards"])
+    return {"polls": page.rows, "next": cursor_of(page.next)}
 
 
 def _page(asked: Asked) -> dict[str, Any]:
     return {"behind": asked["cursor"], "limit": asked["limit"], "backwards": asked["backwards"]}
 
 
-def _incidents(_: Service, look: Look, asked: Asked) -> RowPage:
+def _incidents(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     found = incidents(look, behind=asked["cursor"], limit=asked["limit"])
-    return RowPage(
-        name="anomalies",
-        rows=[
-            PageRow(one.at or 0, cursor_of(place) or "", wire(one))
-            for one, place in zip(found.anomalies, found.places, strict=True)
-        ],
-        next=cursor_of(found.next),
-        beside={"next": None, "blind": found.blind},  # a key keeps its first place
-    )
+    return {"anomalies": [wire(one) for one in found.anomalies], "next": cursor_of(found.next), "blind": found.blind}
 
 
 def _position(asked: Asked) -> int:

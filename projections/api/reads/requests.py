@@ -59,13 +59,12 @@ def _request(service: Service, look: Look, asked: Asked) -> dict[str, Any]:
     return {"name": task.get("name"), "configuration": task, "needs": missing_values(task), "refused": None}
 
 
-def comparison(looks: tuple[Look, Look], asked: Asked) -> dict[str, Any]:
-    """The runs `a` and `b`, each of its own look."""
-    ids = [one.view.row(asked[name]).run_id for one, name in zip(looks, ("a", "b"), strict=True)]
-    first, second = (one.view.run(run_id) for one, run_id in zip(looks, ids, strict=True))
-    found = compared(first, second, (request_of(looks[0].record, ids[0]), request_of(looks[1].record, ids[1])))
-    pairs = zip(looks, ids, strict=True)
-    answers = [msgspec.Raw(one.view.store.runs.answer_of(run_id) or b"") for one, run_id in pairs]
+def _compare(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
+    view = look.view
+    ids = [view.row(asked[name]).run_id for name in ("a", "b")]
+    first, second = (view.run(run_id) for run_id in ids)
+    found = compared(first, second, (request_of(look.record, ids[0]), request_of(look.record, ids[1])))
+    answers = [msgspec.Raw(view.store.runs.answer_of(run_id) or b"") for run_id in ids]
     return {"runs": answers, **msgspec.to_builtins(found)}
 
 
@@ -80,7 +79,7 @@ READS = (
     Read(
         "/api/compare",
         "Two runs side by side: outcome, times, cost, and what differs in what was asked for",
-        lambda _, look, asked: comparison((look, look), asked),
+        _compare,
         ComparedRuns,
         parameters=tuple(text(name, _ONE, longest=MAX_ID, required=True) for name in ("a", "b")),
     ),

@@ -15,7 +15,7 @@ from engine.states import Reason, State
 from engine.wire import Position, Shape, Time, Usd, wire
 from projections.api.parameters import CURSOR, HIDDEN, LIMIT, QUERY_CURSOR, Asked, choice, cursor_of, text, time
 from projections.api.problems import Problem
-from projections.api.reads.read import PageRow, Read, RowPage, at_position, page_shape
+from projections.api.reads.read import Read, at_position, page_shape
 from projections.api.service import Service
 from projections.models.cost_rows import stored_machines_of
 from projections.models.explain import Explanation, explain
@@ -40,7 +40,7 @@ _DIGITS: Final = 18  # of a place: more may not fit the database
 LONGEST: Final = 2000  # characters of a search; no text that is searched is longer than a command shown
 
 
-def _list(_: Service, look: Look, asked: Asked) -> RowPage:
+def _list(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     limit, store = asked["limit"], look.view.store
     given = {name: asked[name] for name in (*KNOWN, "name", "since", "until", "hidden", "sort")}
     query = RunQuery(**given, search=asked["search"] or "", turned=asked["order"] == "oldest")
@@ -53,10 +53,7 @@ def _list(_: Service, look: Look, asked: Asked) -> RowPage:
             raise Problem(400, str(error), field=error.filter) from None
     rows, more = found[:limit], len(found) > limit
     answers = [msgspec.Raw(answer(*one)) for one in store.runs.objects_of(run_id for run_id, _ in rows)]
-    places = [(place.key, _cursor(place, query)) for _, place in rows]
-    shown = [PageRow(*place, one) for place, one in zip(places, answers, strict=True)]
-    down = query.turned if query.sort == "name" else not query.turned
-    return RowPage(name="runs", rows=shown, next=shown[-1].place if more else None, down=down)
+    return {"runs": answers, "next": _cursor(rows[-1][1], query) if more else None}
 
 
 def _cursor(place: RowPlace, query: RunQuery) -> str:

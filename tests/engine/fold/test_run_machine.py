@@ -38,7 +38,7 @@ def hasty_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hasty_threads")
 def test_two_live_worlds_in_one_process_do_not_disturb_each_other() -> None:
-    """`steno serve` of several records folds each in a thread of its own."""
+    """Each of several threads walks its own states."""
     walks = [(first, trigger) for first in State for trigger in Trigger] * 20
 
     def walked(live: Step[State, Trigger]) -> list[State | None]:

@@ -1,6 +1,5 @@
 // The HTTP client: JSON reads and commands, and server-sent events. Every failure is an ApiProblem.
 import { building } from "./building.js";
-import { all, newest, placeOf, scoped } from "./records.js";
 
 const WHO = "/api/session";
 
@@ -41,7 +40,7 @@ async function problemOf(response) {
 async function ask(path, options = {}) {
   let response;
   try {
-    response = await fetch(scoped(path), { credentials: "same-origin", ...options });
+    response = await fetch(path, { credentials: "same-origin", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiProblem({ title: "No answer", detail: "The server does not answer. Is `steno up` or `steno serve` running?" });
@@ -62,7 +61,7 @@ export async function read(path, { at, min_position, signal } = {}) {
   const date = Date.parse(response.headers.get("Date") ?? "");
   const data = await response.json();
   if (position !== null && (at ?? null) === null) building.set(null);
-  return { data, position: position === null ? data.position ?? null : placeOf(position), date: Number.isNaN(date) ? null : date };
+  return { data, position: position === null ? data.position ?? null : Number(position), date: Number.isNaN(date) ? null : date };
 }
 
 export const get = async (path, options) => (await read(path, options)).data;
@@ -76,8 +75,7 @@ const send = async (method, path, body, headers = {}) => {
     headers: { Accept: "application/json", ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
     body: body === undefined ? undefined : JSON.stringify(body),
   });
-  const [position, record] = ["Steno-Position", "Steno-Record"].map((name) => response.headers.get(name));
-  if (position !== null && (record || !all())) written.position = newest(written.position, all() ? `${record}:${position}` : Number(position));
+  written.position = Math.max(written.position, Number(response.headers.get("Steno-Position")));
   const text = await response.text();
   return text ? JSON.parse(text) : null;
 };
@@ -98,7 +96,7 @@ export async function stream(path, { onText, signal } = {}) {
 
 // An EventSource whose messages are parsed; it reconnects by itself and resumes where it was.
 export function sse(path, { after, onMessage, onOpen, onError, signal }) {
-  const source = new EventSource(scoped(withParams(path, { after })));
+  const source = new EventSource(withParams(path, { after }));
   source.onmessage = (event) => onMessage(JSON.parse(event.data), event.lastEventId);
   if (onOpen) source.onopen = () => onOpen(source);
   if (onError) source.onerror = () => onError(source);

@@ -4,7 +4,6 @@ import { learn } from "./clock.js";
 import { useEffect, useRef, useState } from "./dom.js";
 import { connection, onLive, onReset } from "./live.js";
 import { moment } from "./moment.js";
-import { isAhead, newest } from "./records.js";
 import { store } from "./store.js";
 
 const EVERY = 1000; // milliseconds between two reads of the same path while things happen
@@ -29,8 +28,8 @@ class Entry {
   // Reads for the moment shown, now: at least what the stream has told; cancels reads for another moment.
   async load() {
     const at = moment.get().at;
-    const least = at === null ? newest(connection.get().position, written.position) : 0;
-    if (this.loading && this.asked === at) { this.outdated ||= isAhead(least, this.least); return; }
+    const least = at === null ? Math.max(connection.get().position ?? 0, written.position) : 0;
+    if (this.loading && this.asked === at) { this.outdated ||= least > this.least; return; }
     this.control?.abort();
     clearTimeout(this.timer);
     this.timer = null;

@@ -1,6 +1,5 @@
 // The tab's one stream of the record's events; resumes at its position after a break.
 import { get, sse } from "./api.js";
-import { all } from "./records.js";
 import { store, useStore } from "./store.js";
 
 // state: connecting, live, reconnecting, paused (the tab is hidden); position: the last one received.
@@ -49,8 +48,8 @@ function connect() {
     after: after ?? undefined,
     onOpen: () => { wait = 500; say("live"); },
     onMessage: (message, id) => {
-      const position = all() ? id : message.position ?? Number(id);
-      if (!all() && connection.get().position !== null && position <= connection.get().position) return; // told twice
+      const position = message.position ?? Number(id);
+      if (connection.get().position !== null && position <= connection.get().position) return; // told twice
       connection.patch({ position });
       for (const listener of [...listeners]) listener(message);
     },
@@ -73,8 +72,7 @@ async function again() {
     const found = await get("/api/record");
     const position = connection.get().position;
     const other = recordId !== null && found.record_id !== recordId;
-    const far = all() ? found.position !== position : found.position < position || found.position - position > FAR;
-    if (other || position === null || far) {
+    if (other || position === null || found.position < position || found.position - position > FAR) {
       recordId = found.record_id;
       connection.patch({ position: found.position });
       for (const listener of [...resets]) listener();

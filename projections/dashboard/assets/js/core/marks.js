@@ -2,7 +2,6 @@
 import { get, withParams } from "./api.js";
 import { onReset } from "./live.js";
 import { goTo, isPast, moment, recordFacts } from "./moment.js";
-import { momentOf } from "./records.js";
 import { store, useStore } from "./store.js";
 import { ms } from "./words.js";
 
@@ -55,7 +54,7 @@ function marksOf(record, close) {
   if (joined.record === record && joined.near === close) return joined.marks;
   const all = record?.marks ?? [];
   const apart = close && all.filter(({ at }) => ms(at) < close.from || ms(at) > close.to);
-  joined = { record, near: close, marks: close ? [...apart, ...close.marks].sort((a, b) => ms(a.at) - ms(b.at) || a.position - b.position) : all };
+  joined = { record, near: close, marks: close ? [...apart, ...close.marks].sort((a, b) => a.position - b.position) : all };
   return joined.marks;
 }
 
@@ -93,6 +92,6 @@ function lowerBound(marks, position, time) {
 export function step(steps) {
   if (steps > 0 && !isPast()) return;
   const mark = markFrom(steps);
-  if (mark) goTo(momentOf(mark), { time: ms(mark.at) });
+  if (mark) goTo(mark.position, { time: ms(mark.at) });
   else if (steps > 0) goTo(null);
 }

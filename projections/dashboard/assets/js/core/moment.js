@@ -45,7 +45,7 @@ async function settle(at) {
     const found = await get("/api/record", { at, signal: settling.signal });
     if (state.get().at !== at) return;
     const time = /^\d{4}-/.test(at) ? utc(at) : ms(found.last_at); // a position has none of its own
-    state.set({ at: String(found.position), time, position: positionOf(String(found.position)), dragging: false });
+    state.set({ at: String(found.position), time, position: found.position, dragging: false });
     setQuery({ at: String(found.position) }, { replace: true });
   } catch (error) {
     if (error.name !== "AbortError") problem.set({ at, error });

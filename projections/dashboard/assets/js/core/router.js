@@ -11,11 +11,7 @@ const TABLE = [
 
 const here = () => ({ path: location.pathname, query: location.search, hash: location.hash });
 const place = store(here());
-const recordOf = (search) => new URLSearchParams(search).get("record");
-addEventListener("popstate", () => {
-  if (recordOf(location.search) !== query("record")) location.reload(); // stream and positions are of one record, or of all
-  else place.set(here());
-});
+addEventListener("popstate", () => place.set(here()));
 
 export const usePlace = () => useStore(place);
 export const onPlace = (listener) => place.listen(listener);
@@ -37,23 +33,18 @@ function decoded(groups) {
   return params;
 }
 
-const KEPT = ["at", "record"]; // what links keep: the moment, and the record of several that is shown
-
 // An internal link with the current moment; a link's own `at` wins, an empty `at=` means now.
 export function href(to) {
   const url = new URL(to, location.origin);
-  for (const name of KEPT) {
-    const value = query(name);
-    if (!url.searchParams.has(name) && value !== null) url.searchParams.set(name, value);
-    if (url.searchParams.get(name) === "") url.searchParams.delete(name);
-  }
+  const at = query("at");
+  if (!url.searchParams.has("at") && at !== null) url.searchParams.set("at", at);
+  if (url.searchParams.get("at") === "") url.searchParams.delete("at");
   return url.pathname + url.search + url.hash;
 }
 
 export function navigate(to, { replace = false } = {}) {
   const target = href(to);
   if (target === location.pathname + location.search + location.hash) return;
-  if (recordOf(new URL(target, location.origin).search) !== query("record")) { location.assign(target); return; }
   history[replace ? "replaceState" : "pushState"](null, "", target);
   place.set(here());
 }
@@ -80,7 +71,7 @@ const plain = (event) => !event.defaultPrevented && event.button === 0 && !(even
 
 // `<${Link} to="/runs/1">…<//>`: a link that keeps the moment and does not reload the page.
 export function Link({ to, onClick, children, replace, ...rest }) {
-  useStore(place, ({ query: text }) => KEPT.map((name) => new URLSearchParams(text).get(name)).join(" "));
+  useStore(place, ({ query: text }) => new URLSearchParams(text).get("at"));
   const click = (event) => {
     onClick?.(event);
     if (plain(event) && !rest.target) { event.preventDefault(); navigate(to, { replace }); }

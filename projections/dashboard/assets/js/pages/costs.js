@@ -65,7 +65,6 @@ function Theirs({ sides }) {
 function Budget({ budget, burn, now }) {
   return html`<${Panel} title="Budget"><${Burn} points=${burn} budget=${budget} now=${now} height=${170}><${NoBudget} /><//>
     <dl class="facts">${budget.total_usd !== null && html`<dt>total</dt><dd class="right">${money(budget.total_usd)}</dd><dt>for new runs</dt><dd class="right">${cents(budget.available_usd)}</dd>`}<dt>billed now</dt><dd class="right">${price(budget.rate_now_usd_per_hour)} an hour</dd>
-    ${(budget.parts ?? []).map((one) => html`<dt key=${one.record}>of ${one.record}</dt><dd class="right">${money(one.spent_usd)}</dd>`)}
     <dt>last 24 hours</dt><dd class="right">${money(budget.spent_24h_usd)}</dd>${budget.total_usd !== null && budget.alerts.map((one) => html`<dt key=${one.threshold}>alert at ${Math.round(one.threshold * 1000) / 10} %</dt><dd class="right">${one.told_at_position !== null ? `given at ${one.told_at_position}` : one.reached ? "reached" : "not reached"}</dd>`)}</dl><//>`;
 }
 

@@ -2,10 +2,9 @@
 import { useData } from "../core/data.js";
 import { html } from "../core/dom.js";
 import { goTo } from "../core/moment.js";
-import { momentOf } from "../core/records.js";
 import { setQuery, useQuery } from "../core/router.js";
 import { ms, number } from "../core/words.js";
-import { Await, Empty, Glyph, PageHead, PollLink, RecordMark, SubjectLink, Time } from "../ui/all.js";
+import { Await, Empty, Glyph, PageHead, PollLink, SubjectLink, Time } from "../ui/all.js";
 import { BlindSpots } from "./incidents/blind.js";
 import { explained } from "./incidents/words.js";
 
@@ -29,6 +28,6 @@ function Incident({ one }) {
   return html`<li class="panel incident"><h3 class="s-anomaly"><${Glyph} of="anomaly" /> ${said}</h3>
     <p>${means} <span class="dim">${todo}</span></p>
     <p class="detail"><code>${one.detail}</code></p>
-    <div class="bar"><${Time} at=${one.at} both /><${SubjectLink} subject=${one.subject} /><${PollLink} position=${one.position} record=${one.record} /><${RecordMark} of=${one} /><code class="dim">${one.kind}</code><span class="spring"></span>
-      <button type="button" class="button small" onClick=${() => goTo(momentOf(one), { time: ms(one.at), push: true })}>Go to that moment<span class="hidden-text">, position ${number(one.position)}</span></button></div></li>`;
+    <div class="bar"><${Time} at=${one.at} both /><${SubjectLink} subject=${one.subject} /><${PollLink} position=${one.position} /><code class="dim">${one.kind}</code><span class="spring"></span>
+      <button type="button" class="button small" onClick=${() => goTo(one.position, { time: ms(one.at), push: true })}>Go to that moment<span class="hidden-text">, position ${number(one.position)}</span></button></div></li>`;
 }

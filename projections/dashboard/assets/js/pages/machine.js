@@ -4,7 +4,6 @@ import { useNow } from "../core/clock.js";
 import { about, useArchiveEnds, useData } from "../core/data.js";
 import { post } from "../core/api.js";
 import { useAt } from "../core/moment.js";
-import { PageRecord } from "../core/records.js";
 import { Link } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { called, count, day, duration, money, ms, price } from "../core/words.js";
@@ -116,5 +115,5 @@ export default function Page({ params }) {
   const at = useAt();
   if (read.error?.status === 404) return html`<${Missing} kind="machine" id=${params.id} past=${at !== null} />`;
   if (read.data === null) return html`<${PageHead} title="Machine" /><${Await} read=${read} height="5" />`;
-  return html`<${PageRecord.Provider} value=${read.data.record}><${Await} read=${read}>${(vm) => html`<${Machine} vm=${vm} read=${read} />`}<//><//>`;
+  return html`<${Await} read=${read}>${(vm) => html`<${Machine} vm=${vm} read=${read} />`}<//>`;
 }

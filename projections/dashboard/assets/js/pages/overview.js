@@ -5,7 +5,7 @@ import { useData } from "../core/data.js";
 import { useAt } from "../core/moment.js";
 import { Link } from "../core/router.js";
 import { called, cents, count, money, moment, ms, number, price, short } from "../core/words.js";
-import { Await, Empty, Elapsed, Money, PageHead, Panel, PollLink, RecordMark, RunLink, StartMark, StateBadge, SubjectLink, Time } from "../ui/all.js";
+import { Await, Empty, Elapsed, Money, PageHead, Panel, PollLink, RunLink, StartMark, StateBadge, SubjectLink, Time } from "../ui/all.js";
 import { Burn } from "../ui/burn.js";
 import { Lanes } from "../ui/lanes.js";
 import { explained } from "./incidents/words.js";
@@ -40,7 +40,7 @@ function Vitals({ data, machines }) {
 
 function LiveRun({ run, machine }) {
   const started = run.started_at ?? run.submitted_at;
-  return html`<li class="live-run"><div class="name"><${RunLink} id=${run.run_id} name=${called(run)} /><${RecordMark} of=${run} /></div><div class="clock"><${Elapsed} from=${started} to=${run.finished_at} /></div>
+  return html`<li class="live-run"><div class="name"><${RunLink} id=${run.run_id} name=${called(run)} /></div><div class="clock"><${Elapsed} from=${started} to=${run.finished_at} /></div>
     <div class="where"><${StateBadge} state=${run.state} phase=${run.phase} />${machine ? ` on ${machine}` : ""}${run.attempts > 1 ? `, attempt ${run.attempts}` : ""}${run.start ? html` <${StartMark} start=${run.start} />` : ""}</div>
     <div class="cost">${run.cost_usd === null ? "no cost yet" : html`<${Money} usd=${run.cost_usd} />`}</div></li>`;
 }
@@ -57,13 +57,13 @@ function Queue({ data }) {
 
 function Anomalies({ anomalies }) {
   if (!anomalies.count) return html`<${Empty} title="None">Contradictions, missing items and unknown statuses of the provider appear here.<//>`;
-  return html`<ol class="rows">${anomalies.newest.map((one) => html`<li key=${`${one.position}${one.kind}${one.subject}`}><div class="top"><${StateBadge} state="anomaly" word=${explained(one.kind).title} /><span class="nowrap dim">${one.at && html`<${Time} at=${one.at} relative /> `}<${PollLink} position=${one.position} record=${one.record} /><${RecordMark} of=${one} /></span></div>
+  return html`<ol class="rows">${anomalies.newest.map((one) => html`<li key=${`${one.position}${one.kind}${one.subject}`}><div class="top"><${StateBadge} state="anomaly" word=${explained(one.kind).title} /><span class="nowrap dim">${one.at && html`<${Time} at=${one.at} relative /> `}<${PollLink} position=${one.position} /></span></div>
     <div class="under">${one.detail} <${SubjectLink} subject=${one.subject} /></div></li>`)}</ol>`;
 }
 
 function Recent({ recent }) {
   if (!recent.length) return html`<${Empty} title="No run has ended yet" />`;
-  return html`<ol class="rows">${recent.map((run) => html`<li key=${run.run_id}><div class="top"><span><${RunLink} id=${run.run_id} name=${called(run)} /><${RecordMark} of=${run} /></span><span class="dim nowrap"><${Time} at=${run.finished_at} relative /></span></div>
+  return html`<ol class="rows">${recent.map((run) => html`<li key=${run.run_id}><div class="top"><${RunLink} id=${run.run_id} name=${called(run)} /><span class="dim nowrap"><${Time} at=${run.finished_at} relative /></span></div>
     <div class="top"><${StateBadge} of=${run} /><span class="dim nowrap"><${Money} usd=${run.cost_usd} /></span></div></li>`)}</ol>`;
 }
 

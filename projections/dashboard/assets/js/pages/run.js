@@ -2,7 +2,6 @@
 import { about, useData } from "../core/data.js";
 import { html, useEffect } from "../core/dom.js";
 import { useAt } from "../core/moment.js";
-import { PageRecord } from "../core/records.js";
 import { navigate } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { called } from "../core/words.js";
@@ -48,7 +47,7 @@ export default function Page({ params }) {
   const waiting = [found, life, why, like, ...(run?.kernel ? [kernel] : [])].some((read) => read.data === null && read.error === null);
   if (!run || waiting) return html`<${PageHead} title="Run" />${found.error ? html`<${Problem} error=${found.error} retry=${found.reload} />` : html`<${Loading} height="5" />`}`;
   const open = !ended(run);
-  return html`<${PageRecord.Provider} value=${run.record}><div class=${found.stale ? "stack stale" : "stack"} aria-busy=${found.stale ? "true" : null}>
+  return html`<div class=${found.stale ? "stack stale" : "stack"} aria-busy=${found.stale ? "true" : null}>
     <${Head} run=${run}><${AgainButtons} run=${run} may=${may && at === null} />${open && at === null && may && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}<//>
     <${Problem} error=${found.error} />
     ${why.data && html`<p class="lead run-why">${withCode(why.data.why)}</p>`}
@@ -63,6 +62,6 @@ export default function Page({ params }) {
       ${tab === "output" && html`<${Logs} run=${run} open=${open} past=${at !== null} />`}
       ${tab === "cost" && html`<${Costs} run=${run} />`}
       ${tab === "events" && html`<${Events} run=${run} />`}`}<//></div>
-  </div><//>`;
+  </div>`;
 }
 

@@ -9,7 +9,6 @@ import { nextTheme } from "./theme.js";
 import { Asking, Sheet } from "../ui/dialog.js";
 import { Empty, Loading, PageHead, Problem } from "../ui/notes.js";
 import { Tip } from "../ui/tip.js";
-import { Away } from "./away.js";
 import { Building } from "./building.js";
 import { Unshowable, useUnshowable } from "./moment.js";
 import { Strip } from "./strip.js";
@@ -71,6 +70,6 @@ export function Frame() {
     document.querySelector("#page h1")?.focus({ preventScroll: true });
   }, [shown]);
   return html`<a class="skip" href="#page">To the page</a><${Header} /><${Strip} />
-    <main class="main" id="page" tabindex="-1"><${Building} /><${Away} /><${Shown} shown=${shown} /></main>
+    <main class="main" id="page" tabindex="-1"><${Building} /><${Shown} shown=${shown} /></main>
     <${Tape} /><${Help} /><${Asking} /><${Tip} />`;
 }

@@ -4,11 +4,9 @@ import { useNow } from "../core/clock.js";
 import { useData } from "../core/data.js";
 import { useConnection } from "../core/live.js";
 import { goTo, problem, useMoment } from "../core/moment.js";
-import { newest } from "../core/records.js";
 import { usePlace } from "../core/router.js";
 import { useStore } from "../core/store.js";
 import { tip } from "../ui/tip.js";
-import { RecordChoice } from "./away.js";
 import { ago, moment, number, span, told, zoned } from "../core/words.js";
 
 const LAMPS = { live: ["s-fresh", "Live"], connecting: ["s-none", "Connecting"], reconnecting: ["s-stale", "Reconnecting"], paused: ["s-none", "Paused"] };
@@ -67,9 +65,9 @@ export function Strip() {
       <span class="grow"></span>${blind.length > 0 && html`<span class="wide-only"><${Lamp} state="s-blind">${named(blind)} blind then<//></span><span class="phone-only lamp s-blind" role="img" aria-label="${named(blind)} blind then" title="${named(blind)} blind then"><i></i></span>`}<${PageName} /></div>`;
   }
   const [lamp, word] = LAMPS[state];
-  const head = newest(position, overview.position); // a poll that moved nothing is not told on the stream
+  const head = Math.max(position ?? 0, overview.position ?? 0); // a poll that moved nothing is not told on the stream
   return html`<div class=${classes("strip", state === "reconnecting" && "reconnecting", blind.length > 0 && "blind")} role="status">
     <${Lamp} state=${lamp} link>${word}${state === "reconnecting" && html`<span class="dim"> for ${span(Math.max(0, Math.floor((Date.now() - since) / 1000)))}; showing the last known state</span>`}<//>
     ${blind.length > 0 ? html`<span title=${blind.map((one) => one.name).join(", ")}>${blindness(blind)}</span>` : html`<${Sources} sources=${sources} now=${now} />`}
-    <span class="grow"></span><${RecordChoice} /><span class="dim wide-only place">${typeof head === "string" ? head.replaceAll(":", " ").replaceAll(",", ", ") : head ? `position ${number(head)}` : ""}</span><${PageName} /></div>`;
+    <span class="grow"></span><span class="dim wide-only place">${head ? `position ${number(head)}` : ""}</span><${PageName} /></div>`;
 }

@@ -5,7 +5,6 @@ import { pending } from "../core/data.js";
 import { onKey } from "../core/keys.js";
 import { lookAt, markFrom, step, useMarks } from "../core/marks.js";
 import { goTo, moment, preview, useMoment, useRecord } from "../core/moment.js";
-import { all, momentOf } from "../core/records.js";
 import { useStore } from "../core/store.js";
 import { toast } from "../ui/dialog.js";
 import { said as why } from "./moment.js";
@@ -108,7 +107,7 @@ function usePlay() {
     if (!playing) { began.current = false; return undefined; }
     if (at.at === null) {
       const first = began.current ? null : markFrom(-Infinity); // live: from the beginning, or it has arrived there
-      if (first) goTo(momentOf(first), { time: ms(first.at), push: true });
+      if (first) goTo(first.position, { time: ms(first.at), push: true });
       else play(false);
       began.current = true;
       return undefined;
@@ -183,7 +182,7 @@ export function Tape() {
   };
   const keys = (event) => {
     const share = { ArrowLeft: -1 / 200, ArrowDown: -1 / 200, ArrowRight: 1 / 200, ArrowUp: 1 / 200, PageDown: -1 / 20, PageUp: 1 / 20 }[event.key];
-    if (event.key === "Home") goTo(all() ? record?.first_at ?? null : 1);
+    if (event.key === "Home") goTo(1);
     else if (event.key === "End") goTo(null);
     else if (share !== undefined) move(event.shiftKey ? share * 10 : share);
     else return;

@@ -13,7 +13,7 @@
 // core/api.js, offered by `useMay("submit"|"admin")` and only while `useAt() === null`. Styles: every css/*.css is served
 // in one file, base, shell and ui first; no style attribute in markup (the CSP forbids it), `style=${{…}}` objects are set
 // through the CSSOM and are fine.
-export { ArchiveMark, Glyph, RecordMark, StartMark, StateBadge } from "./badge.js";
+export { ArchiveMark, Glyph, StartMark, StateBadge } from "./badge.js";
 export { Code, Json } from "./code.js";
 export { Sheet, confirm, toast } from "./dialog.js";
 export { PollLink, RunLink, SubjectLink, VmLink } from "./links.js";

@@ -1,6 +1,5 @@
 // States and marks: a colour and a shape each, never colour alone.
 import { classes, html } from "../core/dom.js";
-import { all } from "../core/records.js";
 
 const SHAPES = {
   requested: "M3 8h.01M8 3v.01M8 13v.01M13 8h.01M4.5 4.5v.01M11.5 4.5v.01M4.5 11.5v.01M11.5 11.5v.01",
@@ -46,8 +45,5 @@ export function StateBadge({ of, state = of?.state, reason = of?.reason, exit = 
 // Whether a run started warm or cold.
 export const StartMark = ({ start }) => (start ? html`<span class="mark"><${Glyph} of=${start} />${start}</span>` : html`<span class="dim">–</span>`);
 
-// Of several records, the one that a row is of.
-export const RecordMark = ({ of }) => (all() && of?.record ? html` <span class="record-mark" title=${`of the record ${of.record}`}>${of.record}</span>` : null);
-
-// Marks imported items: they are closed, and no budget counts them. With the record of an item where there are several.
-export const ArchiveMark = ({ of }) => html`${of?.archive ? html` <span class="dim nowrap" title=${of.archive === true ? "imported" : `imported as ${of.archive}`}>archive</span>` : null}<${RecordMark} of=${of} />`;
+// Marks imported items: they are closed, and no budget counts them.
+export const ArchiveMark = ({ of }) => (of?.archive ? html` <span class="dim nowrap" title=${of.archive === true ? "imported" : `imported as ${of.archive}`}>archive</span>` : null);

@@ -1,7 +1,6 @@
 // Charts by day: stacked bars, strips of shares, and a distribution. Each has its table below and its CSV.
 import { html, useState } from "../core/dom.js";
 import { useAt } from "../core/moment.js";
-import { scoped } from "../core/records.js";
 import { duration, money, number } from "../core/words.js";
 import { Table } from "./table.js";
 import { tip } from "./tip.js";
@@ -25,7 +24,7 @@ const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %
 export function Charted({ keys, path, caption, columns, rows, foot, children }) {
   const at = useAt();
   const [isOpen, open] = useState(false);
-  const csv = scoped(`${path}${path.includes("?") ? "&" : "?"}format=csv${at === null ? "" : `&at=${encodeURIComponent(at)}`}`);
+  const csv = `${path}${path.includes("?") ? "&" : "?"}format=csv${at === null ? "" : `&at=${encodeURIComponent(at)}`}`;
   return html`<figure class="chart">${children}
     ${keys && html`<figcaption>${keys.map(({ key, css, text }) => html`<span key=${key}><i class=${css}></i>${text}</span>`)}</figcaption>`}
     <div class="chart-foot"><details onToggle=${(event) => open(event.currentTarget.open)}><summary>As a table</summary>${isOpen && html`<${Table} caption=${caption} columns=${columns} rows=${rows} foot=${foot} />`}</details>

@@ -1,17 +1,11 @@
 // Links to what the record holds.
-import { html, useContext } from "../core/dom.js";
-import { PageRecord, all } from "../core/records.js";
+import { html } from "../core/dom.js";
 import { Link } from "../core/router.js";
 import { short } from "../core/words.js";
 
 // `#1234`, to the poll or event at that position.
-// `record`: of several, the one that has it; else the one whose page this is.
-export function PollLink({ position, record, children, class: looks = "mono", ...rest }) {
-  const page = useContext(PageRecord);
-  const of = record ?? page;
-  if (position === null || position === undefined) return html`<span class="dim">–</span>`;
-  return html`<${Link} ...${rest} class=${looks} to=${`/record/${position}${of && all() ? `?record=${of}` : ""}`}>${children ?? `#${position}`}<//>`;
-}
+export const PollLink = ({ position, children }) => (position === null || position === undefined ? html`<span class="dim">–</span>`
+  : html`<${Link} to="/record/${position}" class="mono">${children ?? `#${position}`}<//>`);
 export const RunLink = ({ id, name, row }) => (id ? html`<${Link} to="/runs/${encodeURIComponent(id)}" class=${row ? "row" : ""}>${name || short(id)}<//>` : html`<span class="dim">–</span>`);
 export const VmLink = ({ id, name, row }) => (id ? html`<${Link} to="/machines/${encodeURIComponent(id)}" class=${row ? "row" : ""}>${name || short(id)}<//>` : html`<span class="dim">–</span>`);
 

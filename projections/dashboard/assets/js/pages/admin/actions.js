@@ -12,7 +12,7 @@ const COLUMNS = [
   { head: "Time", cell: (one) => html`<${Time} at=${one.at} />` },
   { head: "Who", cell: (one) => html`<button type="button" class="plain" title="Only what ${one.who} did" onClick=${() => only(one.who)}>${one.who || "unknown"}</button>` },
   { head: "Did", cell: (one) => html`${one.action} <${SubjectLink} subject=${one.subject} name=${one.name} />` },
-  { head: "Position", right: true, hide: "phone", cell: (one) => html`<${PollLink} position=${one.position} record=${one.record} />` },
+  { head: "Position", right: true, hide: "phone", cell: (one) => html`<${PollLink} position=${one.position} />` },
 ];
 
 export function Actions() {

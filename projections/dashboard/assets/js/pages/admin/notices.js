@@ -2,9 +2,9 @@
 import { useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { useAt } from "../../core/moment.js";
-import { useQuery } from "../../core/router.js";
+import { Link, useQuery } from "../../core/router.js";
 import { count } from "../../core/words.js";
-import { Await, Empty, PollLink, StateBadge, Table, Time } from "../../ui/all.js";
+import { Await, Empty, StateBadge, Table, Time } from "../../ui/all.js";
 import { CursorBar } from "./bar.js";
 
 const KINDS = { run_end: "end of a run", anomaly: "anomaly", budget: "budget", orphan: "unneeded machine", test: "test" };
@@ -12,7 +12,7 @@ const LOOKS = { delivered: "succeeded", failed: "failed", pending: "queued", una
 const how = (one) => ({ delivered: `HTTP ${one.status}`, failed: `given up after ${count(one.attempts, "attempt")}`, pending: one.attempts ? `${count(one.attempts, "attempt")} so far` : "not tried yet", unanswered: "its sender was stopped" }[one.state]);
 
 const COLUMNS = [
-  { head: "Time", cell: (one) => html`<${PollLink} class="row" position=${one.position} record=${one.record}><${Time} at=${one.at} /><//>` },
+  { head: "Time", cell: (one) => html`<${Link} class="row" to=${`/record/${one.position}`}><${Time} at=${one.at} /><//>` },
   { head: "Kind", hide: "phone", cell: (one) => `${KINDS[one.kind] ?? one.kind}${one.facts > 1 ? ` × ${one.facts}` : ""}` },
   { head: "Delivery", cell: (one) => html`<span class="verdict-cell"><${StateBadge} state=${LOOKS[one.state]} bare=${one.state} /><span class="dim">${how(one)}</span></span>${one.error && one.state !== "delivered" && html`<div class="bad">${one.error}</div>`}` },
   { head: "Text", cell: (one) => html`<span class="told">${one.text.replace(/^Steno: /, "")}</span>` },

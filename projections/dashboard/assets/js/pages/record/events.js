@@ -1,10 +1,9 @@
 // Events, newest first, of every stream and type or of one.
 import { useData } from "../../core/data.js";
-import { html, useContext } from "../../core/dom.js";
-import { setQuery, useQuery } from "../../core/router.js";
-import { PageRecord, all } from "../../core/records.js";
+import { html } from "../../core/dom.js";
+import { Link, setQuery, useQuery } from "../../core/router.js";
 import { number } from "../../core/words.js";
-import { Await, Empty, PollLink, Table, Time } from "../../ui/all.js";
+import { Await, Empty, Table, Time } from "../../ui/all.js";
 import { Stream } from "./stream.js";
 import { TYPES, gist } from "./data.js";
 import { PageBar, useHeld, usePages } from "./paging.js";
@@ -13,7 +12,7 @@ import { useTyped } from "./typed.js";
 const filter = (part) => setQuery({ before: null, after: null, ...part });
 
 const COLUMNS = [
-  { head: "Position", right: true, cell: (event) => html`<${PollLink} class="row" position=${event.position}>${number(event.position)}<//>` },
+  { head: "Position", right: true, cell: (event) => html`<${Link} class="row" to=${`/record/${event.position}`}>${number(event.position)}<//>` },
   { head: "Observed", cell: (event) => html`<${Time} at=${event.observed_at} />` },
   { head: "Type", cell: (event) => event.type },
   { head: "Stream", cell: (event) => html`<${Stream} name=${event.stream} onOnly=${() => filter({ stream: event.stream })} />` },
@@ -36,8 +35,7 @@ export function Events() {
 // The events of a stream and type, or of all; `children` under the words that there are none.
 export function EventList({ stream, type, own = false, children }) {
   const pages = usePages();
-  const of = useContext(PageRecord);
-  const path = `/api/events?${pages.query}${of && all() ? `&record=${of}` : ""}${stream ? `&stream=${encodeURIComponent(stream)}` : ""}${type ? `&type=${encodeURIComponent(type)}` : ""}`;
+  const path = `/api/events?${pages.query}${stream ? `&stream=${encodeURIComponent(stream)}` : ""}${type ? `&type=${encodeURIComponent(type)}` : ""}`;
   const read = useData(path, { every: 1500, beat: 3000 });
   return html`<${Await} read=${read} height="5">${(data) => html`<${Shown} data=${data} pages=${pages} path=${read.stale ? null : path} own=${own} filtered=${Boolean(stream || type)}>${children}<//>`}<//>`;
 }

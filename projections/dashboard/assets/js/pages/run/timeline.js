@@ -2,6 +2,7 @@
 // and by dragging across it.
 import { useNow } from "../../core/clock.js";
 import { html, useRef, useState } from "../../core/dom.js";
+import { Link } from "../../core/router.js";
 import { ms } from "../../core/words.js";
 import { Panel, PollLink, StateBadge, tip } from "../../ui/all.js";
 import { rowsOf, scaleOf, ticksOf, zoomed } from "./scale.js";
@@ -69,7 +70,7 @@ function useBrush(done) {
 // A bar that says what it is, and leads to the poll that began it.
 function Bar({ text, position, children }) {
   const drawn = html`<svg class="life-bar" width="100%" height="24" aria-hidden="true"><rect class="life-track" x="0" y="11.5" width="100%" height="1" />${children}</svg>`;
-  return position ? html`<${PollLink} class="life-link" position=${position} ...${tip(`${text}\nbegan with #${position}`)}>${drawn}<//>`
+  return position ? html`<${Link} class="life-link" to=${`/record/${position}`} ...${tip(`${text}\nbegan with #${position}`)}>${drawn}<//>`
     : html`<span class="life-link" tabindex="0" role="img" ...${tip(text)}>${drawn}</span>`;
 }
 

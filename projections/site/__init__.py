@@ -1,1 +1,0 @@
-"""Several records behind one API and dashboard: each has its whole service, and one application in front of them."""
