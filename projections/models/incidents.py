@@ -49,7 +49,7 @@ def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int =
 
 def newest(look: Look, count: int) -> tuple[DatedAnomaly, ...]:
     """At most `count` anomalies of live sources, newest first."""
-    return tuple(_dated(look.record, one) for _, one in look.view.store.newest_anomalies(count))
+    return tuple(_dated(look.record, one) for _, one in look.view.store.newest_anomalies(count, hidden=None))
 
 
 def blind(look: Look) -> tuple[BlindObject, ...]:

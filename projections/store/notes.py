@@ -54,12 +54,12 @@ class NoteTable(Database):
         return tuple(row[0] for row in found)
 
     def newest_anomalies(
-        self, limit: int, behind: tuple[int, int] | None = None, *, hidden: Sequence[str] = ()
+        self, limit: int, behind: tuple[int, int] | None = None, *, hidden: Sequence[str] | None = ()
     ) -> tuple[tuple[tuple[int, int], bytes], ...]:
-        """(place, anomaly), newest first, after `behind`, without the archives in `hidden`."""
+        """(place, anomaly), newest first, after `behind`, without the archives in `hidden`; None: without any."""
         given = {} if behind is None else {"position": behind[0], "ordinal": behind[1]}
-        statement = _newest_anomalies(len(hidden), behind=behind is not None)
-        found = self.execute(statement, limit=limit, **given, **_named(hidden))
+        statement = _newest_anomalies(None if hidden is None else len(hidden), behind=behind is not None)
+        found = self.execute(statement, limit=limit, **given, **_named(hidden or ()))
         return tuple(((row[0], row[1]), row[2]) for row in found)
 
     def count_anomalies(self) -> int:
@@ -90,9 +90,9 @@ def _shown(archive: ColumnElement[Any], hidden: int) -> ColumnElement[bool]:
 
 
 @cache
-def _newest_anomalies(hidden: int, *, behind: bool) -> Select[Any]:
+def _newest_anomalies(hidden: int | None, *, behind: bool) -> Select[Any]:
     position, ordinal, _, archive = columns = tuple(_ALL.c)
-    found = select(*columns).where(_shown(archive, hidden))
+    found = select(*columns).where(archive.is_(None) if hidden is None else _shown(archive, hidden))
     if behind:
         found = found.where(tuple_(position, ordinal) < tuple_(bindparam("position"), bindparam("ordinal")))
     return found.order_by(position.desc(), ordinal.desc()).limit(bindparam("limit"))

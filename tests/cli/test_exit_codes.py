@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from itertools import product
 
-import pytest
 from msgspec.structs import replace
-from stenotest.command_line import Steno
-from stenotest.dstack_api import DstackApi
-from stenotest.story import job, run_item, submission
 
 from cli.wiring.errors import CODES, NOT_SUCCEEDED, UNREACHABLE
 from cli.wiring.session import code_of_failure
@@ -44,31 +39,3 @@ def test_of_every_row_the_exit_code_is_the_documented_one() -> None:
         wanted = UNREACHABLE if reason is Reason.UNREACHABLE else NOT_SUCCEEDED
         assert code(ended(State.FAILED, reason, None)) == wanted
     assert CODES[REFUSALS["unreachable"]] == UNREACHABLE
-
-
-@pytest.fixture
-def server() -> Iterator[DstackApi]:
-    made = DstackApi()
-    yield made
-    made.close()
-
-
-@pytest.mark.slow
-def test_a_server_that_fails_at_the_submission_is_exit_3_after_the_queue_too(
-    steno: Steno,
-    background: Callable[..., object],
-    server: DstackApi,
-    until: Callable[[Callable[[], object]], None],
-) -> None:
-    """The run waited for a place; whoever had one at once gets 3."""
-    place = {"STENO_DSTACK_URL": server.url, "DSTACK_TOKEN": "t", "STENO_PROJECT": "main", "STENO_BUDGET": "off"}
-    place |= {"STENO_VMS_MAX": "1"}
-    words = ("submit", "--provider", "dstack", "--image", "x", "--gpu", "MI300X:1", "--name")
-    assert steno(*words, "one", "--", "true", **place).returncode == 0
-    with background(*words, "two", "--wait", "--", "true", **place) as process:  # type: ignore[attr-defined]
-        until(lambda: "two" in steno("ps", **place).stdout and "#1 in the queue" in steno("ps", **place).stdout)
-        server.fails = ("/runs/apply",)
-        over = job(submission(status="done", exit_status=0))
-        now = run_item("one", "done", over, reason="all_jobs_done")
-        server.runs = [server.runs[0] | {key: now[key] for key in ("status", "termination_reason", "jobs")}]
-        assert process.wait() == UNREACHABLE

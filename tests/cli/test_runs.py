@@ -37,6 +37,7 @@ RUN_KEYS = [
     "cost_usd",
     "provider_cost_usd",
     "transitions",
+    "provider_submitted_at",
 ]
 
 
@@ -59,7 +60,18 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
     assert [one["run_id"] for one in listed["runs"]] == [run["run_id"]]
 
     shown = json.loads(steno("show", "fine", "--json").stdout)
-    assert list(shown) == [*RUN_KEYS, "ran", "observability", "anomalies", "position", "queued", "why", "like"]
+    assert list(shown) == [
+        *RUN_KEYS,
+        "ran",
+        "observability",
+        "anomalies",
+        "position",
+        "queued",
+        "why",
+        "blame",
+        "again",
+        "like",
+    ]
 
     drawn = json.loads(steno("timeline", "fine", "--json").stdout)
     spanned = [
@@ -80,6 +92,8 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
     found = json.loads(steno("explain", "fine", "--json").stdout)
     assert list(found) == [
         *("run", "sentence", "rule", "evidence", "steps", "flips", "anomalies", "blind", "witnesses", "why"),
+        "blame",
+        "again",
         "not_warm",
     ]
     fields = {field["path"]: field["value"] for field in found["evidence"][0]["fields"]}

@@ -1,6 +1,6 @@
 """Every way a run can end on a genuine server, through our command: what dstack says of it, and what Steno concludes.
 
-All of them are submitted with `steno submit`, go on at once, and are followed by one `steno record`.
+All but one are submitted with `steno submit`, go on at once, and are followed by one `steno record`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ class Ending:
     act: Callable[[Lab, str, Steno], object] | None = None
     act_at: str = "running"
     attempts: int = 1
+    ours: bool = True  # else another program submits it: Steno holds back what has no offer
 
     def words_of(self, version: str) -> tuple[str, ...]:
         return self.words[version] if isinstance(self.words, dict) else self.words
@@ -124,6 +126,7 @@ ENDINGS = (
     Ending(
         name="no-such-gpu",
         fields={"resources": {"gpu": "H100:1"}},
+        ours=False,
         verdict=("failed", "no_capacity", None),
         words=NO_CAPACITY,
     ),
@@ -200,7 +203,8 @@ def played(dstack: Lab, steno_for_module: StenoAt) -> Played:
         # A fleet of its own: on a machine that goes with its run, a server may yet place another run as it goes.
         dstack.fleet(project, ending.name, idle_duration="0s", spot_policy="auto")
         with turn:
-            steno.submit(ending.name, ending.commands, fleets=[ending.name], **ending.fields)
+            submit = partial(steno.submit if ending.ours else partial(dstack.submit, project), ending.name)
+            submit(ending.commands, fleets=[ending.name], **ending.fields)
         if ending.act is not None:
             dstack.wait_status(project, ending.name, ending.act_at)
             ending.act(dstack, project, steno)

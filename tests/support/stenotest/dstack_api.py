@@ -19,7 +19,6 @@ class DstackApi:
         self.asked: list[str] = []
         self.offers: int | None = None  # of every plan; None: it has no such endpoint
         self.hangs: tuple[str, ...] = ()
-        self.fails: tuple[str, ...] = ()  # what it answers with status 503
         self.gate = threading.Event()
         outer = self
 
@@ -31,10 +30,9 @@ class DstackApi:
                 outer.asked.append(self.path)
                 if self.path.endswith(outer.hangs or ("nothing hangs",)):
                     outer.gate.wait()
-                failed = self.path.endswith(outer.fails or ("nothing fails",))
-                found = None if failed else outer.answer(self.path, body)
+                found = outer.answer(self.path, body)
                 answer = json.dumps(NOT_THERE if found is None else found).encode()
-                self.send_response(503 if failed else 400 if found is None else 200)
+                self.send_response(400 if found is None else 200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
