@@ -144,7 +144,7 @@ def test_a_broken_line_is_named_and_nothing_is_imported(steno: Steno, home: Path
     assert "line 3" in refused(steno("import", broken), 2)
     assert "line 3" in refused(steno("replay", broken), 2)
     found = json.loads(steno("import", broken, "--lenient", "--json").stdout)
-    assert list(found) == ["polls", "skipped", "first_position", "last_position"]
+    assert list(found) == ["polls", "skipped", "first_position", "last_position", "left_out"]
     assert found["skipped"] == 1
     assert json.loads(steno("replay", broken, "--lenient", "--json").stdout)["runs"][0]["state"] == "failed"
 
