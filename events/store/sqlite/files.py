@@ -98,7 +98,7 @@ def take_lease(path: Path, name: str) -> Lease | None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        message = f"The lease {path} cannot be opened ({error.strerror}): check the permissions beside the record."
+        message = f"The lease {path} cannot be opened ({error.strerror}): check the record's folder and permissions."
         raise RecordNotWritable(message) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -108,8 +108,14 @@ def expect_file(path: Path, *, write: bool) -> None:
 def _expect_record(path: Path) -> None:
     """Read the first bytes of the file without SQLite, which might write; skipped if we have it open already."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+        there = path.stat()
+        if not stat.S_ISREG(there.st_mode) and not stat.S_ISDIR(there.st_mode):
             raise NotARecord(f"{path} is a pipe or a device, not a record.")
+        if stat.S_ISREG(there.st_mode) and there.st_nlink > 1:  # SQLite keeps a log for each name, and loses events
+            raise RecordNotWritable(
+                f"The record {path} has {there.st_nlink} hard links: stop what uses it and remove the others "
+                f"(`find -samefile {path}`), or open a copy."
+            )
         with while_closed(path) as may:
             if not may:
                 return

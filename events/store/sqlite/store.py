@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -29,7 +29,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
-from events.errors import RecordLocked, StenoError
+from events.errors import RecordLocked, RecordNotWritable, StenoError
 from events.store.holder import Holder
 from events.store.identity import described, new_identity
 from events.store.ranges import END, Indexes, SealedRange
@@ -68,6 +68,7 @@ _FIRST: Final = select(
     func.coalesce(select(func.min(events.c.position)).scalar_subquery(), literal_column("9223372036854775807")), END
 )
 _RELEASE: Final = delete(events).where(events.c.position < bindparam("past"))
+_COMPANY: Final = ("vault", "tokens", "local", "sealed")  # what must not be passed over
 _RELEASED: Final = 2_000  # rows, or pages of the file, a transaction: some 20 ms
 _INCREMENTAL: Final = 2  # the `auto_vacuum` of records made since files could be sealed; others reuse their free pages
 _FIND_PART: Final = select(parts.c.id).where(parts.c.commitment == bindparam("commitment_"))
@@ -91,6 +92,7 @@ class SqliteSession:
         self.identity = identity
         self._path = path
         self._where = str(path)
+        self._file = file_id(path)
         self._full = False
 
     def guard(self) -> AbstractContextManager[None]:
@@ -108,6 +110,11 @@ class SqliteSession:
             execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
             self._full = durable
         execute("BEGIN IMMEDIATE")
+        if file_id(self._where) != self._file:
+            raise RecordNotWritable(
+                f"The record {self._where} was moved, removed or replaced while it was open, and nothing more is "
+                "written to it: move it back, or start again with its new name."
+            )
         found: tuple[int, bytes] = self.run(_HEAD).fetchone()
         return found
 
@@ -203,6 +210,11 @@ class SqliteSession:
         yield from schema_damage(self.connection)
 
     def close(self) -> None:
+        if self._file is not None and file_id(self._where) is None:
+            # Of a file that was moved, SQLite leaves the newest events in a log of the old name.
+            with suppress(DBAPIError, sqlite3.Error):  # another process has it open
+                self._driver.execute("PRAGMA busy_timeout = 0")
+                self._driver.execute("PRAGMA journal_mode = DELETE")
         self.connection.close()
 
     @property
@@ -215,7 +227,8 @@ class SqliteStore:
     """A record in one file, its company in files beside it, named after it."""
 
     def __init__(self, place: str) -> None:
-        self.path = Path(place).expanduser()
+        self._given = Path(place).expanduser()
+        self.path = Path(os.path.realpath(self._given))  # two names would be two leases, vaults and logs
 
     @property
     def url(self) -> str:
@@ -228,7 +241,7 @@ class SqliteStore:
         path = self.path
         if write and create:
             self.create(new_identity(clock))
-        expect_file(path, write=write)
+        self._expect_file(write=write)
         with ExitStack() as opened:
             connection = opened.enter_context(connect(path, write=write))
             opened.enter_context(translated(str(path)))
@@ -243,7 +256,7 @@ class SqliteStore:
             _create(self.path, identity)
 
     def upgrade(self) -> None:
-        expect_file(self.path, write=True)
+        self._expect_file(write=True)
         with connect(self.path, write=True) as connection, translated(str(self.path)):
             read_identity(connection, self.path, write=False)
             connection.rollback()
@@ -279,7 +292,7 @@ class SqliteStore:
         return None if found is None else found.process
 
     def leases(self) -> list[Holder]:
-        expect_file(self.path, write=False)
+        self._expect_file(write=False)
         found = map(last_holder, self.path.parent.glob(f"{glob.escape(self.path.name)}.lease-*"))
         return sorted((one for one in found if one is not None and one.name), key=lambda one: one.name)
 
@@ -291,6 +304,17 @@ class SqliteStore:
 
     def place(self, name: str) -> str:
         return f"sqlite:///{self.folder(name)}"
+
+    def _expect_file(self, *, write: bool) -> None:
+        """As `expect_file`; RecordNotWritable where an older version kept company beside a link to the record."""
+        for name in _COMPANY if self._given.is_symlink() else ():
+            beside = self._given.with_name(f"{self._given.name}.{name}")
+            if beside.exists() and Path(os.path.realpath(beside)) != self.folder(name):
+                raise RecordNotWritable(
+                    f"{self._given} is a link to {self.path}, whose files are beside itself: stop what uses the link, "
+                    f"then move {beside} to {self.folder(name)}."
+                )
+        expect_file(self.path, write=write)
 
     def _lease(self, name: str) -> Path:
         return self.folder(f"lease-{name.replace('/', '-')}")
@@ -315,6 +339,9 @@ def _create(path: Path, identity: Identity) -> None:
         with locked(path.parent, os.O_RDONLY):
             if _has_content(path):
                 return
+            log = path.with_name(path.name + "-wal")
+            if log.exists() and log.stat().st_size:  # SQLite would mix it into the new file
+                raise RecordNotWritable(f"{log} has events of a record that is no longer at {path}: move it after it.")
             descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
             os.close(descriptor)
             try:
