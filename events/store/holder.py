@@ -3,11 +3,13 @@
 import os
 import secrets
 import uuid
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from events.clock import SystemClock
+from events.errors import RecordLocked
 
 SEATS: Final = "sharing "
 """How the names of leases begin that say only that a process lives, to those it shares sources with."""
@@ -31,6 +33,14 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def held(self) -> bool:
         return self.seconds_left is None or self.seconds_left > 0
+
+
+def expect_nobody_acts(where: object, found: Iterable[Holder]) -> None:
+    """RecordLocked if a lease is held: its holder would stay and, after an upgrade, could not append."""
+    for one in found:
+        if one.held:
+            whose = f"process {one.process}" + (f" on {one.host}" if one.host else "")
+            raise RecordLocked(f"The record {where} is in use by {whose}: stop that, then upgrade (`steno workers`).")
 
 
 def new_owner() -> uuid.UUID:

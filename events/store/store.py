@@ -188,7 +188,7 @@ class Store(Protocol):
         """Make an empty record of that identity, whole or not at all; one that is there stays."""
 
     def upgrade(self) -> None:
-        """Bring the schema to this version, each revision in one transaction.
+        """Bring the schema to this version, each revision in one transaction. RecordLocked also while a lease is held.
 
         RecordNotFound, NotARecord, RecordDamaged, RecordTooNew, RecordNotWritable and RecordLocked mean that nothing
         was written.

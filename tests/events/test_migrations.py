@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -151,6 +152,23 @@ def test_an_old_record_survives_its_upgrade(old: Path) -> None:
     with Record.open(old, clock=StandingClock(), write=True, shapes=READINGS.shape) as record:
         assert record.append_polls([record.poll(1)])[0].position == HEAD.position + 1
         assert record.verify().ok
+
+
+@pytest.mark.parametrize("note", [None, b"4711\n"])
+def test_an_old_record_is_not_upgraded_under_its_holder(old: Path, note: bytes | None) -> None:
+    """Exit 5, naming the process, also one whose version wrote its process id alone; once it has ended, it goes on."""
+    before, store = old.read_bytes(), store_at(old)
+    with store.lease("local/here") or pytest.fail("it is free"):
+        if note is not None:
+            Path(f"{old}.lease-local-here").write_bytes(note)
+        done = steno("db", "upgrade", "--record", old)
+        process = b"4711" if note is not None else b"%d on" % os.getpid()
+        assert (done.returncode, done.stderr.count(b"\n")) == (5, 1), done.stderr
+        assert b"is in use by process %s" % process in done.stderr
+        assert old.read_bytes() == before
+    assert steno("db", "upgrade", "--record", old).returncode == 0
+    with store.lease("local/here") or pytest.fail("it is free"):
+        store.upgrade()  # there is nothing to do
 
 
 @pytest.mark.parametrize("step", ["create_index", "update_to_step"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -310,11 +311,16 @@ def test_a_newer_schema_is_left_alone(owner: psycopg.Connection[Any], postgres_u
 
 
 def test_an_older_schema_is_upgraded_once(owner: psycopg.Connection[Any], postgres_url: str) -> None:
-    """A writer asks for it, and two that upgrade at once do it once."""
+    """A writer asks for it; nobody does it under a holder of a lease, and two that upgrade at once do it once."""
     owner.execute("DROP TABLE sealed, sealed_ids, sealed_streams; DROP FUNCTION detach_sealed")
     owner.execute("DROP INDEX events_kind; UPDATE alembic_version SET version_num = '0001'")
     with pytest.raises(StenoError, match="db upgrade"):
         opened(postgres_url)
+    with (
+        store_at(postgres_url).lease("local/here") or pytest.fail("it is free"),
+        pytest.raises(RecordLocked, match=f"in use by process {os.getpid()} on .*stop that"),
+    ):
+        store_at(postgres_url).upgrade()
     upgrades = [threading.Thread(target=store_at(postgres_url).upgrade) for _ in range(2)]
     for one in upgrades:
         one.start()

@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 from events.clock import Clock
 from events.errors import NotARecord, RecordDamaged, RecordNotFound
 from events.store.chain import mark
-from events.store.holder import Holder
+from events.store.holder import Holder, expect_nobody_acts
 from events.store.identity import described, new_identity, read_identity
 from events.store.postgres.company import Link, PostgresBlob, PostgresLease, holders, shared_clock, take_lease
 from events.store.postgres.connection import PATIENT, Connection, connect, shown, translated
@@ -70,6 +70,7 @@ class PostgresStore:
             with self._migrating() as (database, connection):
                 self._identity(connection, write=False, check=True)
                 if self._revisions(connection)[0] < revision:
+                    expect_nobody_acts(self, holders(self._link))
                     migrate(database, revision)
 
     def admit(self, role: str, *, appends: bool) -> None:

@@ -30,10 +30,11 @@ from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
 from events.errors import RecordLocked, RecordNotWritable, StenoError
-from events.store.holder import Holder
+from events.store.holder import Holder, expect_nobody_acts
 from events.store.identity import described, new_identity
 from events.store.ranges import END, Indexes, SealedRange
 from events.store.schema import (
+    REVISION,
     events,
     head,
     meta,
@@ -261,6 +262,8 @@ class SqliteStore:
             read_identity(connection, self.path, write=False)
             connection.rollback()
             connection.exec_driver_sql("BEGIN IMMEDIATE")
+            if connection.execute(select(revision.c.version_num)).scalar() != REVISION:
+                expect_nobody_acts(self, self._holders())
             migrate(connection)
             connection.commit()
 
@@ -293,8 +296,7 @@ class SqliteStore:
 
     def leases(self) -> list[Holder]:
         self._expect_file(write=False)
-        found = map(last_holder, self.path.parent.glob(f"{glob.escape(self.path.name)}.lease-*"))
-        return sorted((one for one in found if one is not None and one.name), key=lambda one: one.name)
+        return sorted((one for one in self._holders() if one.name), key=lambda one: one.name)
 
     def clock(self, own: Clock) -> Clock:
         return own
@@ -315,6 +317,11 @@ class SqliteStore:
                     f"then move {beside} to {self.folder(name)}."
                 )
         expect_file(self.path, write=write)
+
+    def _holders(self) -> Iterator[Holder]:
+        """Of every lease; of an older version's without its name."""
+        found = map(last_holder, self.path.parent.glob(f"{glob.escape(self.path.name)}.lease-*"))
+        return (one for one in found if one is not None)
 
     def _lease(self, name: str) -> Path:
         return self.folder(f"lease-{name.replace('/', '-')}")
