@@ -60,6 +60,12 @@ def lock(folder: Path, name: str = LIFE) -> int | None:
     return file
 
 
+def followed(folder: Path) -> Path:
+    """A path of the folder for the life of this process, right also after it or one above it was renamed (on Linux)."""
+    found = Path(f"/proc/self/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)}")
+    return found if found.exists() else folder
+
+
 def is_locked(folder: Path, name: str = LIFE) -> bool:
     try:
         file = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)

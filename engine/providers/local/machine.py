@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from engine.providers.local.durable import BUSY, is_locked, lock, now, write_json
+from engine.providers.local.durable import BUSY, followed, is_locked, lock, now, write_json
 
 TYPE_CHECKING = False  # `typing` would double the import time
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ _SECOND = 1_000_000
 class Machine:
     def __init__(self, folder: Path, gate: Path, made: dict[str, Any]) -> None:
         """A machine described by its `made.json`; the holder of `gate` may place runs."""
-        self._folder = folder
-        self._gate = gate
+        self._named = folder
+        self._folder = followed(folder)
+        self._gate = followed(gate)
         self._up_at = time.monotonic() + made["boot"] / _SECOND
         self._timeout = None if made["idle"] < 0 else made["idle"] / _SECOND
         self._up = False
@@ -39,9 +40,9 @@ class Machine:
         self._told_to_quit = True
 
     def live(self) -> None:
-        """Stay until told to go, idle for too long, or the folder is gone."""
+        """Stay until told to go, idle for too long, or the folder is gone from its name; not before the run on it."""
         write_json(self._folder / "started.json", {"at": now(), "pid": os.getpid()})
-        while self._folder.is_dir():
+        while self._named.is_dir() or is_locked(self._folder, BUSY):
             moment = time.monotonic()
             if self._told_to_quit and self._end("unreachable", "the machine's process was told to quit"):
                 return

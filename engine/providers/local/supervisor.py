@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from engine.providers.local.durable import is_locked, now, write_all, write_json
+from engine.providers.local.durable import LIFE, followed, is_locked, now, write_all, write_json
 from engine.providers.local.tree import LOOKS, MARK, adopt_orphans, descendants, signal_all
 
 TYPE_CHECKING = False  # `typing` would double the import time
@@ -96,13 +96,14 @@ class Supervisor:
     """One run, from its plan (see `launch`) to its end."""
 
     def __init__(self, folder: Path, plan: dict[str, Any]) -> None:
-        self._folder = folder
+        self._folder = followed(folder)
+        self._run_id = folder.name
         self._argv: list[str] = plan["argv"]
         self._cwd: str = plan["folder"]
         self._limit: int | None = plan["max_duration"]
         self._grace: int | None = plan["grace"]
         self._output = OutputKeeper(folder / "output", plan["output_limit"])
-        self._machine = None if plan["machine"] is None else Path(plan["machine"])
+        self._machine = None if plan["machine"] is None else followed(Path(plan["machine"]))
         self._command = 0
         self._exit: int | None = None
         self._exited_at = 0
@@ -148,7 +149,7 @@ class Supervisor:
             self._command = os.posix_spawnp(
                 self._argv[0],
                 self._argv,
-                {**environment, MARK: self._folder.name},
+                {**environment, MARK: self._run_id},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_DUP2, self._output.writer, 1),
@@ -268,7 +269,7 @@ class Supervisor:
             "output_bytes": self._output.kept,
             "output_dropped": self._output.dropped,
         }
-        while self._folder.is_dir():
+        while (self._folder / LIFE).exists():
             try:
                 write_json(self._folder / "ended.json", ended)
             except OSError:

@@ -177,3 +177,20 @@ def test_an_idle_machine_is_small_and_holds_no_secret(machine) -> None:
     folder = machine.state / ".machines"
     assert not [path for path in folder.rglob("*") if path.is_file() and b"correct-horse" in path.read_bytes()]
     assert os.getsid(pid) == pid
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+def test_a_run_outlives_the_renaming_of_its_folder(machine, warm: bool) -> None:
+    """It ends as it does, its end is where its folder is now, and its machine stays until then."""
+    place = {"slot": "steno-slot-1", "idle_duration": "1h"} if warm else {}
+    run_id = machine.send(machine.gated, **place)
+    machine.until(lambda: machine.words(run_id)[0] == "running")
+    before, machine.state = machine.state, machine.state.rename(machine.base / "elsewhere.local")
+    machine.provider = machine.another()
+    try:
+        assert machine.words(run_id)[0] == "running"
+        machine.open()
+        machine.until((machine.state / run_id / "ended.json").exists)
+        assert machine.words(run_id) == DONE
+    finally:
+        machine.state = machine.state.rename(before)
