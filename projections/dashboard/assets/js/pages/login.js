@@ -1,6 +1,7 @@
 // Login: the token is sent once; the browser keeps a cookie that scripts cannot read.
 import { del, post } from "../core/api.js";
 import { html, useState } from "../core/dom.js";
+import { landing } from "../core/landing.js";
 import { query } from "../core/router.js";
 import { readSession, useSession } from "../core/session.js";
 import { PageHead, Problem } from "../ui/all.js";
@@ -45,8 +46,7 @@ function Ask() {
     try {
       await post("/api/session", { token: token.trim() });
       await readSession();
-      const back = query("next") ?? "/";
-      location.assign(/^\/(?!\/)/.test(back) ? back : "/");
+      location.assign(landing(query("next"), location.origin));
     } catch (problem) {
       setError(problem);
       setBusy(false);
