@@ -108,6 +108,19 @@ def test_what_came_through_a_proxy_needs_a_token(hands: Hands, here: Served, hea
     assert here.client.get("/api/runs", headers=with_token).status_code == 200
 
 
+def test_a_proxy_that_says_nothing_needs_a_token(hands: Hands, here: Served) -> None:
+    """nginx without settings sends HTTP/1.0 with `Connection: close`, and no header of its own."""
+    lines = "GET /api/runs HTTP/1.0\r\nHost: 127.0.0.1:8642\r\nConnection: {}\r\n{}\r\n"
+    refused = asked(here, lines.format("close", "").encode())
+    assert refused.startswith(b"HTTP/1.1 401")
+    assert b"proxy" in refused
+    with_token = f"Authorization: {bearer(token(here.record, 'read'))['Authorization']}\r\n"
+    hands.later(0.3)
+    assert asked(here, lines.format("Close", with_token).encode()).startswith(b"HTTP/1.1 200")
+    old_program = lines.replace("Connection: {}\r\n", "").format("")
+    assert asked(here, old_program.encode()).startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.parametrize(
     "host",
     ["127.0.0.1", "127.0.0.1:8642", "localhost", "LocalHost:1", "[::1]", "[::1]:8642", "a.localhost", "127.9.9.9"],

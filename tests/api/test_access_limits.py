@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -250,6 +250,20 @@ def test_one_caller_asks_for_so_many_runs(served: Serve, town: Path) -> None:
     assert 0 < int(answer.headers["retry-after"]) <= 1200
     assert here.client.get("/api/runs").status_code == 200
     assert here.client.post("/api/runs/none/stop", json={}).status_code == 404
+
+
+def test_a_submission_counts_once_its_body_is_there(served: Serve, town: Path) -> None:
+    """Heads without a body use up no rate."""
+    here = served(town, api__submit_rate="3/h")
+    with ExitStack() as stack:
+        for _ in range(4):
+            client = stack.enter_context(
+                closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=120))
+            )
+            client.sendall(post("100", "Expect: 100-continue"))
+            assert client.recv(65536).startswith(b"HTTP/1.1 100"), "the service now waits for the body"
+            client.sendall(b"{")
+        assert here.client.post("/api/runs", json=RUN).status_code == 202
 
 
 def test_without_a_rate_everybody_may_ask_as_often_as_they_like(served: Serve, town: Path) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from starlette.types import Scope
+
 from engine.settings.settings import Settings
 from projections.api.problems import Problem
 from projections.api.roles import LOOPBACK, Caller
@@ -29,11 +31,12 @@ class Authentication:
         self._tokens = tokens
         self._on_loopback = on_loopback
 
-    def local_caller(self, headers: Mapping[bytes, bytes], peer: str | None, now: int) -> Caller | None:
+    def local_caller(self, scope: Scope, headers: Mapping[bytes, bytes], now: int) -> Caller | None:
         """The caller of a plain loopback request, without a look-up; None: use `caller`."""
         if (
-            peer == "127.0.0.1"
+            _peer(scope) == "127.0.0.1"
             and self._on_loopback
+            and scope["http_version"] == "1.1"
             and names_loopback(headers.get(b"host", b""))
             and _IDENTIFYING.isdisjoint(headers)
             and self._tokens.usable_at(now)
@@ -41,7 +44,7 @@ class Authentication:
             return LOOPBACK
         return None
 
-    def caller(self, headers: Mapping[bytes, bytes], peer: str | None, now: int) -> Caller:
+    def caller(self, scope: Scope, headers: Mapping[bytes, bytes], now: int) -> Caller:
         """The caller now. Raises `Problem`: 401 unknown; 421 another site whose name resolves to this machine; 503 the
         tokens file cannot be read.
         """
@@ -53,7 +56,7 @@ class Authentication:
             return self.bearer(text.strip(), "Authorization")
         cookie = self.cookie(headers) if b"cookie" in headers else None
         caller = None if cookie is None else self._tokens.session(cookie)
-        return caller if caller is not None else self._by_address(headers, peer)
+        return caller if caller is not None else self._by_address(scope, headers)
 
     def cookie(self, headers: Mapping[bytes, bytes]) -> str | None:
         """The value of Steno's session cookie, if sent."""
@@ -68,10 +71,11 @@ class Authentication:
             raise _unknown(f"this token is unknown, revoked or expired; {_CREATE_ONE}", "invalid_token", field)
         return caller
 
-    def _by_address(self, headers: Mapping[bytes, bytes], peer: str | None) -> Caller:
+    def _by_address(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
+        peer = _peer(scope)
         if not self._on_loopback or peer is None or not (peer == "127.0.0.1" or is_loopback(peer)):
             raise _unknown(f"a token is required: send `Authorization: Bearer steno_…`; {_CREATE_ONE}")
-        if not _FORWARDED.isdisjoint(headers):
+        if not _FORWARDED.isdisjoint(headers) or _is_plain_proxy(scope, headers):
             raise _unknown(f"a token is required through a proxy: let the proxy send `Authorization`; {_CREATE_ONE}")
         host = headers.get(b"host")
         if host is None:
@@ -80,6 +84,16 @@ class Authentication:
             detail = "without a token, Host must be a name of this machine: 127.0.0.1, localhost or [::1]"
             raise Problem(421, detail, field="Host")
         return LOOPBACK
+
+
+def _peer(scope: Scope) -> str | None:
+    client = scope["client"]
+    return None if client is None else str(client[0])
+
+
+def _is_plain_proxy(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether it is as nginx without settings sends it: HTTP/1.0, `Connection: close`, no header of its own."""
+    return scope["http_version"] == "1.0" and headers.get(b"connection", b"").lower() == b"close"
 
 
 def _unknown(detail: str, error: str | None = None, field: str = "Authorization") -> Problem:

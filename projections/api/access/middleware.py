@@ -99,7 +99,7 @@ class Exchange:
 
 
 class AccessMiddleware:
-    """Checks form, caller, role, rate and body of a request, in this order, then passes it on with the caller in the
+    """Checks form, caller, role, body and rate of a request, in this order, then passes it on with the caller in the
     scope as `steno.caller` (missing on open paths). `ready`: the stored answer of a path, if any, for every caller that
     may read.
     """
@@ -204,20 +204,19 @@ class AccessMiddleware:
                 raise Problem(403, detail, headers=(("WWW-Authenticate", _INSUFFICIENT),))
         if method not in _WITHOUT_BODY:
             self._cross_origin.check(headers)
-            if exchange.caller is not None and self._rate is not None and submits_a_run(method, path):
-                may = f"may submit {self._rate.most} runs in {self._rate.span // SECOND} s (api.submit_rate)"
-                self._rate.expect(exchange.caller, self.clock.now(), may)
             body = await read_body(headers, exchange.receive, MAX_LOGIN if exchange.caller is None else MAX_BODY)
             if body is None:
                 return
             exchange.body = body
+            if exchange.caller is not None and self._rate is not None and submits_a_run(method, path):
+                may = f"may submit {self._rate.most} runs in {self._rate.span // SECOND} s (api.submit_rate)"
+                self._rate.expect(exchange.caller, self.clock.now(), may)
         await self._app(scope, exchange.receive, exchange.send)
 
     def _caller(self, scope: Scope, headers: Mapping[bytes, bytes], now: int) -> Caller:
         """The caller; raises `Problem`: 401 unknown; 403 another site's page used rights that the browser adds."""
-        authentication, client = self._authentication, scope["client"]
-        peer = None if client is None else client[0]
-        caller = authentication.local_caller(headers, peer, now) or authentication.caller(headers, peer, now)
+        authentication = self._authentication
+        caller = authentication.local_caller(scope, headers, now) or authentication.caller(scope, headers, now)
         if caller.via != "token" and (b"sec-fetch-site" in headers or b"origin" in headers):
             self._cross_origin.check_read(headers)
         return caller

@@ -40,8 +40,7 @@ def routes(service: Service) -> list[BaseRoute]:
     authentication = Authentication(tokens, on_loopback=trusts_loopback(service.settings))
 
     async def who_am_i(request: Request) -> Response:
-        peer = None if request.client is None else request.client.host
-        return _answer(authentication.caller(dict(request.headers.raw), peer, service.clock.now()))
+        return _answer(authentication.caller(request.scope, dict(request.headers.raw), service.clock.now()))
 
     async def log_in(request: Request) -> Response:
         try:
