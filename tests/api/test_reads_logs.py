@@ -63,6 +63,7 @@ def test_output_is_followed_while_it_is_written_until_the_run_ends(client: httpx
         shows_all(client, empty_record)
         with client.stream("GET", "/api/runs/slow/logs", params={"follow": "true"}) as answer:
             assert answer.status_code == 200
+            assert answer.headers["x-accel-buffering"] == "no", "nginx would keep it back"
             pieces = answer.iter_raw()
             first = next(pieces)
             go.touch()

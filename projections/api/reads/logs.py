@@ -34,7 +34,7 @@ OPERATION = Operation(
     parameters=(_FOLLOW.described(),),
 )
 _KIND = "text/plain; charset=utf-8"
-_HEADERS = {"Cache-Control": "no-store"}
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would keep output that is followed
 
 
 def routes(service: Service) -> list[BaseRoute]:
