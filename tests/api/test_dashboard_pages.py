@@ -143,6 +143,21 @@ def test_a_phone_needs_no_sideways_scroll_on_any_page(odd_towned: Served, see: S
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
 
 
+def test_a_phone_needs_no_sideways_scroll_on_a_run_of_slurm(
+    served: Serve, polls: Polls, recorded_again: Record, tmp_path: Path, see: See
+) -> None:
+    """What a step quotes is a row of a listing: no space in it."""
+    for name in ("success", "timeout", "checkpoint"):
+        recorded_again(tmp_path / "record.db", polls(f"../slurm-22.05/{name}"))
+    here = served(tmp_path / "record.db")
+    seen = see(here.url, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
+    runs = here.client.get("/api/runs?limit=200").json()["runs"]
+    assert runs
+    for run in runs:
+        page = seen.go(f"/runs/{run['run_id']}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, run["name"]
+
+
 def test_an_empty_record_is_no_empty_page(served: Serve, empty_record: Path, see: See) -> None:
     """Where nothing happened, every list says so."""
     seen = see(served(empty_record).url)
