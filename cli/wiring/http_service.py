@@ -69,6 +69,7 @@ def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[
         # Freeze loaded objects: a garbage collection over them would stop every stream for 0.1 s.
         gc.collect()
         gc.freeze()
+        _log_open_access(service)
         yield server
     finally:
         with ending(INTERRUPTED):
@@ -148,6 +149,18 @@ def _expect_guarded(service: Service, host: str) -> None:
             "the provider is local: whoever has a token of the role submit or admin runs commands as this user, "
             "not isolated (%s: kernel.unsafe_local)",
             kernels,
+        )
+
+
+def _log_open_access(service: Service) -> None:
+    """Log what callers without a token may do, where loopback is open, and how to close it."""
+    if trusts_loopback(service.settings):
+        local, root = service.outside.provider == "local", os.geteuid() == 0
+        _log.log(
+            logging.WARNING if local and root else logging.INFO,
+            "no token is needed on this machine: each of its users may read, submit and stop everything%s; "
+            "to close it, create a token and set api.loopback = token (STENO_API_LOOPBACK=token)",
+            f", and run commands as {'root' if root else 'this user'}" if local else "",
         )
 
 

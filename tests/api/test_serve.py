@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from stenotest import prefork
 
 from engine.errors import NotConfigured
 
@@ -93,6 +94,26 @@ def test_it_says_where_it_serves_and_answers_there(steno_served: StartSteno, tow
     line = next(line for line in process.out if "serving" in line)
     assert re.fullmatch(r"\S+Z INFO    serving http://127\.0\.0\.1:[0-9]+ \(record .*/record\.db\)", line)
     assert process.err == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("provider", "runs_commands"), [("local", True), ("dstack", False)])
+def test_it_says_at_its_start_who_may_do_what(
+    steno_served: StartSteno, town: Path, provider: str, runs_commands: bool
+) -> None:
+    """In one line, with the setting that closes it; once it is closed there is no such line."""
+    user = "root" if os.geteuid() == 0 else "this user"
+    process = steno_served(town, STENO_PROVIDER=provider)
+    process.says("serving")
+    [line] = [line for line in process.out if "no token is needed" in line]
+    assert "api.loopback = token" in line
+    assert (f"run commands as {user}" in line) == runs_commands
+    assert (" WARNING " in line) == (runs_commands and user == "root")
+    create = ["token", "create", "--role", "read", "--record", str(town)]
+    prefork.run(create, env={"PATH": os.environ["PATH"], "HOME": str(town.parent)}, cwd=town.parent, check=True)
+    closed = steno_served(town, STENO_PROVIDER=provider, STENO_API_LOOPBACK="token")
+    closed.says("serving")
+    assert not [line for line in closed.out if "no token is needed" in line]
 
 
 @pytest.mark.slow
