@@ -192,7 +192,8 @@ def budget_command(app: App, at: str | None) -> None:
 
     Spent is every machine's bill to the newest poll; committed is the worst that live runs and machines may still
     cost. A submission whose own worst case does not fit into what is left is refused (exit 6), with the arithmetic.
-    The total and the alert thresholds are the settings budget.total and budget.alerts.
+    The total and the alert thresholds are those that the process that acts on the record has adopted, from its settings
+    budget.total and budget.alerts; a hint names those that differ in this shell. Before that, this shell's are used.
 
     With --json: {"total_usd", "spent_usd", "committed_usd", "remaining_usd", "available_usd", "used_pct",
     "spent_24h_usd", "rate_now_usd_per_hour", "burn_rate_usd_per_hour", "forecast" (no_budget, used_up, too_early,

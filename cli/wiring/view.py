@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from cli.render.words import ago
 from cli.wiring.app import App
 from cli.wiring.output import hint, progress
@@ -23,6 +21,11 @@ if TYPE_CHECKING:
 
 DAY = 86_400_000_000  # microseconds: lists leave out what ended longer ago
 _NEVER = 1 << 62  # microseconds: later than any run was submitted
+_OF_THE_BUDGET = {  # setting → the field of a policy
+    "budget.total": "budget_total",
+    "budget.alerts": "thresholds",
+    "budget.assumed_duration": "assumed_duration",
+}
 
 
 @contextmanager
@@ -110,12 +113,16 @@ def every_cost(app: App, at: str | None) -> Iterator[tuple["Costs", int]]:
 
 
 def policy_for(app: App, view: View, at: str | None) -> Policy:
-    """The policy of the settings, or the one in force `--at` a moment; raises `NotConfigured` without one."""
+    """The policy in force, now or `--at` a moment; that of the settings if no process adopted one. Names on stderr
+    what this shell sets otherwise. Raises `NotConfigured`: the settings make no policy.
+    """
     from engine.settings.policy import policy_from
-
-    policy = msgspec.structs.replace(policy_from(app.settings), free=False)
-    if at is None:
-        return policy
     from projections.models.overview import policy_then
 
-    return policy_then(view.state, policy)
+    here = policy_from(app.settings)
+    found = policy_then(view.state, here)
+    for name, field in _OF_THE_BUDGET.items() if at is None else ():
+        if getattr(here, field) != getattr(found, field):
+            setting = app.settings.find(name)
+            hint(f"{name} is {setting.value or 'off'} in this shell ({setting.source}), and not in force in the record")
+    return found

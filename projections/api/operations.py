@@ -86,7 +86,7 @@ class ServiceCollector(Collector):
         """The budget in dollars; nothing if the settings make no policy."""
         with self._service.pool.now() as look:
             try:
-                policy = policy_at(self._service, look.view.state, past=False)
+                policy = policy_at(self._service, look.view.state)
             except NotConfigured:
                 return
             found = look.view.account(policy, look.now)

@@ -11,6 +11,7 @@ from msgspec import Meta
 from engine.decide.budget import Account
 from engine.decide.queue import Queued
 from engine.fold.world_codec import WorldState
+from engine.kernel.listener_run import KERNELS
 from engine.objects import BlindObject, RunObject, VmObject
 from engine.policy import DAY, Policy
 from engine.wire import Position, Shape, Stretched, Time, Usd
@@ -103,7 +104,7 @@ class Overview(Shape, frozen=True, kw_only=True):
 
 
 def overview(look: Look, policy: Policy) -> Overview:
-    """The whole page; `policy` is the one in force at that moment (`policy_then` for the past)."""
+    """The whole page; `policy` is the one in force at that moment (`policy_then`)."""
     view, store = look.view, look.view.store
     window, shown = lanes(look)
     return Overview(
@@ -142,10 +143,11 @@ def today(look: Look) -> Today:
 
 
 def policy_then(state: WorldState, default: Policy) -> Policy:
-    """The policy adopted last in a past world, else `default`. All sources share one budget, so any source's policy
-    will do.
+    """The policy adopted last in a world, else `default`. All sources share one budget, so any source's policy will do,
+    but not that of kernels, which has none.
     """
-    newest = max((steps[-1] for steps in state.policies.values()), key=lambda step: step.position, default=None)
+    budgeted = (steps[-1] for name, steps in state.policies.items() if name.partition("/")[0] != KERNELS)
+    newest = max(budgeted, key=lambda step: step.position, default=None)
     return msgspec.structs.replace(default if newest is None else newest.policy, free=False)
 
 

@@ -16,10 +16,12 @@ from click.testing import CliRunner, Result
 
 from cli.program import steno
 from cli.wiring.app import App
+from engine.policy import DOLLAR, Policy, dump_policy
 from engine.providers.readings import READINGS
 from engine.replay.trace import open_trace
 from events.clock import SystemClock
-from events.store.record import Record
+from events.store.record import Batch, Record
+from events.types import PolicyAdopted
 
 TRACES = Path(__file__).parent.parent / "traces"
 VM = "8c2f31a2-e1d6-5569-99c8-ae8419b951e5"
@@ -152,6 +154,23 @@ def test_the_budget_is_that_of_the_settings(call: Call) -> None:
     none = told(call, "budget", AMD_GRANT_CREDITS_TOTAL="off")
     assert (none["total_usd"], none["remaining_usd"], none["exhausted_at"]) == (None, None, None)
     assert "█" in call("budget", AMD_GRANT_CREDITS_TOTAL="0.16").stdout
+
+
+def test_the_budget_in_force_is_shown_and_what_this_shell_sets_otherwise_named(call: Call, tmp_path: Path) -> None:
+    """A process has adopted $50; the source of the kernels' machines, adopted later, has no budget of its own."""
+    place = tmp_path / "record.db"
+    recorded(place, TRACES / "dstack-0.22.5" / "warm_reuse.jsonl.zst")
+    with Record.open(place, write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
+        for source, policy in (("dstack/main", Policy(budget_total=50 * DOLLAR)), ("kernels/main", Policy())):
+            adopted = PolicyAdopted(source=source, policy=dump_policy(policy))
+            record.append_many([Batch(f"source/{source}", (adopted,))])
+    assert told(call, "budget", STENO_RECORD=str(place))["total_usd"] == "50.000000"
+    done = call("budget", STENO_RECORD=str(place))
+    assert "$50.00" in done.stdout
+    assert "budget.total is off in this shell (not set)" in done.stderr
+    same = call("budget", STENO_RECORD=str(place), STENO_BUDGET="50")
+    assert (same.stdout, same.stderr) == (done.stdout, "")
+    assert told(call, "metrics", STENO_RECORD=str(place))["remaining_credits_usd"] > 49
 
 
 def test_the_csv_is_focus_and_sums_to_the_total(call: Call) -> None:

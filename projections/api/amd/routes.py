@@ -192,7 +192,7 @@ def schema() -> dict[str, Any]:
 
 def _figures(service: Service) -> tuple[Metrics, int]:
     with service.pool.now() as look:
-        return look.view.figures(policy_at(service, look.view.state, past=False), look.now), look.position
+        return look.view.figures(policy_at(service, look.view.state), look.now), look.position
 
 
 SCHEMA: Final = "/api/amd/schema"

@@ -88,14 +88,12 @@ def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any] | CostReport:
 
 
 def _budget(service: Service, look: Look, _: Asked) -> dict[str, Any]:
-    policy = policy_at(service, look.view.state, past=look.past)
-    return wire(look.view.account(policy, look.now))
+    return wire(look.view.account(policy_at(service, look.view.state), look.now))
 
 
-def policy_at(service: Service, state: WorldState, *, past: bool) -> Policy:
-    """The settings' policy, as for `steno budget`; for the past, the policy in force then."""
-    default = policy_from(service.settings)
-    return policy_then(state, default) if past else msgspec.structs.replace(default, free=False)
+def policy_at(service: Service, state: WorldState) -> Policy:
+    """The policy in force in that world, as for `steno budget`; that of the settings if no process adopted one."""
+    return policy_then(state, policy_from(service.settings))
 
 
 READS = (

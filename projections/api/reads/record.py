@@ -112,7 +112,7 @@ READS = (
     Read(
         "/api/overview",
         "Overview: active runs, costs of today, budget, machines over time, incidents",
-        lambda service, look, _: wire(overview(look, policy_at(service, look.view.state, past=look.past))),
+        lambda service, look, _: wire(overview(look, policy_at(service, look.view.state))),
         Overview,
         "record",
     ),
