@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -12,7 +13,6 @@ from cli.wiring.errors import REFUSED, say
 from cli.wiring.output import emit_json, hint
 
 _QUESTIONS = (  # setting, question; an empty answer keeps the default and writes nothing
-    ("provider", "Where do tasks run"),
     ("project", "The project there, if you have several"),
     ("vms.idle_timeout", "Stop a machine that has been idle for this long (10m, 1h, off)"),
     ("vms.max", "At most this many machines at a time"),
@@ -58,7 +58,7 @@ def init_command(app: App, target: Path, given: tuple[str, ...], *, yes: bool, f
             raise click.BadParameter(f"{one!r}: write NAME=VALUE", param_hint="--set")
         _check(app, name, value)
         values[name] = value
-    for name, question in () if yes else _QUESTIONS:
+    for name, question in () if yes else _questions(app, values):
         if name == "provider" and name not in values:
             kinds = [kind for kind in registry.built_in() if not kind.settings.hosted]
             click.echo("\n".join(f"{kind.name}: {kind.summary}" for kind in kinds), err=True)
@@ -70,6 +70,16 @@ def init_command(app: App, target: Path, given: tuple[str, ...], *, yes: bool, f
     else:
         click.echo(str(target))
         hint("`steno doctor` checks whether a task can run now; `steno up` records and serves the dashboard")
+
+
+def _questions(app: App, answers: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """(setting, question): the provider, what the chosen one asks, and the rest."""
+    from engine.providers import registry
+
+    yield "provider", "Where do tasks run"
+    kind = registry.kind(answers.get("provider") or app.settings.provider)
+    yield from ((one.name, one.question) for one in kind.settings.known if one.question is not None)
+    yield from _QUESTIONS
 
 
 def _asked(app: App, name: str, question: str) -> str | None:
@@ -84,7 +94,7 @@ def _asked(app: App, name: str, question: str) -> str | None:
         except click.BadParameter as error:
             say(error.message)
             continue
-        return answer
+        return answer.removeprefix("$") if name == "budget.total" else answer
 
 
 def _check(app: App, name: str, value: str) -> None:
@@ -96,6 +106,8 @@ def _check(app: App, name: str, value: str) -> None:
     known = {one.name for one in registry.settings_table().known}
     if name not in known:
         raise click.BadParameter(f"there is no setting {name}{near(name, sorted(known))}", param_hint="--set")
+    if name == "record" and value.removeprefix("$").replace(".", "").isdecimal():
+        raise click.BadParameter(f"record is {value!r}, a number; a file of that name is ./{value}", param_hint="--set")
     tried = app.copied(app.clock)
     tried.set_flag(name, value)
     try:

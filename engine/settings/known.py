@@ -21,6 +21,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     help: str
     secret: bool = False
     presence_only: bool = False  # only whether it is set is ever kept
+    question: str | None = None  # what `steno init` asks where the setting's provider is chosen
     parse: Parse | None = None  # gives the value its text means; ValueError says what it must be
 
 

@@ -106,3 +106,20 @@ def test_init_asks_checks_and_writes_what_config_then_reads(tmp_path: Path, monk
     code, _, err = asked("init", "--yes", "--force", "--set", "vms.idel_timeout=1m", **here)
     assert code == 2
     assert "did you mean vms.idle_timeout" in err
+
+
+def test_init_asks_for_the_login_node_and_takes_no_number_for_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong host is asked for again, a budget may have its sign, and a number is no path."""
+    monkeypatch.chdir(tmp_path)
+    here = {"HOME": str(tmp_path), "STENO_RECORD": "", "STENO_PROVIDER": "", "STENO_SLURM_HOST": ""}
+    code, _, err = asked("init", typed="slurm\nlogin node\nme@login\n\n\n\n$100\n100\nsteno.db\n", **here)
+    assert code == 0
+    assert "a host as ssh knows it" in err
+    assert "'100', a number; a file of that name is ./100" in err
+    settings = json.loads(asked("config", "--json", **here)[1])["settings"]
+    written = {name: one["value"] for name, one in settings.items() if "steno.toml" in one["source"]}
+    wanted = {"provider": "slurm", "slurm.host": "me@login", "budget.total": "100", "record": "steno.db"}
+    assert {name: written[name] for name in wanted} == wanted
+    assert len(written) == len(wanted)

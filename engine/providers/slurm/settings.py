@@ -70,6 +70,12 @@ def _aliases(text: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def _host(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise ValueError("a host as ssh knows it: [USER@]HOST")
+    return text
+
+
 BLOCK = Block(
     provider="slurm",
     schedules=True,
@@ -80,6 +86,8 @@ BLOCK = Block(
             name="slurm.host",
             variables=("STENO_SLURM_HOST",),
             help="Login node for ssh: [USER@]HOST. Not set: run Slurm's commands on this machine.",
+            question="The login node, [USER@]HOST; empty: Slurm's commands are on this machine",
+            parse=_host,
         ),
         Known(
             name="slurm.cluster",
@@ -137,8 +145,6 @@ def site_of(settings: Settings) -> Site:
     host = settings.value("slurm.host")
     if not _NAME.fullmatch(cluster):
         raise NotConfigured(f"slurm.cluster is {cluster!r}; use letters, digits, '.', '_' and '-'")
-    if host is not None and not _HOST.fullmatch(host):
-        raise NotConfigured(f"slurm.host is {host!r}; it must be a host as ssh knows it: [USER@]HOST")
     rates = settings.value("slurm.rates")
     return Site(
         cluster=cluster,
