@@ -38,6 +38,7 @@ def moment(text: str, now: int) -> int:
 
 
 def _newest(now: int, day: str | None, hour: str, minute: str, second: str | None, zone: str | None) -> int:
+    import os
     from datetime import UTC, datetime, timedelta
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -45,6 +46,10 @@ def _newest(now: int, day: str | None, hour: str, minute: str, second: str | Non
 
     try:
         where = UTC if zone == "UTC" else None if zone is None else ZoneInfo(zone)
+        own = os.environ.get("TZ", "").removeprefix(":")
+        if zone is None and own and not any(map(str.isdigit, own)):  # `CET-1CEST` is a rule and not a name
+            zone = f"{own} (TZ of this shell)"
+            ZoneInfo(own)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise click.BadParameter(f"there is no time zone {zone}; use a name such as Europe/Berlin, or UTC") from None
     here = datetime.fromtimestamp(now / SECOND, UTC).astimezone(where).replace(tzinfo=where)

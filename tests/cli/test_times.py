@@ -77,3 +77,14 @@ def test_at_says_which_moment_it_took(steno: Steno) -> None:
     assert "0:00 is 20" in done.stderr
     assert "JST (15:00:00Z)" in done.stderr
     assert "future" in steno("ps", "--at", "2999-01-01T00:00:00Z").stderr
+
+
+def test_a_wrong_zone_of_the_shell_is_no_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The C library takes an unknown name for UTC in silence; a rule, `CET-1CEST`, is no name."""
+    monkeypatch.setenv("TZ", "Mars/Phobos")
+    with pytest.raises(click.BadParameter, match=r"no time zone Mars/Phobos \(TZ of this shell\)"):
+        moment("14:05", NOW)
+    assert moment("14:05 UTC", NOW) == parse_time("2026-11-22T14:05:00Z")
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    assert moment("14:05", NOW) == parse_time("2026-11-23T13:05:00Z")
