@@ -96,6 +96,7 @@ def completed(
             is_open = named is not None or task.get(key) is None
             if wanted is not None and flags.get(key) is None and is_open:
                 task[key] = wanted
+    _expect_to_fit(kind, task, flags)
     given = task.get("name")
     name = check_name(str(given)) if given else choose_name(run_id, stem)
     task["name"] = name
@@ -124,6 +125,23 @@ def _with_own_profile(kind: ProviderKind, draft: Draft, wanted: object) -> tuple
     task, line = with_profile(draft.configuration, own)
     draft.notify(line)
     return msgspec.structs.replace(draft, configuration=task), named
+
+
+def _expect_to_fit(kind: ProviderKind, task: Mapping[str, object], flags: Mapping[str, object]) -> None:
+    """Refuse a size asked for by a flag that the provider's only machine does not have."""
+    sizes = {name: most for name, most in kind.machine_size().items() if flags.get(name) is not None}
+    if not sizes:
+        return
+    from engine.providers.readings import READINGS
+
+    terms = READINGS.terms(kind.name, msgspec.json.encode(task), "")
+    wanted = {"cpu": terms.cpus.least, "memory": terms.memory.least, "disk": terms.disk.least}
+    for name, most in sizes.items():
+        if (wanted[name] or 0) > most:
+            unit = "" if name == "cpu" else " GB"
+            raise click.UsageError(
+                f"--{name} {flags[name]}: the provider {kind.name} has one machine, of {most:.0f}{unit}; ask for less"
+            )
 
 
 def _fields(provider: str, flags: Mapping[str, object], own: Sequence[Option]) -> dict[str, object]:

@@ -200,6 +200,12 @@ class ProviderKind(ABC):
         """
         return None
 
+    def machine_size(self) -> Mapping[str, float]:
+        """The processors, memory and disk (`cpu`, `memory`, `disk`; GB of 1024 MiB) of its only machine; empty: it has
+        machines to choose from.
+        """
+        return {}
+
     def holding(self, program: str, env: Mapping[str, str], gpu: str | None) -> dict[str, object] | None:
         """The task that keeps a machine with this GPU (None: without) and runs a Python program, as `-c` takes it, with
         these variables, beside a Docker engine; `Provider.reach` leads to its ports. None: it has no such task.

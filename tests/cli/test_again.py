@@ -97,3 +97,12 @@ def test_a_bad_day_takes_five_commands(steno: Steno) -> None:
     assert again.stdout.splitlines()[0] == "1"
     assert "1GB" in both
     assert "2GB" in both
+
+
+@pytest.mark.parametrize(("flag", "size"), [("--memory", "900TB"), ("--cpu", "90000.."), ("--disk", "900000TB")])
+def test_a_size_that_this_machine_does_not_have_is_refused(steno: Steno, flag: str, size: str) -> None:
+    """One line names the flag, and nothing is requested; a size that it has is one of its machine."""
+    run(steno, "submit", "--name", "plain", flag, "1", "--", "true")
+    for words in (("submit", flag, size, "--", "true"), ("rerun", "-l", flag, size)):
+        assert f"{flag} {size}: the provider local has one machine" in refused(steno(*words), 2)
+    assert len(json.loads(steno("ps", "--all", "--json").stdout)["runs"]) == 1

@@ -105,6 +105,10 @@ class LocalKind(ProviderKind):
             "env": {**engine, **env},
         }
 
+    def machine_size(self) -> Mapping[str, float]:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return {"cpu": os.cpu_count() or 1, "memory": memory / 2**30, "disk": shutil.disk_usage(".").total / 2**30}
+
     def warm_up(self) -> None:
         registry.task_language().warm_up()
 
