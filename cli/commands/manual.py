@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cli.catalogue import near
-from cli.wiring.app import App, steno_command
+from cli.wiring.app import SERVING, App, steno_command
 from cli.wiring.errors import UNREACHABLE, say
 from cli.wiring.options import completed_runs
 from cli.wiring.output import hint, show
@@ -102,8 +102,8 @@ def _every(context: click.Context) -> list[click.Context]:
 def open_command(app: App, run: str | None, *, only_print: bool) -> None:
     """Open the dashboard in the browser, or the page of a run.
 
-    It needs `steno up` or `steno serve`, and says so (exit 3) if nothing answers at the address of the settings. With
-    --json: {"url"}.
+    It needs `steno up` or `steno serve`, and says so (exit 3) if nothing answers: at the address where one of this
+    machine serves the record, else at that of the settings. With --json: {"url"}.
 
     \b
     Examples:
@@ -111,7 +111,6 @@ def open_command(app: App, run: str | None, *, only_print: bool) -> None:
       steno open matmul
       steno open matmul --print
     """
-    import socket
     import webbrowser
     from urllib.parse import quote
 
@@ -119,21 +118,45 @@ def open_command(app: App, run: str | None, *, only_print: bool) -> None:
 
     host, port = app.settings.value("api.host") or "127.0.0.1", int(app.settings.value("api.port") or 8642)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not bound
-    place = f"[{host}]" if ":" in host else host
+    place = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    place = _served(app) or place
     path = ""
     if run is not None:
         with viewing(app) as (_, view, _now):
             path = f"/runs/{quote(view.row(run).run_id, safe='')}"
-    url = f"http://{place}:{port}{path}"
+    url = place + path
     if only_print:
         show(app, {"url": url}, url)
         return
-    try:
-        socket.create_connection((host, port), timeout=2).close()
-    except OSError:
+    if not _answers(place):
         app.exit_code = UNREACHABLE
-        say(f"nothing answers at {place}:{port}; start `steno serve` (or `steno up`), or set api.host and api.port")
+        say(f"nothing answers at {place}; start `steno serve` (or `steno up`), or set api.host and api.port")
         return
     show(app, {"url": url}, url)
     if not webbrowser.open(url):
         hint("no browser here; open the address yourself")
+
+
+def _served(app: App) -> str | None:
+    """The address at which a process of this machine serves the record now; None: none does."""
+    from contextlib import suppress
+
+    from events.errors import StenoError
+    from events.store.store import store_at
+
+    with suppress(OSError, StenoError):
+        url = store_at(app.settings.record).folder(SERVING).read_text(encoding="utf-8")
+        return url if _answers(url) else None  # a killed process leaves its file
+    return None
+
+
+def _answers(url: str) -> bool:
+    import socket
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=2).close()
+    except OSError:
+        return False
+    return True

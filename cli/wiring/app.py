@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from events.store.record import Record
     from events.store.store import Store
 
+SERVING = "serving"  # file beside the record while it is served: the address, for `steno open`
+
 
 class App:
     """One call of `steno`; creates everything heavy on first use."""

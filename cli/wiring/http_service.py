@@ -10,8 +10,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
+from pathlib import Path
 
-from cli.wiring.app import App
+from cli.wiring.app import SERVING, App
 from cli.wiring.errors import INTERRUPTED
 from cli.wiring.signals import Terminated, ending, stoppable
 from cli.wiring.task import completed
@@ -66,6 +67,7 @@ def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[
         server = Server(application, sockets, starting=service.feed.start, stopping=stop_streams)
         stack.callback(server.stop)
         server.start()
+        stack.enter_context(_noted(service.store.folder(SERVING), server.url_here))
         # Freeze loaded objects: a garbage collection over them would stop every stream for 0.1 s.
         gc.collect()
         gc.freeze()
@@ -74,6 +76,18 @@ def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[
     finally:
         with ending(INTERRUPTED):
             stack.close()
+
+
+@contextmanager
+def _noted(file: Path, url: str) -> Iterator[None]:
+    """The address of a running server in a file, which goes with it; without one where it cannot be written."""
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(url, encoding="utf-8")
+    yield
+    with suppress(OSError):
+        if file.read_text(encoding="utf-8") == url:
+            file.unlink()
 
 
 def announced(server: Server, record: Store, *, show: bool = False) -> None:

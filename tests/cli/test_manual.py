@@ -3,8 +3,10 @@
 import json
 import re
 import shutil
+import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from cli.program import steno as program
 from cli.wiring.app import App
 
 pytestmark = pytest.mark.slow
+Background = Callable[..., "subprocess.Popen[str]"]
 TRACES = Path(__file__).parent.parent / "traces" / "dstack-0.22.5"
 
 
@@ -47,6 +50,18 @@ def test_every_command_has_a_man_page(steno: Steno, tmp_path: Path) -> None:
             read = subprocess.run([man, "--warnings", "-l", "-E", "UTF-8", page], capture_output=True, check=True)
             assert not read.stderr, page
     assert "leave the command out" in refused(steno("man", "ps", "--install"), 2)
+
+
+def test_open_knows_the_port_of_the_service_that_runs(steno: Steno, background: Background) -> None:
+    """Another than that of the settings; the file of a service that was killed leads nowhere."""
+    for end in (signal.SIGTERM, signal.SIGKILL):
+        service = background("up", "--port", "0", out=subprocess.PIPE)
+        assert service.stdout is not None
+        url = next(line for line in service.stdout if "serving" in line).split("serving ")[1].split()[0]
+        assert steno("open", "--print", STENO_API_PORT="9").stdout.strip() == url
+        service.send_signal(end)
+        service.wait()
+        assert steno("open", "--print", STENO_API_PORT="9").stdout.strip() == "http://127.0.0.1:9"
 
 
 def test_open_says_how_to_get_a_dashboard_or_opens_it(steno: Steno) -> None:
