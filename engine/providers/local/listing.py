@@ -160,6 +160,7 @@ class Lister:
             "id": accepted.run_id,
             "host": self._host,
             "submitted_at": accepted.at,
+            "started_at": state.began,
             "status": state.status,
             "reason": state.reason,
             "cost": 0 if spec is None else spec.price * (end - accepted.at) // _HOUR,

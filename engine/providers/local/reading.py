@@ -90,6 +90,7 @@ class ListedRun(msgspec.Struct, kw_only=True):
     user: str
     mark: str | None
     submitted_at: int
+    started_at: int | None = None  # of its command; None: it has not started, or an older version listed it
     status: str
     reason: str | None = None
     message: str | None = None
@@ -165,7 +166,7 @@ class LocalReading(Reading):
 
     def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
         row = _decoded(_run, item)
-        attempt = AttemptFacts(submitted_at=row.submitted_at, finished_at=row.ended_at)
+        attempt = AttemptFacts(submitted_at=row.submitted_at, started_at=row.started_at, finished_at=row.ended_at)
         if row.machine is not None:
             attempt = replace(attempt, hostname=row.machine.hostname, price=row.machine.price)
         facts = RunFacts(

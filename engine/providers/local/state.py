@@ -83,6 +83,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     detail: str | None = None  # what the message leaves out
 
 
+class _Began(msgspec.Struct, frozen=True, kw_only=True):
+    at: int | None = None
+
+
 class _State(msgspec.Struct, frozen=True, kw_only=True):
     """How far a run or a machine is."""
 
@@ -109,6 +113,7 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunState(_State, frozen=True, kw_only=True):
     accepted: Accepted
+    began: int | None = None  # when its command started, or was about to; None: it has not
 
     @property
     def status(self) -> str:
@@ -150,7 +155,11 @@ def read_accepted(folder: Path) -> Accepted | None:
 def read_state(folder: Path) -> RunState | None:
     """The run in this folder; see `read_file`."""
     accepted = read_accepted(folder)
-    return None if accepted is None else RunState(accepted=accepted, **_read(folder, "begun.json"))
+    if accepted is None:
+        return None
+    waited = accepted.machine is not None and accepted.machine.waited_for
+    began = read_file(folder / ("begun.json" if waited else "started.json"), _Began)
+    return RunState(accepted=accepted, began=None if began is None else began.at, **_read(folder, "begun.json"))
 
 
 def read_machine(folder: Path) -> MachineState | None:

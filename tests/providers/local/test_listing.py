@@ -84,6 +84,17 @@ def test_a_run_is_told_in_words_the_reading_knows(machine) -> None:
     assert done.latest_exit_status == job.exit_status
 
 
+def test_a_run_started_when_its_command_did_and_not_at_the_first_poll(machine) -> None:
+    """Nobody looks until the command has written its own times: they lie within those of the attempt."""
+    run_id = machine.submit("date +%s%6N", "sleep 0.3", "date +%s%6N")
+    first, last = map(int, machine.output(run_id).split())
+    machine.end(run_id)
+    (item,) = msgspec.json.decode(machine.poll().body, type=list[msgspec.Raw])
+    facts = READING.runs(bytes(item), ASKED)[0]
+    attempt = facts.jobs[0].newest
+    assert facts.submitted_at <= attempt.started_at <= first < last <= attempt.finished_at
+
+
 def test_the_question_reads_as_an_unfiltered_list_of_this_source(machine) -> None:
     """A trace of these polls is routed to the same source as the live ones."""
     poll = machine.poll()
