@@ -122,6 +122,9 @@ def test_no_kernel_is_offered_where_the_provider_runs_none(served: Serve, town: 
     """The page says why; a command can be submitted there."""
     seen = see(served(town, provider="slurm").url)
     page = seen.go("/submit")
+    page.get_by_label("Commands").wait_for()
+    assert page.get_by_role("tab", name="A command").get_attribute("aria-selected") == "true"
+    page = seen.go("/submit?what=kernel")
     assert "the provider slurm cannot run kernels: its tasks have no containers" in text_of(page, "#page .empty")
     assert page.get_by_label("Source").count() == 0
     assert seen.go("/submit?what=command").get_by_label("Commands").count() == 1

@@ -1,7 +1,7 @@
 // The kernel form: a problem, pasted source, a GPU, and what to do with it.
 import { get } from "../../core/api.js";
 import { html, useEffect, useState } from "../../core/dom.js";
-import { Empty, Loading, Problem } from "../../ui/all.js";
+import { Empty, Problem } from "../../ui/all.js";
 import { useDraft } from "./drafts.js";
 import { Choice, Radios } from "./fields.js";
 import { Source } from "./source.js";
@@ -14,7 +14,7 @@ const FIELDS = ["solution_code", "problem", "problem_def", "gpu_type", "dtype", 
 const FIRST = { problem: "", gpu: "", dtype: "", endpoint: "", sources: {} };
 
 // What can be submitted: {problems, dtypes, endpoints, gpus: [[name, label]]}.
-function useOffered() {
+export function useOffered() {
   const [offered, setOffered] = useState(null);
   const [error, setError] = useState(null);
   useEffect(() => {
@@ -32,11 +32,9 @@ function labelOf(gpu, offers) {
   return (fits.find((one) => one.count === 1) ?? fits[0])?.label ?? gpu.label ?? name;
 }
 
-export function KernelForm({ busy, error, onSubmit }) {
-  const [offered, unknown] = useOffered();
+export function KernelForm({ offered, unknown, busy, error, onSubmit }) {
   const [draft, setDraft] = useDraft("kernel", FIRST);
   if (unknown) return html`<${Problem} error=${unknown} />`;
-  if (!offered) return html`<${Loading} height="5" />`;
   const problem = offered.problems.find((one) => one.problem === draft.problem) ?? offered.problems[0];
   if (!problem) return html`<section class="panel"><${Empty} title="No problems available">Submit a command instead.<//></section>`;
   if (offered.refused) return html`<section class="panel"><${Empty} title="No kernels can be submitted here">${offered.refused}.<//></section>`;
