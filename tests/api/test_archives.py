@@ -180,6 +180,7 @@ def test_the_dashboard_marks_archives_and_calls_none_blind(
     seen = see(here.url)
     page = seen.go("/")
     assert "blind" not in page.locator(".strip").inner_text()
+    assert "No live run has ended yet" in page.get_by_label("Recently ended").inner_text()
     for place in ("/runs", "/machines", "/costs?by=vm", "/costs?by=run"):
         assert seen.go(place).locator("td", has_text="archive").count() > 0, place
     vm = next(vm for vm in told(here.client, "/api/vms?limit=100")["vms"] if vm["archive"] == OPEN)

@@ -265,6 +265,17 @@ def test_an_empty_record_tells_a_newcomer_what_to_type(served: Serve, empty_reco
         page = seen.go(path)
         assert page.locator(".empty code").first.inner_text().startswith(("steno ", "STENO_")), path
         assert seen.complaints == []
+    assert "No source has been polled" in seen.go("/incidents").locator("#page").inner_text()
+
+
+def test_no_two_ticks_of_an_axis_have_one_label(towned: Served, see: See) -> None:
+    """A step is at least what a label shows: $0.000001 of a spend, a cent of a budget."""
+    page = see(towned.url).go("/costs")
+    module = page.locator("script[type=module]").get_attribute("src").replace("core/app.js", "ui/scale.js")
+    ticks = f"async ([top, least]) => (await import('{module}')).amountsOf(top, 4, least)"
+    for top, least in ((1e-6, 1e-6), (3e-6, 1e-6), (0.01, 0.01), (0.037, 0.01), (12, 0.01)):
+        shown = [round(amount / least) for amount in page.evaluate(ticks, [top, least])]
+        assert len(set(shown)) == len(shown) >= 2, (top, shown)
 
 
 def test_a_blind_source_cannot_be_overlooked(towned: Served, see: See) -> None:

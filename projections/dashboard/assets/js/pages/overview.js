@@ -62,7 +62,7 @@ function Anomalies({ anomalies }) {
 }
 
 function Recent({ recent }) {
-  if (!recent.length) return html`<${Empty} title="No run has ended yet" />`;
+  if (!recent.length) return html`<${Empty} title="No live run has ended yet"><${Link} to="/runs">All runs<//> lists those of archives too.<//>`;
   return html`<ol class="rows">${recent.map((run) => html`<li key=${run.run_id}><div class="top"><${RunLink} id=${run.run_id} name=${called(run)} /><span class="dim nowrap"><${Time} at=${run.finished_at} relative /></span></div>
     <div class="top"><${StateBadge} of=${run} /><span class="dim nowrap"><${Money} usd=${run.cost_usd} /></span></div></li>`)}</ol>`;
 }

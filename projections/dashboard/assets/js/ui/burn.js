@@ -45,7 +45,7 @@ function Chart({ points, budget, now, height, width, total, spent }) {
   const told = total === null ? `${money(budget.spent_usd)} spent, no budget set`
     : `${money(budget.remaining_usd)} of ${money(budget.total_usd)} left, ${end === null ? AHEAD[budget.forecast] : `used up ${moment(budget.exhausted_at)} at the rate of the last 24 hours`}`;
   return html`<svg viewBox="0 0 ${width} ${height}" height=${height} role="img" aria-label=${told}>
-    ${amountsOf(top, 4).map((usd) => html`<line class="ground" x1=${PAD.left} x2=${width - PAD.right} y1=${y(usd)} y2=${y(usd)} /><text x=${PAD.left - 8} y=${y(usd) + 4} text-anchor="end">${whole(usd)}</text>`)}
+    ${amountsOf(top, 4, 0.01).map((usd) => html`<line class="ground" x1=${PAD.left} x2=${width - PAD.right} y1=${y(usd)} y2=${y(usd)} /><text x=${PAD.left - 8} y=${y(usd) + 4} text-anchor="end">${whole(usd)}</text>`)}
     ${ticks.map((time) => x(time) > PAD.left + 20 && x(time) < width - 30 && html`<text x=${x(time)} y=${height - 4} text-anchor="middle">${tick(time, Math.max(to - from, size * 2))}</text>`)}
     ${total !== null && budget.alerts.map((one) => { const level = y(total * (1 - one.threshold)); const names = one.reached ? "reached" : "";
       return html`<line class="limit ${names}" x1=${PAD.left} x2=${width - PAD.right} y1=${level} y2=${level} /><text class=${names} x=${PAD.left + 6} y=${level - 4}>${`${Math.round(one.threshold * 100)} % spent${one.reached ? ", reached" : ""}`}</text>`; })}

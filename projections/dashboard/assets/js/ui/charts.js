@@ -59,7 +59,7 @@ export function Bars({ bars, said }) {
   const x = (index) => PAD.left + step * (index + 0.5);
   const y = (usd) => PAD.top + (1 - usd / top) * (HEIGHT - PAD.top - PAD.bottom);
   return html`<div ref=${at}><svg viewBox="0 0 ${width} ${HEIGHT}" height=${HEIGHT} role="group" aria-label=${said} onKeyDown=${arrows}>
-    ${amountsOf(top, 4).filter((usd) => usd <= top * 1.0001).map((usd) => html`<g key=${usd} aria-hidden="true"><line class="ground" x1=${PAD.left} x2=${width - PAD.right} y1=${y(usd)} y2=${y(usd)} /><text x=${PAD.left - 8} y=${y(usd) + 4} text-anchor="end">${dollars(usd)}</text></g>`)}
+    ${amountsOf(top, 4, 1e-6).filter((usd) => usd <= top * 1.0001).map((usd) => html`<g key=${usd} aria-hidden="true"><line class="ground" x1=${PAD.left} x2=${width - PAD.right} y1=${y(usd)} y2=${y(usd)} /><text x=${PAD.left - 8} y=${y(usd) + 4} text-anchor="end">${dollars(usd)}</text></g>`)}
     ${dated(bars.map((one) => one.day), step * bars.length).map(({ day, index }) => html`<text key=${day} aria-hidden="true" x=${x(index)} y=${HEIGHT - 5} text-anchor=${x(index) > width - 24 ? "end" : "middle"}>${day.slice(5)}</text>`)}
     ${bars.map((bar, index) => {
       let sum = 0;

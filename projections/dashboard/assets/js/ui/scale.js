@@ -15,10 +15,10 @@ export function ticksOf(from, to, most) {
   return { size, ticks: found };
 }
 
-// Round amounts from 0 up to `top`, at most `most` of them.
-export function amountsOf(top, most) {
+// Round amounts from 0 up to `top`, at most `most` of them; `least`: the smallest step that a label shows.
+export function amountsOf(top, most, least = 0) {
   if (!(top > 0)) return [0];
-  const rough = top / most;
+  const rough = Math.max(top / most, least);
   const power = 10 ** Math.floor(Math.log10(rough));
   const size = [1, 2, 2.5, 5, 10].map((one) => one * power).find((one) => one >= rough);
   const found = [];

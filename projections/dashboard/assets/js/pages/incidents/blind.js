@@ -17,6 +17,7 @@ export function BlindSpots({ gaps: recorded }) {
   const now = useNow();
   const overview = useData("/api/overview", { every: 2000 });
   const gaps = [...silent(overview.data?.sources ?? [], recorded), ...recorded];
+  if (!overview.data?.sources.length) return html`<section class="panel"><${Empty} title="None">No source has been polled.<//></section>`;
   if (!gaps.length) return html`<section class="panel"><${Empty} title="None">Every source answered at least once a minute.<//></section>`;
   return html`<section class="panel"><ol class="gaps">${gaps.map((gap) => html`<li key=${`${gap.source} ${gap.from}`}>
       <p><strong>${duration((gap.to ? ms(gap.to) : now) - ms(gap.from))}</strong> without an answer from ${gap.source}${!gap.to && html` <span class="badge chip s-blind">ongoing</span>`}</p>
