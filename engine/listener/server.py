@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, said = 409, {"detail": str(error)}
         except QueueFull as error:
             status, said = 429, {"detail": str(error)}
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # JSON that is nested too deep is the latter
             self.close_connection = True
             status, said = 400, {"detail": str(error)}
         self._say(status, said)
