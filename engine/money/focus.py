@@ -14,6 +14,7 @@ from engine.money.bill import Line
 from engine.money.costs import Charge, Costs, cut_at
 from engine.money.prices import Book, rung_at
 from engine.money.report import gpu_of, midnights, user_of
+from engine.money.tables import csv_text
 from engine.policy import DOLLAR, HOUR
 from events.clock import SECOND, format_second, format_time
 
@@ -127,7 +128,7 @@ def focus_rows(costs: Costs) -> Iterator[tuple[str, ...]]:
         for part in cut_at(charge, midnights(charge.since, charge.until)):
             price = rung_at(listed.tariff(vm), part.since).best
             row = _Row(part, vm, run, price, vm.facts.backend or vm.provider, machine, kind)
-            yield tuple(value(row) for value in _COLUMNS.values())
+            yield tuple(csv_text(value(row)) for value in _COLUMNS.values())
 
 
 def _usd(amount: int) -> str:

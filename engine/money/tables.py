@@ -42,11 +42,12 @@ def seconds(span: int | None) -> float | None:
 
 def csv_cells(row: Iterable[Cell]) -> list[Cell]:
     """A row as `csv.writer` takes it."""
-    return [_cell(value) for value in row]
+    return [csv_text(value) if isinstance(value, str) else value for value in row]
 
 
-def _cell(value: Cell) -> Cell:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) and not _is_number(value) else value
+def csv_text(text: str) -> str:
+    """A text that no spreadsheet computes."""
+    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
 
 
 def _is_number(text: str) -> bool:

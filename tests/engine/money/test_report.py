@@ -117,6 +117,15 @@ def test_a_charge_cut_anywhere_is_the_same_charge(
     assert all(before.until == after.since for before, after in pairwise(parts))
 
 
+def test_no_spreadsheet_computes_a_name_in_the_export() -> None:
+    """As in every other CSV, a text that begins like a formula gets an apostrophe."""
+    state = night()
+    facts = msgspec.structs.replace(state.vms["first"].facts, name="=cmd('x')", region="@SUM(A1)")
+    state = world(msgspec.structs.replace(state.vms["first"], facts=facts), last=MIDNIGHT + 5400)
+    _, *found = (dict(zip(COLUMNS, row, strict=True)) for row in focus_rows(Costs(state)))
+    assert {(row["ResourceName"], row["RegionId"]) for row in found} == {("'=cmd('x')", "'@SUM(A1)")}
+
+
 def test_the_export_has_the_columns_of_focus_and_a_row_for_each_charge() -> None:
     """With an override the list price stays the recorded one; the quantity times the price is the cost."""
     state = night()
