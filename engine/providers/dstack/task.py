@@ -145,6 +145,8 @@ def _first_error(error: object, fields: set[str]) -> str:
     field = ".".join(steps).replace("..", ".")
     if steps and steps[0] == "env":
         return "`env`: write each entry as NAME=value, as NAME (taken from your environment), or as NAME: value"
+    if "registry_auth" in steps:  # neither its text nor a key of it, which may be a part of the text
+        return "`registry_auth`: write it as {username: NAME, password: TEXT}"
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(steps[-1], sorted(fields), n=1) if len(steps) == 1 else []
         return f"unknown field `{field}`" + (f"; did you mean `{near[0]}`?" if near else "; dstack knows no such field")
@@ -197,12 +199,18 @@ def _interpolated(task: dict[str, object], where: str) -> dict[str, object]:
             skip = {"secrets": VariablesInterpolator.validate_name, "groups": lambda _: True}
             runs = VariablesInterpolator({"run": {"args": ""}}, skip=skip)
             task["commands"] = [runs.interpolate_or_error(str(command)) for command in commands]
-        registry = task.get("registry_auth")
-        if isinstance(registry, dict):
-            values = VariablesInterpolator({"env": env if isinstance(env, dict) else {}}, skip=["secrets"])
-            task["registry_auth"] = {key: values.interpolate_or_error(str(text)) for key, text in registry.items()}
     except InterpolatorError as error:
         raise TaskInvalid(f"{where}: {' '.join(str(error).split())[:200]}") from None
+    registry = task.get("registry_auth")
+    if isinstance(registry, dict):
+        values = VariablesInterpolator({"env": env if isinstance(env, dict) else {}}, skip=["secrets"])
+        try:
+            filled = {key: values.interpolate(str(text), return_missing=True) for key, text in registry.items()}
+        except InterpolatorError:  # its message repeats the text
+            raise TaskInvalid(f"{where}: `registry_auth`: write a reference as ${{{{ env.NAME }}}}") from None
+        if missing := sorted({name for _, names in filled.values() for name in names}):
+            raise TaskInvalid(f"{where}: `registry_auth`: {', '.join(missing)} is not set: give it in `env`")
+        task["registry_auth"] = {key: text for key, (text, _) in filled.items()}
     return task
 
 

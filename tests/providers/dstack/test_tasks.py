@@ -100,6 +100,35 @@ def test_a_refusal_names_the_field(more: dict[str, object], words: list[str]) ->
         assert word in said
 
 
+@pytest.mark.parametrize(
+    "registry",
+    [
+        "hunter2",
+        ["hunter2"],
+        7777777,
+        {"hunter2": "x"},
+        {"username": "u", "password": "p", "more": "hunter2"},
+        {"username": "u", "password": "p", "hunter2": "x"},
+        {"username": "u", "password": "${{ hunter2"},
+        {"username": "u", "password": "${{ hunter2! }}"},
+        {"username": "hunter2"},
+    ],
+)
+@pytest.mark.parametrize("within", [False, True], ids=["task", "group"])
+def test_a_refusal_does_not_repeat_the_registrys_login(registry: object, within: bool) -> None:
+    """Whatever its shape: the message goes into answers, logs and terminals."""
+    image = {"image": "i", "registry_auth": registry}
+    task = (
+        {"type": "task", "groups": [{"name": "g", "nodes": 1, "commands": ["true"], **image}]}
+        if within
+        else TASK | image
+    )
+    said = refusal(task)
+    assert not any(text in said for text in ("hunter2", "7777777")), said
+    if not within:
+        assert "`registry_auth`: write" in said
+
+
 def test_a_fleet_is_told_apart_from_a_task() -> None:
     """dstack's words about a fleet without nodes are quoted, with what was wrongly concluded from them."""
     without = refusal({"type": "fleet", "name": "f"})
