@@ -252,6 +252,18 @@ def test_one_caller_asks_for_so_many_runs(served: Serve, town: Path) -> None:
     assert here.client.post("/api/runs/none/stop", json={}).status_code == 404
 
 
+@pytest.mark.parametrize("coding", ["gzip", "x-unknown", "identity, br"])
+def test_an_encoded_body_is_refused_before_it_is_read(here: Served, coding: str) -> None:
+    """Read as plain JSON it would be another request than its sender's."""
+    status, told = asked(here, post("2", f"Content-Encoding: {coding}") + b"{}")
+    assert (status, told["field"]) == (415, "Content-Encoding")
+
+
+def test_a_plain_body_may_say_so(here: Served) -> None:
+    """`identity` is no encoding."""
+    assert asked(here, post("2", "Content-Encoding: Identity") + b"{}")[0] == 422
+
+
 def test_a_submission_counts_once_its_body_is_there(served: Serve, town: Path) -> None:
     """Heads without a body use up no rate."""
     here = served(town, api__submit_rate="3/h")

@@ -104,8 +104,8 @@ def _check_query(query: bytes) -> None:
 
 
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive, most: int = MAX_BODY) -> bytes | None:
-    """The whole body; None: the client disconnected. Raises `Problem` if it is too large, slow, deeply nested, or not
-    UTF-8.
+    """The whole body; None: the client disconnected. Raises `Problem` if it is encoded, too large, slow, deeply nested,
+    or not UTF-8.
     """
     if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
         raise Problem(
@@ -113,6 +113,13 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive, most: int 
             "this transfer encoding is not supported: send the body with a Content-Length, or chunked",
             field="Transfer-Encoding",
             headers=_CLOSE,
+        )
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Problem(
+            415,
+            "this content encoding is not supported: send the body as it is",
+            field="Content-Encoding",
+            headers=(*_CLOSE, ("Accept-Encoding", "identity")),
         )
     too_large = Problem(413, f"the body may have at most {most} bytes", field="body", headers=_CLOSE)
     length = headers.get(b"content-length", b"0")
