@@ -71,7 +71,7 @@ class RunRequested(OfRun, kind=10):
     configuration: bytes  # a task configuration; secret values are commitments into the vault
     base: str | None = None  # the folder relative paths of the configuration start from
     submitter: str
-    idempotency_key: str | None = None
+    idempotency_key: str | None = None  # a commitment to it; in old records its text
     fallback: tuple[str, ...] = ()  # GPU models to ask for, in this order, where the first has no capacity
     kernel: bytes | None = None  # an `engine.kernel_mark.Mark`: framed output is read; None: no frames
 

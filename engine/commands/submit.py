@@ -40,7 +40,7 @@ class AcceptedRequest(msgspec.Struct, frozen=True):
 class Key(NamedTuple):
     """An idempotency key, bound to its sender and to the request it came with."""
 
-    text: str
+    commitment: str  # to its text, which stays the sender's
     run_id: str  # derived from record, sender and text, so it survives a restart
     request_id: str  # the request event's id, derived from all of these and the request's content
 
@@ -50,8 +50,9 @@ def key_of(journal: "Journal", *, submitter: str, text: str, body: bytes) -> Key
     content may hold secrets.
     """
     named = msgspec.json.encode([journal.record.id, submitter, text])
-    digest = journal.record.vault.commitment(named + body).removeprefix(PREFIX)
-    return Key(text=text, run_id=str(uuid.uuid5(_NAMESPACE, named.decode())), request_id=digest[:_ID_DIGITS])
+    commitment = journal.record.vault.commitment
+    run_id, digest = str(uuid.uuid5(_NAMESPACE, named.decode())), commitment(named + body).removeprefix(PREFIX)
+    return Key(commitment=commitment(text.encode()), run_id=run_id, request_id=digest[:_ID_DIGITS])
 
 
 def accepted_before(journal: "Journal", key: Key) -> AcceptedRequest | None:
@@ -135,7 +136,7 @@ def request_run(
         configuration=concealed,
         base=task.base,
         submitter=submitter,
-        idempotency_key=None if key is None else key.text,
+        idempotency_key=None if key is None else key.commitment,
         fallback=task.fallback,
         kernel=kernel,
     )

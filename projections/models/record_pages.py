@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from engine.wire import Position, Shape, Time, wire
 from events.errors import PositionNotFound
+from events.shape.secrets import PREFIX
 from events.traces.trace import write_trace_line
 from events.types import RunRequested
 
@@ -110,8 +111,12 @@ def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, An
 
 
 def fields_of(stored: Stored) -> dict[str, Any]:
-    """The fields of an event as JSON values; null where a field that holds JSON text is empty."""
+    """The fields of an event as JSON values; null where a field that holds JSON text is empty, and for an idempotency
+    key that an old record has in clear.
+    """
     fields = msgspec.structs.asdict(stored.data)
+    if not (fields.get("idempotency_key") or PREFIX).startswith(PREFIX):
+        fields["idempotency_key"] = None
     return {
         name: (msgspec.Raw(value) if value else None) if isinstance(value, bytes) else value
         for name, value in fields.items()

@@ -250,3 +250,15 @@ def test_a_generated_name_is_generated_again(client: httpx.Client) -> None:
     assert asked.json()["name"] is None
     again = client.post(f"/api/runs/{first['run_id']}/rerun").json()
     assert again["name"] == f"steno-{again['run_id'].replace('-', '')[-12:]}"
+
+
+def test_the_text_of_a_key_is_shown_to_nobody(served: Serve, empty_record: Path) -> None:
+    """The event holds a commitment to it, and the same key still finds the same run."""
+    here = served(empty_record)
+    body, header = {"configuration": TASK}, {"Idempotency-Key": "mine-and-private"}
+    made = here.client.post("/api/runs", json=body, headers=header).json()
+    assert here.client.post("/api/runs", json=body, headers=header).json() == made
+    told = here.client.get("/api/events", params={"min_position": made["position"], "type": "RunRequested"})
+    assert "mine-and-private" not in told.text
+    (event,) = told.json()["events"]
+    assert event["data"]["idempotency_key"].startswith("steno:secret:")
