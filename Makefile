@@ -12,6 +12,8 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
+# `python3` is the system's: the one of .venv, which README puts on the PATH, has no pip.
+export PATH := $(subst $(CURDIR)/$(BIN):,,$(PATH))
 # Where it is set, every process compiles whatever it imports once more.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -24,6 +26,7 @@ setup: .venv/.run
 
 $(UV): requirements-setup.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Steno needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …")'
+	@echo "Installing uv into .tools"
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --require-hashes --upgrade --target .tools -r requirements-setup.lock
 	@touch $(UV)
 
@@ -32,6 +35,7 @@ $(UV): requirements-setup.lock
 	@$(UV) venv --quiet --python $(PYTHON) .venv
 
 .venv/.run: requirements.lock pyproject.toml | .venv/pyvenv.cfg $(UV)
+	@echo "Installing Steno and its dependencies into .venv: up to some minutes, once"
 	@$(UV) pip install --quiet --python .venv --compile-bytecode --require-hashes -r requirements.lock
 	@$(UV) pip install --quiet --python .venv --no-deps --editable .
 	@$(BIN)/python -m compileall -q cli engine events projections

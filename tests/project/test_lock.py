@@ -1,6 +1,9 @@
 """The locks fit pyproject.toml, carry hashes and name no host; checked without the network (docs/adr/0006)."""
 
+import os
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -89,3 +92,20 @@ def test_tests_of_one_group_stay_in_one_process(pytester):
     workers = {line for line in result.outlines if line.startswith("worker=")}
     assert result.ret == 0
     assert len(workers) == 1
+
+
+def test_the_set_up_uses_the_systems_python_and_says_what_it_does(tmp_path):
+    """README puts .venv/bin on the PATH, and the Python of a virtual environment by uv has no pip."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements-setup.lock").touch()
+    for folder, script in ((".venv/bin", "exit 1"), ("system", "mkdir -p .tools/bin")):
+        python = tmp_path / folder / "python3"
+        python.parent.mkdir(parents=True)
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
+    path = f"{tmp_path}/.venv/bin:{tmp_path}/system:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["make", ".tools/bin/uv"], cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Installing uv" in done.stdout
