@@ -41,7 +41,11 @@ class Dispatcher:
             submit = ledger.submits.get(run_id)
             return ledger.outcomes.get(run_id) if submit is None else submit.held
 
-        return self._acted(outcome, lambda: self._submit(run_id), timeout)
+        found = self._acted(outcome, lambda: self._submit(run_id), timeout)
+        source = self._recorder.world.state.sources.get(self._recorder.source)
+        if found is None and source is not None and source.silent:  # others answer, but not the one that is to take it
+            raise self._unanswered()
+        return found
 
     def stopped(self, run_id: str, timeout: int) -> types.Event | None:
         """The outcome of the stop of a run; None after `timeout` microseconds."""
@@ -73,17 +77,23 @@ class Dispatcher:
 
     def _expect_answers(self, began: int) -> None:
         self._recorder.catch_up()
-        name, record = self._recorder.source, self._journal.record
-        source = self._recorder.world.state.sources.get(name)
+        source = self._recorder.world.state.sources.get(self._recorder.source)
         if source is None or not (source.failed or source.last_answered is None):
             return
         since = began if source.last_answered is None else source.last_answered
-        failed = next(iter(record.read(stream=f"source/{name}", types={"PollFailed"}, backwards=True, limit=1)), None)
-        if failed is not None and self._clock.now() - since > OUTAGE:
-            poll = record.poll(failed.position)
-            raise ProviderUnreachable(
-                f"{name} does not answer the process that records it ({poll.error or f'status {poll.status}'})"
-            )
+        if self._newest_failure() is not None and self._clock.now() - since > OUTAGE:
+            raise self._unanswered()
+
+    def _newest_failure(self) -> str | None:
+        record = self._journal.record
+        stream = f"source/{self._recorder.source}"
+        failed = next(iter(record.read(stream=stream, types={"PollFailed"}, backwards=True, limit=1)), None)
+        poll = None if failed is None else record.poll(failed.position)
+        return None if poll is None else poll.error or f"status {poll.status}"
+
+    def _unanswered(self) -> ProviderUnreachable:
+        why = self._newest_failure() or "no answer"
+        return ProviderUnreachable(f"{self._recorder.source} does not answer the process that records it ({why})")
 
     def _submit(self, run_id: str) -> None:
         """Run one round of decisions; without a result, ask the provider for the reason."""

@@ -228,6 +228,13 @@ def test_a_firing_is_missing_only_if_its_schedule_is() -> None:
     assert {run["reason"] for run in replay_polls(list(story.polls())).to_json()["runs"]} == {"deleted"}
 
 
+SECOND_FAILED = job(
+    part(0, 901, "failed", 905, **LACKS),
+    part(1, 921, "done", 960, **DONE),
+    part(2, 1801, "failed", 1830, **FAILED),
+    retry=["no-capacity"],
+)
+"""The first firing succeeded at its second try, the second failed."""
 STORY = (
     (0, nightly("pending", due=900)),
     *retries(["no-capacity"], due=1800),
@@ -247,12 +254,7 @@ STORY = (
         1840,
         nightly(
             "terminating",
-            job(
-                part(0, 901, "failed", 905, **LACKS),
-                part(1, 921, "done", 960, **DONE),
-                part(2, 1801, "failed", 1830, **FAILED),
-                retry=["no-capacity"],
-            ),
+            SECOND_FAILED,
             reason="job_failed",
             due=2700,
         ),
@@ -261,12 +263,7 @@ STORY = (
         1850,
         nightly(
             "pending",
-            job(
-                part(0, 901, "failed", 905, **LACKS),
-                part(1, 921, "done", 960, **DONE),
-                part(2, 1801, "failed", 1830, **FAILED),
-                retry=["no-capacity"],
-            ),
+            SECOND_FAILED,
             reason="job_failed",
             due=2700,
         ),

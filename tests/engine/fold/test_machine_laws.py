@@ -15,7 +15,7 @@ from engine.fold.world import World
 from engine.fold.world_codec import dump, idle_evidence, load, vms_of
 from engine.providers.readings import READINGS
 from engine.rules.current import CURRENT
-from engine.states import VmState
+from engine.states import VmReason, VmState
 from events import types
 from events.clock import SECOND, foreign_run_id
 
@@ -63,6 +63,9 @@ def test_every_row_moves_the_machine_to_where_it_shows_it(history: MachineHistor
     # Once for each time that it was away: for a minute, or when it ended.
     assert {one.kind for one in world.state.anomalies} <= {AnomalyKind.UNREACHABLE}
     assert len(world.state.anomalies) <= len(vm.unreachable)
+    assert {one.detail for one in world.state.anomalies} <= {str(one) for one in vm.unreachable}
+    ended_away = vm.state is VmState.TERMINATED and vm.silence is not None
+    assert world.state.anomalies or not (ended_away and vm.reason is VmReason.UNREACHABLE is not vm.facts.cause)
 
 
 @given(machine_histories())
