@@ -52,7 +52,6 @@ SECTIONS = {  # command → one-line help, by section of the page
         "polls": "List the record's polls.",
         "poll": "Print a provider's answer as it was received.",
         "verify": "Check every byte of the record against its hash chain.",
-        "seal": "Move old events to Parquet files that are read as before.",
         "rebuild": "Rebuild the read models from the record.",
         "db": "Show, upgrade or copy the record's database, or share it.",
     },

@@ -30,7 +30,7 @@ class RecordTooNew(StenoError):
 
 
 class RecordTooOld(StenoError):
-    """The record has an older schema than this Steno writes: `steno db upgrade` changes it."""
+    """The record has an older form than this Steno uses. The message says how to bring it up to date."""
 
 
 class RecordNotWritable(StenoError):

@@ -138,7 +138,7 @@ def status(app: App) -> None:
     """Show the record's database: kind and version, schema, size, head.
 
     With --json: {"record", "record_id", "database", "schema", "newest_schema", "bytes", "partitions",
-    "oldest_transaction_seconds", "sealed": [FILE], "head": {"position", "hash"}}.
+    "oldest_transaction_seconds", "head": {"position", "hash"}}.
 
     \b
     Examples:
@@ -153,9 +153,7 @@ def status(app: App) -> None:
     with app.reading() as record:
         found, head, store = record.store.status(), record.head(), record.store
         said = msgspec.structs.asdict(found)
-        sealed = record.sealed_files()
         value = {"record": str(store), "record_id": record.id, "newest_schema": REVISION, "head": head, **said}
-        value["sealed"] = sealed
     upgrade = "" if found.schema == REVISION else f"; `steno db upgrade` makes it {REVISION}"
     rows = [
         ("record", str(store)),
@@ -165,8 +163,6 @@ def status(app: App) -> None:
         ("size", f"{found.bytes:,} bytes in {count(found.partitions, 'partition')}"),
         ("head", f"{head.position}:{head.hash}"),
     ]
-    if sealed:
-        rows.append(("old events", f"{count(len(sealed), 'sealed file')}, the newest {sealed[-1]}"))
     if found.oldest_transaction_seconds:
         rows.append(("oldest transaction", f"{found.oldest_transaction_seconds} s"))
     show(app, value, paint.table(("WHAT", "VALUE"), rows))

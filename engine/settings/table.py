@@ -12,7 +12,6 @@ from engine.settings.values import (
     alerts,
     budget,
     cpus,
-    events,
     host,
     isolation,
     machines,
@@ -112,15 +111,6 @@ GENERAL: tuple[Known, ...] = (
     ),
     _setting("api.submit_rate", "STENO_API_SUBMIT_RATE", default="30/m", parse=submit_rate)(
         help="Maximum rate of submissions per caller over HTTP: 1/s, 30/m, 100/h. off: no limit."
-    ),
-    _setting("seal.after", "STENO_SEAL_AFTER", default="90d", parse=positive_duration)(
-        help="Age from which `steno seal` moves events to files."
-    ),
-    _setting("seal.folder", "STENO_SEAL_FOLDER")(
-        help="Folder of sealed events: a path, or s3://BUCKET/FOLDER. Not set: RECORD.sealed beside a SQLite record."
-    ),
-    _setting("seal.events", "STENO_SEAL_EVENTS", default="1000000", parse=events)(
-        help="Events of a sealed file. Fewer old events wait."
     ),
     _setting("kernel.image", "STENO_KERNEL_IMAGE", default="rocm/dev-ubuntu-24.04:6.4-complete")(
         help="Container image for kernels; it must have Python and hipcc."

@@ -26,12 +26,13 @@ def described(identity: Identity) -> list[tuple[str, bytes]]:
 
 
 def read_identity(
-    revisions: Sequence[str], found: Mapping[str, bytes], where: str, *, write: bool, check: bool
+    revisions: Sequence[str], found: Mapping[str, bytes], where: str, *, write: bool, check: bool, sealed: bool
 ) -> Identity:
     """The identity in the rows of `alembic_version` and `meta`.
 
     `write` requires this version's schema, else an older one will do. `check` requires it to be whole; verify reads
-    what it can and names the damage. Raises RecordDamaged, RecordTooNew or RecordTooOld.
+    what it can and names the damage. `sealed`: some events are in files, which no version since schema 0004 reads.
+    Raises RecordDamaged, RecordTooNew or RecordTooOld.
     """
     schema = revisions[0] if len(revisions) == 1 else ""
     identity = Identity(
@@ -42,6 +43,11 @@ def read_identity(
     )
     if schema > REVISION or (check and identity.format > FORMAT):
         raise RecordTooNew(f"The record {where} was written by a newer version (schema {schema}): update steno.")
+    if sealed:
+        raise RecordTooOld(
+            f"Old events of the record {where} are in sealed files, which this version does not read: run "
+            f"`steno db copy {where} NEW` with the version that sealed them, then use NEW."
+        )
     if check and (found.keys() < DESCRIPTION or min(identity.format, identity.created_at) < 0):
         raise RecordDamaged(f"The record {where} has lost its own description: restore it from a copy.")
     if check and (schema not in REVISIONS or identity.format < 1):

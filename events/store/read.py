@@ -153,11 +153,6 @@ class Reader:
         following = takewhile(lambda stored: isinstance(stored.data, ObservedEvent), self.read(after=position))
         return tuple([stored.stream for stored in following])
 
-    def sealed_files(self) -> tuple[str, ...]:
-        """Paths or URLs of the sealed ranges, in order: Parquet files with the columns of `events`."""
-        self._rows.sealed.refresh()
-        return tuple([self._rows.sealed.place(one).name(one.file) for one in self._rows.sealed.ranges])
-
     # -- polls
 
     def children(self, listing_id: int) -> tuple[str, tuple[int, ...]]:

@@ -1,7 +1,7 @@
 """The tables of a record, declared once; migrations, opening and verify are compared with this.
 
 `events` has one row an event, `parts` what events share, once by content. Only rows of `streams` and `head` ever
-change: they say where the next event goes. Rows of `events` leave only for a file that `sealed` names.
+change: they say where the next event goes.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 2  # of bytes inside the rows (codec, parts, chain); kept in `meta`
 
-REVISIONS: Final = ("0001", "0002", "0003")  # the Alembic revisions this code reads
+REVISIONS: Final = ("0001", "0002", "0003", "0004")  # the Alembic revisions this code reads
 
 REVISION: Final = REVISIONS[-1]  # the one it writes
 
@@ -79,35 +79,6 @@ events = Table(
     Column("hash", LargeBinary, nullable=False),
 )
 
-sealed = Table(  # ranges of events in files, from position 1 without a gap
-    "sealed",
-    metadata,
-    Column("last", _ROWID, primary_key=True, autoincrement=False),
-    Column("first", BigInteger, nullable=False),
-    Column("hash", LargeBinary, nullable=False),  # of the whole chain up to `last`
-    Column("place", Text, nullable=False),  # a URL, or a path beside the record
-    Column("file", Text, nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("digest", LargeBinary, nullable=False),  # SHA-256 of the file
-)
-
-sealed_ids = Table(  # what `events_event_id` finds in the database
-    "sealed_ids",
-    metadata,
-    Column("event_id", LargeBinary, primary_key=True),
-    Column("position", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
-)
-
-sealed_streams = Table(  # what `events_stream` finds: the positions of a stream's first and last event in a range
-    "sealed_streams",
-    metadata,
-    Column("stream_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("first", BigInteger, primary_key=True, autoincrement=False),
-    Column("last", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
-)
-
 for _name, _columns, _unique, _condition in (
     ("events_stream", ("stream_id", "version"), True, "kind > 2"),  # polls are too many to index by stream
     ("events_kind", ("kind", "position"), False, "kind > 1"),
@@ -118,16 +89,8 @@ for _name, _columns, _unique, _condition in (
     sa.Index(_name, *_given, unique=_unique, sqlite_where=_where)
 
 
-_SEALED: Final = (sealed, sealed_ids, sealed_streams)
-REFUSED: Final = {"UPDATE": (events, parts, meta, *_SEALED), "DELETE": (events, parts, meta, streams, head, *_SEALED)}
+REFUSED: Final = {"UPDATE": (events, parts, meta), "DELETE": (events, parts, meta, streams, head)}
 """The statements that a trigger refuses, by table."""
-
-REFUSED_WHEN: Final = {
-    ("DELETE", "events"): "WHEN OLD.position > (SELECT coalesce(max(last), 0) FROM sealed) ",  # a verified file has it
-    ("UPDATE", "sealed"): "WHEN OLD.last <> NEW.last OR OLD.first <> NEW.first OR OLD.hash <> NEW.hash OR "
-    "OLD.file <> NEW.file OR OLD.size <> NEW.size OR OLD.digest <> NEW.digest ",  # only its place may change
-}
-"""When it does, where it does not always."""
 
 
 def make_tables(connection: sa.Connection) -> None:

@@ -20,8 +20,6 @@ from events.store.holder import Holder
 if TYPE_CHECKING:
     from sqlalchemy import Executable
 
-    from events.store.ranges import Indexes, SealedRange
-
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """What a record says of itself."""
@@ -141,21 +139,6 @@ class Session(Protocol):
 
     def rollback(self) -> None:
         """Take the append back; a connection that fails at it is dropped, which does the same."""
-
-    @property
-    def home(self) -> Path | None:
-        """The folder where relative paths of sealed files begin; None: there is none that all readers share."""
-
-    def add_sealed(self, of: "SealedRange", index: "Indexes") -> None:
-        """Note that a file has the events of a range, durably: from now on readers read them there."""
-
-    def move_sealed(self, place: str) -> None:
-        """Note, durably, that all sealed files are in another place."""
-
-    def release(self) -> None:
-        """Take the rows of sealed ranges out of the database, as far as nobody is in the way. It can be interrupted at
-        any point, and called again.
-        """
 
     def snapshot(self) -> AbstractContextManager[None]:
         """A read transaction: appends of others are not seen."""

@@ -10,11 +10,10 @@ import msgspec
 import zstandard
 from sqlalchemy import bindparam, select
 
-from events.errors import RecordDamaged, RecordUnreachable, StenoError
+from events.errors import RecordUnreachable, StenoError
 from events.store.chain import SEAL_EVERY, Head, canonical_part, committer, followed, mark
 from events.store.lookup import Lookup
 from events.store.parts import COMPRESSED, WRITER_CACHE, Parts
-from events.store.ranges import IDS_IN, SPANS_IN, Indexes, SealedRange
 from events.store.rows import LAST, Rows
 from events.store.schema import FORMAT, REVISIONS, events, head, meta, parts, revision, streams
 
@@ -46,7 +45,7 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
     """One deviation from what was written."""
 
     position: int | None  # the first position it touches; None: the record as a whole
-    kind: str  # `page`, `schema`, `trigger`, `meta`, `chain`, `missing`, `body`, `stream`, `head`, `sealed` or `expect`
+    kind: str  # `page`, `schema`, `trigger`, `meta`, `chain`, `missing`, `body`, `stream`, `head` or `expect`
     detail: str
 
 
@@ -162,16 +161,8 @@ class Verifier:
 
     def _walk(self, previous: bytes | None, expected: int, total: int, until: int = LAST) -> None:
         """Every event from a position on, up to `until`; `previous`: the hash before it, `total`: for the progress."""
-        sealed = {one.last: one for one in self._rows.sealed.ranges}
-        for row in self._every(expected - 1, total, until):
-            if isinstance(row, SealedRange):
-                # Its file is lost. The range keeps the chain's hash at its end, so the check goes on behind it; the
-                # versions of streams are unknown there.
-                previous, expected, self._events = row.hash, row.last + 1, row.last
-                self._last = row.last, row.hash
-                self._versions.clear()
-                self._latest.clear()
-                continue
+        rows = self._every(expected - 1, total)
+        for row in rows if until == LAST else takewhile(lambda row: row[0] <= until, rows):
             position = row[0]
             if position != expected:
                 self._say(expected, "missing", f"positions {expected} to {position - 1} are missing")
@@ -183,9 +174,6 @@ class Verifier:
             previous = self._link(row, previous)
             if previous is not None:
                 self._last = (position, previous)
-            range_ = sealed.get(position)
-            if range_ is not None and previous is not None and range_.hash != previous:
-                self._say(position, "sealed", f"the hash kept of the sealed range up to {position} is another")
 
     def _link(self, row: tuple[Any, ...], previous: bytes | None) -> bytes | None:
         """The hash of an event, if its row keeps the same; else the row's, if that is whole."""
@@ -344,37 +332,8 @@ class Verifier:
                 return None
         return digest
 
-    def _every(self, after: int, last: int, until: int) -> Iterator[tuple[Any, ...] | SealedRange]:
-        """Every event after a position and up to `until` that can be read; a range: the rest of its sealed file cannot.
-        `until` is not inside of a range.
-        """
-        for of in self._rows.sealed.ranges:
-            if of.last <= after or of.first > until:
-                continue
-            found = Indexes()
-            try:
-                for rows in self._rows.sealed.whole(of):
-                    found.note(rows)
-                    yield from (row for row in rows if row[0] > after)
-            except RecordDamaged as error:
-                self._say(of.first, "sealed", str(error))
-                self._partly = True
-                yield of
-            else:
-                self._indexes(of, found)
-        if until > self._rows.sealed.end:
-            behind = self._database_rows(max(self._rows.sealed.end, after), last)
-            yield from behind if until == LAST else takewhile(lambda row: row[0] <= until, behind)
-
-    def _indexes(self, of: SealedRange, expected: Indexes) -> None:
-        """What finds ids and streams in a sealed range is what is in it."""
-        ids = self._run(IDS_IN, of.first, of.last).fetchall()
-        spans = self._run(SPANS_IN, of.first, of.last).fetchall()
-        if sorted(map(tuple, ids)) != sorted(expected.ids) or sorted(map(tuple, spans)) != sorted(expected.streams()):
-            self._say(of.first, "sealed", f"the index of the sealed {of} was changed")
-
-    def _database_rows(self, after: int, last: int) -> Iterator[tuple[Any, ...]]:
-        """Every event in the database that can be read; skips others, so that the rest is checked."""
+    def _every(self, after: int, last: int) -> Iterator[tuple[Any, ...]]:
+        """Every event after a position that can be read; skips others, so that the rest is checked."""
         alone = after
         while True:
             size = 1 if after < alone else _CHUNK

@@ -1,8 +1,8 @@
 """Verify in pieces at once: stretches of the chain, ranges of parts, and what the database says of its pages.
 
 Each piece only says whether it is whole. Together they prove the record whole, or a walk through all of it names what
-is not: so both ways find the same. Every hundredth row keeps its whole hash, and so does every sealed range: the chain
-of a piece begins with one, and has to end with the one that the next piece began with.
+is not: so both ways find the same. Every hundredth row keeps its whole hash: the chain of a piece begins with one, and
+has to end with the one that the next piece began with.
 """
 
 from array import array
@@ -51,7 +51,6 @@ class RecordPiece(msgspec.Struct, frozen=True, kw_only=True):
     after: int = 0
     until: int = 0
     start: bytes = b""  # the chain's hash at `after`
-    sealed: int = 0  # the last sealed position
 
 
 class WholePiece(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,8 +98,6 @@ class _PieceVerifier(Verifier):
 
     def _of_chain(self) -> WholePiece | None:
         piece = self._piece
-        if self._rows.sealed.end != piece.sealed:  # more was sealed since, and may have left the database
-            return None
         self._walk(piece.start, piece.after + 1, piece.until, piece.until)
         position, end = self._last
         if position != piece.until:
@@ -187,18 +184,13 @@ class ApartVerifier(Verifier):
         return True
 
     def _pieces(self, where: str, pool: "WorkPool") -> list[RecordPiece]:
-        """Pages, each sealed range, stretches of the database but for a rest of it, and ranges of parts; none if the
-        record is too short.
-        """
+        """Pages, stretches of the chain but for its end, and ranges of parts; none if the record is too short."""
         ((total,),) = self._run(_END).fetchall()
         if total < max(pool.least, 1):
             return []
         of = partial(RecordPiece, where=where, record_id=self._session.identity.record_id)
-        sealed = self._rows.sealed.end
-        marks = [self._last, *((one.last, one.hash) for one in self._rows.sealed.ranges)]
-        step = max((total - sealed) // pool.size // SEAL_EVERY, 1) * SEAL_EVERY
-        first = sealed // SEAL_EVERY * SEAL_EVERY + step
-        marks += [(at, self._kept(at)) for at in range(first, total + 1, step)]
+        step = max(total // pool.size // SEAL_EVERY, 1) * SEAL_EVERY
+        marks = [self._last, *((at, self._kept(at)) for at in range(step, total + 1, step))]
         ((oldest, newest),) = self._run(_PART_IDS).fetchall()
         if oldest < 0:
             return []
@@ -207,7 +199,7 @@ class ApartVerifier(Verifier):
         return [
             of(kind="pages"),
             *(
-                of(kind="chain", after=after, start=start, until=until, sealed=sealed)
+                of(kind="chain", after=after, start=start, until=until)
                 for (after, start), (until, _) in pairwise(marks)
             ),
             *(of(kind="parts", after=after, until=until) for after, until in pairwise(ids)),

@@ -12,6 +12,8 @@ import psycopg
 import pytest
 from stenotest.postgres import FAST, new_server
 
+from events.store.schema import REVISION
+
 if TYPE_CHECKING:
     from stenotest.command_line import Steno
 
@@ -94,7 +96,7 @@ def test_what_is_in_the_database_decides(steno: Steno, postgres_url: str) -> Non
         assert steno("import", TRACE, **record).returncode == 0
         database.execute("UPDATE steno.alembic_version SET version_num = '9999'")
         assert steno("ps", **record).returncode == 8
-        database.execute("UPDATE steno.alembic_version SET version_num = '0003'")
+        database.execute("UPDATE steno.alembic_version SET version_num = %s", (REVISION,))
         options = f"{postgres_url}&options=-c%20default_transaction_read_only%3Don"
         done = steno("import", TRACE, STENO_RECORD=options)
         assert done.returncode == 0, done.stderr  # everything is there: nothing is written

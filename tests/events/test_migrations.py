@@ -61,8 +61,7 @@ def test_triggers_and_partial_indexes_are_equal_too(made: Path) -> None:
         assert migrated.exec_driver_sql("PRAGMA application_id").scalar() == 0x53544E4F
     assert sorted(name for name, (kind, *_) in found.items() if kind == "trigger") == [
         "events_no_delete", "events_no_update", "head_no_delete", "meta_no_delete", "meta_no_update",
-        "parts_no_delete", "parts_no_update", "sealed_ids_no_delete", "sealed_ids_no_update", "sealed_no_delete",
-        "sealed_no_update", "sealed_streams_no_delete", "sealed_streams_no_update", "streams_no_delete",
+        "parts_no_delete", "parts_no_update", "streams_no_delete",
     ]  # fmt: skip
 
 
@@ -197,6 +196,54 @@ store_at(sys.argv[1]).upgrade()
         Record.open(old, clock=StandingClock(), write=True)
     store_at(old).upgrade()
     expect_unchanged(old)
+
+
+@pytest.fixture
+def sealable(old: Path) -> Path:
+    """A record of schema 0003, in which nothing is sealed."""
+    with create_engine(f"sqlite:///{old}", poolclass=NullPool).begin() as connection:
+        migrate(connection, "0003")
+    return old
+
+
+@pytest.fixture
+def sealed(sealable: Path) -> Path:
+    """The same after `steno seal`: its first hundred events are in a file that is elsewhere."""
+    with closing(sqlite3.connect(sealable)) as connection, connection:
+        digest = connection.execute("SELECT hash FROM events WHERE position = 100").fetchone()[0]
+        row = (100, 1, digest, "/archive", "id/000000000001-000000000100.parquet", 1280, b"\x00" * 32)
+        connection.execute("INSERT INTO sealed VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        connection.execute("DELETE FROM events WHERE position <= 100")
+    return sealable
+
+
+def test_a_record_that_could_be_sealed_is_read_and_upgraded(sealable: Path) -> None:
+    """As long as nothing of it was."""
+    expect_unchanged(sealable)
+    store_at(sealable).upgrade()
+    expect_unchanged(sealable)
+    with closing(sqlite3.connect(sealable)) as connection, pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute("DELETE FROM events WHERE position = 1")
+
+
+@pytest.mark.parametrize("words", ["events", "verify", "ps", "serve", "db status", "db upgrade", "db copy"])
+def test_a_sealed_record_is_refused_with_the_way_back(sealed: Path, words: str) -> None:
+    """In one line, exit 8; nothing is written, nor is what finds its files dropped."""
+    before = sealed.read_bytes()
+    given = (sealed, sealed.with_name("new.db")) if words == "db copy" else ("--record", sealed)
+    done = steno(*words.split(), *given)
+    assert (done.returncode, done.stderr.count(b"\n")) == (8, 1), done.stderr
+    assert f"run `steno db copy {sealed} NEW` with the version that sealed them".encode() in done.stderr
+    assert sealed.read_bytes() == before
+    assert not sealed.with_name("new.db").exists()
+
+
+def test_the_migration_itself_drops_nothing_of_a_sealed_record(sealed: Path) -> None:
+    """An older version may seal after the record was opened for its upgrade."""
+    with create_engine(f"sqlite:///{sealed}", poolclass=NullPool).connect() as connection:
+        with pytest.raises(RecordTooOld, match="sealed files"):
+            migrate(connection)
+        assert connection.exec_driver_sql("SELECT last FROM sealed").scalar() == 100
 
 
 def test_events_of_a_type_are_found_without_reading_the_others(made: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_record_is_made_where_its_link_leads(tmp_path: Path) -> None:
         assert record.head().position == 1
 
 
-@pytest.mark.parametrize("name", ["vault", "tokens", "local", "sealed"])
+@pytest.mark.parametrize("name", ["vault", "tokens", "local"])
 def test_what_an_older_version_kept_beside_a_link_is_not_passed_over(tmp_path: Path, made: Path, name: str) -> None:
     """Without its tokens a service is open, without its folder a run is gone: the user moves them first."""
     link = _file(tmp_path / "link.db", made)

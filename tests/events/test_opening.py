@@ -22,6 +22,7 @@ from events.errors import (
     StenoError,
 )
 from events.store.record import Batch, Record
+from events.store.schema import REVISION
 
 EVENT = types.StopSucceeded(run_id="1", provider="local")
 
@@ -107,7 +108,7 @@ def test_a_record_emptied_beside_its_vault_is_refused(made: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [False, True])
-@pytest.mark.parametrize("revision", ["0004", "9999", "ffffffffffff"])
+@pytest.mark.parametrize("revision", [f"{int(REVISION) + 1:04}", "9999", "ffffffffffff"])
 def test_a_newer_schema_is_refused(made: Path, revision: str, write: bool) -> None:
     """A newer Steno may have written what this one cannot read."""
     edit(made, f"UPDATE alembic_version SET version_num = '{revision}'")
@@ -116,7 +117,7 @@ def test_a_newer_schema_is_refused(made: Path, revision: str, write: bool) -> No
 
 def test_a_newer_schema_is_not_verified(made: Path) -> None:
     """What this version cannot read is not for it to call damaged."""
-    edit(made, "UPDATE alembic_version SET version_num = '0004'")
+    edit(made, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(RecordTooNew, match="newer"):
         Record.open(made, clock=StandingClock(), check=False)
 

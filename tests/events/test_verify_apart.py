@@ -20,20 +20,17 @@ from engine.providers.readings import READINGS
 from events import types
 from events.clock import SECOND
 from events.errors import StenoError
-from events.store import sealing
 from events.store.record import Batch, Head, Record
 from events.store.sqlite.opening import expected_schema
 from events.store.store import store_at
 from events.store.verify_apart import ApartVerifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 pytestmark = pytest.mark.slow
 
 POLLS = 300
-SEALED = 330
-"""Events of the sealed part, in files of 110: their ends are not those of the chain's whole hashes."""
 TRIGGERS = {name: sql for name, (kind, _, sql) in expected_schema().items() if kind == "trigger"}
 SHARED = [*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture]
 """Every example empties the folder of `tmp_path` first."""
@@ -65,21 +62,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a closed record."""
     folder = tmp_path_factory.mktemp("plain")
     fill(folder / "record.db")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def partly_sealed(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, its older half in files."""
-    folder = tmp_path_factory.mktemp("sealed") / "of"
-    shutil.copytree(plain, folder)
-    clock = StandingClock(START + POLLS * SECOND)
-    with Record.open(folder / "record.db", clock=clock) as record:
-        before = next(iter(record.at([SEALED + 1]))).recorded_at
-        assert record.head().position > SEALED + 220
-    sealing.seal(
-        store_at(folder / "record.db"), before=before + 1, size=110, place=None, clock=clock, progress=lambda *_: None
-    )
     return folder
 
 
@@ -167,10 +149,9 @@ def copied(original: Path, to: Path) -> Path:
     return to / "record.db"
 
 
-@pytest.mark.parametrize("which", ["plain", "partly_sealed"])
-def test_a_whole_record_is_proven_by_its_pieces(which: str, request: pytest.FixtureRequest) -> None:
+def test_a_whole_record_is_proven_by_its_pieces(plain: Path) -> None:
     """However many they are; a head that it does not have is missed."""
-    where = request.getfixturevalue(which) / "record.db"
+    where = plain / "record.db"
     assert proven(where)
     for size in (1, 2, 5, 40):
         assert compare(where, size)
@@ -181,52 +162,35 @@ def test_a_whole_record_is_proven_by_its_pieces(which: str, request: pytest.Fixt
 
 
 @settings(max_examples=20, suppress_health_check=SHARED)
-@given(found=st.lists(edits, min_size=1, max_size=3), size=st.integers(1, 9), sealed=st.booleans())
-def test_what_was_edited_is_found_alike(
-    found: list[tuple[str, int]], size: int, sealed: bool, plain: Path, partly_sealed: Path, tmp_path: Path
-) -> None:
+@given(found=st.lists(edits, min_size=1, max_size=3), size=st.integers(1, 9))
+def test_what_was_edited_is_found_alike(found: list[tuple[str, int]], size: int, plain: Path, tmp_path: Path) -> None:
     """Rows of any table, in any place: also where pieces meet."""
-    path = copied(partly_sealed if sealed else plain, tmp_path / "copy")
+    path = copied(plain, tmp_path / "copy")
     damage(path, found)
     compare(path, size)
 
 
 @settings(suppress_health_check=SHARED)
-@given(found=st.lists(edits, min_size=1, max_size=3), size=st.integers(1, 9), sealed=st.booleans())
+@given(found=st.lists(edits, min_size=1, max_size=3), size=st.integers(1, 9))
 @pytest.mark.long
 def test_what_was_edited_is_found_alike_whatever_it_is(
-    found: list[tuple[str, int]], size: int, sealed: bool, plain: Path, partly_sealed: Path, tmp_path: Path
+    found: list[tuple[str, int]], size: int, plain: Path, tmp_path: Path
 ) -> None:
     """The same, with patience."""
-    path = copied(partly_sealed if sealed else plain, tmp_path / "copy")
+    path = copied(plain, tmp_path / "copy")
     damage(path, found)
     compare(path, size)
 
 
 @settings(max_examples=8, suppress_health_check=SHARED)
 @given(data=st.data(), mask=st.integers(1, 255))
-def test_a_flipped_byte_is_found_alike(data: st.DataObject, mask: int, partly_sealed: Path, tmp_path: Path) -> None:
-    """Of the database, if it can be opened then, or of a sealed file."""
-    path = copied(partly_sealed, tmp_path / "copy")
-    file = data.draw(st.sampled_from([path, *sorted(path.parent.rglob("*.parquet"))]))
-    content = bytearray(file.read_bytes())
-    content[data.draw(st.integers(4096 if file == path else 0, len(content) - 1))] ^= mask
-    file.write_bytes(content)
+def test_a_flipped_byte_is_found_alike(data: st.DataObject, mask: int, plain: Path, tmp_path: Path) -> None:
+    """If the database can be opened then."""
+    path = copied(plain, tmp_path / "copy")
+    content = bytearray(path.read_bytes())
+    content[data.draw(st.integers(4096, len(content) - 1))] ^= mask
+    path.write_bytes(content)
     compare(path, 4)
-
-
-def cut(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-9])
-
-
-@pytest.mark.parametrize("harm", [Path.unlink, cut])
-def test_a_sealed_file_that_is_lost_is_found_alike(
-    harm: Callable[[Path], object], partly_sealed: Path, tmp_path: Path
-) -> None:
-    """Whole files too; the rest is checked."""
-    path = copied(partly_sealed, tmp_path / "copy")
-    harm(sorted(path.parent.rglob("*.parquet"))[1])
-    assert not compare(path, 4)
 
 
 def test_a_record_on_postgresql_is_checked_alike(postgres_url: str) -> None:

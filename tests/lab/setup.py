@@ -1,5 +1,4 @@
-"""Makes the environments of the genuine dstack servers and of a server of buckets (`make lab`); does nothing when they
-are up to date.
+"""Makes the environments of the genuine dstack servers (`make lab`); does nothing when they are up to date.
 
 python tests/lab/setup.py
 """
@@ -11,12 +10,12 @@ import sys
 import time
 
 from stenolab.environment import EnvironmentUnavailable, ensure
-from stenolab.versions import MOTO, VERSIONS
+from stenolab.versions import VERSIONS
 
 
 def main() -> int:
     """0, also when an environment cannot be made and nobody insists: the lab's tests then skip and say so."""
-    for version in (*VERSIONS, MOTO):
+    for version in VERSIONS:
         start = time.monotonic()
         try:
             made = ensure(version)

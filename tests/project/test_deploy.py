@@ -80,17 +80,6 @@ def test_every_command_is_one_of_ours(file: str, words: list[str]) -> None:
     assert over == [], (file, words)
 
 
-def test_every_timer_starts_a_service_that_ends() -> None:
-    """Its service is the file of the same name."""
-    timers = files("*.timer")
-    assert timers
-    for path in timers:
-        unit = configparser.ConfigParser(strict=False)
-        unit.read(path.with_suffix(".service"))
-        assert unit["Service"]["Type"] == "oneshot"
-        assert "Install" not in unit
-
-
 def test_every_variable_is_a_setting() -> None:
     """A misspelt one would do nothing."""
     known = {variable for setting in settings_table().known for variable in setting.variables}

@@ -10,16 +10,13 @@ import pytest
 
 from cli.wiring.trace_files import trace_reading
 from engine.amounts import money
-from events.clock import SystemClock, format_time
+from events.clock import format_time
 from events.errors import StenoError
 from events.poll import Poll
 from events.store.record import Record
-from events.store.sealing import seal
-from events.store.store import store_at
 from events.traces.trace import import_trace
 from projections.frames import TABLES, costs, frame, intervals, machines, polls, runs, transitions
 from projections.frames.files import write_csv, write_parquet
-from projections.frames.question import asked
 from projections.frames.source import opened
 from projections.models.projector import caught_up
 from projections.models.view import View
@@ -162,24 +159,6 @@ def test_postgresql_has_the_same_tables(
                 row.pop("hash", None)
                 row.pop("recorded_at", None)
             assert left == right
-
-
-def test_a_sealed_record_has_the_same_tables(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
-    """Most of its events are in files; answers are found there, too."""
-    path = tmp_path / "record.db"
-    question = "select position, answer(position) from polls where position % 50 = 0"
-    with recorded(path, recording("dstack-0.22.5/warm_reuse")) as record:
-        before = {table: rows_of(table, record) for table in TABLES}
-        end = record.head().position
-    with opened(path) as source, asked(source, question) as answer:
-        said = list(answer.rows)
-    clock = SystemClock()
-    found = seal(store_at(path), before=clock.now(), size=200, place=None, clock=clock, progress=lambda _, __: None)
-    assert found.sealed >= end - 200
-    assert {table: rows_of(table, path) for table in TABLES} == before
-    with opened(path) as source, asked(source, question) as answer:
-        assert list(answer.rows) == said
-    assert any(body for _, body in said)
 
 
 def test_pandas_and_polars_keep_types(record: Record) -> None:

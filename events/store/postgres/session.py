@@ -12,15 +12,13 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import psycopg
-from psycopg import errors
 from sqlalchemy import Executable
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from events.errors import RecordDamaged, RecordLocked, RecordPaused
+from events.errors import RecordDamaged, RecordPaused
 from events.store.chain import mark
 from events.store.postgres.connection import HEAD_MOVED, PATIENT, Connection, connect, is_lost, shown, translated
 from events.store.postgres.inspection import damage
-from events.store.ranges import Indexes, SealedRange
 from events.store.store import HeadMoved, Identity, Lease
 
 _DIALECT: Final = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
@@ -46,11 +44,6 @@ _INSERTS: Final = {
         "took int8", "recorded_after int8", "scope_id int8", "body_id int8", "data bytea", "hash bytea",
     ),
 }  # fmt: skip
-_SEALED: Final = {
-    "sealed": ("last int8", "first int8", "hash bytea", "place text", "file text", "size int8", "digest bytea"),
-    "sealed_ids": ("event_id bytea", "position int8"),
-    "sealed_streams": ("stream_id int8", "first int8", "last int8"),
-}
 
 
 class _End(NamedTuple):
@@ -80,7 +73,7 @@ def _insert(table: str) -> str:
 @cache
 def _copy(table: str) -> tuple[str, list[str]]:
     """The text of a COPY, and the columns' types."""
-    names, types = zip(*(column.split() for column in (_INSERTS | _SEALED)[table]), strict=True)
+    names, types = zip(*(column.split() for column in _INSERTS[table]), strict=True)
     return f"COPY {table} ({', '.join(names)}) FROM STDIN (FORMAT BINARY)", list(types)
 
 
@@ -149,8 +142,6 @@ class PostgresSession:
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         if self._write:
             self.execute(PATIENT, prepare=False)
-        # Before the snapshot is taken: a partition that is detached later would be missing in it.
-        self.execute("LOCK TABLE ONLY events IN ACCESS SHARE MODE", prepare=False)
         self._inside = self._reading = True
         try:
             yield
@@ -164,41 +155,6 @@ class PostgresSession:
     def damage(self, *, pages: bool = True) -> Iterator[tuple[int | None, str, str]]:
         del pages  # the server checks those that it reads
         yield from damage(self._connection)
-
-    # -- sealed ranges
-
-    @property
-    def home(self) -> None:
-        """Its readers are on many machines."""
-
-    def add_sealed(self, of: SealedRange, index: Indexes) -> None:
-        rows: dict[str, Sequence[Sequence[object]]] = {
-            "sealed": [of],
-            "sealed_ids": index.ids,
-            "sealed_streams": index.streams(),
-        }
-        with self._connection.transaction():
-            # Who slept through its lease may come late: another process sealed meanwhile.
-            self._connection.execute("LOCK TABLE sealed IN EXCLUSIVE MODE")
-            if self._one("SELECT coalesce(max(last), 0) FROM sealed")[0] != of.first - 1:
-                raise RecordLocked(f"Another process seals the record {shown(self._url)}: try again when it is done.")
-            for table, found in rows.items():
-                text, types = _copy(table)
-                with self._connection.cursor().copy(text.encode()) as copy:
-                    copy.set_types(types)
-                    for row in found:
-                        copy.write_row(row)
-
-    def move_sealed(self, place: str) -> None:
-        self._connection.execute("UPDATE sealed SET place = %s", (place,))
-
-    def release(self) -> None:
-        """Partitions, as soon as all their events are sealed and no reader holds the table for half a second."""
-        for pause in _PAUSES:
-            time.sleep(pause)
-            with suppress(errors.LockNotAvailable):
-                self._connection.execute("SELECT detach_sealed()")
-                break
 
     # -- appending
 

@@ -158,7 +158,13 @@ class PostgresStore:
         if not self._found(connection):
             raise RecordNotFound(f"There is no record in {self}: `steno record` or `steno import` makes one.")
         found = {str(key): bytes(value) for key, value in connection.execute("SELECT key, value FROM meta").fetchall()}
-        return read_identity(self._revisions(connection), found, str(self), write=write, check=check)
+        revisions = self._revisions(connection)
+        sealed = revisions == ["0003"] and self._is_sealed(connection)
+        return read_identity(revisions, found, str(self), write=write, check=check, sealed=sealed)
+
+    def _is_sealed(self, connection: Connection) -> bool:
+        there = connection.execute("SELECT 1 WHERE to_regclass('sealed') IS NOT NULL").fetchone()
+        return there is not None and connection.execute("SELECT 1 FROM sealed LIMIT 1").fetchone() is not None
 
     def _revisions(self, connection: Connection) -> list[str]:
         return [str(one) for (one,) in connection.execute("SELECT version_num FROM alembic_version").fetchall()]

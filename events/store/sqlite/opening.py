@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Connection, create_engine, literal_column, select
+from sqlalchemy import Connection, create_engine, literal_column, select, text
 from sqlalchemy.exc import DBAPIError
 
 from events.errors import NotARecord, RecordDamaged, RecordNotFound, RecordNotWritable
@@ -18,7 +18,6 @@ from events.store import identity
 from events.store.chain import mark
 from events.store.schema import (
     REFUSED,
-    REFUSED_WHEN,
     REVISION,
     REVISIONS,
     events,
@@ -40,6 +39,7 @@ _APPLICATION_ID: Final = 0x53544E4F  # `STNO`, at byte 68 of the file: tells a r
 _QUOTED: Final = re.compile(r'"(\w+)"')
 _LAYOUT: Final = re.compile(r" ?([(),]) ?")
 
+_SEALED: Final = text("SELECT 1 FROM sealed LIMIT 1")  # a table of schema 0003 only
 _HEAD: Final = select(head.c.position, head.c.hash)
 _LAST: Final = select(events.c.position, events.c.hash).order_by(events.c.position.desc()).limit(literal_column("1"))
 
@@ -75,9 +75,8 @@ def create(connection: Connection) -> None:
     make_tables(connection)
     for verb, tables in REFUSED.items():
         for table in tables:
-            when = REFUSED_WHEN.get((verb, table.name), "")
             connection.exec_driver_sql(
-                f"CREATE TRIGGER {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} {when}"
+                f"CREATE TRIGGER {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} "
                 f"BEGIN SELECT RAISE(ABORT, 'the record is append-only: no {verb} on {table.name}'); END"
             )
     connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -145,13 +144,15 @@ def read_identity(connection: Connection, path: Path, *, write: bool, check: boo
     """What the record says of itself, as `events.store.identity.read_identity`."""
     revisions: list[str] = []
     found: dict[str, bytes] = {}
+    sealed = False
     try:
         revisions += map(str, connection.execute(select(revision.c.version_num)).scalars())
         found |= {str(key): bytes(value) for key, value in connection.execute(select(meta.c.key, meta.c.value))}
+        sealed = revisions == ["0003"] and connection.execute(_SEALED).scalar() is not None
     except (DBAPIError, sqlite3.Error, TypeError) as error:
         if check and not isinstance(error, TypeError) and "no such table" not in str(error):
             raise
-    return identity.read_identity(revisions, found, str(path), write=write, check=check)
+    return identity.read_identity(revisions, found, str(path), write=write, check=check, sealed=sealed)
 
 
 def expect_head(session: "Session", path: Path) -> None:

@@ -17,8 +17,6 @@ from sqlalchemy import (
     Executable,
     bindparam,
     create_engine,
-    delete,
-    func,
     insert,
     literal_column,
     select,
@@ -29,10 +27,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
-from events.errors import RecordLocked, RecordNotWritable, StenoError
+from events.errors import RecordNotWritable, StenoError
 from events.store.holder import Holder, expect_nobody_acts
 from events.store.identity import described, new_identity
-from events.store.ranges import END, Indexes, SealedRange
 from events.store.schema import (
     REVISION,
     events,
@@ -41,9 +38,6 @@ from events.store.schema import (
     migrate,
     parts,
     revision,
-    sealed,
-    sealed_ids,
-    sealed_streams,
     streams,
 )
 from events.store.sqlite.connection import Dialect, connect, file_id, may_write, translated
@@ -64,14 +58,7 @@ _MOVE: Final = (
     .values(version=bindparam("now"), item_id=bindparam("item"), since=bindparam("asked"))
     .where(streams.c.id == bindparam("stream"))
 )
-_MOVE_SEALED: Final = update(sealed).values(place=bindparam("to"))
-_FIRST: Final = select(
-    func.coalesce(select(func.min(events.c.position)).scalar_subquery(), literal_column("9223372036854775807")), END
-)
-_RELEASE: Final = delete(events).where(events.c.position < bindparam("past"))
-_COMPANY: Final = ("vault", "tokens", "local", "sealed")  # what must not be passed over
-_RELEASED: Final = 2_000  # rows, or pages of the file, a transaction: some 20 ms
-_INCREMENTAL: Final = 2  # the `auto_vacuum` of records made since files could be sealed; others reuse their free pages
+_COMPANY: Final = ("vault", "tokens", "local")  # what must not be passed over
 _FIND_PART: Final = select(parts.c.id).where(parts.c.commitment == bindparam("commitment_"))
 _NEW_PART: Final = text(
     "INSERT INTO parts (commitment, base_id, encoding, crc, data) VALUES (:commitment, :base, :encoding, :crc, :data) "
@@ -91,7 +78,6 @@ class SqliteSession:
     def __init__(self, path: Path, connection: Connection, identity: Identity) -> None:
         self.connection = connection
         self.identity = identity
-        self._path = path
         self._where = str(path)
         self._file = file_id(path)
         self._full = False
@@ -150,43 +136,6 @@ class SqliteSession:
         except (DBAPIError, sqlite3.Error):
             self.connection.invalidate()
             self._full = False
-
-    @property
-    def home(self) -> Path:
-        return self._path.parent
-
-    def add_sealed(self, of: SealedRange, index: Indexes) -> None:
-        self.begin(durable=True, locked=True)
-        try:
-            if self.run(select(END)).fetchone()[0] != of.first - 1:
-                raise RecordLocked(f"Another process seals the record {self._where}: try again when it is done.")
-            self._driver.execute(_compiled(insert(sealed)), of)
-            self._driver.executemany(_compiled(insert(sealed_ids)), index.ids)
-            self._driver.executemany(_compiled(insert(sealed_streams)), index.streams())
-            self.connection.commit()
-        except BaseException:
-            self.rollback()
-            raise
-
-    def move_sealed(self, place: str) -> None:
-        self.begin(durable=True, locked=True)
-        self.run(_MOVE_SEALED, place)
-        self.connection.commit()
-
-    def release(self) -> None:
-        """A few thousand rows a transaction, and then a few thousand free pages: recorders append between them."""
-        while True:
-            first, end = self.run(_FIRST).fetchone()
-            if first > end:
-                break
-            self.begin(durable=False, locked=True)
-            self.run(_RELEASE, min(first + _RELEASED, end + 1))
-            self.connection.commit()
-        while self._one("freelist_count") and self._one("auto_vacuum") == _INCREMENTAL:
-            self._driver.execute(f"PRAGMA incremental_vacuum({_RELEASED})").fetchall()
-
-    def _one(self, pragma: str) -> int:
-        return int(self._driver.execute(f"PRAGMA {pragma}").fetchone()[0])
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -354,7 +303,6 @@ def _create(path: Path, identity: Identity) -> None:
             try:
                 make = partial(sqlite3.connect, name, isolation_level=None)
                 with create_engine("sqlite+pysqlite://", creator=make, poolclass=NullPool).connect() as connection:
-                    connection.exec_driver_sql("PRAGMA auto_vacuum = INCREMENTAL")  # sealing gives pages back
                     connection.exec_driver_sql("PRAGMA journal_mode = WAL")
                     fill(connection, identity)
                 Path(name).replace(path)

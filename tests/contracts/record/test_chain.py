@@ -15,7 +15,6 @@ from sqlalchemy import select
 from stenotest.memory_store import MemoryStore
 from stenotest.records import StandingClock, poll_of
 
-from engine.policy import DAY
 from events.codec import type_of
 from events.shape.shape import BodyShape
 from events.store import schema
@@ -23,7 +22,6 @@ from events.store.append import Batch
 from events.store.copying import copy
 from events.store.identity import new_identity
 from events.store.record import Record
-from events.store.sealing import seal
 from events.store.store import store_at
 from events.types import RecorderStopped
 
@@ -121,7 +119,7 @@ def test_the_head_is_what_the_definition_says(number: int, done: list[tuple[str,
 
 @pytest.mark.parametrize("number", FORMATS)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_record_of_any_format_goes_on_is_copied_and_sealed(
+def test_a_record_of_any_format_goes_on_and_is_copied(
     number: int, kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """It keeps its format, for ever."""
@@ -134,11 +132,6 @@ def test_a_record_of_any_format_goes_on_is_copied_and_sealed(
             follow(record, more)
     target = store_at(tmp_path / "copy.db")
     head = copy(store, target, clock=clock, progress=lambda *_: None)
-    clock.sleep(DAY)
-    sealing = seal(
-        store, before=clock.now(), size=50, place=str(tmp_path / "sealed"), clock=clock, progress=lambda *_: None
-    )
-    assert sealing.sealed
     for where in (store, target):
         with Record.open(where, clock=clock, write=True, shapes=shapes) as record:
             assert record._session.identity.format == number

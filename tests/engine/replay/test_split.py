@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.inline_pool import InlinePool
-from stenotest.records import StandingClock, temporary_record
+from stenotest.records import temporary_record
 from stenotest.story import Story, run_item
 from stenotest.told import marked
 
@@ -24,7 +24,6 @@ from engine.replay.split import packed
 from engine.replay.trace import open_trace, replay_polls
 from events import types
 from events.clock import foreign_run_id
-from events.store import sealing
 from events.store.record import Batch, Record
 
 if TYPE_CHECKING:
@@ -278,19 +277,6 @@ def test_a_mark_of_another_projects_run_joins_the_two(tmp_path: Path) -> None:
         record.append_polls([poll for _, poll in copy.polls() if poll is not None])
         assert maps(record) == [2, 1]
         assert [one.kind for one in replay_record(record).anomalies] == ["ambiguous_submission"]
-
-
-def test_sealed_events_are_folded_apart_too(tmp_path: Path) -> None:
-    """From the files that have them."""
-    clock = StandingClock()
-    with recorded(tmp_path, *map(project, "abc")) as record:
-        clock.sleep(1_000_000)
-        sealing.seal(
-            record.store, before=clock.now() + 1, size=4, place=None, clock=clock, progress=lambda done, total: None
-        )
-    with Record.open(tmp_path / "record.db", clock=clock, shapes=READINGS.shape) as record:
-        assert record.sealed_files()
-        assert maps(record) == [3]
 
 
 @given(weights=st.dictionaries(st.sampled_from([f"p{n}/{one}" for n in range(3) for one in "abcd"] + ["p0", "p1"]),

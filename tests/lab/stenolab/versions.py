@@ -7,7 +7,6 @@ from pathlib import Path
 NEWEST = "0.22.5"  # the version Steno itself is pinned to
 OLDEST = "0.19.37"  # the oldest server Steno promises to read
 VERSIONS = (NEWEST, OLDEST)
-MOTO = "moto"  # the server of buckets, which cannot share Steno's environment either
 
 LAB = Path(__file__).resolve().parent.parent
 REPOSITORY = LAB.parent.parent

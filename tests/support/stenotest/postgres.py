@@ -207,15 +207,6 @@ def postgres_url(postgres_server: str, tmp_path: Path, monkeypatch: pytest.Monke
         server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def small_partitions(url: str, size: int = 40) -> None:
-    """Give an empty record partitions of so many positions, up to 1,000: a new one has one of ten millions."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET search_path = steno")
-        connection.execute("DROP TABLE events_1")
-        connection.execute("DELETE FROM ranges")
-        connection.execute("SELECT make_room(1000, %s)", (size,))
-
-
 def keep(session: int, note: Path) -> None:
     """Hold a server until the process `session` has ended."""
     watched = os.pidfd_open(session)
