@@ -2,12 +2,15 @@
 the array's state, verdict and times follow from theirs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
 
 from engine.facts import RunFacts
 from engine.fold import chains, run_turn
 from engine.fold.run import Run
 from engine.fold.state_machines import TRIGGER_TO, Trigger
+from engine.fold.tick import Seen
 from engine.fold.turn import Turn
 from engine.fold.world_codec import WorldState
 from engine.rules.sets import Verdict
@@ -46,16 +49,36 @@ def _is_of(array: Run, task: Run) -> bool:
     return array.provider_id == facts.group and bool(chains.is_submission(array, facts))
 
 
-def is_left_over(state: WorldState, key: str, facts: RunFacts) -> bool:
-    """Whether an observation is what a provider keeps of an array of which no task waits any more, and not a job: it
-    has the array's id. The tasks have runs of their own.
+def note(state: WorldState, task: Run) -> None:
+    """Remember that there is an array, by one of its tasks."""
+    if task.facts is not None and task.facts.group is not None:
+        state.arrays[_key(task.provider, task.facts.group, task.facts)] = None
+
+
+def listed(state: WorldState, provider: str, runs: Sequence[Seen]) -> Iterator[Seen]:
+    """The observations of an answer, but not what the provider keeps of an array once no task waits any more: a row
+    with the array's id. Where that says how they ended, it is the row of each task that has none of its own.
     """
-    if facts.group is not None or facts.jobs or facts.state is not State.FINISHING:
-        return False
-    if (known := state.by_provider.get(key)) is not None:
-        return bool(state.runs[known].tasks)
-    of_it = (run for other, run in state.by_provider.items() if other.startswith(f"{key}_"))
-    return any(state.runs[run].project == facts.project for run in of_it)
+    own = {seen.facts.provider_id for seen in runs}
+    for seen in runs:
+        rest, facts = seen.facts, seen.facts
+        began = any(attempt.hosts is not None for attempt in rest.newest)
+        of_array = _key(provider, rest.provider_id, rest) in state.arrays
+        if rest.group is not None or rest.state is not State.FINISHING or began or not of_array:
+            yield seen
+            continue
+        for task in state.unsettled_runs() if rest.jobs else ():
+            known = task.facts
+            if known is None or known.group != rest.provider_id or known.provider_id in own:
+                continue
+            if task.provider == provider and _key(provider, known.group, known) == _key(provider, known.group, rest):
+                facts = replace(rest, provider_id=known.provider_id, group=known.group, task=known.task)
+                yield replace(seen, facts=facts)
+
+
+def _key(provider: str, array: str, facts: RunFacts) -> str:
+    """An array's id can come again: its time of submission tells one from another."""
+    return f"{provider}/{facts.project}/{array}@{facts.submitted_at}"
 
 
 def leave(turn: Turn, array: Run) -> None:

@@ -114,9 +114,9 @@ class World(Fold):
     def _listed(self, turn: Turn, tick: Tick) -> set[str]:
         """Fold the runs that an answer lists; the ids of those that it may list."""
         listed = set[str]()
-        for seen in tick.runs:
+        for seen in arrays.listed(self.state, tick.scope.provider, tick.runs):
             key = f"{tick.scope.provider}/{seen.facts.provider_id}"
-            if key in self.state.former or arrays.is_left_over(self.state, key, seen.facts):
+            if key in self.state.former:
                 continue
             match self._meet(turn, key, seen.facts, tick):
                 case Run() as run:
@@ -125,6 +125,7 @@ class World(Fold):
                         self._see(turn, run, seen, tick)
                     elif may_move(tick, run) and tick.started_at >= run.started.get(tick.asked, 0):
                         self._see_schedule(turn, run, seen.facts, tick)
+                    arrays.note(self.state, run)
                     arrays.join(turn, run)
                 case chains.Match():
                     listed.update(one.run_id for one in chains.behind(self.state, key))

@@ -62,6 +62,7 @@ class WorldState(msgspec.Struct, kw_only=True):
     by_provider: dict[str, str] = {}  # `<provider>/<provider_id>` → run_id
     former: dict[str, str] = {}  # as `by_provider`: former requests without capacity. Polls of them move nothing.
     carried: dict[str, dict[str, str]] = {}  # as `by_provider`, a carrier → its name → the run that it carries
+    arrays: dict[str, None] = {}  # `<provider>/<project>/<array>@<submitted_at>` of arrays with known tasks
     unsettled: dict[str, None] = {}  # the runs without a verdict, in the same order
     sources: dict[str, Source] = {}
     sweeps: dict[str, Sweep] = {}

@@ -186,7 +186,7 @@ def load_whole_world(store: ProjectionStore) -> WorldState | None:
     return state
 
 
-_LONG: Final = ("by_host", "former", "fleets", "policies", "noted", "crossed")
+_LONG: Final = ("arrays", "by_host", "former", "fleets", "policies", "noted", "crossed")
 """Fields that grow with the record and change seldom."""
 APART: Final[dict[str, Any]] = {  # not in `pieces`: has its own table, or no reader (the outbox)
     "runs": {},

@@ -248,6 +248,32 @@ def test_a_row_of_its_own_adds_the_times_of_a_task_that_was_in_the_list() -> Non
     assert (found.anomalies, len(found.runs)) == ((), 3)
 
 
+@pytest.mark.parametrize("gone", [[controls("", "CANCELLED")], []])
+def test_accounting_may_call_the_tasks_that_waited_by_the_array_s_id(gone: list[str]) -> None:
+    """Seen live: the list had lost its numbers. The row is of every task without one of its own."""
+    own, left = accounts("_2", "COMPLETED"), accounts("", "CANCELLED by 0").replace("cpu=1|n1", "|None assigned")
+    left = left.replace("2026-11-28T11:00:05", "2026-11-28T11:00:50")
+    first = replayed(*WAITED, (SQUEUE, [controls("_2", "RUNNING"), *gone]), (SACCT, [left]))
+    assert {run.provider_id: run.state.value for run in first.runs} == {
+        "12_2": "running", "12_3": "stopped", "12_4": "stopped",
+    }  # fmt: skip
+    for answer in ([own, left], [left, own]):
+        over = replayed(*WAITED, (SQUEUE, gone), (SACCT, answer), (SQUEUE, []), (SACCT, answer))
+        assert {run.provider_id: (run.state.value, run.attempts) for run in over.runs} == {
+            "12_2": ("succeeded", 1), "12_3": ("stopped", 1), "12_4": ("stopped", 1),
+        }  # fmt: skip
+        assert over.anomalies == ()
+
+
+def test_a_later_job_with_an_array_s_id_is_a_run_of_its_own() -> None:
+    """Job ids come again: another time of submission is another job."""
+    later = accounts("", "CANCELLED by 0").replace("11:00:00", "12:00:00").replace("cpu=1|n1", "|None assigned")
+    found = replayed(*WAITED, (SQUEUE, []), (SACCT, [later]))
+    assert {run.provider_id: run.state.value for run in found.runs} == {
+        "12_2": "finishing", "12_3": "finishing", "12_4": "finishing", "12": "stopped",
+    }  # fmt: skip
+
+
 def test_what_is_left_of_an_array_is_no_run_after_its_tasks_have_ended() -> None:
     ended = [(SACCT, [LIST]), (SQUEUE, [controls("", "CANCELLED")])]
     found = replayed(*WAITED, *ended, *ended)
