@@ -6,7 +6,7 @@
 #   make bench       every target beside what it is compared with; BENCH="replay --full": one, at its largest
 #   make bench-docs  the same, into docs/performance.md and its picture
 #   make reasons-docs  the tables of causes and remedies, into docs/reasons.md
-#   make setup       .venv with .venv/bin/steno
+#   make setup       .venv with .venv/bin/steno; EXTRAS="questions otlp": and these extras of pyproject.toml
 
 PYTHON ?= python3
 UV := .tools/bin/uv
@@ -23,6 +23,10 @@ demo: setup
 	@$(BIN)/steno demo
 
 setup: .venv/.run
+ifdef EXTRAS
+	@for extra in $(EXTRAS); do sed -n '/^\[project.opt/,/^$$/p' pyproject.toml | grep -q "^$$extra = " || { echo "there is no extra $$extra"; exit 2; }; done
+	@$(UV) pip install --quiet --python .venv --constraint requirements-dev.lock --editable ".[$$(echo $(EXTRAS) | tr ' ' ,)]"
+endif
 
 $(UV): requirements-setup.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Steno needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …")'
@@ -74,8 +78,8 @@ bytecode: .venv/.dev
 	@$(BIN)/pytest -q --collect-only >/dev/null
 
 lock: .venv/.dev
-	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 pyproject.toml -o requirements.lock
-	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --extra dstack pyproject.toml -o requirements.lock
+	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --extra dstack --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 
 bench: .venv/.dev
 	@$(BIN)/steno bench $(BENCH)

@@ -62,9 +62,9 @@ def _of_provider(ctx: click.Context, name: str) -> click.Command | None:
 
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from importlib.metadata import version
+        from events.installation import version
 
-        click.echo(f"steno {version('steno')}")
+        click.echo(f"steno {version()}")
         ctx.exit()
 
 

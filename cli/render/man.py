@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from importlib.metadata import version
 
 import click
+
+from events.installation import version
 
 _SECTIONS = {"examples:": "EXAMPLES"}
 
@@ -19,7 +20,7 @@ def man_page(context: click.Context) -> str:
     short = command.get_short_help_str(limit=200) or "record, explain and control GPU runs"
     usage = " ".join(command.collect_usage_pieces(context))
     lines = [
-        f'.TH "{name.upper()}" "1" "" "Steno {version("steno")}" "Steno"',
+        f'.TH "{name.upper()}" "1" "" "Steno {version()}" "Steno"',
         ".SH NAME",
         f"{_text(name)} \\- {_text(short)}",
         ".SH SYNOPSIS",

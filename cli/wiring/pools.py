@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cli.wiring.signals import Terminated, stoppable
 from events.errors import PoolFailed, StenoError
+from events.installation import installing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -166,7 +167,7 @@ class _Cluster:
         try:
             from distributed import Client
         except ImportError as error:
-            raise StenoError("--dask needs Dask: `pip install 'steno[dask]'`.") from error
+            raise StenoError(f"--dask needs Dask: `{installing('dask')}`.") from error
         for name in ("distributed", "distributed.client"):  # they have levels of their own
             logging.getLogger(name).setLevel(logging.CRITICAL)  # what is worth a line is raised here
         try:

@@ -5,7 +5,6 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from typing import assert_never
 
 from cli.render import words
@@ -22,6 +21,7 @@ from engine.states import Reason, VmReason
 from events import types
 from events.clock import SECOND
 from events.errors import LeaseLost, RecordLocked, RecordPaused, RecordUnreachable
+from events.installation import version
 from events.store.record import Record
 
 _log = logging.getLogger("steno.record")
@@ -80,7 +80,7 @@ def _rounds(recorder: Recorder, checks: Sequence[Callable[[], None]]) -> None:
             if recorder.holds != held:
                 held = recorder.holds
                 if held:
-                    recorder.started(f"steno {version('steno')}")
+                    recorder.started(f"steno {version()}")
                     warn_of_future(recorder)
                 else:
                     process = store.lease_holder(recorder.source)

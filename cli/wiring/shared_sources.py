@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from importlib.metadata import version
 from itertools import count
 
 from cli.wiring.app import App
@@ -24,6 +23,7 @@ from engine.recorder.spread import spread
 from engine.recorder.turns import Turns
 from events.clock import SECOND
 from events.errors import RecordLocked, RecordPaused, RecordUnreachable
+from events.installation import version
 from events.store.holder import SEATS, this_worker
 from events.store.record import Record
 from events.store.store import Lease
@@ -166,7 +166,7 @@ class SharedSources:
         def after(found: Round, held: bool) -> None:
             if recorder.holds and not held:
                 _log.info("recording %s", source)
-                recorder.started(f"steno {version('steno')}")
+                recorder.started(f"steno {version()}")
                 warn_of_future(recorder)
             said.round(replace(found, changes=()))
 

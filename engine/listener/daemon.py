@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from events.errors import StenoError
+from events.installation import installing
 
 from .attachment import Attachment
 
@@ -48,7 +49,7 @@ class Daemon:
         try:
             import docker
         except ImportError:
-            raise SandboxUnavailable("The Docker SDK is not installed: pip install 'steno[listener]'.") from None
+            raise SandboxUnavailable(f"The Docker SDK is not installed: `{installing('listener')}`.") from None
         try:
             self._expect_answer()
             with self._lock:

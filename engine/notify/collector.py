@@ -19,6 +19,7 @@ from engine.errors import NotConfigured
 from engine.fold.run import Run
 from engine.money.costs import Costs
 from engine.states import State
+from events.installation import installing
 
 if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import KeyValue
@@ -46,7 +47,7 @@ def collector_at(endpoint: str | None) -> Collector | None:
     if not endpoint:
         return None
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
-        raise NotConfigured("otlp.endpoint needs opentelemetry-proto: `pip install 'steno[otlp]'`")
+        raise NotConfigured(f"otlp.endpoint needs opentelemetry-proto: `{installing('otlp')}`")
     base = endpoint.rstrip("/")
     return Collector(url=base if base.endswith(_PATH) else base + _PATH)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from events.clock import Clock
 from events.errors import NotARecord, RecordLocked, StenoError
+from events.installation import installing
 from events.store.holder import Holder
 
 if TYPE_CHECKING:
@@ -214,7 +215,6 @@ Where: TypeAlias = str | Path | Store  # a store, its URL, or a path, which mean
 
 _KINDS: Final = {"sqlite": "sqlite", "postgresql": "postgres", "postgres": "postgres"}
 """By the name in a URL: the folders of stores here; `STORE` of `store.py` opens a place."""
-_NEEDS: Final = {"postgres": "PostgreSQL needs psycopg: `pip install 'steno[postgres]'`."}
 
 
 def store_at(where: Where) -> Store:
@@ -232,7 +232,8 @@ def store_at(where: Where) -> Store:
     try:
         module = import_module(f"events.store.{kind}.store")
     except ImportError as error:
-        raise StenoError(_NEEDS.get(kind, str(error))) from error
+        needs = f"PostgreSQL needs psycopg: `{installing('postgres')}`."
+        raise StenoError(needs if kind == "postgres" else str(error)) from error
     return cast(Store, module.STORE(place))
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from events.installation import version
 from projections.api.bodies import CSV, JSON, read_answer
 from projections.api.parameters import asked_of, path_parameters
 from projections.api.problems import MEDIA_TYPE, ProblemObject
@@ -119,7 +119,7 @@ def document(parts: Iterable[Any]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Steno",
-            "version": version("steno"),
+            "version": version(),
             "description": _ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

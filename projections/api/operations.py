@@ -4,7 +4,6 @@ import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from importlib.metadata import version
 from itertools import starmap
 from typing import Final, Literal
 
@@ -29,6 +28,7 @@ from engine.states import State, VmState
 from engine.wire import Shape, wire
 from events.clock import SECOND
 from events.errors import StenoError
+from events.installation import version
 from projections.api.bodies import JSON
 from projections.api.openapi import TEXT, Operation, Reply, routed
 from projections.api.parameters import asked_of
@@ -55,7 +55,7 @@ class ServiceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The current metrics; blocks: call it in a worker thread."""
-        software = (version("steno"), platform.python_version())
+        software = (version(), platform.python_version())
         yield _gauges("steno_build_info", "The software that answers.", ("version", "python"), [(software, 1)])
         ready = float(self._feed.trouble is None)
         yield GaugeMetricFamily("steno_ready", "1: the record is followed; 0: /readyz says why not.", ready)

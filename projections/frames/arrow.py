@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from events.errors import StenoError
+from events.installation import installing
 from projections.frames.column import AnyTable, ColumnType
 from projections.frames.source import FrameSource
 
@@ -19,10 +20,10 @@ ROWS: Final = 2_000
 
 
 class MissingLibrary(StenoError):
-    """Questions need DuckDB and Arrow: `pip install 'steno[questions]'`."""
+    """A package of the extra `questions` is not installed."""
 
     def __init__(self) -> None:
-        super().__init__(self.__doc__)
+        super().__init__(f"Questions need DuckDB, NumPy and Arrow: `{installing('questions')}`.")
 
 
 def arrow() -> Any:

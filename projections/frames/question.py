@@ -100,6 +100,7 @@ def asked(source: FrameSource, statement: str) -> Iterator[SqlAnswer]:
     arrow()
     try:
         import duckdb
+        import numpy  # noqa: F401 (DuckDB needs it to hand over an answer)
         from duckdb.func import SPECIAL
     except ImportError:
         raise MissingLibrary from None

@@ -269,4 +269,4 @@ def test_what_cannot_be_done_is_refused(steno: Steno, home: Path, place: str) ->
     without = "import sys; sys.modules['distributed'] = None; from cli.main import main; main()"
     words = [sys.executable, "-c", without, "replay", "--record", place, "--dask", "tcp://127.0.0.1:9"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert "pip install 'steno[dask]'" in refused(done, 2)
+    assert "setup EXTRAS=dask`" in refused(done, 2)

@@ -152,5 +152,5 @@ def test_a_missing_library_is_named(imported: Steno, home: Path) -> None:
     (home / "duckdb.py").write_text("raise ImportError('not installed')\n")
     done = imported("sql", "select 1", PYTHONPATH=str(home), STENO_TEST_PREFORK="0")
     assert done.returncode == 2
-    assert "pip install 'steno[questions]'" in done.stderr
+    assert "setup EXTRAS=questions`" in done.stderr
     assert imported("export", "runs", "--format", "csv", "-o", "out").returncode == 0

@@ -352,7 +352,7 @@ def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("events.store.postgres.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(StenoError, match=r"pip install 'steno\[postgres\]'"):
+    with pytest.raises(StenoError, match=r"make .*setup EXTRAS=postgres"):
         store_at("postgresql://localhost/steno")
 
 

@@ -354,7 +354,7 @@ def test_a_runtime_with_known_escapes_is_named(version: str, known: bool) -> Non
 
 def test_a_missing_sdk_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
-    with pytest.raises(SandboxUnavailable, match=r"pip install 'steno\[listener\]'"):
+    with pytest.raises(SandboxUnavailable, match=r"make .*setup EXTRAS=listener"):
         Containers(ContainerLimits(image="any")).remove_leftovers()
 
 

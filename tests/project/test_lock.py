@@ -30,8 +30,11 @@ def pins(path):
 
 
 def requirements(*groups):
+    """The runtime's, with the extra that `make setup` installs; with a group also all other extras, which it holds."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = list(project["project"]["dependencies"])
+    for extra, asked in project["project"]["optional-dependencies"].items():
+        wanted += asked if groups or extra == "dstack" else []
     for group in groups:
         wanted += project["dependency-groups"][group]
     return [Requirement(text) for text in wanted]

@@ -22,6 +22,7 @@ from engine.providers.dstack.task import (
     EXAMPLE_IMAGE,
     complete_task,
     completed,
+    expect_package,
     needs_image,
     normal_task,
 )
@@ -258,13 +259,14 @@ def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: 
     problem: StenoError | None = None
     checks: tuple[Check, ...] = ()
     if wanted or settings.value("dstack.url") is not None:
-        task, checks = _task(settings)
-        if task is None or trial:
-            task, line = example(), f"the checks below are for the shipped example, {example_file().parent.name}"
-            checks += (Check(name="task", message=line),)
         idle = settings.find("vms.idle_timeout")
         limit = IdleSetting(limit=timeout(idle.value or "off"), origin=idle.source)
         try:
+            expect_package()
+            task, checks = _task(settings)
+            if task is None or trial:
+                task, line = example(), f"the checks below are for the shipped example, {example_file().parent.name}"
+                checks += (Check(name="task", message=line),)
             with closing(open_()) as provider:
                 found = Diagnosis(provider.client, task, fleet_nodes(settings), limit, cloud_key_set=key).look()
         except (NotConfigured, ProjectNotFound) as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.errors import TaskInvalid
 from engine.providers.dstack.lenient import objects
-from engine.providers.dstack.task import validated
+from engine.providers.dstack.task import expect_package, validated
 from engine.providers.kind import TaskProfile
 from engine.providers.task import read_task_file
 
@@ -46,6 +46,7 @@ def _files() -> Iterator[Path]:
 
 def _profiles(file: Path) -> Iterator[tuple[Any, dict[str, object]]]:
     """Each as dstack reads it, and as it stands in the file, where `2h` is `2h`."""
+    expect_package()
     from dstack._internal.core.models.profiles import ProfileParams, ProfilesConfig
 
     content = read_task_file(file, needs="`profiles:`")

@@ -23,7 +23,7 @@ from engine.providers.dstack.lenient import at
 from engine.providers.dstack.offers import ask_plan, count_offers
 from engine.providers.dstack.rounds import Rounds
 from engine.providers.dstack.settings import Address
-from engine.providers.dstack.task import normal_task, with_gpu, wording
+from engine.providers.dstack.task import expect_package, normal_task, with_gpu, wording
 from engine.providers.dstack.uploads import upload_all
 from engine.providers.dstack.words import MARK
 from engine.providers.task import LISTENER, check_name
@@ -143,6 +143,7 @@ class DstackProvider(Provider):
                 f"the task is for project {submission.project}, but this connection is to project {self.project}"
             )
         base = Path(submission.base) if submission.base is not None else Path.cwd()
+        expect_package()
         taken = upload_all(client, submission.configuration, base)
         task = wording(submission)
         specification = {"run_name": name, "configuration": task, **taken}

@@ -7,9 +7,10 @@ import difflib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
-from engine.errors import TaskInvalid
+from engine.errors import NotConfigured, TaskInvalid
 from engine.providers.base import Submission
 from engine.providers.dstack.lenient import at
 from engine.providers.dstack.requirements import idle_of
@@ -18,6 +19,7 @@ from engine.providers.dstack.words import MARK
 from engine.providers.task import Draft, check_name, resolve_env
 from engine.settings.settings import Settings
 from events.clock import SECOND
+from events.installation import installing
 
 _UNION_STEP = re.compile(r"^[a-z_]+\[")
 EXAMPLE_IMAGE = "rocm/dev-ubuntu-24.04"
@@ -62,6 +64,7 @@ def complete_task(
     GPU models of later submissions. Raises TaskInvalid if dstack would refuse it or a variable is not set.
     """
     _check_kind(configuration, where)
+    expect_package()
     task = dict(configuration)
     task["env"] = resolve_env(task.get("env"), environ, where)
     if not task["env"]:
@@ -72,8 +75,15 @@ def complete_task(
     return _interpolated(task, where)
 
 
+def expect_package() -> None:
+    """Raises NotConfigured if the package `dstack` is not installed: its models check every task."""
+    if find_spec("dstack") is None:
+        raise NotConfigured(f"a task for dstack needs the package dstack: `{installing('dstack')}`")
+
+
 def normal_task(task: Mapping[str, object]) -> dict[str, object]:
     """The task with every shorthand written out, as in dstack's model (`resources.gpu.name` is a list …)."""
+    expect_package()
     from dstack._internal.core.models.configurations import TaskConfiguration
 
     dumped = TaskConfiguration.model_validate(for_dstack(task)).model_dump(mode="json")

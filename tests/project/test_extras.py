@@ -1,0 +1,284 @@
+"""Every extra, installed as our own message says into a bare environment without pip, does what it is for; and nothing
+under the GPL comes in without dstack.
+"""
+
+from __future__ import annotations
+
+import http.server
+import os
+import re
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from stenolab.environment import find_uv
+from stenotest.postgres import lacking
+
+from events.installation import DISTRIBUTION, installing
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = tuple(PROJECT["optional-dependencies"])
+UNDER_GPL = {"cursor"}
+"""What docs/operations.md says of the extra `dstack`."""
+TOKEN = "t" * 32
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+Case = Callable[[Call, pytest.FixtureRequest], "Generator[str]"]
+"""Calls the command; yields what it says, and asserts that it did what the extra is for if it is asked to go on."""
+
+
+def uv(*words: object) -> None:
+    """As `uv` with the locked versions, from its cache where that has them."""
+    locked = os.environ | {"UV_CONSTRAINT": str(ROOT / "requirements-dev.lock")}
+    for where in ("--offline", "--no-progress"):
+        command = [find_uv(), *map(str, words), where]
+        done = subprocess.run(command, env=locked, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return
+    if re.search("Failed to fetch|error sending request|Could not connect", done.stderr):
+        pytest.skip("packages cannot be downloaded here, and uv's cache lacks them: `make .venv/.dev` fills it")
+    pytest.fail(done.stderr)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    uv("build", "--wheel", "--quiet", "--out-dir", folder, ROOT)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture
+def bare(wheel: Path, tmp_path: Path) -> Path:
+    """An environment with Steno's wheel and what it requires, without an extra and without pip."""
+    uv("venv", "--quiet", "--python", sys.executable, tmp_path / "bare")
+    uv("pip", "install", "--quiet", "--python", tmp_path / "bare", wheel)
+    return tmp_path / "bare"
+
+
+@pytest.fixture
+def call(bare: Path, tmp_path: Path) -> Call:
+    """The environment's own `steno`, in an empty home."""
+    surroundings = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+
+    def run(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = [bare / "bin" / "steno", *map(str, words)]
+        options = {"cwd": tmp_path, "env": surroundings | variables, "stdin": subprocess.DEVNULL}
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)
+
+    return run
+
+
+def questions(call: Call, _: pytest.FixtureRequest) -> Generator[str]:
+    """SQL over a record, and files of it."""
+    assert call("submit", "--wait", "--", "true").returncode == 0
+    done = call("sql", "select 1")
+    yield done.stderr
+    assert "1" in done.stdout
+    done = call("export", "runs", "--format", "parquet", "-o", "out")
+    assert done.returncode == 0, done.stderr
+
+
+def postgres(call: Call, request: pytest.FixtureRequest) -> Generator[str]:
+    """A record on PostgreSQL; where there is no server, one that cannot be reached."""
+    url = "postgresql://127.0.0.1:1/steno" if lacking() else request.getfixturevalue("postgres_url")
+    done = call("submit", "--wait", "--record", url, "--", "true")
+    yield done.stderr
+    expected = (3, True) if lacking() else (0, False)
+    assert (done.returncode, "cannot be reached" in done.stderr) == expected, done.stderr
+
+
+def otlp(call: Call, _: pytest.FixtureRequest) -> Generator[str]:
+    """The trace of a run arrives."""
+    with collector() as (address, arrived):
+        done = call("submit", "--wait", "--", "true", STENO_OTLP_ENDPOINT=address)
+        yield done.stderr
+        assert done.returncode == 0, done.stderr
+        assert arrived
+
+
+@contextmanager
+def collector() -> Iterator[tuple[str, list[str]]]:
+    arrived: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            arrived.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", arrived
+        server.shutdown()
+
+
+def dask(call: Call, request: pytest.FixtureRequest) -> Generator[str]:
+    """A cluster of that environment folds a record."""
+    assert call("submit", "--wait", "--", "true").returncode == 0
+    cluster = (
+        "import sys; from distributed import LocalCluster\n"
+        "if __name__ == '__main__':\n"
+        "    with LocalCluster(1, threads_per_worker=1, dashboard_address=None) as made:\n"
+        "        print(made.scheduler_address, flush=True); sys.stdin.read()\n"
+    )
+    program = request.getfixturevalue("tmp_path") / "cluster.py"
+    program.write_text(cluster)
+    python = request.getfixturevalue("bare") / "bin" / "python"
+    address = "tcp://127.0.0.1:1"
+    with subprocess.Popen([python, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        address = process.stdout.readline().strip() or address  # none without the extra
+        done = call("replay", "--dask", address)
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        process.wait()
+    yield done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def listener(call: Call, _: pytest.FixtureRequest) -> Generator[str]:
+    """It asks the container engine, which is not there."""
+    nobody = {"STENO_LISTENER_TOKEN": TOKEN, "DOCKER_HOST": "unix:///nowhere/docker.sock"}
+    done = call("listener", "--port", "0", "--forgotten-after", "1s", "--at-end", "true", **nobody)
+    yield done.stdout
+    assert "/nowhere/docker.sock" in done.stdout
+
+
+def dstack(call: Call, _: pytest.FixtureRequest) -> Generator[str]:
+    """A task is checked by dstack's own models, and then its server does not answer."""
+    server = {"STENO_DSTACK_URL": "http://127.0.0.1:1", "STENO_DSTACK_TOKEN": TOKEN, "STENO_PROJECT": "main"}
+    task = ("submit", "--provider", "dstack", "--image", "rocm/dev-ubuntu-24.04", "--wait", "--", "true")
+    done = call(*task, **server)
+    yield done.stderr
+    assert done.returncode == 3, done.stderr
+    done = call("doctor", **server)
+    assert "dstack" in done.stdout
+    assert "bug in Steno" not in done.stderr
+
+
+CASES = (questions, postgres, otlp, dask, listener, dstack)
+
+
+def test_every_extra_has_its_case() -> None:
+    assert {case.__name__ for case in CASES} == set(EXTRAS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_an_extra_is_installed_as_the_message_says_and_its_command_works(
+    case: Callable[[Call, pytest.FixtureRequest], Generator[str]],
+    call: Call,
+    bare: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Without it one line says what to type; typed as it stands, with the locked versions, that is enough."""
+    with closing(case(call, request)) as first:
+        said = next(first)
+    (typed,) = set(re.findall(r"`uv (pip install .*?)`", said))
+    assert typed == f"pip install --python {bare} '{DISTRIBUTION}[{case.__name__}]'"
+    uv(*typed.replace("'", "").split(), "--quiet")
+    (said,) = case(call, request)
+    assert "pip install" not in said
+
+
+def test_a_clone_is_told_to_use_make() -> None:
+    """Its .venv has no pip; the Makefile takes one extra or several."""
+    assert installing("otlp") == f"make -C {ROOT} setup EXTRAS=otlp"
+    done = subprocess.run(
+        ["make", "--dry-run", "setup", "EXTRAS=otlp questions"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "--constraint requirements-dev.lock --editable" in done.stdout
+    words = ["make", "setup", "EXTRAS=otlp none"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, "there is no extra none" in done.stdout) == (2, True), done.stderr
+
+
+def test_an_installed_wheel_is_told_to_use_its_own_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", "/opt/steno")
+    monkeypatch.setattr("events.installation.find_spec", lambda _: object())
+    assert installing("otlp") == f"{sys.executable} -m pip install 'steno-gpu[otlp]'"
+
+
+def test_nothing_committed_tells_to_install_a_strangers_package() -> None:
+    """`steno` on a package index is another project: each name after an `install` is ours, or one that we lock."""
+    locked = {*re.findall(r"^([\w.-]+)==", (ROOT / "requirements-dev.lock").read_text(), re.M), DISTRIBUTION, "Steno"}
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    told = re.compile(r"""\bpip install (?:-\S+ )*['"]?([A-Za-z][\w.-]*)(?=[\['"`= ]|$)""", re.M)
+    found = {
+        (name, package)
+        for name in files
+        if Path(name).suffix in {".md", ".py", ".ipynb", ".yml", ".service", ".toml", ""} and name != "CHANGELOG.md"
+        if not name.startswith(("tests/", "benchmarks/"))
+        for package in told.findall((ROOT / name).read_text())
+    }
+    assert DISTRIBUTION in {package for _, package in found}
+    assert {(name, package) for name, package in found if package not in locked} == set()
+    assert PROJECT["name"] == DISTRIBUTION
+
+
+def needed(*extras: str) -> dict[str, metadata.Distribution]:
+    """Steno with these extras and all that it requires, as installed here."""
+    found: dict[str, metadata.Distribution] = {}
+    rest = {(DISTRIBUTION, ("", *extras))}
+    done = set()
+    while rest:
+        name, wanted = rest.pop()
+        done.add((name, wanted))
+        found[canonicalize_name(name)] = metadata.distribution(name)
+        for line in metadata.requires(name) or ():
+            asked = Requirement(line)
+            if asked.marker is None or any(asked.marker.evaluate({"extra": extra}) for extra in wanted):
+                rest |= {(asked.name, ("", *sorted(asked.extras)))} - done
+    return found
+
+
+def under_gpl(*extras: str) -> set[str]:
+    """Of these the ones under the GPL itself: linking to what is under the LGPL asks nothing of us."""
+    licence = re.compile(r"(?<!L)GPL|GNU (?:Affero )?General Public")
+    fields = ("License", "License-Expression", "Classifier")
+    licences = {
+        name: " ".join(str(text)[:200] for field in fields for text in found.metadata.get_all(field) or ())
+        for name, found in needed(*extras).items()
+    }
+    return {name for name, text in licences.items() if licence.search(text)}
+
+
+def test_only_dstack_brings_something_under_the_gpl() -> None:
+    """docs/operations.md names it."""
+    assert under_gpl(*EXTRAS) == UNDER_GPL
+    assert under_gpl(*(extra for extra in EXTRAS if extra != "dstack")) == set()
+    (row,) = re.findall(r"^\| `dstack` .*", (ROOT / "docs" / "operations.md").read_text(), re.M)
+    assert all(f"`{name}`" in row for name in UNDER_GPL)
+
+
+@pytest.mark.slow
+def test_the_image_without_dstack_has_nothing_under_the_gpl(tmp_path: Path) -> None:
+    """What the container file runs, with another EXTRAS; uv itself is the one that is here."""
+    file = (ROOT / "docs" / "deploy" / "Containerfile").read_text()
+    assert "ARG EXTRAS=dstack,postgres\n" in file
+    assert set(re.findall(r"EXTRAS=([a-z,]+)", file)) == {"dstack,postgres", "postgres"}
+    (install,) = re.findall(r"^ && /tools/bin/uv (pip install .*)$", file, re.M)
+    assert '"/source[${EXTRAS}]"' in install
+    uv("venv", "--quiet", "--python", sys.executable, tmp_path / "steno")
+    for inside, here in (("/steno ", f"{tmp_path}/steno "), ("/source", str(ROOT)), ("${EXTRAS}", "postgres")):
+        install = install.replace(inside, here)
+    uv(*(word.strip('"') for word in install.split() if word not in ("--no-cache", "--compile-bytecode")))
+    (packages,) = tmp_path.glob("steno/lib/python*/site-packages")
+    there = {canonicalize_name(str(found.name)) for found in metadata.distributions(path=[str(packages)])}
+    assert {"steno-gpu", "psycopg", "uvicorn"} <= there
+    assert there & {"dstack", *UNDER_GPL} == set()
