@@ -16,6 +16,7 @@ from engine.act.executor import Call, Effect
 from engine.errors import (
     NameInUse,
     NoOffer,
+    NotConfigured,
     ProjectNotFound,
     ProviderError,
     ProviderFailing,
@@ -166,8 +167,8 @@ class Submitter:
             submitted = yield partial(self._provider.submit, submission)
         except SecretGone:
             self._abandon(submit, "its secrets are no longer in the vault; submit it again")
-        except (TaskInvalid, ProjectNotFound) as error:
-            self.fail(submit, error)
+        except (NotConfigured, TaskInvalid, ProjectNotFound) as error:
+            self.fail(submit, error, "rejected")
         except (NameInUse, ProviderError) as error:
             # A refused task may still be there, from this call or an earlier one.
             found = (yield from self.look(submit, name)) if called else None

@@ -5,7 +5,15 @@ import pytest
 
 from engine.commands.dispatcher import raise_failure
 from engine.commands.stop import request_stop
-from engine.errors import Conflict, NameInUse, ProviderError, ProviderFailing, ProviderUnreachable, TaskInvalid
+from engine.errors import (
+    Conflict,
+    NameInUse,
+    NotConfigured,
+    ProviderError,
+    ProviderFailing,
+    ProviderUnreachable,
+    TaskInvalid,
+)
 from engine.states import Reason, State
 from events import types
 from events.clock import SECOND
@@ -53,6 +61,20 @@ def test_a_task_the_provider_refuses_fails_with_its_words(bench):
     outcome = bench.dispatcher.submitted(run_id, WAIT)
     with pytest.raises(TaskInvalid, match="nodes"):
         raise_failure(outcome)
+
+
+def test_a_task_whose_package_is_missing_here_is_rejected_and_recording_goes_on(bench, monkeypatch):
+    """Requested where the package is, submitted by a recorder without it."""
+
+    def missing(*_):
+        raise NotConfigured("a task for dstack needs the package dstack")
+
+    monkeypatch.setattr(bench.provider, "submit", missing)
+    run_id = bench.ask("true")
+    with pytest.raises(TaskInvalid, match="needs the package"):
+        raise_failure(bench.dispatcher.submitted(run_id, WAIT))
+    bench.recorder.round()
+    assert bench.run(run_id).reason is Reason.REJECTED
 
 
 def test_two_requests_of_one_name_are_never_one_run(bench):
