@@ -34,6 +34,7 @@ _SENT: Final = (
     "engine/kernel/__init__.py",
     "events/__init__.py",
     "events/errors.py",
+    "events/installation.py",
 )
 _FOLDERS: Final = ("engine/kernel/machine", "engine/listener")
 _SUFFIXES: Final = frozenset({".py", ".hpp", ".h", ".json"})
