@@ -70,7 +70,7 @@ def serve(kind: str, record: str, body: str) -> None:
 
     log_for_daemon()
     app, nobody = App(), Path(record).parent
-    app.flags = {"record": record, "api.port": "0"}
+    app.flags = {"record": record, "api.port": "0", "api.loopback": "open"}
     app.settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
     with serving(app, Path(record)) as found:
         print(found.port, flush=True)

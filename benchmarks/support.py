@@ -6,6 +6,7 @@ A script reports each row of `benchmarks/targets.py` that names it, once, as soo
 Lines, else as text. Details that no target names go to stderr.
 """
 
+import os
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ import msgspec
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
+os.environ.setdefault("STENO_API_LOOPBACK", "open")  # of the services measured, also as root
 
 from benchmarks.targets import TARGETS  # noqa: E402 - `python benchmarks/NAME.py` finds it by the editable install
 

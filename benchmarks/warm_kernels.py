@@ -98,6 +98,7 @@ def main(image: str) -> Iterator[Measured]:
             "HOME": folder,
             "STENO_RECORD": f"{folder}/record.db",
             "STENO_API_PORT": "0",
+            "STENO_API_LOOPBACK": "open",
             "STENO_API_SUBMIT_RATE": "off",
             "STENO_KERNEL_IMAGE": image,
             "AMD_CONTAINER_MEMORY_LIMIT": "1GB",

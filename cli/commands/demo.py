@@ -99,7 +99,7 @@ def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
     with app.writing() as record:
         runs = [_run(app, record, name, line) for name, line in _RUNS.items()]
         _title("It is idle for 3 s and is stopped", app)
-        _typed("steno up", app)
+        _typed("steno up --no-api", app)
         _until_gone(app, record)
     with viewing(app) as (_, view, _):
         _title("What that cost", app)

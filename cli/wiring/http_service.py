@@ -143,12 +143,21 @@ def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service
 
 
 def _expect_guarded(service: Service, host: str) -> None:
-    """Refuse to serve beyond loopback without a token; on `local`, warn that submit tokens run commands as the user."""
+    """Refuse to serve beyond loopback without a token, and to run any local user's commands as root unless a setting
+    says so; on `local`, warn that submit tokens run commands as the user.
+    """
     tokens, settings = service.tokens, service.settings
     usable, loopback = tokens.usable(), listens_on_loopback(host)
+    local, open_ = service.outside.provider == "local", trusts_loopback(settings)
     if tokens.trouble is not None:
         raise NotConfigured(f"{tokens.trouble}: correct the file, or move it away and create the tokens again")
-    if not usable and not trusts_loopback(settings):
+    if local and open_ and os.geteuid() == 0 and not settings.find("api.loopback").given:
+        raise NotConfigured(
+            "as root with the provider local, every user of this machine could run commands as root: set "
+            "STENO_API_LOOPBACK=open (api.loopback) if nobody else uses it, as in a container; else "
+            "STENO_API_LOOPBACK=token, and make a token with `steno token create --role admin`"
+        )
+    if not usable and not open_:
         found = settings.find("api.loopback" if loopback else "api.host")
         why = "so every request needs a token, and there is none"
         if not loopback:
@@ -157,7 +166,7 @@ def _expect_guarded(service: Service, host: str) -> None:
             f"{found.name} is {found.value} ({found.source}), {why}: make one with `steno token create --role "
             "read|submit|admin`, or listen on 127.0.0.1 with api.loopback = open"
         )
-    if service.outside.provider == "local" and (tokens.usable(Role.SUBMIT) or not loopback):
+    if local and (tokens.usable(Role.SUBMIT) or not loopback):
         kernels = "kernels too" if settings.value("kernel.unsafe_local") == "true" else "but kernels in containers"
         _log.warning(
             "the provider is local: whoever has a token of the role submit or admin runs commands as this user, "

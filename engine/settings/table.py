@@ -101,7 +101,7 @@ GENERAL: tuple[Known, ...] = (
         help="Address that the HTTP service listens on. Other than loopback requires a token (steno token create)."
     ),
     _setting("api.loopback", "STENO_API_LOOPBACK", default="open", parse=one_of("open", "token"))(
-        help="Access from this machine: open (every local user, without a token), or token."
+        help="Access from this machine: open (every local user, without a token), or token. On local, root must choose."
     ),
     _setting("api.port", "STENO_API_PORT", default="8642", parse=port)(
         help="Port of the HTTP service. 0: any free port."

@@ -21,6 +21,7 @@ import msgspec
 import pytest
 from stenolab.dashboard import Busy
 from stenotest import prefork
+from stenotest.command_line import VARIABLES
 from stenotest.frozen_time import Hands, time_in_hand
 from stenotest.served import PATIENCE, Served, isolated
 
@@ -76,7 +77,7 @@ def kept(path: Path | str) -> Path:
 class Serve(Protocol):
     """`served(record_path, **settings)`; settings by name, `api.cors` written `api__cors`."""
 
-    def __call__(self, record: Path, **settings: str) -> Served: ...
+    def __call__(self, record: Path, **settings: str | None) -> Served: ...
 
 
 @contextmanager
@@ -87,7 +88,7 @@ def _serving() -> Iterator[Serve]:
         patch.setattr("projections.models.reader_pool.PATIENCE", PATIENCE * SECOND)
         patch.setattr("projections.models.projector._TIMEOUT", PATIENCE)  # of who stops it
 
-        def serve(record: Path, **settings: str) -> Served:
+        def serve(record: Path, **settings: str | None) -> Served:
             stack = every.enter_context(ExitStack())
             server = stack.enter_context(serving(isolated(record, **settings), record))
             client = stack.enter_context(httpx.Client(base_url=server.url_here, timeout=PATIENCE, trust_env=False))
@@ -267,7 +268,7 @@ def running(
     """
     home = folder / "home"
     home.mkdir(exist_ok=True)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "STENO_API_PORT": "0"}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", **VARIABLES}
     process = Process(
         prefork.python(
             [*map(str, program), *map(str, words)],

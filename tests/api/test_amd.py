@@ -20,6 +20,7 @@ import httpx
 import pytest
 from httpx_sse import connect_sse
 from stenotest import prefork
+from stenotest.command_line import VARIABLES
 from stenotest.kernels import BRIEF, DOING, SHIPPED, asked, briefly
 
 from events.clock import SystemClock
@@ -78,7 +79,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         pass
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", **PRICED}
     words = ["up", "--record", str(record)]
-    with prefork.Popen(words, env=environment | {"STENO_API_PORT": "0"}, cwd=folder, stdout=subprocess.DEVNULL) as up:
+    with prefork.Popen(words, env=environment | VARIABLES, cwd=folder, stdout=subprocess.DEVNULL) as up:
         try:
             yield Site(record, environment)
             up.terminate()

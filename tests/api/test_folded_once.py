@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from stenotest.command_line import SERVICE
 
 from cli.wiring.app import App
 from cli.wiring.http_service import serving
@@ -51,7 +52,7 @@ def test_up_folds_each_event_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         run(self, *given, **named_)
 
     app = App()
-    app.flags = {"record": str(tmp_path / "record.db"), "api.port": "0"}
+    app.flags = {"record": str(tmp_path / "record.db"), **SERVICE}
     nobody = tmp_path / "nobody"
     app.settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
     live = LiveWorld(READINGS, keep=True)

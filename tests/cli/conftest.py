@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from stenotest import prefork
-from stenotest.command_line import Steno
+from stenotest.command_line import VARIABLES, Steno
 
 DEADLINE = 600
 """Seconds after which a test gives up waiting: no test takes that long, whatever else the machine does."""
@@ -90,7 +90,7 @@ def environment(home: Path, place: str) -> dict[str, str]:
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "STENO_RECORD": place,
-        "STENO_API_PORT": "0",  # many run side by side
+        **VARIABLES,
     }
 
 

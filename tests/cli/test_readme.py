@@ -65,12 +65,16 @@ def test_the_local_commands_of_the_readme_work_in_order(steno: Steno, background
     service: subprocess.Popen[str] | None = None
     url = ""
     ran = []
+    exported = {"STENO_API_LOOPBACK": ""}
     for command, output in commands():
         if command.startswith(tuple(LEFT_OUT)):
             continue
         ran.append(command)
-        if command == "steno up":
-            service = background("up", out=subprocess.PIPE, STENO_LOCAL_PRICE=price)
+        if command.startswith("export "):
+            name, _, value = command.removeprefix("export ").partition("=")
+            exported[name] = value
+        elif command == "steno up":
+            service = background("up", out=subprocess.PIPE, STENO_LOCAL_PRICE=price, **exported)
             assert service.stdout is not None
             said = next(line for line in service.stdout if "serving" in line)
             url = said.split("serving ")[1].split()[0]

@@ -31,7 +31,7 @@ def address(steno: Steno, up: Background) -> str:
 @pytest.mark.suffices(NEWEST)
 def test_a_kernel_is_checked_and_timed_cold_then_warm_and_told_of_its_errors(dstack: Lab, steno_at: StenoAt) -> None:
     """From the submission to the verdict through dstack, its logs and its machines; a second one takes the warm one."""
-    steno = steno_at(dstack, dstack.project(), STENO_API_PORT="0")
+    steno = steno_at(dstack, dstack.project())
     up = steno.up()
     url = address(steno, up)
 

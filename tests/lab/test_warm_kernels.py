@@ -59,7 +59,6 @@ def test_the_second_kernel_finds_the_machine_warm(
         "STENO_KERNEL_WARM": "on",
         "STENO_KERNEL_IMAGE": "steno-lab/kernel:1",
         "AMD_CONTAINER_MEMORY_LIMIT": "1GB",
-        "STENO_API_PORT": "0",
     }
     steno = steno_at(dstack_22, dstack_22.project(), **more)
     up = steno.up()

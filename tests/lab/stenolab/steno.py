@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 from stenotest import prefork
+from stenotest.command_line import VARIABLES
 
 from engine.providers.readings import READINGS
 from engine.replay.record import replay_record
@@ -248,7 +249,7 @@ class Steno:
             "XDG_DATA_HOME": str(self.folder / "data"),
             "STENO_RECORD": str(self.record),
             "NO_COLOR": "1",
-            "STENO_API_PORT": "0",  # many run side by side
+            **VARIABLES,
             **self.more,
             **more,
         }

@@ -1,7 +1,13 @@
-"""Types for tests of the command line."""
+"""Types for tests of the command line, and the settings of a service."""
 
 import subprocess
 from typing import Protocol
+
+SERVICE = {"api.port": "0", "api.loopback": "open"}
+"""Settings of every service that a test starts: a port of its own, as many run side by side; open to this machine, as
+root has to say.
+"""
+VARIABLES = {f"STENO_{name.upper().replace('.', '_')}": value for name, value in SERVICE.items()}
 
 
 class Steno(Protocol):

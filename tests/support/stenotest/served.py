@@ -11,6 +11,7 @@ import httpx
 
 from cli.wiring.app import App
 from engine.providers.registry import load_settings
+from stenotest.command_line import SERVICE
 
 if TYPE_CHECKING:
     from projections.api.server import Server
@@ -19,10 +20,12 @@ PATIENCE = 120
 """Seconds that anything may take here: a crowded machine takes long, and a test that fails may."""
 
 
-def isolated(record: Path, **settings: str) -> App:
-    """One call of Steno that sees these settings (`api__cors` is `api.cors`) and nothing of who runs the tests."""
+def isolated(record: Path, **settings: str | None) -> App:
+    """One call of Steno that sees these settings (`api__cors` is `api.cors`; None: as if it were not set) and nothing
+    of who runs the tests.
+    """
     app = App()
-    app.flags = {"record": str(record), "api.port": "0"}
+    app.flags = {"record": str(record), **SERVICE}
     app.flags |= {name.replace("__", "."): value for name, value in settings.items()}
     nobody = record.parent / "nobody"
     app.settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
