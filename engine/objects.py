@@ -5,13 +5,14 @@ is unknown.
 """
 
 from itertools import groupby
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from engine.amounts import money
 from engine.facts import Waits
-from engine.fold.change import Blind
+from engine.fold.change import Blind, GapKind
 from engine.fold.run import Reported, Run
 from engine.fold.state_machines import TERMINAL
 from engine.fold.vm import Vm
@@ -136,11 +137,14 @@ class VmObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BlindObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
-    """A gap in which a source did not answer; `to` is None while it lasts."""
+    """A gap in which a source was not seen; `to` is None while it lasts."""
 
     source: str
     start: str
     end: str | None
+    kind: Annotated[GapKind, Meta(description="Whether it was polled and did not answer, or no process polled it.")] = (
+        GapKind.NO_ANSWER
+    )
 
 
 def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
@@ -253,7 +257,7 @@ def vm_object(vm: Vm, bill: Bill) -> VmObject:
 
 
 def blind_object(blind: Blind) -> BlindObject:
-    return BlindObject(source=blind.source, start=format_time(blind.since), end=_time(blind.until))
+    return BlindObject(source=blind.source, start=format_time(blind.since), end=_time(blind.until), kind=blind.kind)
 
 
 def _execution_seconds(run: Run) -> float | None:

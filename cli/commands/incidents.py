@@ -1,4 +1,4 @@
-"""`steno incidents`: anomalies, and gaps without an answer."""
+"""`steno incidents`: anomalies, and gaps in which a source was not seen."""
 
 import click
 
@@ -13,10 +13,13 @@ from cli.wiring.output import hint, show
 )
 @at_option
 def incidents_command(app: App, limit: int, at: str | None) -> None:
-    """List contradictions, missing items and unknown statuses in what providers said, and gaps without an answer.
+    """List contradictions, missing items and unknown statuses in what providers said, and gaps in which they said
+    nothing.
 
-    Newest first; hidden archives are left out. With --json: {"anomalies": [{"kind", "subject", "position", "at",
-    "detail"}], "blind": [{"source", "from", "to"}], "more": whether there are more anomalies than -n shows}.
+    A gap is `no answer` where Steno polled the source, and `not polled` where no process of Steno did. Newest first;
+    hidden archives are left out. With --json: {"anomalies": [{"kind", "subject", "position", "at", "detail"}], "blind":
+    [{"source", "from", "to", "kind": "no_answer"|"not_polled"}], "more": whether there are more anomalies than -n
+    shows}.
 
     \b
     Examples:
@@ -33,10 +36,14 @@ def incidents_command(app: App, limit: int, at: str | None) -> None:
         found = incidents(
             Look(record=record, view=view, position=view.position, now=now, past=at is not None), limit=limit
         )
+        silent = [source.name for source in view.sources(now) if source.last_answered is None]
+        polled = bool(view.state.sources)
     more = found.next is not None
     parts = [dated_anomaly_table(found.anomalies)] if found.anomalies else []
     parts += [gap_table(found.blind)] if found.blind else []
     value = {"anomalies": found.anomalies, "blind": found.blind, "more": more}
-    show(app, value, "\n\n".join(parts) or "No incidents: every answer was as expected, and no source was silent.")
+    none = "every answer was as expected, and no source was silent" if polled else "no source has been polled"
+    none = f"No incidents, but {', '.join(silent)} has never answered." if silent else f"No incidents: {none}."
+    show(app, value, "\n\n".join(parts) or none)
     if more:
         hint(f"more anomalies than these {limit}; -n N shows N")

@@ -87,12 +87,15 @@ def show_command(app: App, run: str, at: str | None) -> None:
 @at_option
 @each_run
 def timeline_command(app: App, run: str, at: str | None) -> None:
-    """Draw where a run's time went: a bar for each state, its attempts, its machine, and gaps without an answer.
+    """Draw where a run's time went: a bar for each state, its attempts, its machine, and gaps.
+
+    In a gap Steno did not see the run's source: `no answer` where it polled, `not polled` where no process of Steno
+    did.
 
     With --json: {"run_id", "name", "state", "reason", "from", "until", "first_poll_at", "spans": [{"state", "attempt",
-    "from", "to", "seconds", "position"}], "blind": [{"source", "from", "to", "seconds"}], "machine": {"vm_id", "start",
-    "phases": [{"phase", "from", "to", "seconds"}]}, "phases": [{"phase", "from", "to", "seconds", "position"}]}; the
-    last are the phases that the task itself reports.
+    "from", "to", "seconds", "position"}], "blind": [{"source", "from", "to", "kind", "seconds"}], "machine": {"vm_id",
+    "start", "phases": [{"phase", "from", "to", "seconds"}]}, "phases": [{"phase", "from", "to", "seconds",
+    "position"}]}; the last are the phases that the task itself reports.
 
     \b
     Examples:
@@ -112,7 +115,7 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
         folded, seen = decode_run(row.folded), view.clock(row.archive, now)
         life = timeline(
             found,
-            view.blind_of(row),
+            view.blind_of(row, seen),
             seen,
             vm,
             folded.said,

@@ -33,9 +33,10 @@ def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
     lines += _items("What would have changed it", map(_flip, found.flips), width)
     lines += _odd(found.anomalies, width)
     gaps = [
-        f"{words.hour(gap.start)} to {words.hour(gap.end)}, {words.duration(gap.end - gap.start)}" for gap in found.gaps
+        f"{words.hour(gap.start)} to {words.hour(gap.end)}, {words.duration(gap.end - gap.start)}: {gap.kind.words}"
+        for gap in found.gaps
     ]
-    lines += _items("Gaps without an answer", gaps, width)
+    lines += _items("Not seen", gaps, width)
     if found.evidence and found.evidence[-1].kind == "poll":
         lines.append(paint.dim(f"The full answer: steno poll {found.evidence[-1].position}"))
     return "\n".join(lines).rstrip()

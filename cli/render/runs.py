@@ -379,5 +379,5 @@ def gap_table(gaps: Sequence[BlindObject]) -> str:
     rows = []
     for gap in gaps:
         length = "still" if gap.end is None else words.duration(parse_time(gap.end) - parse_time(gap.start))
-        rows.append((gap.source, words.moment(gap.start), words.moment(gap.end), length))
-    return paint.table(("NO ANSWER FROM", "SINCE", "UNTIL", "FOR"), rows, right=(3,))
+        rows.append((gap.source, gap.kind.words, words.moment(gap.start), words.moment(gap.end), length))
+    return paint.table(("NOT SEEN", "WHY", "SINCE", "UNTIL", "FOR"), rows, right=(4,))

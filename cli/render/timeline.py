@@ -6,6 +6,7 @@ import click
 
 from cli.render import paint, words
 from cli.render.runs import called, figures, identity, verdict
+from engine.fold.change import GapKind
 from engine.objects import RunObject
 from events.clock import SECOND
 from projections.models.timeline import Timeline
@@ -15,6 +16,7 @@ _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 
 _LABEL = 13
 _TIME = 11
 _OPEN = " …"
+_GAPS = {GapKind.NO_ANSWER: ("magenta", "░"), GapKind.NOT_POLLED: ("bright_black", "╱")}
 
 
 def draw(run: RunObject, life: Timeline, columns: int) -> str:
@@ -40,7 +42,9 @@ def draw(run: RunObject, life: Timeline, columns: int) -> str:
     if life.machine.phases:
         lines.append(paint.dim("its machine"))
         lines += [_row(one.phase, "bright_black", scale, one.start, one.end, fill="▒") for one in life.machine.phases]
-    lines += [_row("no answer", "magenta", scale, gap.start, gap.end, fill="░") for gap in life.gaps]
+    for gap in life.gaps:
+        colour, fill = _GAPS[gap.kind]
+        lines.append(_row(gap.kind.words, colour, scale, gap.start, gap.end, fill=fill))
     return "\n".join(line.rstrip() for line in lines)
 
 

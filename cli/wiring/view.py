@@ -8,6 +8,7 @@ from cli.render.words import ago
 from cli.wiring.app import App
 from cli.wiring.output import hint, progress
 from cli.wiring.time_arguments import at_moment
+from engine.fold.change import GapKind
 from engine.policy import Policy
 from engine.providers import registry
 from events.clock import format_time
@@ -87,8 +88,10 @@ def say_unseen(sources: Iterable[SourceView], now: int) -> None:
     for source in sources:
         if source.observability != "fresh":
             last = "never" if source.last_answered is None else ago(source.last_answered, now)
-            said = f"{source.name} is {source.observability.value}: last answer {last}, so this data may be old"
-            hint(f"{said}; `steno up` or `steno record` polls it")
+            since = "" if source.blind is None else f", {source.blind.words} since"
+            said = f"{source.name} is {source.observability.value}: last answer {last}{since}, so this data may be old"
+            polled = source.blind is GapKind.NO_ANSWER
+            hint(f"{said}; {'`steno doctor` says why' if polled else '`steno up` or `steno record` polls it'}")
 
 
 def source_objects(sources: Iterable[SourceView]) -> list[dict[str, object]]:
@@ -97,6 +100,7 @@ def source_objects(sources: Iterable[SourceView]) -> list[dict[str, object]]:
             "source": one.name,
             "observability": one.observability,
             "last_answered_at": None if one.last_answered is None else format_time(one.last_answered),
+            "blind": one.blind,
         }
         for one in sources
     ]

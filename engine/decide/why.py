@@ -11,7 +11,7 @@ from engine.decide.queue import waits
 from engine.decide.source_view import Scene, Timeout, slot_of, timeout_of
 from engine.fold.archives import until_of
 from engine.fold.run import Run
-from engine.fold.sources import Observability, observability
+from engine.fold.sources import Observability, observability, open_blind
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState, idle_evidence, source_of
 from engine.money.prices import in_force
@@ -137,10 +137,10 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
         return (f"It is part of the archive {vm.archive}, which ends at {until}.", *_silence(vm))
     found, source = [], state.sources.get(vm.source)
     if observability(source, now) is Observability.BLIND:
-        last = None if source is None else source.last_answered
-        since = "never" if last is None else f"{_about(max(0, now - last))} ago"
+        gap = None if source is None else open_blind(source, now)
+        last = "never" if gap is None else f"{_about(max(0, now - gap.since))} ago, {gap.kind.words} since"
         said = "Until it answers, no idle timer advances and nothing is stopped."
-        found.append(f"{vm.source} is blind: last answer {since}. {said}")
+        found.append(f"{vm.source} is blind: last answer {last}. {said}")
     if not vm.ours:
         found.append("Steno did not create it: it is listed and billed, and Steno never stops it.")
     elif vm.wish is not None:

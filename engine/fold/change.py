@@ -60,12 +60,24 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             msgspec.structs.force_setattr(self, "detail", self.detail[: DETAIL - 1] + "…")
 
 
+class GapKind(StrEnum):
+    """Why a source was not seen for a time: of both, the longer part decides."""
+
+    NO_ANSWER = "no_answer"  # we polled it, it did not answer
+    NOT_POLLED = "not_polled"  # no process of ours polled it
+
+    @property
+    def words(self) -> str:
+        return self.value.replace("_", " ")
+
+
 class Blind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A time in which we did not see a source: from its last answered poll to its next."""
 
     source: str
     since: int
     until: int | None
+    kind: GapKind = GapKind.NO_ANSWER
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -7,8 +7,9 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from engine.fold.change import Blind
+from engine.fold.change import Blind, GapKind
 from engine.fold.tick import Tick
 from engine.providers.reading import Listing, Scope
 from events.clock import SECOND
@@ -35,6 +36,8 @@ class Source(msgspec.Struct, kw_only=True):
     answered_time: int = 0
     """Microseconds in which it has been answering: gaps over 60 s and gaps with a failure in them do not count."""
     failed: bool = False  # a poll has failed since the last answered one
+    failed_at: int = 0  # `observed_at` of the newest failed poll; 0: none has
+    unpolled: int = 0  # how long nobody polled it since the last answered poll, up to `failed_at`
     silent: dict[str, int] = {}  # witness → since when it does not answer, though others of the source may
     outage: tuple[int, int] | None = None  # the newest time in which a witness did not
     skew: int = 0  # how far its clock is ahead of ours, microseconds; 0: unknown
@@ -66,19 +69,36 @@ def heard(source: Source, tick: Tick) -> Blind | None:
     elif witness in source.silent and tick.answered:
         source.outage = (source.silent.pop(witness), tick.observed_at)
     if not tick.answered:
-        source.failed = source.failed or (last is not None and tick.observed_at >= last)
+        if last is not None and tick.observed_at >= last:
+            source.unpolled, source.failed = _unpolled(source, tick.started_at), True
+        source.failed_at = max(source.failed_at, tick.observed_at)
         return None
     if last is None:
         source.last_answered = tick.observed_at
         return None
     if tick.observed_at < last:
         return None
-    blind = source.failed or tick.observed_at - last > BLIND_AFTER
-    if not blind:
+    blind = _blind(source, tick.started_at, tick.observed_at)
+    if blind is None:
         source.answered_time += tick.observed_at - last
     source.last_answered = tick.observed_at
-    source.failed = False
-    return Blind(source=source.name, since=last, until=tick.observed_at) if blind else None
+    source.failed, source.unpolled = False, 0
+    return None if blind is None else replace(blind, until=tick.observed_at)
+
+
+def _blind(source: Source, polled_at: int, now: int) -> Blind | None:
+    """The blind time the source is in; `polled_at`: when the poll started that may end it."""
+    last = source.last_answered
+    if last is None or not (source.failed or now - last > BLIND_AFTER):
+        return None
+    kind = GapKind.NOT_POLLED if 2 * _unpolled(source, polled_at) > now - last else GapKind.NO_ANSWER
+    return Blind(source=source.name, since=last, until=None, kind=kind)
+
+
+def _unpolled(source: Source, until: int) -> int:
+    """How long nobody polled the source since its last answered poll: pauses of more than 60 s, microseconds."""
+    pause = until - max(source.last_answered or 0, source.failed_at)
+    return source.unpolled + (pause if pause > BLIND_AFTER else 0)
 
 
 def is_back(source: Source, asked_at: int) -> bool:
@@ -96,11 +116,10 @@ def surely_until(source: Source, ended_at: int) -> int:
     return min([ended_at, *(since for since, until in times if since < ended_at <= until)])
 
 
-def open_blind(source: Source) -> Blind | None:
-    """The blind time a source is in at the end of a fold: polls have failed since it last answered."""
-    if not source.failed or source.last_answered is None:
-        return None
-    return Blind(source=source.name, since=source.last_answered, until=None)
+def open_blind(source: Source, now: int | None = None) -> Blind | None:
+    """The blind time a source is in `now`, by default at its newest poll; None if it never answered."""
+    at = max(source.last_answered or 0, source.failed_at) if now is None else now
+    return _blind(source, at, at)
 
 
 def observability(source: Source | None, now: int) -> Observability:

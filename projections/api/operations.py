@@ -20,8 +20,7 @@ from engine.errors import NotConfigured
 from engine.fold.archives import live_part
 from engine.fold.lazy_things import tally_of
 from engine.fold.run import Run
-from engine.fold.sources import BLIND_AFTER, Observability, Source, observability
-from engine.fold.world_codec import WorldState
+from engine.fold.sources import BLIND_AFTER, Observability, observability
 from engine.kernel.listener_run import gpu_kept
 from engine.policy import DOLLAR
 from engine.states import State, VmState
@@ -37,15 +36,10 @@ from projections.api.reads.money import policy_at
 from projections.api.service import Service
 from projections.api.tally import LASTING, entered_at
 from projections.models.projector import Building, Lag
-from projections.models.view import SourceView, waits
+from projections.models.view import SourceView, source_view, waits, watched
 
 _PRESENT: Final = tuple(state for state in VmState if state is not VmState.TERMINATED)
 _Figures = Iterator[tuple[str, str, float]]  # (name, what it is, number)
-
-
-def watched(state: WorldState) -> dict[str, Source]:
-    found = state.sources.items()
-    return {name: one for name, one in found if not one.archive and (one.failed or one.last_answered is not None)}
 
 
 class ServiceCollector(Collector):
@@ -116,9 +110,7 @@ class ServiceCollector(Collector):
             known = tally_of(state.runs, "runs but listeners by state", _state_of)
             unsettled = [state.runs[run_id] for run_id in state.unsettled]
             machines = Counter(state.vms[vm_id].state for vm_id in state.open_vms)
-            sources = [
-                (name, one.last_answered, one.failed, observability(one, now)) for name, one in watched(state).items()
-            ]
+            sources = [(one.name, one.last_answered, one.failed, observability(one, now)) for one in watched(state)]
             last_at = state.last_at
         runs = {f"{one.value} ": 0 for one in State} | known
         states = ((tuple(name.split(" ")), number) for name, number in sorted(runs.items()))
@@ -211,10 +203,7 @@ def readiness(service: Service) -> Readiness:
     if feed.trouble is None:
         try:
             with feed.state() as state:
-                sources = tuple(
-                    SourceView(name=name, observability=observability(one, now), last_answered=one.last_answered)
-                    for name, one in watched(state).items()
-                )
+                sources = tuple(source_view(one, now) for one in watched(state))
         except Problem as problem:
             reasons.append(problem.detail)
     return Readiness(

@@ -172,8 +172,8 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
         flips=() if decided is None or facts is None else _flips(decided, facts, folded.stop_by == "policy"),
         anomalies=view.anomalies_of(f"run/{row.run_id}"),
         gaps=tuple(
-            Gap(source=gap.source, start=gap.start, end=gap.end)
-            for gap in timeline(run, view.blind_of(row), now, foreign=row.is_foreign).gaps
+            Gap(source=gap.source, start=gap.start, end=gap.end, kind=gap.kind)
+            for gap in timeline(run, view.blind_of(row, now), now, foreign=row.is_foreign).gaps
         ),
         why=cause.why,
         blame=cause.blame,

@@ -53,9 +53,9 @@ def newest(look: Look, count: int) -> tuple[DatedAnomaly, ...]:
 
 
 def blind(look: Look) -> tuple[BlindObject, ...]:
-    """Gaps without an answer: open ones, then those that ended last."""
+    """Gaps: those open now, then those that ended last."""
     over = (_blind.decode(one) for one in look.view.store.newest_blind(_BLIND, hidden=look.view.hidden()))
-    return (*look.view.open_gaps(), *over)
+    return (*look.view.open_gaps(look.now), *over)
 
 
 def _dated(record: "Record", text: bytes) -> DatedAnomaly:

@@ -121,7 +121,7 @@ def overview(look: Look, policy: Policy) -> Overview:
         window=window,
         lanes=shown,
         anomalies=AnomalySummary(count=store.count_anomalies(), newest=incidents.newest(look, _ANOMALIES)),
-        blind=view.open_gaps(),
+        blind=view.open_gaps(look.now),
     )
 
 

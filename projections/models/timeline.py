@@ -6,6 +6,7 @@ from typing import Annotated, Final, TypeVar
 
 from msgspec import Meta
 
+from engine.fold.change import GapKind
 from engine.fold.run import Attempt, Said
 from engine.objects import BlindObject, IntervalObject, RunObject, VmObject
 from engine.wire import Position, Shape, Stretched, Time
@@ -24,11 +25,12 @@ class TimelineSpan(Stretched, frozen=True, kw_only=True):
 
 
 class Gap(Stretched, frozen=True, kw_only=True):
-    """A stretch of the run's life in which its source did not answer."""
+    """A stretch of the run's life in which its source was not seen."""
 
     source: str
     start: Time
     end: Time
+    kind: GapKind
 
 
 class TimedGap(Gap, frozen=True, kw_only=True):
@@ -123,7 +125,7 @@ def timeline(
             for state, attempt, begin, end, position in held
         ),
         gaps=tuple(
-            TimedGap(source=gap.source, start=begin, end=end, seconds=(end - begin) / SECOND)
+            TimedGap(source=gap.source, start=begin, end=end, kind=gap.kind, seconds=(end - begin) / SECOND)
             for gap, begin, end in _within(blind, first, until)
         ),
         machine=MachineOfRun(

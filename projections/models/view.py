@@ -3,17 +3,18 @@
 import difflib
 from collections.abc import Container, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from engine.decide.budget import Account, Metrics, PastSpend, account, metrics
 from engine.decide.queue import LEARNT_FROM, Queued, over_limit, queue
 from engine.errors import RunNotFound, VmNotFound
 from engine.fold.archives import newest_poll, until_of
-from engine.fold.change import Anomaly
+from engine.fold.change import Anomaly, GapKind
 from engine.fold.run import Run
-from engine.fold.sources import Observability, observability, open_blind
+from engine.fold.sources import Observability, Source, observability, open_blind
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState, policy_of, source_of
 from engine.objects import BlindObject, RanObject, RunObject, VmObject, blind_object
@@ -77,6 +78,21 @@ class SourceView(Shape, frozen=True, kw_only=True):
     name: str
     observability: Observability
     last_answered: Time | None  # None if it never did
+    blind: Annotated[
+        GapKind | None, Meta(description="Of a blind source: whether it is polled and does not answer, or not polled.")
+    ]
+
+
+def source_view(source: Source, now: int) -> SourceView:
+    seen, gap = observability(source, now), open_blind(source, now)
+    blind = None if seen is not Observability.BLIND else GapKind.NO_ANSWER if gap is None else gap.kind
+    return SourceView(name=source.name, observability=seen, last_answered=source.last_answered, blind=blind)
+
+
+def watched(state: WorldState) -> list[Source]:
+    """Every live source of runs and machines that was polled, answered or not."""
+    found = state.sources.values()
+    return [one for one in found if not one.archive and (one.failed_at or one.last_answered is not None)]
 
 
 class View:
@@ -237,24 +253,20 @@ class View:
         """The engine's world with every run in memory: for costs and the budget."""
         return load_whole_world(self.store) or WorldState(rules=CURRENT.name)
 
-    def blind_of(self, row: RunRow) -> tuple[BlindObject, ...]:
-        """The gaps of a run's sources, open ones included."""
+    def blind_of(self, row: RunRow, now: int) -> tuple[BlindObject, ...]:
+        """The gaps of a run's sources, those open at `now` included."""
         sources = tuple(decode_run(row.folded).started)
-        return (*map(_blind.decode, self.store.blind(sources)), *self.open_gaps(sources))
+        return (*map(_blind.decode, self.store.blind(sources)), *self.open_gaps(now, sources))
 
-    def open_gaps(self, of: Container[str] | None = None) -> tuple[BlindObject, ...]:
-        """The open gaps of all or some sources."""
+    def open_gaps(self, now: int, of: Container[str] | None = None) -> tuple[BlindObject, ...]:
+        """The gaps of all or some sources that are open at `now`."""
         sources = [source for source in self.state.sources.values() if of is None or source.name in of]
-        lasting = (open_blind(source) for source in sources if not source.archive)
+        lasting = (open_blind(source, now) for source in sources if not source.archive)
         return tuple(blind_object(one) for one in lasting if one is not None)
 
     def sources(self, now: int) -> tuple[SourceView, ...]:
         """Every live source of runs and machines, and whether it answers at `now`."""
-        return tuple(
-            SourceView(name=name, observability=observability(source, now), last_answered=source.last_answered)
-            for name, source in self.state.sources.items()
-            if not source.archive and (source.failed or source.last_answered is not None)
-        )
+        return tuple(source_view(source, now) for source in watched(self.state))
 
     def hidden(self) -> tuple[str, ...]:
         sources = self.state.sources.items()

@@ -279,12 +279,12 @@ def test_no_two_ticks_of_an_axis_have_one_label(towned: Served, see: See) -> Non
 
 
 def test_a_blind_source_cannot_be_overlooked(towned: Served, see: See) -> None:
-    """Of a record that nobody adds to, every page says since when the source did not answer."""
+    """Of a record that nobody adds to, every page says since when nobody polled the source."""
     seen = see(towned.url)
     for path in PAGES:
         page = seen.go(path)
         page.wait_for_selector(".strip.blind")
-        assert "blind: no answer since 2026" in page.locator(".strip").inner_text()
+        assert "blind: not polled since 2026" in page.locator(".strip").inner_text()
 
 
 def test_a_machine_is_stopped_only_after_a_question(served: Serve, busy: Busy, see: See) -> None:

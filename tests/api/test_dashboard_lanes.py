@@ -67,7 +67,9 @@ def test_only_the_lanes_of_a_silent_source_are_hatched(pair: Path, served: Serve
     label = str(handle.get_attribute("aria-label"))
     assert "dstack/other" in label
     assert "dstack/main" not in label
-    drawn = page.locator(".lane svg.unseen path.fill").first.bounding_box()
+    assert label.startswith("not polled: dstack/other")
+    assert page.locator(".lane svg.unseen.g-no_answer").count() == 0
+    drawn = page.locator(".lane svg.unseen.g-not_polled path.fill").first.bounding_box()
     track = page.locator(".lane:has(svg.unseen) .track").first.bounding_box()
     assert drawn is not None
     assert track is not None

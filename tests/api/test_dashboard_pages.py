@@ -282,7 +282,11 @@ def test_a_timeline_draws_every_state_attempt_and_blind_gap(odd_towned: Served, 
         if odd_towned.client.get(f"/api/runs/{run['run_id']}/timeline").json()["blind"]
     )
     page = see(odd_towned.url).go(f"/runs/{away['run_id']}")
-    assert "not observed" in text_of(page, ".life-legend")
+    kinds = {gap["kind"] for gap in odd_towned.client.get(f"/api/runs/{away['run_id']}/timeline").json()["blind"]}
+    legends = page.locator(".life-legend").all_inner_texts()
+    assert [legend.strip().startswith(("no answer from", "not polled from")) for legend in legends] == [True] * len(
+        kinds
+    )
     assert page.locator("table.life rect[fill^='url(#hatch']").count() >= 1
 
 
@@ -361,10 +365,17 @@ def test_an_incident_is_explained_and_leads_to_its_moment(odd_towned: Served, se
     first = page.locator(".incident").first
     assert newest["detail"] in first.inner_text()
     assert newest["kind"] in first.inner_text()
-    silent = [
-        one for one in odd_towned.client.get("/api/overview").json()["sources"] if one["observability"] == "blind"
-    ]
-    assert page.locator(".gaps li").count() == len(told["blind"]) + len(silent)
+    now = {
+        one["name"]: one["blind"]
+        for one in odd_towned.client.get("/api/overview").json()["sources"]
+        if one["observability"] == "blind"
+    }
+    assert {gap["source"]: gap["kind"] for gap in told["blind"] if gap["to"] is None} == now
+    assert set(now.values()) == {"not_polled"}, "nobody adds to this record"
+    rows = page.locator(".gaps li").all_inner_texts()
+    assert len(rows) == len(told["blind"])
+    for row, gap in zip(rows, told["blind"], strict=True):
+        assert {"no_answer": "no answer", "not_polled": "not polled"}[gap["kind"]] in row
     first.get_by_role("button", name="Go to that moment").click()
     seen.until(f"location.search.includes('at={newest['position']}')")
     seen.settled()

@@ -17,6 +17,9 @@ from stenotest.command_line import Steno, refused
 from cli.catalogue import HELP
 from cli.program import steno as program
 from cli.wiring.app import App
+from engine.providers.readings import READINGS
+from events.clock import SystemClock
+from events.store.record import Record
 
 pytestmark = pytest.mark.slow
 Background = Callable[..., "subprocess.Popen[str]"]
@@ -90,7 +93,7 @@ def test_watch_ends_with_the_runs_that_are_named(steno: Steno) -> None:
 def test_incidents_are_listed_newest_first(steno: Steno, tmp_path: Path) -> None:
     """A word that nobody knows is an anomaly with its poll; a server that restarted leaves a gap."""
     steno("submit", "--wait", "--", "true")
-    assert steno("incidents").stdout.startswith("No incidents")
+    assert steno("incidents").stdout == "No incidents: every answer was as expected, and no source was silent.\n"
     trace = zstandard.ZstdDecompressor().stream_reader((TRACES / "server_restart.jsonl.zst").read_bytes()).read()
     odd = tmp_path / "odd.jsonl"
     odd.write_bytes(re.sub(rb'("status": ?)"running"', rb'\1"frobnicating"', trace))
@@ -101,8 +104,21 @@ def test_incidents_are_listed_newest_first(steno: Steno, tmp_path: Path) -> None
     assert len(found["blind"]) == 1
     positions = [one["position"] for one in found["anomalies"]]
     assert positions == sorted(positions, reverse=True)
-    assert "frobnicating" in steno("incidents").stdout
+    assert "frobnicating" in (shown := steno("incidents").stdout)
+    assert found["blind"][0]["kind"] == "no_answer"
+    assert "no answer" in shown
+    assert "not polled" not in shown
     assert json.loads(steno("incidents", "-n", "1", "--json").stdout)["more"] == (len(positions) > 1)
+
+
+def test_without_an_answer_nobody_says_that_every_source_answered(steno: Steno, place: str) -> None:
+    """A record without a poll, and one of a server that never answered, are two things, and neither is all well."""
+    with Record.open(place, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()):
+        pass
+    assert steno("incidents").stdout == "No incidents: no source has been polled.\n"
+    nowhere = {"STENO_DSTACK_URL": "http://127.0.0.1:9", "DSTACK_TOKEN": "x", "STENO_PROJECT": "main"}
+    refused(steno("submit", "--provider", "dstack", "--image", "x", "--", "true", STENO_BUDGET="off", **nowhere), 3)
+    assert steno("incidents").stdout == "No incidents, but dstack/main has never answered.\n"
 
 
 def test_init_asks_checks_and_writes_what_config_then_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

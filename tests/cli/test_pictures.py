@@ -8,6 +8,7 @@ from stenotest.run_objects import T, a_run
 
 from cli.render import paint, words
 from cli.render.timeline import draw
+from engine.fold.change import GapKind
 from engine.objects import BlindObject
 from events.clock import SECOND, format_time
 from projections.models.timeline import timeline
@@ -36,13 +37,17 @@ def test_a_cold_run_is_drawn_on_one_scale() -> None:
 
 
 def test_silence_of_the_source_is_drawn_under_the_scale() -> None:
-    """A stretch nobody saw is marked, with its length."""
-    run = a_run(*COLD, **ENDED)
-    gap = BlindObject(source="dstack/main", start=format_time(T + 20 * SECOND), end=format_time(T + 26 * SECOND))
-    drawn = unstyle(draw(run, timeline(run, [gap], T), 80))
-    line = next(line for line in drawn.splitlines() if line.startswith("no answer"))
-    assert "░" in line
-    assert line.endswith("6.0 s")
+    """A stretch nobody saw is marked, with its length; in another word, colour and hatching if nobody polled."""
+    run, hatched = a_run(*COLD, **ENDED), set()
+    for kind, word, fill in ((GapKind.NO_ANSWER, "no answer", "░"), (GapKind.NOT_POLLED, "not polled", "╱")):
+        times = {"start": format_time(T + 20 * SECOND), "end": format_time(T + 26 * SECOND)}
+        gap = BlindObject(source="dstack/main", kind=kind, **times)
+        drawn = draw(run, timeline(run, [gap], T), 80)
+        line = next(line for line in drawn.splitlines() if unstyle(line).startswith(word))
+        assert fill in line
+        assert unstyle(line).endswith("6.0 s")
+        hatched.add(line.partition(word)[0])
+    assert len(hatched) == 2
 
 
 @given(

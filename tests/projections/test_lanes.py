@@ -48,7 +48,7 @@ def test_a_machine_names_the_source_that_was_blind_and_no_other(tmp_path: Path) 
         (gap,) = incidents.blind(look)
         _, found = lanes(look)
         machines = [msgspec.json.decode(msgspec.json.encode(lane.vm)) for lane in found]
-        assert gap.source == "dstack/other"
+        assert (gap.source, gap.kind) == ("dstack/other", "not_polled")
         assert {vm["source"] for vm in machines} == {"dstack/main", "dstack/other"}
         names = [{vm["name"] for vm in machines if vm["source"] == source} for source in ("dstack/main", gap.source)]
         assert names[0] & names[1]

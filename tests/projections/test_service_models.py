@@ -237,7 +237,7 @@ def test_blind_times_that_last_come_first(tmp_path: Path, recording: Polls, reco
     with closing(Pool(tmp_path / "record.db", clock=SystemClock())) as pool:
         for look in moments(pool, 8):
             gaps = incidents.blind(look)
-            assert len(gaps) == len(look.view.store.blind()) + len(look.view.open_gaps())
+            assert len(gaps) == len(look.view.store.blind()) + len(look.view.open_gaps(look.now))
             over = [gap.end for gap in gaps if gap.end is not None]
             assert over == sorted(over, reverse=True)
             assert all(gap.end is None for gap in gaps[: len(gaps) - len(over)])

@@ -92,7 +92,7 @@ def _timeline(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     return wire(
         timeline(
             run,
-            view.blind_of(row),
+            view.blind_of(row, now),
             now,
             vm,
             folded.said,

@@ -309,7 +309,8 @@ def test_blindness_comes_first() -> None:
     told.over("a")
     up = told.up(now=told.stage.now + 3600 * SECOND)
     assert up[0] == (
-        "dstack/main is blind: last answer 1h ago. Until it answers, no idle timer advances and nothing is stopped."
+        "dstack/main is blind: last answer 1h ago, not polled since. Until it answers, no idle timer advances and "
+        "nothing is stopped."
     )
 
 

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from stenotest.story import Story, job, run_item, single, submission
 
 from engine.replay.result import JsonObject
@@ -263,15 +265,46 @@ def test_garbage_is_a_failed_poll_and_no_evidence(status: int, body: Any) -> Non
     found = told(story)
     assert found["runs"][0]["state"] == "running"
     assert found["blind"] == [
-        {"source": "dstack/main", "from": "2025-12-15T09:00:00.010000Z", "to": "2025-12-15T09:00:10.010000Z"}
+        {
+            "source": "dstack/main",
+            "from": "2025-12-15T09:00:00.010000Z",
+            "to": "2025-12-15T09:00:10.010000Z",
+            "kind": "no_answer",
+        }
     ]
 
 
 def test_a_source_that_has_not_answered_again_is_blind_to_no_known_end() -> None:
     """`to` is null."""
     assert told(Story().listed().wait(5).failed())["blind"] == [
-        {"source": "dstack/main", "from": "2025-12-15T09:00:00.010000Z", "to": None}
+        {"source": "dstack/main", "from": "2025-12-15T09:00:00.010000Z", "to": None, "kind": "no_answer"}
     ]
+
+
+def kinds(story: Story) -> list[str]:
+    return [gap["kind"] for gap in told(story)["blind"]]
+
+
+def test_a_gap_says_whether_anybody_polled_in_most_of_it() -> None:
+    """A restart in an outage, or a failed poll behind a night without a recorder, does not change which it was."""
+    down, night = Story().listed().wait(5).failed(), Story().listed().wait(28_800)
+    for _ in range(20):
+        down.wait(30).failed()
+    assert kinds(down) == ["no_answer"]
+    assert kinds(down.wait(300).failed()) == ["no_answer"]
+    assert kinds(down.wait(5).listed()) == ["no_answer"]
+    assert kinds(down.wait(90).listed()) == ["no_answer", "not_polled"]
+    assert kinds(night.failed()) == kinds(night.wait(5).failed()) == kinds(night.wait(5).listed()) == ["not_polled"]
+
+
+@given(pauses=st.lists(st.integers(1, 60), min_size=1, max_size=30), away=st.integers(61, 90_000))
+def test_polls_a_minute_apart_leave_no_time_in_which_nobody_polled(pauses: list[int], away: int) -> None:
+    """However long the outage; and a gap without a poll is one in which nobody polled."""
+    story = Story().listed()
+    for pause in pauses:
+        story.wait(pause).failed()
+    assert kinds(story.wait(1).listed()) == ["no_answer"]
+    assert kinds(story.wait(away).listed()) == ["no_answer", "not_polled"]
 
 
 def test_a_gap_of_more_than_a_minute_is_blind_and_one_of_a_minute_is_not() -> None:

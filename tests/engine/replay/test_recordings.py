@@ -230,6 +230,7 @@ def test_a_restart_of_the_server_is_one_blind_time_and_no_verdict() -> None:
             "source": "dstack/server-restart",
             "from": "2026-11-20T13:54:04.025300Z",
             "to": "2026-11-20T13:54:21.945200Z",
+            "kind": "no_answer",
         }
     ]
 

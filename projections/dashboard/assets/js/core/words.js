@@ -38,6 +38,11 @@ export function tick(at, span) {
 // Milliseconds by which the zone of who looks is ahead of UTC at that time.
 export const ahead = (time) => -new Date(time).getTimezoneOffset() * 60e3;
 
+// `no answer`: Steno polled and the source was silent; `not polled`: no process of Steno polled it.
+export const GAPS = { no_answer: "no answer", not_polled: "not polled" };
+// The same of blind sources, of which each may have its own.
+export const unseen = (sources) => (new Set(sources.map((one) => one.blind)).size === 1 ? GAPS[sources[0].blind] : "not seen");
+
 // In the zone of who looks: {local: `2026-11-20 16:00:02`, zone: `GMT+1`, utc: `15:00:02Z`, with the date where it differs}; null where that is UTC.
 export function zoned(at) {
   const time = ms(at);

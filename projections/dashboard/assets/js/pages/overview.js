@@ -4,7 +4,7 @@ import { useNow } from "../core/clock.js";
 import { useData } from "../core/data.js";
 import { useAt } from "../core/moment.js";
 import { Link } from "../core/router.js";
-import { called, cents, count, money, moment, ms, number, price, short } from "../core/words.js";
+import { called, cents, count, money, moment, ms, number, price, short, unseen } from "../core/words.js";
 import { Await, Empty, Elapsed, Money, PageHead, Panel, PollLink, RunLink, StartMark, StateBadge, SubjectLink, Time } from "../ui/all.js";
 import { Burn } from "../ui/burn.js";
 import { Lanes } from "../ui/lanes.js";
@@ -24,7 +24,7 @@ function Sources({ sources }) {
   const ones = sources.filter((one) => one.observability === worst);
   const last = Math.max(...ones.map((one) => ms(one.last_answered) ?? 0));
   const many = ones.length > 1 ? `${ones.length} of ${sources.length}` : ones[0]?.name;
-  const note = !sources.length ? "no source polled yet" : worst === "fresh" ? (sources.length === 1 ? sources[0].name : `all ${sources.length} answer`) : `${many}${last ? `, last answer ${moment(last)}` : ", never answered"}`;
+  const note = !sources.length ? "no source polled yet" : worst === "fresh" ? (sources.length === 1 ? sources[0].name : `all ${sources.length} answer`) : `${many}${last ? `, ${worst === "blind" ? `${unseen(ones)} since` : "last answer"} ${moment(last)}` : ", never answered"}`;
   return html`<${Vital} label="Sources" blind=${worst === "blind"} note=${note}>${sources.length ? html`<${StateBadge} state=${worst} />` : "–"}<//>`;
 }
 
@@ -94,15 +94,8 @@ function Board({ data, gaps }) {
     </div></div>`;
 }
 
-// Closed gaps, open gaps of the record, and sources that are silent since their last answer.
-function gapsOf(data, over) {
-  const known = new Set(data.blind.map((gap) => gap.source));
-  const silent = data.sources.filter((one) => one.observability === "blind" && one.last_answered && !known.has(one.name));
-  return [...over.filter((gap) => gap.to !== null), ...data.blind, ...silent.map((one) => ({ source: one.name, from: one.last_answered, to: null }))];
-}
-
 export default function Page() {
   const read = useData("/api/overview", { every: 1000 });
   const gaps = useData("/api/incidents?limit=50", { every: 10_000 });
-  return html`<${PageHead} title="Overview" /><${Await} read=${read} height="5">${(data) => html`<${Board} data=${data} gaps=${gapsOf(data, gaps.data?.blind ?? [])} />`}<//>`;
+  return html`<${PageHead} title="Overview" /><${Await} read=${read} height="5">${(data) => html`<${Board} data=${data} gaps=${[...(gaps.data?.blind ?? []).filter((gap) => gap.to !== null), ...data.blind]} />`}<//>`;
 }

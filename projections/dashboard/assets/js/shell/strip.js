@@ -7,7 +7,7 @@ import { goTo, problem, useMoment } from "../core/moment.js";
 import { usePlace } from "../core/router.js";
 import { useStore } from "../core/store.js";
 import { tip } from "../ui/tip.js";
-import { ago, moment, number, span, told, zoned } from "../core/words.js";
+import { ago, moment, number, span, told, unseen, zoned } from "../core/words.js";
 
 const LAMPS = { live: ["s-fresh", "Live"], connecting: ["s-none", "Connecting"], reconnecting: ["s-stale", "Reconnecting"], paused: ["s-none", "Paused"] };
 
@@ -36,12 +36,12 @@ function More({ of: rest, all = false, class: names }) {
 
 const named = (all) => `${all.slice(0, SHOWN).map((one) => one.name).join(", ")}${all.length > SHOWN ? ` and ${all.length - SHOWN} more` : ""}`;
 
-// `dstack/main blind: no answer since 2026-11-20 13:39:00Z`; several: the newest answer of any of them.
+// `dstack/main blind: not polled since 2026-11-20 13:39:00Z`; several: the newest answer of any of them.
 function blindness(blind) {
   const last = blind.map((one) => one.last_answered).filter(Boolean).sort().at(-1);
   const names = blind.length === 1 ? `${blind[0].name} blind` : `${blind.length} sources blind`;
   const more = blind.length === 1 ? "" : ` (${named(blind)})`;
-  return `${names}: ${last ? `no answer since ${moment(last)}` : "never answered"}${more}`;
+  return `${names}: ${last ? `${unseen(blind)} since ${moment(last)}` : "never answered"}${more}`;
 }
 
 // The page's name on a phone, whose header scrolls away.

@@ -1,13 +1,13 @@
-// Machines as lanes: their states, their runs, and gaps without polls.
+// Machines as lanes: their states, their runs, and gaps in which their source was not seen.
 import { html, useRef } from "../core/dom.js";
 import { Link } from "../core/router.js";
-import { called, clock, duration, moment, money, ms, price, tick } from "../core/words.js";
+import { GAPS, called, clock, duration, moment, money, ms, price, tick } from "../core/words.js";
 import { Glyph, StateBadge } from "./badge.js";
 import { clamp, share, ticksOf } from "./scale.js";
 import { tip } from "./tip.js";
 import { useWidth } from "./width.js";
 
-const HATCH = "unseen"; // the pattern's id
+export const TURN = { no_answer: 45, not_polled: -45 }; // degrees of the hatching of each kind of gap
 const ROWS = 6; // lanes there is always room for, so that a machine more moves nothing
 const SHORTEST = 600e3; // milliseconds
 const pct = (value) => `${(value * 100).toFixed(3)}%`;
@@ -77,22 +77,22 @@ function Lane({ lives, window, width, unseen, several }) {
       const common = { key: one.key, style: one.style, tabindex: index === 0 ? 0 : -1, ...tip(one.text) };
       if (one.kind === "phase") return html`<span class="block p-${one.phase}" role="img" ...${common}></span>`;
       return html`<${Link} to="/runs/${one.run.run_id}" class="block run s-${one.run.state} ${one.room < 22 ? "tiny" : ""}" ...${common}>${one.room >= 22 && html`<${Glyph} of=${one.run.start ?? one.run.state} />`}${one.room >= 46 && html`<span>${called(one.run)}</span>`}<//>`;
-    })}${unseen && html`<svg class="unseen" data-source=${vm.source} aria-hidden="true"><path class="fill" d=${unseen.fill} fill="url(#${HATCH})" /><path class="edge" d=${unseen.edge} /></svg>`}</div></li>`;
+    })}${unseen?.map((one) => html`<svg key=${one.kind} class="unseen g-${one.kind}" data-source=${vm.source} aria-hidden="true"><path class="fill" d=${one.fill} fill="url(#${one.kind})" /><path class="edge" d=${one.edge} /></svg>`)}</div></li>`;
 }
 
-// Source → its gaps, as hatched paths that are high enough for every lane.
+// Source → its gaps of each kind, as hatched paths that are high enough for every lane.
 function unseenOf(gaps, window, width) {
   const found = new Map();
-  for (const source of new Set(gaps.map((gap) => gap.source))) {
-    const parts = joined(gaps.filter((gap) => gap.source === source), window)
+  for (const [source, kind] of [...new Set(gaps.map((gap) => gap.source))].flatMap((one) => Object.keys(GAPS).map((kind) => [one, kind]))) {
+    const parts = joined(gaps.filter((gap) => gap.source === source && gap.kind === kind), window)
       .map((one) => [one.start, one.end].map((time) => Math.round(clamp(share(time, window.from, window.to)) * width * 10) / 10))
       .map(([left, right]) => [left, Math.max(right, left + 2)]);
-    if (parts.length) found.set(source, { fill: parts.map(([left, right]) => `M${left} 0H${right}V60H${left}z`).join(""), edge: parts.map(([left, right]) => `M${left} 0V60M${right} 0V60`).join("") });
+    if (parts.length) found.set(source, [...(found.get(source) ?? []), { kind, fill: parts.map(([left, right]) => `M${left} 0H${right}V60H${left}z`).join(""), edge: parts.map(([left, right]) => `M${left} 0V60M${right} 0V60`).join("") }]);
   }
   return found;
 }
 
-const Hatch = () => html`<svg class="hatching" width="0" height="0" aria-hidden="true"><defs><pattern id=${HATCH} width="9" height="9" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="1.500" height="9" /></pattern></defs></svg>`;
+const Hatch = () => html`<svg class="hatching" width="0" height="0" aria-hidden="true"><defs>${Object.entries(TURN).map(([kind, turn]) => html`<pattern key=${kind} id=${kind} class="g-${kind}" width="9" height="9" patternUnits="userSpaceOnUse" patternTransform="rotate(${turn})"><rect width="1.500" height="9" /></pattern>`)}</defs></svg>`;
 
 // Overlapping gaps are merged; one handle lists the gaps of all sources.
 function joined(gaps, window) {
@@ -106,20 +106,20 @@ function joined(gaps, window) {
   return found;
 }
 
-const silence = (gap) => `${gap.source}: ${moment(gap.start)} to ${gap.to === null ? "now" : clock(gap.to)}, ${duration(gap.end - gap.start)}`;
+const silence = (gap) => `${GAPS[gap.kind]}: ${gap.source}, ${moment(gap.start)} to ${gap.to === null ? "now" : clock(gap.to)}, ${duration(gap.end - gap.start)}`;
 
 function Gaps({ gaps, window }) {
   return html`<div class="gap-marks">${joined(gaps, window).map((one) => {
     const [left, right] = [one.start, one.end].map((time) => clamp(share(time, window.from, window.to)));
     const more = one.gaps.length > 6 ? `\nand ${one.gaps.length - 6} more` : "";
-    const text = `No answer\n${one.gaps.slice(0, 6).map(silence).join("\n")}${more}`;
-    return html`<button type="button" class="gap-handle" key=${`h${one.start}`} style=${{ left: pct(clamp((left + right) / 2, 0.01, 0.99)) }} ...${tip(text)}><${Glyph} of="blind" /></button>`;
+    const text = `${one.gaps.slice(0, 6).map(silence).join("\n")}${more}`;
+    return html`<button type="button" class="gap-handle g-${one.gaps[0].kind}" key=${`h${one.start}`} style=${{ left: pct(clamp((left + right) / 2, 0.01, 0.99)) }} ...${tip(text)}><${Glyph} of="blind" /></button>`;
   })}</div>`;
 }
 
 const KEY = [["provisioning", "provisioning"], ["busy", "busy"], ["idle", "idle"], ["terminating", "terminating"], ["unconfirmed", "unconfirmed"]];
 
-// lanes: [{vm, runs}]; window: {from, to} in ISO; gaps: [{source, from, to}]; `children` where there is no machine.
+// lanes: [{vm, runs}]; window: {from, to} in ISO; gaps: [{source, from, to, kind}]; `children` where there is no machine.
 export function Lanes({ lanes, window, gaps = [], children }) {
   const [frame, width] = useWidth();
   const times = { from: ms(window.from), to: ms(window.to) };
@@ -137,5 +137,5 @@ export function Lanes({ lanes, window, gaps = [], children }) {
     ${lanes.length > 0 && html`<${Hatch} /><${Gaps} gaps=${gaps} window=${times} />`}
     <ol>${rows.map((row) => html`<${Lane} key=${row.key} lives=${row.lives} window=${times} width=${width} unseen=${unseen.get(row.lives[0].vm.source)} several=${several} />`)}${Array.from({ length: spare }, (_, index) => html`<li class="lane" key=${`empty${index}`} aria-hidden="true"></li>`)}</ol>
     ${lanes.length === 0 && html`<div class="lane-none">${children}</div>`}</div>
-    <div class="lane-key" aria-hidden="true">${KEY.map(([phase, word]) => html`<span key=${phase}><i><b class="block p-${phase}"></b></i>${word}</span>`)}<span><i class="hatch"></i>no answer</span><span><span class="mark"><${Glyph} of="cold" /></span>cold start</span><span><span class="mark"><${Glyph} of="warm" /></span>warm start</span></div></div>`;
+    <div class="lane-key" aria-hidden="true">${KEY.map(([phase, word]) => html`<span key=${phase}><i><b class="block p-${phase}"></b></i>${word}</span>`)}${Object.entries(GAPS).map(([kind, word]) => html`<span key=${kind}><i class="hatch g-${kind}"></i>${word}</span>`)}<span><span class="mark"><${Glyph} of="cold" /></span>cold start</span><span><span class="mark"><${Glyph} of="warm" /></span>warm start</span></div></div>`;
 }

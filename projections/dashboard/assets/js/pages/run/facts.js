@@ -52,13 +52,15 @@ export const Attempts = ({ run }) => (run.attempt_list ? html`<${Panel} title="A
 
 const UNSEEN = {
   stale: "the last answer is more than 30 seconds old; the state above is the last one seen.",
-  blind: "no poll has been answered for more than a minute; the state above is the last one seen.",
+  no_answer: "no poll has been answered for more than a minute; the state above is the last one seen.",
+  not_polled: "no process of Steno has polled it for more than a minute; the state above is the last one seen.",
 };
 
 export function Watched({ run, found }) {
   if (!found || ended(run)) return null;
   const { queued, observability } = found;
+  const unseen = UNSEEN[observability === "blind" ? found.blind.at(-1)?.kind ?? "no_answer" : observability];
   return html`${run.waits && html`<p class=${`warning s-${run.waits.never ? "failed" : "queued"}`}><strong>${run.provider}</strong>: ${waits(run)}.</p>`}${queued && html`<p class="warning s-queued"><strong>#${queued.position} in Steno's queue</strong>: ${queued.detail || queued.why}${queued.estimated_start
       ? `; estimated start ${moment(queued.estimated_start)}` : ""}.</p>`}
-    ${UNSEEN[observability] && html`<p class=${`warning s-${observability}`}><strong>${observability}</strong>: ${UNSEEN[observability]}</p>`}`;
+    ${unseen && html`<p class=${`warning s-${observability}`}><strong>${observability}</strong>: ${unseen}</p>`}`;
 }

@@ -1,10 +1,11 @@
-// A run's timeline: a row per state, its attempts, its machine's phases, and gaps without polls, hatched; zoomed by buttons
+// A run's timeline: a row per state, its attempts, its machine's phases, and gaps, hatched by their kind; zoomed by buttons
 // and by dragging across it.
 import { useNow } from "../../core/clock.js";
 import { html, useRef, useState } from "../../core/dom.js";
 import { Link } from "../../core/router.js";
-import { ms } from "../../core/words.js";
+import { GAPS, ms } from "../../core/words.js";
 import { Panel, PollLink, StateBadge, tip } from "../../ui/all.js";
+import { TURN } from "../../ui/lanes.js";
 import { rowsOf, scaleOf, ticksOf, zoomed } from "./scale.js";
 import { hour, seconds } from "./words.js";
 
@@ -17,7 +18,7 @@ export function Timeline({ run, life, open, live }) {
   const whole = { from: ms(life.from), to: until };
   const shown = view ?? whole;
   const scale = scaleOf(shown.from, shown.to, whole.from);
-  const gaps = life.blind.map((gap) => scale.part(gap.from, gap.to)).filter(Boolean);
+  const gaps = life.blind.map((gap) => { const part = scale.part(gap.from, gap.to); return part && { ...part, kind: gap.kind }; }).filter(Boolean);
   const rows = rowsOf(life, until);
   const brush = useBrush((from, to) => setView(zoomed({ from: shown.from + from * (shown.to - shown.from), to: shown.from + to * (shown.to - shown.from) }, whole, {})));
   const draw = (row) => html`<${Row} key=${row.key} row=${row} scale=${scale} gaps=${gaps} open=${open && row.open} />`;
@@ -27,9 +28,10 @@ export function Timeline({ run, life, open, live }) {
     <tbody>${rows.filter((row) => !row.machine).map(draw)}${!open && run.transitions.length > 0 && html`<${End} move=${run.transitions.at(-1)} run=${run} scale=${scale} gaps=${gaps} />`}
       ${rows.filter((row) => row.machine).map(draw)}
       <tr class="life-axis" aria-hidden="true"><td></td><td><${Axis} scale=${scale} brush=${brush.area} /></td><td class="right">${seconds(scale.seconds)}</td><td></td></tr></tbody></table>
-    ${life.blind.length > 0 && html`<p class="life-legend dim"><svg width="24" height="12" aria-hidden="true"><${Hatch} id="hatch-legend" /><rect width="24" height="12" fill="url(#hatch-legend)" /></svg>
-      not observed ${life.blind.map((gap, index) => html`${index ? ", and " : ""}from ${hour(gap.from)} to ${hour(gap.to)} (${seconds(gap.seconds)} without an answer from ${gap.source})`)}</p>`}<//>`;
+    ${Object.keys(GAPS).map((kind) => html`<${Legend} key=${kind} kind=${kind} gaps=${life.blind.filter((gap) => gap.kind === kind)} />`)}<//>`;
 }
+
+const Legend = ({ kind, gaps }) => gaps.length > 0 && html`<p class="life-legend dim"><i class="hatch g-${kind}"></i> ${GAPS[kind]} ${gaps.map((gap, index) => html`${index ? ", and " : ""}from ${hour(gap.from)} to ${hour(gap.to)} (${seconds(gap.seconds)}, ${gap.source})`)}</p>`;
 
 const Zoom = ({ view, onZoom }) => html`<span class="zoom" role="group" aria-label="Zoom of the timeline">
   ${view && html`<button type="button" class="button small" aria-label="Earlier" title="Earlier" onClick=${() => onZoom({ move: -0.5 })}>←</button><button type="button" class="button small" aria-label="Later" title="Later" onClick=${() => onZoom({ move: 0.5 })}>→</button>`}
@@ -94,10 +96,10 @@ function End({ move, run, scale, gaps }) {
     <td class="right nowrap dim">${hour(move.at)}</td><td class="life-poll"><${PollLink} position=${move.position} /></td></tr>`;
 }
 
-const Hatch = ({ id }) => html`<defs><pattern id=${id} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+const Hatch = ({ id, kind }) => html`<defs><pattern id=${id} class="g-${kind}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(${TURN[kind]})">
   <rect class="hatch-back" width="6" height="6" /><rect class="hatch-line" width="2" height="6" /></pattern></defs>`;
 
-const Unseen = ({ gaps, hatch }) => gaps.length > 0 && html`<${Hatch} id=${hatch} />${gaps.map((gap) => html`<rect x=${`${gap.x}%`} width=${`${gap.width}%`} y="0" height="24" fill=${`url(#${hatch})`} />`)}`;
+const Unseen = ({ gaps, hatch }) => gaps.length > 0 && html`${Object.keys(GAPS).map((kind) => html`<${Hatch} key=${kind} id=${`${hatch}-${kind}`} kind=${kind} />`)}${gaps.map((gap) => html`<rect x=${`${gap.x}%`} width=${`${gap.width}%`} y="0" height="24" fill=${`url(#${hatch}-${gap.kind})`} />`)}`;
 
 const Axis = ({ scale, brush }) => html`<svg class="life-ruler" width="100%" height="22"><rect class="life-track" x="0" y="0" width="100%" height="1" />
   ${brush && html`<rect class="life-brush" x="${brush[0] * 100}%" width="${(brush[1] - brush[0]) * 100}%" y="-400" height="422" />`}

@@ -1,6 +1,7 @@
 // The explanation of a verdict: the rule, the polls verbatim, what would have flipped it, anomalies and gaps.
 import { html } from "../../core/dom.js";
 import { Link } from "../../core/router.js";
+import { GAPS } from "../../core/words.js";
 import { PollLink, StateBadge } from "../../ui/all.js";
 import { explained } from "../incidents/words.js";
 import { Quote, brief } from "./quote.js";
@@ -17,8 +18,8 @@ export const Verdict = ({ found }) => html`<section class="panel verdict" aria-l
   <${Listed} title="What would have changed it" items=${found.flips} draw=${flip} />
   ${found.anomalies.length > 0 && html`<h3>Anomalies</h3><ul class="items">${found.anomalies.map((odd) => html`<li key=${`${odd.position}${odd.kind}`}>
     <strong>${explained(odd.kind).title}</strong>: ${odd.detail} <${PollLink} position=${odd.position} /></li>`)}</ul>`}
-  ${found.blind.length > 0 && html`<h3>Not observed</h3><ul class="items">${found.blind.map((gap) => html`<li key=${gap.from}>
-    ${hour(gap.from)} to ${hour(gap.to)}, ${lasted(gap.from, gap.to)} without an answer from ${gap.source}</li>`)}</ul>`}
+  ${found.blind.length > 0 && html`<h3>Not seen</h3><ul class="items">${found.blind.map((gap) => html`<li key=${gap.from}>
+    ${hour(gap.from)} to ${hour(gap.to)}, ${lasted(gap.from, gap.to)}: ${GAPS[gap.kind]} (${gap.source})</li>`)}</ul>`}
 </section>`;
 
 const Step = ({ step }) => html`<li><time datetime=${step.at} class="dim">${hour(step.at)}</time> <${StateBadge} state=${step.to} />
