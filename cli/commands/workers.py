@@ -8,6 +8,7 @@ from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
     from events.store.holder import Holder
+    from events.store.record import Record
 
 
 @steno_command("workers")
@@ -23,6 +24,8 @@ def workers_command(app: App) -> None:
 
     A process has another worker id after each start. SINCE is when it took the lease, by its own clock.
 
+    A lease that nobody holds is listed while its source is one: it has answered a poll.
+
     With --json: {"leases": [{"lease", "held", "process", "host", "worker", "token", "since", "seconds_left"}]}.
     `seconds_left` is null where a lease has no end (SQLite), and 0 or less when it has ended.
 
@@ -36,7 +39,9 @@ def workers_command(app: App) -> None:
     from events.store.holder import SEATS
     from events.store.store import store_at
 
-    found = [one for one in store_at(app.settings.record).leases() if one.held or not one.name.startswith(SEATS)]
+    leases = [one for one in store_at(app.settings.record).leases() if one.held or not one.name.startswith(SEATS)]
+    with app.reading(check=False) as record:
+        found = [one for one in leases if one.held or "/" not in one.name or _answered(record, one.name)]
     head = ("LEASE", "STATE", "PROCESS", "HOST", "SINCE", "TOKEN", "WORKER")
     rows = [
         (one.name, _state(one), str(one.process), one.host, words.moment(one.since), str(one.token), one.worker[:8])
@@ -52,7 +57,14 @@ def workers_command(app: App) -> None:
         hint("no process has acted on this record yet; `steno up` records a provider")
     free = [one.name for one in found if not one.held and "/" in one.name]
     if free and not app.json:
-        hint(f"nobody acts on {', '.join(free)}; `steno up` or `steno record` takes over")
+        taken = " ".join(f"--source {name}" for name in free)
+        hint(f"nobody acts on {', '.join(free)}; `steno up {taken}` takes over")
+
+
+def _answered(record: "Record", source: str) -> bool:
+    """Whether a poll of it was answered: not of a misspelled project, nor of a provider that is not here."""
+    found = record.read(stream=f"source/{source}", types={"PollRecorded"}, limit=1)
+    return next(iter(found), None) is not None
 
 
 def _state(one: "Holder") -> str:

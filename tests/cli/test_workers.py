@@ -49,11 +49,12 @@ def test_it_says_who_holds_a_source_and_who_held_it(
     shown = steno("workers").stdout
     assert f"{SOURCE}  held" in shown
     assert str(recorder.pid) in shown
+    until(lambda: steno("polls").stdout)
     recorder.send_signal(signal.SIGTERM)
     recorder.wait()
     found = lease(steno) or {}
     assert (found["held"], found["process"]) == (False, recorder.pid)
-    assert f"nobody acts on {SOURCE}" in steno("workers").stderr
+    assert f"nobody acts on {SOURCE}; `steno up --source {SOURCE}` takes over" in steno("workers").stderr
     second = background("record")
     until(lambda: (lease(steno) or {}).get("held"))
     again = lease(steno) or {}
@@ -62,6 +63,16 @@ def test_it_says_who_holds_a_source_and_who_held_it(
     second.send_signal(signal.SIGKILL)
     second.wait()
     until(lambda: not (lease(steno) or {"held": True})["held"])
+
+
+def test_it_names_no_source_that_never_answered(steno: Steno, record: str) -> None:
+    """A misspelled project, of which somebody held the lease once, is nobody's and nobody's to take over."""
+    words = ("submit", "--provider", "dstack", "--image", "x", "--", "true")
+    nowhere = {"STENO_DSTACK_URL": "http://127.0.0.1:9", "DSTACK_TOKEN": "x", "STENO_BUDGET": "off"}
+    assert steno(*words, **nowhere, STENO_PROJECT="mian").returncode == 3
+    done = steno("workers")
+    assert (done.stdout, "mian" in done.stderr) == ("", False)
+    assert json.loads(steno("workers", "--json").stdout) == {"leases": []}
 
 
 def test_without_a_record_it_is_one_line(steno: Steno, record: str) -> None:
