@@ -211,10 +211,6 @@ class Provided:
     def isolates_kernels(self) -> bool:
         return registry.kind(self.provider).kernels is KernelRights.ISOLATED
 
-    @property
-    def no_kernels(self) -> str | None:
-        return registry.kind(self.provider).no_kernels()
-
     def complete(
         self,
         configuration: Mapping[str, object],

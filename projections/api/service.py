@@ -43,11 +43,6 @@ class Outside(Protocol):
         """Whether a kernel has a container; where it has none, it runs as the service's user."""
         ...
 
-    @property
-    def no_kernels(self) -> str | None:
-        """Why the provider runs no kernels; None: it does."""
-        ...
-
     def complete(
         self,
         configuration: Mapping[str, object],

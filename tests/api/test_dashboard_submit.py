@@ -118,14 +118,24 @@ def test_tab_indents_and_escape_leaves(up: str, see: See) -> None:
     assert page.evaluate("document.activeElement.tagName") != "TEXTAREA"
 
 
-def test_no_kernel_is_offered_where_the_provider_runs_none(served: Serve, town: Path, see: See) -> None:
-    """The page says why; a command can be submitted there."""
-    seen = see(served(town, provider="slurm").url)
+@pytest.mark.parametrize(
+    ("provider", "why"),
+    [
+        ("slurm", "the provider slurm cannot run kernels: its tasks have no containers"),
+        ("local", "kernels run in containers only, and here they cannot"),
+    ],
+)
+def test_no_kernel_is_offered_where_none_is_accepted(
+    served: Serve, town: Path, see: See, provider: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the provider, or because this host has no container engine: the page says why, and opens on a command."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    seen = see(served(town, provider=provider).url)
     page = seen.go("/submit")
     page.get_by_label("Commands").wait_for()
     assert page.get_by_role("tab", name="A command").get_attribute("aria-selected") == "true"
     page = seen.go("/submit?what=kernel")
-    assert "the provider slurm cannot run kernels: its tasks have no containers" in text_of(page, "#page .empty")
+    assert why in text_of(page, "#page .empty")
     assert page.get_by_label("Source").count() == 0
     assert seen.go("/submit?what=command").get_by_label("Commands").count() == 1
 

@@ -53,7 +53,8 @@ def test_without_an_engine_nobody_submits_a_kernel(
     assert submitted(service, {})[0] == 503, "a session is its token"
     service.client.cookies.clear()
     assert submitted(service, {})[0] == 503
-    assert service.client.get("/api/amd/problems").json()["isolated"] is True
+    offered = service.client.get("/api/amd/problems").json()
+    assert (offered["isolated"], offered["refused"]) == (True, told["detail"]), "the page offers what can be submitted"
     assert service.client.get("/api/runs").json()["runs"] == []
 
 

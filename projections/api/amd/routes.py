@@ -71,15 +71,16 @@ def isolated(service: Service) -> bool:
     return service.kernels.isolates_kernels
 
 
-def _expect_isolation(service: Service) -> None:
-    """Raises `Problem` if a kernel could not be isolated: 403 by the settings, 503 if this host lacks what it takes."""
+def _refusal(service: Service) -> Problem | None:
+    """Why no kernel can be submitted now: 403 by the settings, 503 if this host lacks what it takes to isolate it."""
     try:
         with service.feed.state() as state:
             expect_isolation(service.settings, service.kernels.provider, state)
     except NotIsolated as error:
-        raise Problem(503, str(error)) from None
+        return Problem(503, str(error))
     except RefusedByPolicy as error:
-        raise Problem(403, str(error)) from None
+        return Problem(403, str(error))
+    return None
 
 
 async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: str, key: str | None) -> AcceptedRequest:
@@ -87,7 +88,8 @@ async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: s
     `Conflict` (the key was used with another body), `RefusedByPolicy` (nothing was appended).
     """
     kernel = await to_thread.run_sync(_read, body)
-    await to_thread.run_sync(_expect_isolation, service)
+    if (refusal := await to_thread.run_sync(_refusal, service)) is not None:
+        raise refusal
 
     async def build(sent: submission.HttpSubmission, run_id: str) -> submission.HttpSubmission:
         secret = await writer.do(lambda journal: kernel_key(journal.record, run_id))
@@ -128,7 +130,7 @@ class Problems(msgspec.Struct, frozen=True, kw_only=True):
     isolated: bool
     """False: a kernel runs as the service's user, with its files and its network. Submit only your own code."""
     refused: str | None
-    """Why the service's provider runs no kernels; null: it does."""
+    """Why the service refuses every kernel now; null: it does not."""
 
 
 def routes(service: Service) -> list[BaseRoute]:
@@ -139,9 +141,9 @@ def routes(service: Service) -> list[BaseRoute]:
         endpoints=ENDPOINTS,
         gpus=GPUS,
         isolated=isolated(service),
-        refused=service.kernels.no_kernels,
+        refused=None,
     )
-    published = {PROBLEMS: msgspec.json.encode(offered), SCHEMA: msgspec.json.encode(schema())}
+    published = msgspec.json.encode(schema())
 
     async def submit(request: Request) -> ASGIApp:
         asked_of(request, ())
@@ -175,14 +177,20 @@ def routes(service: Service) -> list[BaseRoute]:
 
     async def fixed(request: Request) -> Response:
         asked_of(request, ())
-        return read_answer(request, published[request.url.path], service.feed.position)
+        return read_answer(request, published, service.feed.position)
+
+    async def offers(request: Request) -> Response:
+        asked_of(request, ())
+        refusal = await to_thread.run_sync(_refusal, service)
+        now = msgspec.structs.replace(offered, refused=None if refusal is None else refusal.detail)
+        return read_answer(request, msgspec.json.encode(now), service.feed.position)
 
     async def figures(request: Request) -> Response:
         asked_of(request, ())
         found, position = await to_thread.run_sync(_figures, service)
         return read_answer(request, msgspec.json.encode(found), position)
 
-    return routed(OPERATIONS, submit, resume, figures, fixed, fixed)
+    return routed(OPERATIONS, submit, resume, figures, fixed, offers)
 
 
 def schema() -> dict[str, Any]:
