@@ -15,6 +15,7 @@ from cli.wiring.terminal import columns
 
 if TYPE_CHECKING:
     from engine.money.daily import Stack, Strip
+    from projections.models.charts import ChartRange
     from projections.models.view import View
 
 By = Literal["vm", "run", "day", "user", "gpu"]
@@ -37,8 +38,8 @@ CHARTS = ("days", "spend", "utilisation", "starts")
     flag_value="days",
     help="Draw a chart: spend by day, use of machines, or start-up times; `days` (the first two) if none is named.",
 )
-@click.option("--since", metavar="TIME", help="Of a chart: begin with this day (UTC); default: 30 days.")
-@click.option("--until", metavar="TIME", help="Of a chart: end with this day (UTC).")
+@click.option("--since", metavar="TIME", help="Begin with this day (UTC); default: all, of a chart 30 days.")
+@click.option("--until", metavar="TIME", help="End with this day (UTC).")
 @click.option("--reconcile", is_flag=True, help="Our cost of each run beside the provider's, and why they differ.")
 @at_option
 def costs_command(
@@ -65,15 +66,15 @@ def costs_command(
     \b
     Examples:
       steno costs
-      steno costs --by user
+      steno costs --by user --since 7d
       steno costs --by day --at 2026-11-20T15:00:00Z --json
       steno costs --format csv > focus.csv
       steno costs --reconcile
       steno costs --chart --by user --since 7d
       steno costs --chart utilisation --csv > use.csv
     """
-    if chart is None and (since is not None or until is not None):
-        raise click.UsageError("--since and --until are the range of a chart: add --chart")
+    if chart is None and (since is not None or until is not None) and (reconcile or form == "csv"):
+        raise click.UsageError("--reconcile and --format csv are of everything: leave --since and --until out")
     if chart is not None:
         if reconcile or form == "csv" or by in ("run", "day"):
             raise click.UsageError("--chart goes with --by gpu, user or vm, --since, --until, --csv and --json only")
@@ -95,15 +96,27 @@ def costs_command(
         with every_cost(app, at) as (found, _):
             csv.writer(sys.stdout, lineterminator="\n").writerows(focus_rows(found))
         return
-    with viewing(app, at) as (_, view, _):
+    with viewing(app, at) as (_, view, now):
+        of = _range(app, (since, until), now)
         if reconcile:
             _reconciliation(app, view)
         elif as_csv:
             from projections.models.costs import costs
 
-            emit_csv(costs(view.store, by or "vm").report)
+            emit_csv(costs(view.store, by or "vm", of).report)
         else:
-            _report(app, view, by or "vm")
+            _report(app, view, by or "vm", of)
+
+
+def _range(app: App, between: tuple[str | None, str | None], now: int) -> ChartRange | None:
+    """The days asked for; None: all."""
+    from cli.wiring.time_arguments import moment
+    from projections.models.charts import ChartRange
+
+    since, until = (None if text is None else moment(text, app.clock.now()) for text in between)
+    if since is not None and since > min(now, now if until is None else until):
+        raise click.BadParameter("--since is later than the end of the range")
+    return None if since is None and until is None else ChartRange(since=since, until=until, now=now)
 
 
 def _draw_charts(
@@ -111,7 +124,6 @@ def _draw_charts(
 ) -> None:
     """Draw charts, or give them as JSON or CSV (of `days`: the spend). `by`: gpu, user or vm; `between`: its range."""
     from cli.render import charts as draw
-    from cli.wiring.time_arguments import moment
     from cli.wiring.view import viewing
     from engine.wire import wire
     from projections.models import charts
@@ -120,10 +132,7 @@ def _draw_charts(
     strip: Strip = "vm" if by == "vm" else "gpu"
     drawn: dict[str, tuple[Any, Any]] = {}
     with viewing(app, at) as (_, view, now):
-        since, until = (None if text is None else moment(text, app.clock.now()) for text in between)
-        if since is not None and since > min(now, now if until is None else until):
-            raise click.BadParameter("--since is later than the end of the range")
-        shown = charts.ChartRange(since=since, until=until, now=now)
+        shown = _range(app, between, now) or charts.ChartRange(now=now)
         if chart in ("days", "spend"):
             drawn["spend"] = charts.spend(view.store, stack, shown), draw.spend_chart
         if chart in ("days", "utilisation"):
@@ -142,18 +151,19 @@ def _draw_charts(
         hint("nothing to draw in this range; --since 2026-01-01 shows more days")
 
 
-def _report(app: App, view: View, by: By) -> None:
+def _report(app: App, view: View, by: By, of: ChartRange | None) -> None:
     from cli.render.money import costs_table
     from engine.wire import wire
     from projections.models.costs import costs
 
-    report, lacking = costs(view.store, by).report, _without_price(view)
+    report, lacking = costs(view.store, by, of).report, _without_price(view)
     if report.rows or app.json:
         show(app, wire(report) | {"position": view.position}, lambda: costs_table(report, columns()))
         if lacking:
             hint(lacking)
     else:
-        hint(lacking or _unpriced(app) or "nothing has cost anything yet; `steno vms` lists machines")
+        said = "nothing has cost anything yet; `steno vms` lists machines" if of is None else "nothing in this range"
+        hint(lacking or _unpriced(app) or said)
 
 
 def _reconciliation(app: App, view: View) -> None:

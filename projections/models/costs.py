@@ -8,11 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from engine.money.bill import Line
-from engine.money.daily import day_text
+from engine.money.daily import day_text, range_of
 from engine.money.reconcile import Cause, Reconciliation, reconcile_sums, reconciliation
 from engine.money.tables import Cell, Tabled, dollars
 from engine.wire import Shape, Usd
 from events.clock import SECOND
+from projections.models.charts import ChartRange
 from projections.models.cost_rows import ChargeSum, Paid, decode_against, decode_paid
 from projections.store.store import ProjectionStore
 
@@ -41,7 +42,7 @@ class CostRow(Shape, frozen=True, kw_only=True):
 
 
 class CostReport(Tabled, frozen=True, kw_only=True):
-    """What everything cost; the rows of all pages sum to the total exactly."""
+    """What everything, or everything of some days, cost; the rows of all pages sum to the total exactly."""
 
     by: By
     rows: tuple[CostRow, ...]  # by first appearance, days by time; what no run pays last
@@ -77,8 +78,12 @@ class _Sum(msgspec.Struct, kw_only=True):
         self.time += part.time
         self.spot += part.cost if spot else 0
 
+    @property
+    def cost(self) -> int:
+        return sum(self.lines.values())
+
     def row(self) -> CostRow:
-        total = sum(self.lines.values())
+        total = self.cost
         return CostRow(
             key=self.key,
             label=self.label,
@@ -91,10 +96,13 @@ class _Sum(msgspec.Struct, kw_only=True):
         )
 
 
-def costs(store: ProjectionStore, by: By) -> StoredCosts:
-    """All costs up to the newest poll in the store."""
+def costs(store: ProjectionStore, by: By, of: ChartRange | None = None) -> StoredCosts:
+    """All costs up to the newest poll in the store, or those of some days: as much as a chart of these days shows. The
+    reconciliation is of everything. A day's low and high are as far from its cost as those of the whole bill.
+    """
+    days = None if of is None else range_of(of.since or 0, of.until, of.now)
     known: dict[str, str] = {}  # run id → its row's name: the run's name or submitter
-    paid = theirs = 0
+    paid = theirs = ours = 0
     causes = Counter[str]()
     for _, run_id, name, user, compared in store.runs.against():
         if word := name if by == "run" else user:
@@ -109,8 +117,13 @@ def costs(store: ProjectionStore, by: By) -> StoredCosts:
     low = high = archived = 0
     for ordinal, vm_id, vm_name, kept, archive in store.vms.paid():
         one = decode_paid(kept)
-        low, high = low + one.low, high + one.high
+        bill, before = sum(part.cost for part in one.parts), total.cost
+        ours += bill
         for index, part in enumerate(one.parts):
+            if part.run_id is None:
+                nobodys[part.line] += part.cost
+            if days is not None and not days.first <= part.day <= days.last:
+                continue
             key, label = _key(by, vm_id, vm_name, one, part, known)
             found = sums.get(key)
             if found is None:
@@ -120,18 +133,16 @@ def costs(store: ProjectionStore, by: By) -> StoredCosts:
             found.archive &= archive is not None
             total.add(part, spot=one.spot)
             archived += 0 if archive is None else part.cost
-            if part.run_id is None:
-                nobodys[part.line] += part.cost
-    ours, in_order = total.row(), sorted(sums.values(), key=lambda found: found.place)
+        if (cost := total.cost - before) or days is None:
+            low, high = low + max(0, cost - bill + one.low), high + cost - bill + one.high
+    in_order = sorted(sums.values(), key=lambda found: found.place)
     rows = tuple(found.row() for found in in_order)
     differences = {Cause(cause): amount for cause, amount in causes.items()}
     unpaid = {Line(line): amount for line, amount in nobodys.items()}
     return StoredCosts(
-        report=CostReport(by=by, rows=rows, total=ours, low_usd=low, high_usd=high, archived_usd=archived),
+        report=CostReport(by=by, rows=rows, total=total.row(), low_usd=low, high_usd=high, archived_usd=archived),
         places=tuple(found.place for found in in_order),
-        reconciliation=reconcile_sums(
-            ours=ours.total_usd, paid=paid, theirs=theirs, causes=differences, nobodys=unpaid
-        ),
+        reconciliation=reconcile_sums(ours=ours, paid=paid, theirs=theirs, causes=differences, nobodys=unpaid),
     )
 
 

@@ -45,6 +45,22 @@ def test_days_and_stacks_sum_to_the_bill(here: Served) -> None:
             assert sum(Decimal(one["daily"][place]) for one in found["series"]) == Decimal(day)
 
 
+def test_the_table_of_a_range_sums_to_its_chart(here: Served) -> None:
+    """Whatever the rows and the pages; a range that ends before it begins is refused."""
+    days = told(here.client, "/api/spend", since=SINCE)["days"][2:5]
+    of = {"since": days[0], "until": days[-1]}
+    drawn = told(here.client, "/api/spend", **of)["total_usd"]
+    for by in ("vm", "run", "day", "user", "gpu"):
+        found = told(here.client, "/api/costs", by=by, **of)
+        assert found["total"]["total_usd"] == drawn
+        assert sum(Decimal(row["total_usd"]) for row in found["rows"]) == Decimal(drawn)
+        page = told(here.client, "/api/costs", by=by, limit=1, order="newest", **of)
+        assert (page["rows"], page["total"]) == (found["rows"][-1:], found["total"])
+        assert found["reconciliation"] == told(here.client, "/api/costs")["reconciliation"]
+    refused = here.client.get("/api/costs", params={"since": days[-1], "until": days[0]})
+    assert (refused.status_code, refused.json()["field"]) == (400, "since")
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_every_chart_is_to_be_had_as_csv(here: Served, path: str) -> None:
     """By the parameter or by `Accept`; the same rows, as a file."""

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from stenolab.dashboard import told
 from stenotest.big import big_record
+from stenotest.busy_weeks import busy_weeks
+
+from engine.policy import DAY
+from events.clock import SystemClock
 
 if TYPE_CHECKING:
     from conftest import Serve
@@ -32,6 +36,31 @@ def test_what_everything_cost_stands_beside_the_providers_figure(served: Serve, 
     assert seen.complaints == []
 
 
+@pytest.mark.parametrize("phone", [False, True])
+def test_the_range_moves_the_table_with_the_charts(served: Serve, tmp_path: Path, see: See, *, phone: bool) -> None:
+    """Their totals are the same in each range, and a range in which nothing was billed says so."""
+    start = SystemClock().now() - 20 * DAY
+    here = served(busy_weeks(tmp_path / "weeks.db", days=6, start=start))
+    options = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True} if phone else {}
+    seen = see(here.url, **options)
+    page = seen.go("/costs?by=day")
+    whole = f"${float(told(here.client, '/api/costs')['total']['total_usd']):.4f}"
+    total = page.locator(".costs-grid table.table").first.locator("tfoot td").last
+    total.wait_for()
+    assert total.inner_text() == whole
+    for days in ("7", "all", "30"):
+        page.get_by_label("Range").select_option(days)
+        if days == "7":
+            seen.until("document.querySelector('.costs-grid')?.innerText.includes('Nothing in this range')")
+        else:
+            seen.until(f"document.querySelector('.costs-grid table.table tfoot')?.innerText.includes({whole!r})")
+        assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("innerWidth")
+    seen.go(f"/costs?by=day&range=90&at={told(here.client, '/api/record')['position'] // 2}")
+    said = page.locator(".charts svg[aria-label^='Spend of']").first.get_attribute("aria-label")
+    assert str(said).endswith(total.inner_text())
+    assert seen.complaints == []
+
+
 def test_rows_of_a_long_record_are_paged_and_the_sums_are_of_all(served: Serve, tmp_path: Path, see: See) -> None:
     """The newest page first, then older ones, and back; what no run pays is on the newest."""
     big_record(tmp_path / "long.db", events=12_000)
@@ -40,7 +69,7 @@ def test_rows_of_a_long_record_are_paged_and_the_sums_are_of_all(served: Serve, 
     names = [row["label"] for row in whole["rows"]]
     assert 200 < len(names) <= 400
     seen = see(here.url)
-    page = seen.go("/costs?by=run")
+    page = seen.go("/costs?by=run&range=all")
 
     def shown() -> list[str]:
         return page.locator("table.table tbody td:first-child").all_inner_texts()

@@ -46,7 +46,7 @@ PARAMETERS = {
     **dict.fromkeys(("/api/runs/{id}/events", "/api/polls", "/api/incidents"), PAGED),
     "/api/runs/{id}/logs": ("follow",),
     "/api/vms": (*PAGED, "live"),
-    "/api/costs": ("by", "limit", "cursor", "order"),
+    "/api/costs": ("by", "limit", "cursor", "order", "since", "until"),
     "/api/events": (*PAGED, "stream", "type", "backwards"),
     "/api/kernels/leaderboard": ("problem", "gpu", "dtype", "limit"),
     "/api/stream": ("after",),

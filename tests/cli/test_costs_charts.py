@@ -108,11 +108,29 @@ def test_the_csv_of_the_costs_has_the_rows_of_the_table(costs: Call, by: str) ->
     assert [Decimal(row["total_usd"]) for row in table] == [Decimal(row["total_usd"]) for row in shown]
 
 
+@pytest.mark.parametrize("by", ["vm", "run", "day", "user", "gpu"])
+def test_a_range_moves_the_table_as_it_moves_the_chart(costs: Call, by: str) -> None:
+    """The rows of some days sum to the chart of these days, as JSON and as CSV, and to less than everything."""
+    days = said(costs, "--chart", "spend", *RANGE)["spend"]["days"]
+    of = ("--since", days[1], "--until", days[2])
+    drawn = Decimal(said(costs, "--chart", "spend", *of)["spend"]["total_usd"])
+    found = said(costs, "--by", by, *of)
+    assert Decimal(found["total"]["total_usd"]) == sum(Decimal(row["total_usd"]) for row in found["rows"]) == drawn
+    assert [Decimal(row["total_usd"]) for row in rows(costs, "--by", by, *of)][-1] == drawn
+    assert 0 < drawn < Decimal(said(costs)["total"]["total_usd"])
+    assert by != "day" or [row["key"] for row in found["rows"]] == days[1:3]
+
+
 def test_a_range_without_days_says_so_and_a_wrong_one_is_refused(costs: Call) -> None:
     empty = costs("--chart", "--since", "2020-01-01", "--until", "2020-01-05")
     assert (empty.returncode, empty.stdout) == (0, "")
     assert "nothing to draw in this range" in empty.stderr
     assert "later than the end" in refused(costs("--chart", "--since", "2025-12-01", "--until", "2025-11-01"), 2)
-    assert "add --chart" in refused(costs("--since", "7d"), 2)
+    empty = costs("--since", "2020-01-01", "--until", "2020-01-05")
+    assert (empty.returncode, empty.stdout) == (0, "")
+    assert "nothing in this range" in empty.stderr
+    assert "later than the end" in refused(costs("--since", "2025-12-01", "--until", "2025-11-01"), 2)
+    assert "are of everything" in refused(costs("--since", "7d", "--reconcile"), 2)
+    assert "are of everything" in refused(costs("--until", "7d", "--format", "csv"), 2)
     assert "--chart goes with" in refused(costs("--chart", "--by", "run"), 2)
     assert "leave --reconcile" in refused(costs("--csv", "--reconcile"), 2)

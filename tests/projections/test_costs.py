@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stenotest.histories import History, histories
 from stenotest.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item
 from stenotest.story import START, Item, Story, job, poll_of, provider_id, run_item, submission
-from stenotest.whole_costs import cost_report, reconcile
+from stenotest.whole_costs import cost_report, expect_ranges_to_sum, reconcile
 
 from engine.kernel.listener_run import is_kept
 from engine.money.costs import Costs
@@ -21,7 +21,7 @@ from engine.policy import DAY, Billing, Policy, Rate, dump_policy
 from engine.providers.readings import READINGS
 from engine.wire import wire
 from events import types
-from events.clock import SECOND, SystemClock, format_time
+from events.clock import SECOND, SystemClock, format_time, parse_time
 from events.poll import Poll
 from events.store.record import ANY, Batch, Record
 from projections.models import projection_writer as keeper
@@ -146,6 +146,7 @@ def charted(store: ProjectionStore) -> None:
             assert {one.key: one.total_usd for one in found.series if one.total_usd} == {
                 key: cost for key, cost in rows.items() if cost
             }
+    expect_ranges_to_sum(store, everything, [parse_time(f"{day}T12:00:00Z") for day in found.days])
     bills = [
         bill
         for vm_id, bill in Costs(state).bills().items()

@@ -14,7 +14,7 @@ RANGE = (
 )
 
 
-def _range(look: Look, asked: Asked) -> charts.ChartRange:
+def range_asked(look: Look, asked: Asked) -> charts.ChartRange:
     since, until = asked["since"], asked["until"]
     if since is not None and since > min(look.now if until is None else until, look.now):
         raise Problem(400, "since is later than the end of the range", field="since")
@@ -25,7 +25,7 @@ READS = (
     Read(
         "/api/spend",
         "Spend by day, stacked by purpose, GPU or user",
-        lambda _, look, asked: charts.spend(look.view.store, asked["by"], _range(look, asked)),
+        lambda _, look, asked: charts.spend(look.view.store, asked["by"], range_asked(look, asked)),
         at_position(Spend),
         "money",
         (choice("by", "What a part of a day's stack is.", STACKS, default="line"), *RANGE),
@@ -34,7 +34,7 @@ READS = (
     Read(
         "/api/utilisation",
         "How long machines were busy of the time they were billed, by day",
-        lambda _, look, asked: charts.utilisation(look.view.store, asked["by"], _range(look, asked)),
+        lambda _, look, asked: charts.utilisation(look.view.store, asked["by"], range_asked(look, asked)),
         at_position(Utilisation),
         "machines",
         (choice("by", "What a strip is: all machines of a GPU, or one machine.", STRIPS, default="gpu"), *RANGE),
@@ -43,7 +43,7 @@ READS = (
     Read(
         "/api/starts",
         "Distribution of start-up times, cold and warm",
-        lambda _, look, asked: charts.starts(look.view.store, _range(look, asked)),
+        lambda _, look, asked: charts.starts(look.view.store, range_asked(look, asked)),
         at_position(Starts),
         parameters=RANGE,
         tabled=True,

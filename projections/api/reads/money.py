@@ -12,7 +12,8 @@ from engine.objects import VmObject
 from engine.policy import Policy
 from engine.settings.policy import policy_from
 from engine.wire import Position, Time, wire
-from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer
+from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer, time
+from projections.api.reads.charts import range_asked
 from projections.api.reads.read import Cursor, Read, at_position, page_shape, stored_page
 from projections.api.service import Service
 from projections.models.costs import CostReport, costs
@@ -43,7 +44,9 @@ class MachineAnswer(VmObject, frozen=True, kw_only=True):
 
 
 class CostAnswer(CostReport, frozen=True, kw_only=True):
-    """What everything cost; the rows of all pages sum to the total exactly. `reconciliation` is of everything too."""
+    """What everything, or everything of some days, cost; the rows of all pages sum to the total exactly.
+    `reconciliation` is always of everything.
+    """
 
     next: Cursor | None
     reconciliation: Reconciliation
@@ -70,7 +73,8 @@ def _machine(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
 
 
 def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any] | CostReport:
-    found = costs(look.view.store, asked["by"])
+    all_days = asked["since"] is None and asked["until"] is None
+    found = costs(look.view.store, asked["by"], None if all_days else range_asked(look, asked))
     behind, newest = asked["cursor"], asked["order"] == "newest"
     rows = list(zip(found.places, found.report.rows, strict=True))
     if newest:
@@ -125,6 +129,8 @@ READS = (
                 "limit", "Maximum number of rows; default: all. The totals always cover all rows.", low=1, high=MOST
             ),
             choice("order", "Which rows come first.", ("oldest", "newest"), default="oldest"),
+            time("since", "Only costs from the day of this time (UTC) on; default: all, but for `reconciliation`."),
+            time("until", "Only costs up to the day of this time (UTC); default: the moment shown."),
         ),
         tabled=True,
     ),

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
+from typing import get_args
 
 from engine.fold.run import Run
 from engine.fold.vm import Vm
@@ -10,7 +11,9 @@ from engine.money.costs import Charge, Costs, cut_at
 from engine.money.reconcile import Cause, Reconciliation, reconcile_run, reconcile_sums
 from engine.money.report import gpu_of, midnights, user_of
 from events.clock import SECOND
-from projections.models.costs import LINES, By, CostReport, CostRow
+from projections.models.charts import ChartRange, spend
+from projections.models.costs import LINES, By, CostReport, CostRow, costs
+from projections.store.store import ProjectionStore
 
 
 def cost_report(costs: Costs, by: By) -> CostReport:
@@ -95,3 +98,25 @@ def reconcile(costs: Costs) -> tuple[tuple[Reconciliation, ...], Reconciliation]
         nobodys=nobodys,
     )
     return runs, everything
+
+
+def expect_ranges_to_sum(store: ProjectionStore, everything: ChartRange, noons: list[int]) -> None:
+    """The rows of a range of days sum to its charts, and ranges that follow each other to everything."""
+    for by in get_args(By):
+        whole, sides = costs(store, by).report, costs(store, by).reconciliation
+        sums = [0, 0]
+        for start, end in ((0, len(noons) // 2), (len(noons) // 2, len(noons))):
+            if not noons[start:end]:
+                continue
+            of = ChartRange(since=noons[start], until=noons[end - 1], now=everything.now)
+            part = costs(store, by, of)
+            assert part.reconciliation == sides
+            found = part.report
+            assert (
+                found.total.total_usd == sum(row.total_usd for row in found.rows) == spend(store, "line", of).total_usd
+            )
+            assert found.low_usd <= found.total.total_usd <= found.high_usd
+            assert found.high_usd - found.total.total_usd <= whole.high_usd - whole.total.total_usd
+            sums = [sums[0] + found.total.total_usd, sums[1] + found.archived_usd]
+        assert sums == [whole.total.total_usd, whole.archived_usd]
+        assert costs(store, by, everything).report == whole

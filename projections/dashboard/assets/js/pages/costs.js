@@ -28,6 +28,7 @@ const MANY = 200; // rows of a page
 
 // `pages`: the cursors that led here, the newest page's left out; `turn` goes to another.
 function Report({ data, by, head, pages, turn }) {
+  if (!data.rows.length && !pages.length && Number(data.reconciliation.ours_usd)) return html`<${Empty} title="Nothing in this range">Choose a longer range above.<//>`;
   if (!data.rows.length && !pages.length) return html`<${Empty} title="Nothing has cost anything yet" say="steno vms">Costs begin with the first machine that has a price.<//>`;
   const lines = LINES.filter((line) => Number(data.total.lines[line]));
   const spot = Number(data.total.spot_usd) > 0;
@@ -58,7 +59,7 @@ function Split({ total, low, high, archived }) {
 function Theirs({ sides }) {
   const some = Number(sides.theirs_usd) || Number(sides.ours_usd);
   return html`<${Panel} title="Against the provider’s figure">${some ? html`<${Sides} sides=${sides} provider="the provider" />
-    <p class="dim">${signed((Number(sides.ours_usd) - Number(sides.theirs_usd)).toFixed(6))} in total over all runs and machines; each run’s page shows its own difference.</p>`
+    <p class="dim">${signed((Number(sides.ours_usd) - Number(sides.theirs_usd)).toFixed(6))} in total over all runs and machines, whatever the range; each run’s page shows its own difference.</p>`
     : html`<span class="dim">No costs on either side yet.</span>`}<//>`;
 }
 
@@ -68,10 +69,10 @@ function Budget({ budget, burn, now }) {
     <dt>last 24 hours</dt><dd class="right">${money(budget.spent_24h_usd)}</dd>${budget.total_usd !== null && budget.alerts.map((one) => html`<dt key=${one.threshold}>alert at ${Math.round(one.threshold * 1000) / 10} %</dt><dd class="right">${one.told_at_position !== null ? `given at ${one.told_at_position}` : one.reached ? "reached" : "not reached"}</dd>`)}</dl><//>`;
 }
 
-function By({ by }) {
+function By({ by, since }) {
   const [pages, turn] = useState([]);
   const cursor = pages.length ? `&cursor=${pages[pages.length - 1]}` : "";
-  const read = useData(`/api/costs?by=${by}&order=newest&limit=${MANY}${cursor}`, { every: 5000 });
+  const read = useData(`/api/costs?by=${by}&since=${since}&order=newest&limit=${MANY}${cursor}`, { every: 5000 });
   const overview = useData("/api/overview", { every: 2000 });
   const at = useAt();
   const now = useNow();
@@ -82,5 +83,5 @@ function By({ by }) {
 
 export default function Page() {
   const now = useShown();
-  return html`<${PageHead} title="Costs" /><${Charts} now=${now}><${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${by} by=${by} />`}<//><//>`;
+  return html`<${PageHead} title="Costs" /><${Charts} now=${now}>${(since) => html`<${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${`${by} ${since}`} by=${by} since=${since} />`}<//>`}<//>`;
 }

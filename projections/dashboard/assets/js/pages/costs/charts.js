@@ -15,7 +15,8 @@ const EVERY = { every: 10000, beat: 60000 };
 
 const Choice = ({ label, options, value, choose }) => html`<label class="pick"><span>${label}</span> <select class="input" value=${value} onChange=${(event) => choose(event.target.value)}>${options.map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}</select></label>`;
 
-// `now`: the moment shown (ms); the range ends with its day. What stands below is drawn with the charts, so that it does not move.
+// `now`: the moment shown (ms); the range ends with its day. What stands below, of the same range (`children(since)`), is drawn with the charts, so that it
+// does not move.
 export function Charts({ now, children }) {
   const [kept, choose] = useQuery("range", "30");
   const range = RANGES.some(([key]) => key === kept) ? kept : "30";
@@ -26,8 +27,8 @@ export function Charts({ now, children }) {
   const paths = { spend: `/api/spend?by=${stack}&since=${since}`, use: `/api/utilisation?by=${strip}&since=${since}`, starts: `/api/starts?since=${since}` };
   const [spend, use, starts] = [useData(paths.spend, EVERY), useData(paths.use, EVERY), useData(paths.starts, EVERY)];
   if ([spend, use, starts].some((read) => read.data === null && read.error === null)) return html`<${Loading} height="5" />`;
-  return html`<div class="charts"><div class="whole range"><${Choice} label="Range of the charts" options=${RANGES} value=${range} choose=${(key) => choose(key === "30" ? null : key)} /></div>
-    <${SpendPanel} read=${spend} path=${paths.spend} by=${stack} choose=${pile} /><${UsePanel} read=${use} path=${paths.use} by=${strip} choose=${cut} /><${StartsPanel} read=${starts} path=${paths.starts} /></div>${children}`;
+  return html`<div class="charts"><div class="whole range"><${Choice} label="Range" options=${RANGES} value=${range} choose=${(key) => choose(key === "30" ? null : key)} /></div>
+    <${SpendPanel} read=${spend} path=${paths.spend} by=${stack} choose=${pile} /><${UsePanel} read=${use} path=${paths.use} by=${strip} choose=${cut} /><${StartsPanel} read=${starts} path=${paths.starts} /></div>${children(since)}`;
 }
 
 // The moment shown (ms).
