@@ -37,7 +37,7 @@ export function KernelForm({ offered, unknown, busy, error, onSubmit }) {
   if (unknown) return html`<${Problem} error=${unknown} />`;
   const problem = offered.problems.find((one) => one.problem === draft.problem) ?? offered.problems[0];
   if (!problem) return html`<section class="panel"><${Empty} title="No problems available">Submit a command instead.<//></section>`;
-  if (offered.refused) return html`<section class="panel"><${Empty} title="No kernels can be submitted here">${offered.refused}.<//></section>`;
+  if (offered.refused) return html`<section class="panel"><${Empty} title="No kernels can be submitted here">${offered.refused}<//></section>`;
   const source = draft.sources[problem.problem] ?? "";
   const setSource = (text) => setDraft({ sources: { ...draft.sources, [problem.problem]: text } });
   const pick = (value, among) => (among.includes(value) ? value : among[0]);
