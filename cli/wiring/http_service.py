@@ -219,9 +219,10 @@ class Provided:
         where: str,
         stem: str | None = None,
         fallback: tuple[str, ...] = (),
+        sizes: Mapping[str, object] | None = None,
     ) -> Completed:
         draft = Draft(configuration=copy.deepcopy(dict(configuration)), where=where, environ={}, fallback=fallback)
-        return completed(_warm(self.provider), draft, self._app.settings, run_id=run_id, stem=stem)
+        return completed(_warm(self.provider), draft, self._app.settings, run_id=run_id, stem=stem, flags=sizes)
 
     def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
         if run.provider_id is None:

@@ -11,6 +11,7 @@ import msgspec
 from cli.wiring.output import hint
 from cli.wiring.trace_files import existing
 from engine.commands import rerun
+from engine.errors import TaskInvalid
 from engine.providers import registry
 from engine.providers.kind import Option, ProviderKind, with_profile
 from engine.providers.task import Completed, Draft, check_name, choose_name, overlaid, read_task_file
@@ -128,7 +129,7 @@ def _with_own_profile(kind: ProviderKind, draft: Draft, wanted: object) -> tuple
 
 
 def _expect_to_fit(kind: ProviderKind, task: Mapping[str, object], flags: Mapping[str, object]) -> None:
-    """Refuse a size asked for by a flag that the provider's only machine does not have."""
+    """Refuse a size asked for by name that the provider's only machine does not have. Raises `TaskInvalid`."""
     sizes = {name: most for name, most in kind.machine_size().items() if flags.get(name) is not None}
     if not sizes:
         return
@@ -139,9 +140,8 @@ def _expect_to_fit(kind: ProviderKind, task: Mapping[str, object], flags: Mappin
     for name, most in sizes.items():
         if (wanted[name] or 0) > most:
             unit = "" if name == "cpu" else " GB"
-            raise click.UsageError(
-                f"--{name} {flags[name]}: the provider {kind.name} has one machine, of {most:.0f}{unit}; ask for less"
-            )
+            said = f"the provider {kind.name} has one machine, of {most:.0f}{unit}; ask for less"
+            raise TaskInvalid(f"--{name} {flags[name]}: {said}")
 
 
 def _fields(provider: str, flags: Mapping[str, object], own: Sequence[Option]) -> dict[str, object]:

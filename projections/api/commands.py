@@ -177,6 +177,7 @@ def _again(before: RunRequested, body: RerunBody, submitter: str, key: str | Non
         key=key,
         stem=stem,
         fallback=draft.fallback,
+        sizes=changes,
     )
 
 

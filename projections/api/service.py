@@ -51,10 +51,11 @@ class Outside(Protocol):
         where: str,
         stem: str | None = None,
         fallback: tuple[str, ...] = (),
+        sizes: Mapping[str, object] | None = None,
     ) -> Completed:
         """The valid, named task, as `steno submit -f` makes it, without values of this machine. `where` names the
-        configuration in messages; `stem` begins a generated name. Raises `TaskInvalid` if the provider would refuse it,
-        or it needs something from this machine.
+        configuration in messages; `stem` begins a generated name; `sizes`: those that change a recorded task. Raises
+        `TaskInvalid` if the provider would refuse it, or it needs something from this machine.
         """
         ...
 

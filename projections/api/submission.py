@@ -45,6 +45,7 @@ class HttpSubmission:
     key: str | None  # its Idempotency-Key
     stem: str | None = None  # how a generated name begins
     fallback: tuple[str, ...] = ()  # GPU models of later submissions
+    sizes: Mapping[str, object] | None = None  # that change a recorded task
     source: bytes | None = None  # what the sender wrote, if the configuration was built from that
     kernel: bytes | None = None  # the mark of a task whose output is read
 
@@ -120,10 +121,10 @@ def _completed(outside: Outside, submission: HttpSubmission, run_id: str) -> Com
     if submission.name is not None:
         configuration["name"] = submission.name
     try:
-        stem, fallback = submission.stem, submission.fallback
-        return outside.complete(configuration, run_id=run_id, where=_FIELD, stem=stem, fallback=fallback)
+        stem, fallback, sizes = submission.stem, submission.fallback, submission.sizes
+        return outside.complete(configuration, run_id=run_id, where=_FIELD, stem=stem, fallback=fallback, sizes=sizes)
     except TaskInvalid as error:
-        raise Problem(422, str(error), field=_field_of(str(error))) from None
+        raise Problem(422, str(error).removeprefix("--"), field=_field_of(str(error))) from None
 
 
 def _project_of(service: Service, outside: Outside, submission: HttpSubmission) -> str:

@@ -197,6 +197,18 @@ def test_the_end_of_a_machine_is_asked_for_only_if_it_is_ours(client: httpx.Clie
     assert client.post("/api/vms/nobody/stop").status_code == 404
 
 
+def test_a_run_is_not_submitted_again_with_a_size_that_this_machine_lacks(served: Serve, empty_record: Path) -> None:
+    """As `steno rerun --memory 900TB`: 422, and nothing is requested; a size that it has is taken."""
+    client = served(empty_record).client
+    made = client.post("/api/runs", json={"name": "plain", "configuration": TASK}).json()["run_id"]
+    for name, size in (("memory", "900TB"), ("cpu", "90000.."), ("disk", "900000TB")):
+        refused = client.post(f"/api/runs/{made}/rerun", json={name: size, "name": "again"})
+        assert refused.status_code == 422
+        assert refused.json()["detail"].startswith(f"{name} {size}: the provider local has one machine")
+    assert len(requests(empty_record)) == 1
+    assert client.post(f"/api/runs/{made}/rerun", json={"memory": "1GB", "name": "again"}).status_code == 202
+
+
 def test_a_run_is_submitted_again_with_changes(client: httpx.Client, town: Path) -> None:
     """The recorded task with what is given over it, once for one key; the values of variables are asked for; what the
     two differ in is compared. Nothing that Steno did not submit, and nothing with files, is submitted again.
@@ -208,10 +220,10 @@ def test_a_run_is_submitted_again_with_changes(client: httpx.Client, town: Path)
     assert (asked["name"], asked["needs"], asked["refused"]) == ("train", ["SEED"], None)
     assert asked["configuration"]["resources"] == task["resources"]
 
-    refused = client.post(f"/api/runs/{first}/rerun", json={"memory": "64GB"})
+    refused = client.post(f"/api/runs/{first}/rerun", json={"memory": "2GB"})
     assert (refused.status_code, refused.json()["field"]) == (422, "env.SEED")
-    assert client.post(f"/api/runs/{first}/rerun", json={"ram": "64GB"}).status_code == 422
-    body = {"memory": "64GB", "env": {"SEED": "5"}}
+    assert client.post(f"/api/runs/{first}/rerun", json={"ram": "2GB"}).status_code == 422
+    body = {"memory": "2GB", "env": {"SEED": "5"}}
     taken = client.post(f"/api/runs/{first}/rerun", json=body)
     assert (taken.status_code, first in taken.json()["detail"]) == (409, True)
     body["name"] = "train-2"
@@ -224,7 +236,7 @@ def test_a_run_is_submitted_again_with_changes(client: httpx.Client, town: Path)
     *_, (_, request) = requests(town)
     made = msgspec.json.decode(request.configuration)
     assert (request.run_id, request.name, request.submitter) == (second, "train-2", "loopback")
-    assert made["resources"] == {"gpu": "MI300X:1", "memory": "64GB"}
+    assert made["resources"] == {"gpu": "MI300X:1", "memory": "2GB"}
     assert b'"5"' not in request.configuration
 
     at = {"min_position": answers[0].json()["position"]}
