@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from stenotest import prefork
 from stenotest.command_line import VARIABLES, Steno
+from stenotest.dstack_api import DstackApi
 
 DEADLINE = 600
 """Seconds after which a test gives up waiting: no test takes that long, whatever else the machine does."""
@@ -162,3 +163,22 @@ def gate(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "gate"
     yield path
     path.touch()
+
+
+@pytest.fixture
+def server() -> Iterator[DstackApi]:
+    """A dstack server in this process."""
+    made = DstackApi()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def settings(server: DstackApi) -> dict[str, str]:
+    """Of a command that uses it, without a budget."""
+    return {
+        "STENO_DSTACK_URL": server.url,
+        "DSTACK_TOKEN": "secret-token",
+        "STENO_PROJECT": "main",
+        "STENO_BUDGET": "off",
+    }

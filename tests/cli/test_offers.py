@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from stenotest.command_line import Steno, refused
@@ -15,21 +14,10 @@ WORDS = ("submit", "--provider", "dstack", "--name", "one", "--image", "x", "--g
 
 
 @pytest.fixture
-def server() -> Iterator[DstackApi]:
-    made = DstackApi()
-    made.offers = 0
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def settings(server: DstackApi) -> dict[str, str]:
-    return {
-        "STENO_DSTACK_URL": server.url,
-        "DSTACK_TOKEN": "secret-token",
-        "STENO_PROJECT": "main",
-        "STENO_BUDGET": "off",
-    }
+def server(server: DstackApi) -> DstackApi:
+    """Its plans have no offer."""
+    server.offers = 0
+    return server
 
 
 def test_a_submission_says_that_there_is_no_offer_and_hands_nothing_over(

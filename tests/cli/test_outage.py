@@ -23,23 +23,6 @@ WORDS = ("submit", "--provider", "dstack", "--name", "one", "--image", "x", "--g
 
 
 @pytest.fixture
-def server() -> Iterator[DstackApi]:
-    made = DstackApi()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def settings(server: DstackApi) -> dict[str, str]:
-    return {
-        "STENO_DSTACK_URL": server.url,
-        "DSTACK_TOKEN": "secret-token",
-        "STENO_PROJECT": "main",
-        "STENO_BUDGET": "off",
-    }
-
-
-@pytest.fixture
 def nobody() -> Iterator[str]:
     """An address where connections are refused."""
     with socket.socket() as taken:
