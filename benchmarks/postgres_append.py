@@ -19,7 +19,7 @@ from events.clock import SystemClock
 from events.store.record import Batch, Record
 
 COUNT, ROUNDS = SIZE.count(1_000, 20_000, 100_000), SIZE.pick(1, 5, 5)
-TYPES = ("int8", "int8", "int8", "int2", "bytea", "int8", "int8", "int8", "int8", "int8", "bytea", "bytea")
+TYPES = ("int8", "int8", "int8", "int2", "bytea", "int8", "int8", "int8", "int8", "int8", "bytea", "bytea", "bytea")
 
 
 def steno(url: str, given: Sequence[types.RunRequested], batch: int) -> float:

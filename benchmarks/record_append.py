@@ -20,7 +20,7 @@ from events.clock import SystemClock
 from events.store.record import Batch, Record
 
 COUNT, ROUNDS = SIZE.count(1_000, 20_000, 100_000), SIZE.pick(1, 7, 7)
-INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def events_of(count: int) -> list[types.RunRequested]:

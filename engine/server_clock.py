@@ -2,9 +2,7 @@
 
 from typing import Final
 
-from events.clock import SECOND
-
-SKEW: Final = 2 * SECOND  # clocks that differ by no more are equal
+from events.clock import SECOND, SKEW
 
 RENEWED: Final = SECOND  # how old a `Date` usually is at most
 

@@ -32,6 +32,7 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     sweep: str | None = None  # shared by the pages of one sweep (a hex id); None: not a page
     complete: bool = False  # on the last page of a sweep that has read every page
     server_time: int | None = None  # the provider's HTTP `Date`: for clock skew only
+    stamp: bytes | None = None  # of an imported or stored poll: epoch and boot time at `observed_at` (`clock.Stamp`)
     extra: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)  # unknown keys of a trace line
 
 

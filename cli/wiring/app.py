@@ -66,9 +66,9 @@ class App:
 
     @functools.cached_property
     def clock(self) -> Clock:
-        from events.clock import SystemClock
+        from events.clock import SteadyClock, SystemClock
 
-        return SystemClock()
+        return SteadyClock(SystemClock())
 
     @functools.cached_property
     def ids(self) -> Ids:

@@ -16,7 +16,6 @@ from engine.fold.change import Anomaly, Blind, Heard, Moved, Transition, VmMoved
 from engine.fold.world_codec import WorldState
 from engine.notify.messages import budget_text
 from engine.recorder.recorder import Recorder, Round
-from engine.server_clock import SKEW
 from engine.states import Reason, VmReason
 from events import types
 from events.clock import SECOND
@@ -81,7 +80,6 @@ def _rounds(recorder: Recorder, checks: Sequence[Callable[[], None]]) -> None:
                 held = recorder.holds
                 if held:
                     recorder.started(f"steno {version()}")
-                    warn_of_future(recorder)
                 else:
                     process = store.lease_holder(recorder.source)
                     _log.warning("process %s records %s already; standing by", process, recorder.source)
@@ -93,18 +91,6 @@ def _rounds(recorder: Recorder, checks: Sequence[Callable[[], None]]) -> None:
                 raise
             _log.error("%s", error)
             recorder.clock.sleep(_RETRY)
-
-
-def warn_of_future(recorder: Recorder) -> None:
-    """Say that answers move nothing for a while: another clock recorded, or this one was set back."""
-    known = recorder.world.state.sources.get(recorder.source)
-    ahead = 0 if known is None or known.last_answered is None else known.last_answered - recorder.clock.now()
-    if ahead > SKEW:
-        _log.warning(
-            "the newest answer of %s is %s ahead of this machine's clock: until then nothing moves; set that right",
-            recorder.source,
-            words.duration(ahead),
-        )
 
 
 def _wait(recorder: Recorder, pause: int, seen: int, checks: Sequence[Callable[[], None]]) -> None:

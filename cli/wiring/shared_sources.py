@@ -11,7 +11,7 @@ from itertools import count
 
 from cli.wiring.app import App
 from cli.wiring.errors import INTERRUPTED
-from cli.wiring.record_loop import DaemonLog, PartFailed, shrink, warn_of_future
+from cli.wiring.record_loop import DaemonLog, PartFailed, shrink
 from cli.wiring.recorder import recorder_of
 from cli.wiring.signals import Terminated, ending, stoppable
 from engine.act.executor import GLANCE, Executor
@@ -167,7 +167,6 @@ class SharedSources:
             if recorder.holds and not held:
                 _log.info("recording %s", source)
                 recorder.started(f"steno {version()}")
-                warn_of_future(recorder)
             said.round(replace(found, changes=()))
 
         return Turns(recorder, after)

@@ -101,9 +101,14 @@ def both_zones(time: int) -> str:
 
 def at_position(app: App, record: Record, text: str) -> int:
     from projections.models.position_at import last_before
+    from projections.models.projector import caught_up
+    from projections.models.view import View
 
     position, time = _position_or_time(app, record, text)
-    return position if time is None else last_before(record, time, position)
+    if time is None:
+        return position
+    with caught_up(record) as store:
+        return last_before(record, time, position, View(store).state)
 
 
 def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:

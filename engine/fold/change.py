@@ -42,6 +42,7 @@ class AnomalyKind(StrEnum):
     AMBIGUOUS_VM = "ambiguous_vm"  # two machines fit a run equally well
     AMBIGUOUS_SUBMISSION = "ambiguous_submission"  # a run at the provider that may be ours, or only says so
     CLOCK_SKEW = "clock_skew"  # the provider's clock is more than 2 s off ours
+    CLOCK_JUMP = "clock_jump"  # the wall clock of this machine was set, or is not believed
     COST_DIVERGENCE = "cost_divergence"  # the provider's figure cannot be explained by its own answers
     GPU_MISMATCH = "gpu_mismatch"  # the machine has another GPU than was asked for
 

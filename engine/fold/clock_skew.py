@@ -34,6 +34,7 @@ def compare_clocks(turn: Turn, source: Source, tick: Tick) -> None:
     """Measure how far the source's clock is ahead of ours, and record changes."""
     if tick.server_time is None or not shows_new(turn.state, tick.scope.provider, tick.runs, tick.vms):
         return
+    source.ahead = tick.server_time - tick.observed_at
     skew = skew_of(tick.server_time, tick.started_at, tick.observed_at, known=source.skew)
     if skew == source.skew:
         return

@@ -5,7 +5,7 @@ source, only times move: they are collected, and written to the lane's runs and 
 test compares this with a fold of every poll in full.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -14,8 +14,9 @@ from engine.fold.archives import polled
 from engine.fold.chains import foreign_ids
 from engine.fold.change import Change, Moved, Touched, VmMoved
 from engine.fold.clock_skew import shows_new
-from engine.fold.lanes import Lane, SourceLanes
+from engine.fold.lanes import NEVER, Lane, SourceLanes
 from engine.fold.machines import ending_due, outlives
+from engine.fold.record_time import NEAR, UNSEEN
 from engine.fold.run import Run
 from engine.fold.run_turn import cost_is_whole
 from engine.fold.sources import Source, is_page
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _RECORDED: Final = 1
 _FAILED: Final = 2
 _LANES: Final = 512
+_SOURCE: Final = "source/"
+_POLLS: Final = frozenset({"PollRecorded", "PollFailed"})
 _NOBODY: Final = SourceLanes(Source(name=""))  # stands for a source without a folded poll
 
 
@@ -75,11 +78,14 @@ class RecordFold:
         sources = self._sources if self._repeats and (each is None or not repeats) else {}
         current, source, lanes = -1, _NOBODY, _NOBODY.lanes
         repeated, folded = 0, state.position
+        end, time = limit.at, self.world.time
         rows = self.record.scan(after=state.position, until=limit.position, polls_of=self._polls_of)
-        if (end := limit.at) is not None:
-            rows = (row for row in rows if row[3] <= end)
         # Most rows end in the first branch, which runs a million times: keep it short.
-        for position, kind, stream, at, took, scope_id, listing_id in rows:
+        for position, kind, stream, at, took, scope_id, listing_id, clock in rows:
+            if clock is not None and not time.agrees(at, clock):
+                at = self.dated(position, kind, stream, at, clock)  # noqa: PLW2901 - the record time from here on
+            if end is not None and at > end:
+                continue
             if stream != current:
                 current, source = stream, sources.get(stream, _NOBODY)
                 lanes = source.lanes
@@ -87,6 +93,7 @@ class RecordFold:
             if (
                 lane is not None
                 and kind == _RECORDED
+                and not time.news
                 and 0 <= at - source.heard <= source.gap
                 and (
                     lane.mute
@@ -111,6 +118,8 @@ class RecordFold:
             if kind > _FAILED:
                 changes = self._event(position, at)
             else:
+                if clock is None and at - max(source.heard, source.newest) > UNSEEN:
+                    at = self.dated(position, kind, stream, at, clock)  # noqa: PLW2901
                 changes = self._whole(position, kind, stream, at, took, scope_id, listing_id)
                 current = -1
             if each is not None:
@@ -118,6 +127,33 @@ class RecordFold:
         self._write_down()
         state.events += repeated
         state.position = max(state.position, folded)
+
+    def dated(self, position: int, kind: int, stream: int, at: int, clock: bytes | None) -> int:
+        """The record time of an event."""
+        time = self.world.time
+        if kind > _FAILED:
+            return at if clock is None else time.of(position, at, clock, self._newest())
+        lanes = self._sources.get(stream)
+        name = self.record.stream_name(stream).removeprefix(_SOURCE) if lanes is None else lanes.state.name
+        source = self.world.source(name)
+        if clock is None:
+            before = max(source.last_answered or NEVER, source.imported_to or NEVER, lanes.newest if lanes else NEVER)
+            return time.of_old(position, at, before if before > 0 else None, lambda: self._later(position, name))
+        if source.archive is None:
+            source.archive = self.record.is_imported(position)
+        newest = self._newest() if not source.archive else max(source.imported_to or 0, lanes.at if lanes else 0)
+        return time.of(position, at, clock, newest, source, lambda: self.record.server_time(position))
+
+    def _later(self, position: int, source: str) -> Iterator[int]:
+        """When the next poll of a source was observed, if it is near and has no stamp."""
+        end = position + NEAR
+        polls = self.record.read(after=position, until=end, stream=_SOURCE + source, types=_POLLS, limit=1)
+        return (one.observed_at for one in polls if one.clock is None)
+
+    def _newest(self) -> int:
+        """The record time of the newest poll of any live source; 0: there is none."""
+        pending = (one.at for one in self._sources.values() if not one.state.archive)
+        return max(self.world.state.last_at or 0, *pending, 0)
 
     def clear_lanes(self) -> None:
         """Drop every reference to a run or machine. The next answer of each lane is read in full."""
@@ -239,7 +275,7 @@ class RecordFold:
     def _lane(self, stream: int, scope_id: int | None) -> Lane:
         source = self._sources.get(stream)
         if source is None:
-            name = self.record.stream_name(stream).removeprefix("source/")
+            name = self.record.stream_name(stream).removeprefix(_SOURCE)
             source = self._sources[stream] = SourceLanes(self.world.source(name))
         lane = source.lanes.get(scope_id)
         if lane is None:
@@ -266,7 +302,8 @@ class RecordFold:
             if shown == lane.shows:
                 fields = self._reader.items(scope, reading, items, self.record.item, costs=False)
             if shown != lane.shows or fields["odd"]:
-                return replace(self._reader.read(position, self.record.poll(position)), imported=imported)
+                read = self._reader.read(position, self.record.poll(position))
+                return replace(read, started_at=at - took, observed_at=at, imported=imported)
             lane.read = None if lane.dates else (listing_id, fields)
         new = shows_new(self.world.state, scope.provider, fields.get("runs", ()), fields.get("vms", ()))
         return Tick(

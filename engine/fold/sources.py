@@ -41,6 +41,7 @@ class Source(msgspec.Struct, kw_only=True):
     silent: dict[str, int] = {}  # witness → since when it does not answer, though others of the source may
     outage: tuple[int, int] | None = None  # the newest time in which a witness did not
     skew: int = 0  # how far its clock is ahead of ours, microseconds; 0: unknown
+    ahead: int | None = None  # the newest difference of both clocks that was read; None: it dates no answers
     machines_at: int | None = None
     """When the newest first page of its machines was asked: newest first, so every machine of that time has been
     seen.

@@ -12,6 +12,7 @@ from engine.fold.archives import archive_of, concerns, imported_id, is_hidden, m
 from engine.fold.change import Anomaly, AnomalyKind, Blind, Change, Moved
 from engine.fold.clock_skew import compare_clocks, shifted
 from engine.fold.duplicates import listed_once
+from engine.fold.record_time import RecordTime
 from engine.fold.run import Run
 from engine.fold.sources import Source, Sweep, heard, sweep_ended
 from engine.fold.state_machines import RUN, VM, Trigger
@@ -37,6 +38,7 @@ class World(Fold):
             raise ValueError(f"a snapshot folded with {state.rules}, not {rules.name}")
         steps = (RUN.live(), VM.live()) if live else (RUN.table, VM.table)
         super().__init__(state, readings, rules, *steps)
+        self.time = RecordTime(state)
 
     def apply(self, tick: Tick) -> tuple[Change, ...]:
         """Fold one poll; its changes, in order."""
@@ -53,6 +55,9 @@ class World(Fold):
             turn.changes.append(blind)
         for odd in tick.odd:
             turn.note_drift(tick.source, odd)
+        for news in self.time.news:
+            turn.note_source(tick.source, AnomalyKind.CLOCK_JUMP, f"the clock of this machine is not believed: {news}")
+        self.time.news.clear()
         compare_clocks(turn, source, tick)
         if source.skew:
             tick = shifted(tick, source.skew)

@@ -1,7 +1,7 @@
 """Everything a fold knows, as one value that can be encoded, decoded and queried."""
 
 from bisect import bisect_left
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,8 @@ from engine.fold.run import Run
 from engine.fold.sources import Source, Sweep
 from engine.fold.vm import Vm, VmDate
 from engine.policy import Policy
+
+LEAPT: Final = -1  # in place of a machine: one event was an outlier
 
 
 class PolicyStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +52,22 @@ class HostMachines(msgspec.Struct, array_like=True):
         return place if self.gone[place : place + 1] == [(end, vm_id)] else None
 
 
+class ClockStep(NamedTuple):
+    """From a position on, the record time of a boot's events is their boot time plus `offset`."""
+
+    position: int
+    machine: int  # the upper half of `Stamp.epoch`; `LEAPT`: the record time of this event alone is `offset`
+    offset: int
+
+
+class BootClock(msgspec.Struct, kw_only=True):
+    """What is known of the wall clock of one boot of a machine. Times are microseconds."""
+
+    offset: int  # record time less boot time
+    jumps: dict[int, int] = {}  # epoch → how far its wall clock is ahead of record time, as last noted
+    checked: bool = False  # with a poll: against the provider's clock, if that dates its answers
+
+
 class WorldState(msgspec.Struct, kw_only=True):
     """The world after `position`."""
 
@@ -79,6 +97,8 @@ class WorldState(msgspec.Struct, kw_only=True):
     crossed: dict[str, int] = {}  # `<threshold>/<total>` → the position of the alert
     anomalies: list[Anomaly] = []
     blind: list[Blind] = []
+    clocks: dict[int, BootClock] = {}  # the upper half of `Stamp.epoch` → the clock of that boot of a machine
+    clock_steps: list[ClockStep] = []  # what record time is, in order of position
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     noted: dict[str, None] = {}  # anomalies of sources already written down
 

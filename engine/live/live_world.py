@@ -21,6 +21,7 @@ from engine.fold.snapshot_store import AT_START, EVERY, SnapshotStore
 from engine.fold.tick import Until
 from engine.fold.world import World
 from engine.rules.current import CURRENT
+from events.clock import EPOCH
 
 if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState
@@ -243,6 +244,8 @@ class LiveWorld:
                 raise
             self._position = until
             self.touched.end(until)
+            if (ours := fold.world.state.clocks.get(EPOCH >> 16)) is not None:
+                fold.record.follow(ours.offset)
             self._tell(observer, lambda one: one.end())
         if shown:
             self._shown, found = until, ChangeSet(after=after, until=until, changes=tuple(changes))

@@ -11,6 +11,7 @@ import msgspec
 from engine.fold.change import Anomaly, AnomalyKind
 from engine.fold.lazy_things import some_of
 from engine.fold.outbox import NoticeMark, Outbox
+from engine.fold.record_time import record_time
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.fold.world_codec import WorldState
@@ -58,6 +59,7 @@ class News:
 
     def collect(self, state: WorldState, ledger: Outbox, kinds: frozenset[str], now: int) -> list[NewsItem]:
         """The facts not reported yet, oldest first; those that stay unreported are found again."""
+        self._state = state
         found = self._waiting | {fact.fact_id: fact for fact in self._new(state, ledger, kinds, now)}
         self._waiting = {
             fact_id: fact
@@ -157,7 +159,11 @@ class News:
         return None if stored.event_id is not None else stored.observed_at  # an import gives its polls ids
 
     def _stored(self, position: int) -> "Stored | None":
-        return next(self._record.read(after=position - 1, until=position), None)
+        """The event at that position, with its record time."""
+        for one in self._record.read(after=position - 1, until=position):
+            at = record_time(self._state, position, one.observed_at, one.clock)
+            return msgspec.structs.replace(one, observed_at=at)
+        return None
 
     def _fact(self, kind: str, what: str, subject: Run | Anomaly) -> NewsItem:
         return NewsItem(fact_id=notice_id(self._record.id, what), kind=kind, subject=subject)

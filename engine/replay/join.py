@@ -72,6 +72,7 @@ def joined(pieces: Sequence[HistoryPiece], folded: Sequence[Folded], worlds: Seq
         vms=dict(_in_order((one.vms_at, world.vms.items()) for one, world in zip(folded, worlds, strict=True))),
         sources=dict(item for _, item in sorted(sources, key=lambda one: one[0])),
         policies=worlds[0].policies,
+        clock_steps=sorted({step for world in worlds for step in world.clock_steps}),
         anomalies=sorted((one for world in worlds for one in world.anomalies), key=lambda one: one.position),
         blind=list(_in_order((one.blind_at, world.blind) for one, world in zip(folded, worlds, strict=True))),
     )

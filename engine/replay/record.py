@@ -59,9 +59,10 @@ def world_of(
 def step_record(record: "Record", rules: str = "current", until: Until | None = None) -> Iterator[Step]:
     """As `replay_record`, one event at a time, with its changes. No poll is skipped."""
     world = World(READINGS, rules_named(rules))
-    reader = PollReader(READINGS)
+    fold, reader = RecordFold(record, world), PollReader(READINGS)
     limit = until if until is not None else Until()
-    for position, kind, _, observed_at, _, _, _ in record.scan(after=0, until=limit.position):
+    for position, kind, stream, wall, took, _, _, clock in record.scan(after=0, until=limit.position):
+        observed_at = fold.dated(position, kind, stream, wall, clock)
         if limit.at is not None and observed_at > limit.at:
             continue
         poll = None if kind > 2 else record.poll(position)
@@ -69,6 +70,7 @@ def step_record(record: "Record", rules: str = "current", until: Until | None = 
             changes = world.apply_event(position, observed_at, record.event(position))
         else:
             first = world.source(poll.source).archive is None
-            tick = replace(reader.read(position, poll), imported=first and record.is_imported(position))
+            read, imported = reader.read(position, poll), first and record.is_imported(position)
+            tick = replace(read, started_at=observed_at - took, observed_at=observed_at, imported=imported)
             changes = world.apply(tick)
         yield Step(position, observed_at, poll, changes)

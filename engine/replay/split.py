@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.fold.change import Blind, Change
+from engine.fold.change import AnomalyKind, Blind, Change
 from engine.fold.record_fold import RecordFold
 from engine.fold.tick import Tick, Until
 from engine.fold.vm import vm_id_of
@@ -95,6 +95,8 @@ def packed(weights: dict[str, int], bins: int) -> list[tuple[str, ...]]:
 
 def together(pieces: Sequence[HistoryPiece], folded: Sequence[Folded], worlds: Sequence[WorldState]) -> list[list[int]]:
     """The pieces by number, those in one list that depend on each other."""
+    if any(one.kind is AnomalyKind.CLOCK_JUMP for world in worlds for one in world.anomalies):
+        return [list(range(len(pieces)))]
     groups = {number: [number] for number in range(len(pieces))}
     seen: dict[object, int] = {}
     everywhere = {provider for one in folded for provider, project in one.places if project is None}
@@ -207,6 +209,7 @@ class PieceWorld(World):
             policies=state.policies,
             anomalies=state.anomalies,
             blind=state.blind,
+            clock_steps=state.clock_steps,
         )
         return Folded(
             world=dump(needed),

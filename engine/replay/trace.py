@@ -1,8 +1,13 @@
 """Replay of a trace file; positions are line numbers, from 1."""
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from itertools import islice, tee
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from engine.fold.record_time import NEAR
 from engine.fold.tick import PollReader, Until
 from engine.fold.world import World
 from engine.providers.readings import READINGS, rules_named
@@ -31,11 +36,28 @@ def open_trace(
 def fold_polls(world: World, polls: Iterable[NumberedPoll], until: Until | None = None) -> Iterator[Step]:
     read, apply = PollReader(world.readings).read, world.apply
     limit = until if until is not None else Until()
-    for number, poll in polls:
+    (lines,) = tee(polls, 1)  # so that a copy can look ahead
+    for number, poll in lines:
         if limit.position is not None and number > limit.position:
             return
-        if poll is not None and (limit.at is None or poll.observed_at <= limit.at):
-            yield Step(number, poll.observed_at, poll, apply(read(number, poll)))
+        if poll is None:
+            continue
+        at = _dated(world, number, poll, lines)
+        if limit.at is None or at <= limit.at:
+            tick = replace(read(number, poll), started_at=at - (poll.observed_at - poll.started_at), observed_at=at)
+            yield Step(number, at, poll, apply(tick))
+
+
+def _dated(world: World, number: int, poll: Poll, later: Iterator[NumberedPoll]) -> int:
+    """The record time of a poll; `later`: the lines behind it, which are only looked at."""
+    at, source = poll.observed_at, world.source(poll.source)
+    if poll.stamp is not None:
+        return world.time.of(number, at, poll.stamp, world.state.last_at, source, lambda: poll.server_time)
+
+    def after() -> Iterator[int]:
+        return (one.observed_at for _, one in islice(copy(later), NEAR) if one and one.source == poll.source)
+
+    return world.time.of_old(number, at, source.last_answered, after)
 
 
 def replay_polls(polls: Iterable[NumberedPoll], rules: str = "current", until: Until | None = None) -> Replay:

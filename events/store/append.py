@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from events.clock import Clock
+from events.clock import Clock, SteadyClock
 from events.codec import CODES, encode, type_of
 from events.errors import IdConflict, RecordNotWritable, VersionConflict
 from events.store.chain import MARK_BYTES, SEAL_EVERY, chained, subject
@@ -26,7 +26,7 @@ _STREAMS_KEPT: Final = 100_000
 ANY: Final = None  # any version of a stream
 
 
-When: TypeAlias = tuple[int, int, int]  # observed_at, took, recorded_at
+When: TypeAlias = tuple[int, int, int, bytes | None]  # observed_at, took, recorded_at, clock
 Shared: TypeAlias = tuple[int | None, int | None]  # the parts for scope and body
 
 
@@ -111,6 +111,11 @@ class Appender(Reader):
             raise
         return done
 
+    def follow(self, offset: int) -> None:
+        """From now on our clock shows boot time plus `offset`: the record time of what we append."""
+        if isinstance(self._clock, SteadyClock):
+            self._clock.follow(offset)
+
     def bind(self, lease: Lease) -> None:
         """From now on an append raises LeaseLost if another process took this lease."""
         self._leases.append(lease)
@@ -124,7 +129,7 @@ class Appender(Reader):
         self, stream: StreamHead, kind: int, when: When, event_id: bytes | None, uses: Shared, data: bytes, chain: bytes
     ) -> int:
         """Append one event inside a transaction; its position. `chain`: commitments of data, scope, body, in order."""
-        moment, took, recorded_at = when
+        moment, took, recorded_at, clock = when
         position = self._position = self._position + 1
         stream.version += 1
         self._dirty[stream.id] = stream
@@ -133,12 +138,12 @@ class Appender(Reader):
         version = stream.version
         about = stream.subjects.get(kind) or stream.about(kind)
         digest = self._hash = chained(
-            self._hash, position, version, moment, took, recorded_at, event_id, has, about, chain
+            self._hash, position, version, moment, took, recorded_at, event_id, has, about, chain, clock
         )
         self._pending.append(
             (
                 position, stream.id, version, kind, event_id, moment, took, recorded_at - moment, scope, body,
-                data, digest if position % SEAL_EVERY == 0 else digest[:MARK_BYTES],
+                data, digest if position % SEAL_EVERY == 0 else digest[:MARK_BYTES], clock,
             )
         )  # fmt: skip
         return position
@@ -153,7 +158,7 @@ class Appender(Reader):
         An event whose id and bytes exist already is not appended again: its position is the old one. VersionConflict,
         IdConflict, RecordLocked, RecordNotWritable and RecordDamaged mean that nothing was appended.
         """
-        now = self._clock.now()
+        now = self._time()
         ready = [[(CODES[type(event)], encode(event)) for event in batch.events] for batch in batches]
         return self._appended(partial(self._add_batches, batches, ready, now, unless), durable=durable)
 
@@ -161,7 +166,7 @@ class Appender(Reader):
         self,
         batches: Sequence[Batch],
         ready: Sequence[Sequence[tuple[int, bytes]]],
-        now: int,
+        now: When,
         unless: Unless | None,
     ) -> tuple[int, ...]:
         if unless is not None:
@@ -181,7 +186,7 @@ class Appender(Reader):
                 known = self._there(event_id)
                 if known is None:
                     chain = self._commit.data(self._position + 1, data)
-                    position = self._add(stream, kind, (now, 0, now), event_id, (None, None), data, chain)
+                    position = self._add(stream, kind, now, event_id, (None, None), data, chain)
                 elif known[1:] == (stream.id, kind, data):
                     position = known[0]
                 else:
@@ -190,6 +195,15 @@ class Appender(Reader):
                     )
                 positions.append(position)
         return tuple(positions)
+
+    def _time(self, observed_at: int | None = None, took: int = 0) -> When:
+        """The times of an event of this process that was observed at `observed_at` by our clock, by default now."""
+        now = self._clock.now()
+        at = now if observed_at is None else observed_at
+        if not isinstance(self._clock, SteadyClock):
+            return at, took, now, None
+        stamp = self._clock.stamp(at)
+        return stamp.wall, took, stamp.wall + now - at, stamp.packed()
 
     def _at_version(self, batch: Batch) -> StreamHead:
         """The stream of a batch, at its expected version; not checked if all events exist already."""
@@ -204,17 +218,18 @@ class Appender(Reader):
             )
         return stream
 
-    def _add_all(self, stream: StreamHead, events: Sequence[tuple[int, bytes]], now: int) -> range:
+    def _add_all(self, stream: StreamHead, events: Sequence[tuple[int, bytes]], when: When) -> range:
         """As `_add` for many events without id or parts, in one loop: half of the cost of appending."""
         first, version, digest, subjects = self._position + 1, stream.version, self._hash, stream.subjects
         position, rows, stream_id, commit = self._position, self._pending, stream.id, self._commit.data
+        now, _, _, clock = when
         for kind, data in events:
             position += 1
             version += 1
             about = subjects.get(kind) or stream.about(kind)
-            digest = chained(digest, position, version, now, 0, now, None, 1, about, commit(position, data))
+            digest = chained(digest, position, version, now, 0, now, None, 1, about, commit(position, data), clock)
             kept = digest if position % SEAL_EVERY == 0 else digest[:MARK_BYTES]
-            rows.append((position, stream_id, version, kind, None, now, 0, 0, None, None, data, kept))
+            rows.append((position, stream_id, version, kind, None, now, 0, 0, None, None, data, kept, clock))
         self._position, self._hash, stream.version = position, digest, version
         self._dirty[stream.id] = stream
         return range(first, position + 1)

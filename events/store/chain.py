@@ -28,6 +28,7 @@ SEAL_EVERY: Final = 100  # these rows keep the whole hash: the walk resumes ther
 _SALTS: Final = 64  # that are made at once
 _SALT_BYTES: Final = 16
 
+_CLOCK_LENGTH: Final = 3  # the bits of `has` above those of the parts: of a header without a clock they are 0
 _HEADER: Final = struct.Struct(">QQqqqBB")
 _sha256: Final = hashlib.sha256
 _COUNT: Final = struct.Struct(">I")
@@ -108,9 +109,12 @@ def chained(
     has: int,
     about: bytes,
     commitments: bytes,
+    clock: bytes | None = None,
 ) -> bytes:
     """The hash of an event after `previous`. `has`: its parts (1 data, 2 scope, 4 body); `about`: its `subject`."""
     own = event_id or b""
+    if clock is not None:
+        own, has = own + clock, has | len(clock) << _CLOCK_LENGTH
     header = _HEADER.pack(position, version, observed_at, took, recorded_at, has, len(own))
     return _sha256(b"".join((previous, header, own, about, commitments))).digest()
 
@@ -125,8 +129,8 @@ def followed(previous: bytes, row: Sequence[Any], stream: str, commit: Commit, p
 
     Raises LookupError, TypeError, ValueError or struct.error where the row cannot be one.
     """
-    position, _, version, kind, event_id, moment, took, after, scope, body, data, _ = row
+    position, _, version, kind, event_id, moment, took, after, scope, body, data, _, clock = row
     has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
     own = b"".join((commit.data(position, data), *[parts[part] for part in (scope, body) if part is not None]))
     about = subject(stream, *type_of(kind))
-    return chained(previous, position, version, moment, took, moment + after, event_id, has, about, own)
+    return chained(previous, position, version, moment, took, moment + after, event_id, has, about, own, clock)

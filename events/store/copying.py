@@ -61,7 +61,7 @@ class _Copier:
         self._target = target
         self._source_name = source_name
         self._commit = committer(source.identity)
-        if source.identity != target.identity:
+        if source.identity.genesis() != target.identity.genesis():
             raise IdConflict(f"{target_name} holds another record: copy to an empty place.")
         with target.guard(), target.snapshot():
             self._commitments: dict[int, bytes] = dict(target.stream(_COMMITMENTS))

@@ -21,7 +21,7 @@ def new_identity(clock: Clock) -> Identity:
 
 def described(identity: Identity) -> list[tuple[str, bytes]]:
     """The rows of `meta`."""
-    own = msgspec.structs.asdict(identity).items()
+    own = ((key, getattr(identity, key)) for key in sorted(DESCRIPTION))
     return [(key, value if key == "key" else str(value).encode()) for key, value in own]
 
 
@@ -57,7 +57,7 @@ def read_identity(
             f"The record {where} has schema {schema}, this version writes {REVISION}: "
             f"run `steno db upgrade --record {where}`."
         )
-    return identity
+    return msgspec.structs.replace(identity, schema=schema)
 
 
 def _whole_number(text: bytes | None) -> int:

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     from events.store.store import Session
 
-Row: TypeAlias = tuple[int, int, int, int, int, int | None, int | None]
-"""position, kind, stream, observed_at, took, scope part, listing part: integers alone cost half of whole rows."""
+Row: TypeAlias = tuple[int, int, int, int, int, int | None, int | None, bytes | None]
+"""position, kind, stream, observed_at, took, scope part, listing part, clock: so few alone cost half of whole rows."""
 _T = TypeVar("_T")
 
 _SCOPES_KEPT: Final = 10_000
 _OBSERVED: Final = {CODES[kind]: kind for kind in OBSERVED.values()}
 
-_OF_POLL: Final = (0, 1, 3, 5, 6, 8, 9, 10)  # columns of a whole row
+_OF_POLL: Final = (0, 1, 3, 5, 6, 8, 9, 10, 12)  # columns of a whole row
 _STREAMS: Final = select(streams.c.name, streams.c.version).order_by(streams.c.id)
 _HEAD: Final = select(head.c.position, head.c.hash)
 
@@ -49,6 +49,7 @@ class PollRow(NamedTuple):
     scope: int | None
     body: int | None
     data: bytes
+    clock: bytes | None
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -65,6 +66,7 @@ class Stored(msgspec.Struct, frozen=True):
     scope: int | None  # a poll's question (`Record.scope`)
     body: int | None  # a poll's answer (`Record.children`), or an observation's item (`Record.item`)
     hash: str  # the first 16 hex digits (all 64 at every hundredth position)
+    clock: bytes | None = None  # epoch and boot time at `observed_at` (`events.clock.Stamp`)
 
 
 class Reader:
@@ -199,6 +201,7 @@ class Reader:
                 body=None if row.body is None else body_text(self._parts, row.body, values[counts:]),
                 sweep=own.sweep,
                 server_time=own.server_time,
+                stamp=row.clock,
                 extra=scope.extra,
             )
 
@@ -253,12 +256,13 @@ class Reader:
     # -- rows
 
     def _stored(self, columns: Sequence[Any]) -> Stored:
-        position, stream, version, kind, event_id, observed_at, took, after, scope, body, data, digest = columns
+        position, stream, version, kind, event_id, observed_at, took, after, scope, body, data, digest, clock = columns
         with _readable(f"The event at position {position}"):
             name, type_version = type_of(kind)
             return Stored(
                 position, stream, version, name, type_version, None if event_id is None else event_id.hex(),
                 observed_at, took, observed_at + after, self._fact(position, kind, data), scope, body, digest.hex(),
+                clock,
             )  # fmt: skip
 
     def _fact(self, position: int, kind: int, data: bytes) -> Event:

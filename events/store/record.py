@@ -41,6 +41,7 @@ StreamOf = Callable[[str, str, bytes], str]  # (kind, provider id, item as sent)
 
 _QUESTIONS_KEPT: Final = 10_000
 _IDS_KEPT: Final = 100_000
+_LATEST: Final = 60 * SECOND
 _WAIT_STEP = SECOND // 50
 _OBSERVED: Final = {shown: CODES[kind] for shown, kind in OBSERVED.items()}
 _RECORDED, _FAILED = CODES[PollRecorded], CODES[PollFailed]
@@ -111,11 +112,10 @@ class Record(Appender):
         machine, by default `run/` or `vm/` and `foreign_run_id`. IdConflict, RecordLocked, RecordNotWritable and
         RecordDamaged mean that nothing was appended.
         """
-        now = self._clock.now()
-        return self._appended(lambda: tuple(self._add_polls(polls, ids, stream_of, now)), durable=False)
+        return self._appended(lambda: tuple(self._add_polls(polls, ids, stream_of)), durable=False)
 
     def _add_polls(
-        self, polls: Sequence[Poll], ids: Sequence[str] | None, stream_of: StreamOf | None, now: int
+        self, polls: Sequence[Poll], ids: Sequence[str] | None, stream_of: StreamOf | None
     ) -> Iterator[PollAppended]:
         new: dict[bytes, tuple[int, Poll]] = {}
         for poll, event_id in zip(polls, map(event_id_bytes, ids or repeat(None, len(polls))), strict=True):
@@ -123,7 +123,7 @@ class Record(Appender):
             if position is not None:
                 yield PollAppended(position, (), appended=False)
                 continue
-            appended = self._append(poll, now, event_id, stream_of)
+            appended = self._append(poll, event_id, stream_of)
             if event_id is not None:
                 new[event_id] = (appended.position, poll)
             yield appended
@@ -197,7 +197,14 @@ class Record(Appender):
                 )
         return position
 
-    def _append(self, poll: Poll, now: int, event_id: bytes | None, stream_of: StreamOf | None) -> PollAppended:
+    def _append(self, poll: Poll, event_id: bytes | None, stream_of: StreamOf | None) -> PollAppended:
+        took = poll.observed_at - poll.started_at
+        if event_id is None:
+            when = self._time(poll.observed_at, took)
+        else:  # imported: its clocks were read elsewhere
+            when = (poll.observed_at, took, self._clock.now(), poll.stamp)
+        if when[0] != poll.observed_at:
+            poll = msgspec.structs.replace(poll, started_at=when[0] - took, observed_at=when[0])
         scope, values = self._question(poll)
         answer = None if poll.body is None else self._answer(scope, poll.body, values)
         listing = None if answer is None else answer.listing
@@ -208,7 +215,6 @@ class Record(Appender):
         chain = b"".join(
             (self._commit.data(self._position + 1, data), scope.commitment, b"" if answer is None else scope.listing)
         )
-        when = (poll.observed_at, poll.observed_at - poll.started_at, now)
         stream, kind = self._stream("source/" + poll.source), _RECORDED if poll.answered else _FAILED
         position = self._add(stream, kind, when, event_id, (scope.id, listing), data, chain)
         if alone and values:
@@ -301,8 +307,10 @@ def _foreign_stream(source: str, kind: str, identity: str) -> str:
 
 
 def _is_news(stream: StreamHead, item: int, started_at: int) -> bool:
-    """Whether the stream showed something else last; an answer asked for before the newest one is not news."""
-    if stream.item == item or (stream.since is not None and started_at < stream.since):
+    """Whether the stream showed something else last; an answer asked for before the newest one is not news, unless it
+    seems so late that the clock was set back.
+    """
+    if stream.item == item or (stream.since is not None and 0 < stream.since - started_at <= _LATEST):
         return False
     stream.item, stream.since = item, started_at
     return True

@@ -23,12 +23,12 @@ LAST: Final = (1 << 63) - 1
 _CHUNK: Final = 2000
 _FIRST_CHUNK: Final = 32  # most readers who name no limit look at a few rows; each page is four times the one before
 _SCANNED: Final = 500  # rows held at a time: too few to start Python's garbage collector
-_SCAN_COLUMNS: Final = ("position", "kind", "stream_id", "observed_at", "took", "scope_id", "body_id")
+_SCAN_COLUMNS: Final = ("position", "kind", "stream_id", "observed_at", "took", "scope_id", "body_id", "clock")
 
 _C = events.c
 _WHOLE: Final = select(
     _C.position, streams.c.name, _C.version, _C.kind, _C.event_id, _C.observed_at, _C.took, _C.recorded_after,
-    _C.scope_id, _C.body_id, _C.data, _C.hash,
+    _C.scope_id, _C.body_id, _C.data, _C.hash, _C.clock,
 ).join(streams)  # fmt: skip
 _AT: Final = _C.position == bindparam("at")
 _ONE: Final = _WHOLE.where(_AT)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 2  # of bytes inside the rows (codec, parts, chain); kept in `meta`
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004")  # the Alembic revisions this code reads
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005_clock")  # the Alembic revisions this code reads
+
+CLOCKED: Final = "0005_clock"  # from this one on, events have a clock
 
 REVISION: Final = REVISIONS[-1]  # the one it writes
 
@@ -77,6 +79,7 @@ events = Table(
     Column("body_id", BigInteger, ForeignKey("parts.id")),
     Column("data", LargeBinary, nullable=False),
     Column("hash", LargeBinary, nullable=False),
+    Column("clock", LargeBinary),  # the epoch and boot time of `observed_at` (`events.clock.Stamp`)
 )
 
 for _name, _columns, _unique, _condition in (

@@ -29,6 +29,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     record_id: str
     key: bytes
     created_at: int
+    schema: str = ""  # as it was read; empty: the newest
 
     def genesis(self) -> bytes:
         """The hash before position 1, which covers all of this."""

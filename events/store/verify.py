@@ -177,7 +177,7 @@ class Verifier:
 
     def _link(self, row: tuple[Any, ...], previous: bytes | None) -> bytes | None:
         """The hash of an event, if its row keeps the same; else the row's, if that is whole."""
-        position, stream_id, version, kind, _, moment, took, _, scope, body, _, kept = row
+        position, stream_id, version, kind, _, moment, took, _, scope, body, _, kept, _ = row
         whole = kept if isinstance(kept, bytes) and len(kept) == 32 and position % SEAL_EVERY == 0 else None
         try:
             digest = self._digest(row, previous or b"")
@@ -295,7 +295,7 @@ class Verifier:
             elif (named, kept) != self._last:
                 # After a broken event the chain is unknown: the head must fit the last row.
                 row = self._rows.raw(named) if named == self._events and self._last[0] < named else None
-                if row is None or not isinstance(kept, bytes) or len(kept) != 32 or mark(named, kept) != row[-1]:
+                if row is None or not isinstance(kept, bytes) or len(kept) != 32 or mark(named, kept) != row[11]:
                     self._say(self._events or None, "head", f"the head names {named}, the last event is {self._events}")
         if self._expect is not None:
             self._is_there(self._expect)
@@ -327,7 +327,7 @@ class Verifier:
             if row is None:
                 return None
             try:
-                digest = row[-1] if at == start else self._digest(row, digest)
+                digest = row[11] if at == start else self._digest(row, digest)
             except _UNREADABLE:
                 return None
         return digest

@@ -208,6 +208,6 @@ class ApartVerifier(Verifier):
     def _kept(self, position: int) -> bytes:
         """The whole hash that the row at a position keeps."""
         row = self._rows.raw(position)
-        if row is None or not isinstance(row[-1], bytes) or len(row[-1]) != 32:
+        if row is None or not isinstance(row[11], bytes) or len(row[11]) != 32:
             raise ValueError("a whole hash is missing")
-        return row[-1]
+        return row[11]

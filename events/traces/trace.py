@@ -1,9 +1,10 @@
 """Poll traces: one poll a line of JSON (`.jsonl`, `.jsonl.zst`, `-`).
 
 A line is `{"t", "ep", "path", "req", "status", "ms", "body"}`, with `"status": null` and `"error"` (or `"exc"`) without
-an answer; that of a command `{"t", "kind": "poll", "cmd", "rc", "ms", "out", "err"}`. Unknown keys are kept. A line
-with `"ep": "lab_note"`, or a `kind` other than `poll`, is not a poll; `{"kind": "left_out", "events": {TYPE: N}}` says
-how many events of the record that the trace was written from are not in it.
+an answer; that of a command `{"t", "kind": "poll", "cmd", "rc", "ms", "out", "err"}`. Either may have `boot` (seconds
+since the machine started, when the answer came) and `epoch` (8 hex digits: 4 of that start, 4 of the process). Unknown
+keys are kept. A line with `"ep": "lab_note"`, or a `kind` other than `poll`, is not a poll; `{"kind": "left_out",
+"events": {TYPE: N}}` says how many events of the record that the trace was written from are not in it.
 """
 
 import json
@@ -25,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 import msgspec
 import zstandard
 
-from events.clock import SECOND, format_time, parse_time
+from events.clock import BOOT, SECOND, Stamp, format_time, parse_time
 from events.errors import SourceIsLive, UnreadableInput
 from events.poll import Poll, too_deep, too_wide
 
@@ -119,6 +120,7 @@ def parse_line(raw: bytes, reading: TraceReading) -> Poll | None:
     milliseconds = _maybe_number.decode(line.pop("ms", _NULL)) or 0
     if abs(milliseconds) > _LONGEST / 1000 or started_at + milliseconds * 1000 > _LAST:
         raise ValueError("its times are out of range")
+    stamp = _stamp(line)
     own: dict[str, Any]
     if "path" in line:
         path, req, body = _text.decode(line["path"]), bytes(line.get("req", _NULL)), line.get("body")
@@ -153,16 +155,31 @@ def parse_line(raw: bytes, reading: TraceReading) -> Poll | None:
         started_at=started_at,
         observed_at=started_at + round(milliseconds * 1000),
         status=status,
+        stamp=stamp,
         body=text,
         text=text is not None and text.startswith(b'"'),
         **own,
     )
 
 
+def _stamp(line: dict[str, msgspec.Raw]) -> bytes | None:
+    """The clock of a line, which is taken out of it; None: it has no boot time."""
+    epoch, boot = line.pop("epoch", _NULL), _maybe_number.decode(line.pop("boot", _NULL))
+    if boot is None:
+        return None
+    number = int(_maybe_text.decode(epoch) or "0", 16)
+    if not (0 <= boot <= BOOT / 1000 and 0 <= number < 1 << 32):
+        raise ValueError("its clock is out of range")
+    return Stamp(number, round(boot * SECOND), 0).packed()
+
+
 def write_trace_line(poll: Poll) -> bytes:
     """The poll as a line of a trace with its newline. Its secrets must have been replaced (`Record.scrubbed`)."""
     line: dict[str, object] = {"t": format_time(poll.started_at)}
     milliseconds = (poll.observed_at - poll.started_at) / 1000
+    if poll.stamp is not None:
+        epoch, boot, _ = Stamp.unpacked(poll.stamp, poll.observed_at)
+        line |= {"boot": boot / SECOND, "epoch": f"{epoch:08x}"}
     if poll.path.startswith(SLURM):
         line |= {"kind": "poll", "cmd": msgspec.Raw(poll.req), "rc": poll.status, "ms": milliseconds}
         if poll.body is not None:

@@ -1,19 +1,17 @@
 """Incidents: anomalies and gaps, newest first, and marks on the record's timeline."""
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from engine.fold.change import Anomaly
+from engine.fold.record_time import record_time
 from engine.objects import BlindObject
 from engine.wire import Position, Shape, Time
 from projections.models.projector import Lag
 from projections.models.reader_pool import Look
 from projections.store.notes import Mark
-
-if TYPE_CHECKING:
-    from events.store.record import Record
 
 _BLIND: Final = 200  # gaps shown at most
 _anomaly: Final = msgspec.json.Decoder(Anomaly)
@@ -41,7 +39,7 @@ def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int =
     found = look.view.store.newest_anomalies(limit + 1, behind, hidden=look.view.hidden())
     shown = found[:limit]
     return Incidents(
-        anomalies=tuple(_dated(look.record, one) for _, one in shown),
+        anomalies=tuple(_dated(look, one) for _, one in shown),
         blind=blind(look) if behind is None else (),
         next=shown[-1][0] if len(found) > limit else None,
     )
@@ -49,7 +47,7 @@ def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int =
 
 def newest(look: Look, count: int) -> tuple[DatedAnomaly, ...]:
     """At most `count` anomalies of live sources, newest first."""
-    return tuple(_dated(look.record, one) for _, one in look.view.store.newest_anomalies(count, hidden=None))
+    return tuple(_dated(look, one) for _, one in look.view.store.newest_anomalies(count, hidden=None))
 
 
 def blind(look: Look) -> tuple[BlindObject, ...]:
@@ -58,10 +56,11 @@ def blind(look: Look) -> tuple[BlindObject, ...]:
     return (*look.view.open_gaps(look.now), *over)
 
 
-def _dated(record: "Record", text: bytes) -> DatedAnomaly:
+def _dated(look: Look, text: bytes) -> DatedAnomaly:
     one = _anomaly.decode(text)
-    stored = next(iter(record.read(after=one.position - 1, limit=1)), None)
-    return DatedAnomaly(at=None if stored is None else stored.observed_at, **msgspec.structs.asdict(one))
+    stored = next(iter(look.record.read(after=one.position - 1, limit=1)), None)
+    at = None if stored is None else record_time(look.view.state, stored.position, stored.observed_at, stored.clock)
+    return DatedAnomaly(at=at, **msgspec.structs.asdict(one))
 
 
 MARKS: Final = 400  # shown at most; of a shorter stretch they are closer to each other

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.fold.archives import imported_at
+from engine.fold.record_time import record_time
 
 if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState
@@ -34,7 +35,7 @@ def moment_at(record: "Record", time: int, head: int, state: "WorldState") -> tu
     live = [(edges[index] + 1, edges[index + 1]) for index in range(0, len(edges), 2)]
     position = 0
     for first, last in live:
-        found = last_before(record, time, last, after=first - 1)
+        found = last_before(record, time, last, state, after=first - 1)
         position = found if found >= first else position
         if found < last:
             break
@@ -42,7 +43,7 @@ def moment_at(record: "Record", time: int, head: int, state: "WorldState") -> tu
     for first, last in archives:
         if first <= position:
             continue
-        found = last_before(record, time, last, after=first - 1)
+        found = last_before(record, time, last, state, after=first - 1)
         if found == last and first == position + 1:
             position = last
         elif found >= first:
@@ -50,12 +51,13 @@ def moment_at(record: "Record", time: int, head: int, state: "WorldState") -> tu
     return position, Beyond(tuple(reached), time) if reached else NOTHING
 
 
-def last_before(record: "Record", time: int, head: int, after: int = 0) -> int:
-    """The last position in `(after, head]` observed by `time`, else `after`. A binary search: positions follow time,
-    except for clock steps and imports.
+def last_before(record: "Record", time: int, head: int, state: "WorldState", after: int = 0) -> int:
+    """The last position in `(after, head]` observed by `time`, else `after`. A binary search: positions follow record
+    time, except for imports.
     """
 
     def observed_at(position: int) -> int:
-        return next(iter(record.read(after=position - 1, limit=1))).observed_at
+        found = next(iter(record.read(after=position - 1, limit=1)))
+        return record_time(state, position, found.observed_at, found.clock)
 
     return after + bisect_right(range(after + 1, head + 1), time, key=observed_at)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stenotest.records import START, StandingClock, poll_of, temporary_record
+from stenotest.records import START, MachineClock, StandingClock, poll_of, temporary_record
 
 from engine.providers.readings import READINGS
 from events import types
@@ -34,7 +34,7 @@ TABLES = ("events", "parts", "streams", "head", "meta", "alembic_version")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed record with polls that change, entries of a log, intents with ids, and more than one sealed stretch."""
     folder = tmp_path_factory.mktemp("original")
-    with temporary_record(folder, shapes=READINGS.shape) as record:
+    with temporary_record(folder, shapes=READINGS.shape, clock=MachineClock()) as record:
         for number in range(90):
             moment = START + number * 5 * SECOND
             record.append_polls([poll_of(listing(number), at=moment)])
@@ -145,6 +145,9 @@ COLUMNS = (
     ("body_id", "COALESCE(body_id, 0) + 1"),
     ("data", "substr(data, 1, length(data) - 1)"),
     ("hash", "x'0000000000000000'"),
+    ("clock", "x'000100010000000001'"),
+    ("clock", "'000100010'"),
+    ("clock", "NULL"),
 )
 
 
@@ -196,7 +199,8 @@ def test_an_event_behind_the_head_is_no_event(edited: sqlite3.Connection) -> Non
     """Nobody can add one without the head."""
     (last,) = edited.execute("SELECT position FROM head").fetchone()
     edited.execute("INSERT INTO events SELECT position + 1, stream_id, version + 1, kind, NULL, observed_at, took, "
-                   "recorded_after, scope_id, body_id, data, hash FROM events WHERE position = ?", (last,))  # fmt: skip
+                   "recorded_after, scope_id, body_id, data, hash, clock FROM events "
+                   "WHERE position = ?", (last,))  # fmt: skip
     assert (last + 1, "chain") in verdict_of(edited)
 
 

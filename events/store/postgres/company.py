@@ -3,7 +3,6 @@
 import os
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -12,15 +11,15 @@ from typing import Any, Final
 import psycopg
 from psycopg import errors
 
-from events.clock import SECOND, Clock
+from events.clock import SECOND, SKEW, Clock, SteadyClock, boot_time
 from events.store.holder import Holder, new_owner, since_of, worker_of
 from events.store.postgres.connection import PATIENT, Connection, connect, is_lost, shown, translated
 from events.store.store import Lease
 
 LEASE_LASTS: Final = 6.0  # seconds after which a silent holder has lost it; who takes over waits that long
 _RENEWED: Final = 1.5  # seconds between renewals
-_SKEW: Final = 2 * SECOND  # clocks that differ by no more are equal
 _MARGIN: Final = 1.0  # seconds before the end from which the holder itself no longer trusts it
+_SURE: Final = int((LEASE_LASTS - _MARGIN) * SECOND)
 
 
 class Link:
@@ -129,13 +128,13 @@ class PostgresBlob:
 class PostgresLease(Lease):
     """A row of `leases`, renewed by a thread of its own until it is released, lost, or this process ends."""
 
-    def __init__(self, url: str, name: str, owner: uuid.UUID, token: int, taken: float) -> None:
+    def __init__(self, url: str, name: str, owner: uuid.UUID, token: int, taken: int) -> None:
         super().__init__()
         self.name = name
         self._owner = owner
         self.token = token
         self._link = Link(url)
-        self._sure_until = taken + LEASE_LASTS - _MARGIN
+        self._sure_until = taken + _SURE
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"lease {name}", daemon=True)
         self._thread.start()
@@ -154,7 +153,7 @@ class PostgresLease(Lease):
                 continue
             if not kept:
                 self._over.set()
-            self._sure_until = asked + LEASE_LASTS - _MARGIN
+            self._sure_until = asked + _SURE
 
     def _renew(self, seconds: float) -> bool:
         text = "SELECT renew_lease(%s, %s, %s::bigint, make_interval(secs => %s::float8))"
@@ -199,31 +198,11 @@ def holders(link: Link) -> list[Holder]:
     ]
 
 
-class ServerClock:
-    """The time of the database's server, counted on from one answer, whatever is done to this machine's clock."""
-
-    def __init__(self, own: Clock, now: int, boot: float) -> None:
-        self._own = own
-        self._now = now
-        self._boot = boot
-
-    def now(self) -> int:
-        return self._now + int((boot_time() - self._boot) * SECOND)
-
-    def sleep(self, duration: int) -> None:
-        self._own.sleep(duration)
-
-
 def shared_clock(link: Link, own: Clock) -> Clock:
-    """The server's time; `own` if both clocks are equal."""
-    began, asked = own.now(), boot_time()
+    """The server's time, counted on by boot time; `own` if both clocks are equal."""
+    began = own.now()
     found = link.ask("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-    ended, answered = own.now(), boot_time()
-    if found is None or began - _SKEW <= found[0] <= ended + _SKEW:
+    ended = own.now()
+    if found is None or began - SKEW <= found[0] <= ended + SKEW:
         return own
-    return ServerClock(own, int(found[0]), (asked + answered) / 2)
-
-
-def boot_time() -> float:
-    """Seconds that go on while the machine sleeps: a lease does too."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    return SteadyClock(own.own if isinstance(own, SteadyClock) else own, int(found[0]) - (began + ended) // 2)

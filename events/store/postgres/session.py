@@ -19,6 +19,7 @@ from events.errors import RecordDamaged, RecordPaused
 from events.store.chain import mark
 from events.store.postgres.connection import HEAD_MOVED, PATIENT, Connection, connect, is_lost, shown, translated
 from events.store.postgres.inspection import damage
+from events.store.schema import CLOCKED
 from events.store.store import HeadMoved, Identity, Lease
 
 _DIALECT: Final = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
@@ -41,7 +42,7 @@ _INSERTS: Final = {
     "parts": ("id int8", "commitment bytea", "base_id int8", "encoding int2", "crc int8", "data bytea"),
     "events": (
         "position int8", "stream_id int8", "version int8", "kind int2", "event_id bytea", "observed_at int8",
-        "took int8", "recorded_after int8", "scope_id int8", "body_id int8", "data bytea", "hash bytea",
+        "took int8", "recorded_after int8", "scope_id int8", "body_id int8", "data bytea", "hash bytea", "clock bytea",
     ),
 }  # fmt: skip
 
@@ -57,9 +58,10 @@ class _End(NamedTuple):
 
 
 @cache
-def _compiled(statement: Any) -> str:
-    """A statement's text; its constants must be literals in it."""
-    return str(statement.compile(dialect=_DIALECT))
+def _compiled(statement: Any, schema: str = "") -> str:
+    """A statement's text; its constants must be literals in it. A record of an older schema has no clock."""
+    found = str(statement.compile(dialect=_DIALECT))
+    return found.replace("events.clock", "NULL AS clock") if "" < schema < CLOCKED else found
 
 
 @cache
@@ -111,14 +113,14 @@ class PostgresSession:
     def run(self, statement: Executable, *given: object) -> Any:
         if any(self._rows.values()):
             self._send()
-        return self.execute(_compiled(statement), given)
+        return self.execute(_compiled(statement, self.identity.schema), given)
 
     def stream(self, statement: Executable) -> Iterator[tuple[Any, ...]]:
         if not self._reading:
             raise RuntimeError("a long read needs a snapshot")
         with self._connection.cursor(name=f"steno_{id(statement)}", binary=True) as cursor:
             cursor.itersize = _PAGE
-            yield from cursor.execute(_compiled(statement))
+            yield from cursor.execute(_compiled(statement, self.identity.schema))
 
     def execute(
         self, text: str, given: Sequence[object] = (), *, prepare: bool | None = None

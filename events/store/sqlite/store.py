@@ -31,6 +31,7 @@ from events.errors import RecordNotWritable, StenoError
 from events.store.holder import Holder, expect_nobody_acts
 from events.store.identity import described, new_identity
 from events.store.schema import (
+    CLOCKED,
     REVISION,
     events,
     head,
@@ -67,9 +68,10 @@ _NEW_PART: Final = text(
 
 
 @cache
-def _compiled(statement: Any) -> str:
-    """A statement's text; its constants must be literals in it."""
-    return str(statement.compile(dialect=_DIALECT))
+def _compiled(statement: Any, schema: str = "") -> str:
+    """A statement's text; its constants must be literals in it. A record of an older schema has no clock."""
+    found = str(statement.compile(dialect=_DIALECT))
+    return found.replace("events.clock", "NULL AS clock") if "" < schema < CLOCKED else found
 
 
 class SqliteSession:
@@ -86,7 +88,7 @@ class SqliteSession:
         return translated(self._where)
 
     def run(self, statement: Executable, *given: object) -> sqlite3.Cursor:
-        return self._driver.execute(_compiled(statement), given)
+        return self._driver.execute(_compiled(statement, self.identity.schema), given)
 
     def stream(self, statement: Executable) -> sqlite3.Cursor:
         return self.run(statement)

@@ -88,7 +88,7 @@ class Exchange:
             if self._is_stream and task is not None:
                 self._gate.streams[self] = task
         now = self._gate.clock.now()
-        if not self._is_stream or now - self._checked_at < LOOK_AGAIN:
+        if not self._is_stream or 0 <= now - self._checked_at < LOOK_AGAIN:
             return False
         self._checked_at = now
         return self.caller is not None and not self._gate.tokens.holds(self.caller)

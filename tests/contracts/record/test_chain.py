@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 from stenotest.memory_store import MemoryStore
-from stenotest.records import StandingClock, poll_of
+from stenotest.records import MachineClock, StandingClock, poll_of
 
 from events.codec import type_of
 from events.shape.shape import BodyShape
@@ -65,9 +65,9 @@ def head_of(record: Record) -> tuple[int, bytes]:
     about = f"steno record {identity.format} {identity.record_id} {identity.created_at}\n".encode()
     position, digest = 0, sha(about, sha(identity.key))
     for row in session.run(select(schema.events).order_by(schema.events.c.position)).fetchall():
-        position, stream, version, kind, event_id, at, took, after, scope, body, data, _ = row
-        own, (name, type_version) = event_id or b"", type_of(kind)
-        has = 1 + (scope is not None) * 2 + (body is not None) * 4
+        position, stream, version, kind, event_id, at, took, after, scope, body, data, _, clock = row
+        own, (name, type_version) = (event_id or b"") + (clock or b""), type_of(kind)
+        has = 1 + (scope is not None) * 2 + (body is not None) * 4 + len(clock or b"") * 8
         numbers = struct.pack(">QQqqqBB", position, version, at, took, at + after, has, len(own))
         subject = counted(names[stream].encode()) + counted(name.encode()) + type_version.to_bytes(4, "big")
         parts = [bytes(commitments[one]) for one in (scope, body) if one is not None]
@@ -108,8 +108,10 @@ def test_the_head_is_what_the_definition_says(number: int, done: list[tuple[str,
     store = MemoryStore()
     try:
         store.create(of_format(number))
-        with Record.open(store, clock=StandingClock(), write=True, shapes=shapes) as record:
-            follow(record, done)
+        for clock in (StandingClock(), MachineClock()):
+            with Record.open(store, clock=clock, write=True, shapes=shapes) as record:
+                follow(record, done)
+        with Record.open(store, clock=clock, shapes=shapes) as record:
             head = record.head()
             assert (head.position, bytes.fromhex(head.hash)) == head_of(record)
             assert record.verify().ok
@@ -124,7 +126,7 @@ def test_a_record_of_any_format_goes_on_and_is_copied(
 ) -> None:
     """It keeps its format, for ever."""
     url = f"{tmp_path}/record.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
-    store, clock = store_at(url), StandingClock()
+    store, clock = store_at(url), MachineClock()
     store.create(of_format(number))
     more = [("events", [f"{index}" for index in range(90)]), ("poll", ["a", "b"]), ("once", ["c"])]
     for _ in range(2):

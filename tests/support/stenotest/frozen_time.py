@@ -1,11 +1,15 @@
 """This machine's clock in the hands of a test: freezegun at the edge, where `SystemClock` asks the time."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from unittest import mock
 
 from freezegun import freeze_time
 from freezegun.api import FrozenDateTimeFactory, TickingDateTimeFactory
+
+from events import clock
 
 
 class Hands:
@@ -28,4 +32,6 @@ def time_in_hand(at: str | None = None, *, runs: bool = False) -> Iterator[Hands
     """
     start = datetime.now(UTC) if at is None else datetime.fromisoformat(at)
     with freeze_time(start, tick=runs, real_asyncio=True, ignore=["_pytest.timing"]) as frozen:
-        yield Hands(frozen)
+        booted = time.time_ns() // 1000 - clock.boot_time()
+        with mock.patch.object(clock, "boot_time", side_effect=lambda: time.time_ns() // 1000 - booted):
+            yield Hands(frozen)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
-from events.clock import SECOND
+from events.clock import SECOND, Stamp, SteadyClock
 from events.poll import Poll
 from events.shape.shape import Router, no_shapes
 from events.store.append import Batch
@@ -39,6 +39,18 @@ class StandingClock:
     def sleep(self, duration: int) -> None:
         """Move on by `duration` microseconds, at once."""
         self._now += max(0, duration)
+
+
+class MachineClock(StandingClock, SteadyClock):
+    """A standing clock of a machine with a wall clock that a test sets: `wrong` is how far it is ahead."""
+
+    def __init__(self, now: int = START, *, epoch: int = 0x00010001, booted: int = START - 40 * 3600 * SECOND) -> None:
+        super().__init__(now)
+        self.wrong, self.epoch, self._booted = 0, epoch, booted
+
+    def stamp(self, moment: int) -> Stamp:
+        """What the machine's clocks show."""
+        return Stamp(self.epoch, moment - self._booted, moment + self.wrong)
 
 
 def temporary_record(
