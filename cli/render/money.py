@@ -31,6 +31,8 @@ def costs_table(report: CostReport, columns: int) -> str:
     drawn = [paint.fitted(head, rows, columns, right=range(1, last + 1), spare=spare)]
     if report.archived_usd:
         drawn.append(paint.dim(f"{short(report.archived_usd)} of the total is from archives; no budget counts it"))
+    if report.clock_jumps:
+        drawn.append(paint.dim("The wall clock was set meanwhile, which changed no bill: see `steno incidents`."))
     least, most = short(report.low_usd), short(report.high_usd)
     if least != most:
         drawn.append(paint.dim(f"The true cost is {least}–{most}; exact start and end times are unknown."))

@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute
 
 from engine.errors import NotConfigured
 from engine.fold.archives import live_part
+from engine.fold.change import AnomalyKind
 from engine.fold.lazy_things import tally_of
 from engine.fold.run import Run
 from engine.fold.sources import BLIND_AFTER, Observability, observability
@@ -176,6 +177,7 @@ class Readiness(Shape, frozen=True, kw_only=True):
     lag: Lag | None
     building: Building | None  # how far read models are that have to be built first
     sources: tuple[SourceView, ...]
+    clock: str | None  # what the wall clock of this machine did last; None: nothing
 
 
 def readiness(service: Service) -> Readiness:
@@ -184,6 +186,7 @@ def readiness(service: Service) -> Readiness:
     head: int | None = None
     lag: Lag | None = None
     sources: tuple[SourceView, ...] = ()
+    clock: str | None = None
     if not feed.alive:
         reasons.append("the thread that follows the record has stopped: restart the server")
     elif feed.trouble is not None:
@@ -204,6 +207,8 @@ def readiness(service: Service) -> Readiness:
         try:
             with feed.state() as state:
                 sources = tuple(source_view(one, now) for one in watched(state))
+                jumps = (one.detail for one in reversed(state.anomalies) if one.kind is AnomalyKind.CLOCK_JUMP)
+                clock = next(jumps, None)
         except Problem as problem:
             reasons.append(problem.detail)
     return Readiness(
@@ -214,6 +219,7 @@ def readiness(service: Service) -> Readiness:
         lag=lag,
         building=building,
         sources=sources,
+        clock=clock,
     )
 
 

@@ -50,6 +50,7 @@ class CostReport(Tabled, frozen=True, kw_only=True):
     low_usd: Usd
     high_usd: Usd
     archived_usd: Annotated[Usd, Meta(description="The part of the total from archives; no budget counts it.")]
+    clock_jumps: Annotated[int, Meta(description="How often a wall clock was set; bills go by boot time instead.")]
 
     def table(self) -> Iterator[tuple[Cell, ...]]:
         yield "key", "label", *(f"{line.value}_usd" for line in LINES), "spot_usd", "machine_seconds", "total_usd"
@@ -140,7 +141,15 @@ def costs(store: ProjectionStore, by: By, of: ChartRange | None = None) -> Store
     differences = {Cause(cause): amount for cause, amount in causes.items()}
     unpaid = {Line(line): amount for line, amount in nobodys.items()}
     return StoredCosts(
-        report=CostReport(by=by, rows=rows, total=total.row(), low_usd=low, high_usd=high, archived_usd=archived),
+        report=CostReport(
+            by=by,
+            rows=rows,
+            total=total.row(),
+            low_usd=low,
+            high_usd=high,
+            archived_usd=archived,
+            clock_jumps=store.clock_jumps(),
+        ),
         places=tuple(found.place for found in in_order),
         reconciliation=reconcile_sums(ours=ours, paid=paid, theirs=theirs, causes=differences, nobodys=unpaid),
     )

@@ -38,6 +38,7 @@ _ALL: Final = union_all(
     ).where(text("odd IS NOT NULL")),
 ).subquery("notes")  # found by a fold, and those of a run's cost figures
 _COUNT: Final = select(func.count()).select_from(_ALL).where(text("archive IS NULL"))
+_JUMPS: Final = select(func.count()).where(marks.c.kind == literal_column("'clock_jump'"))
 _BLIND: Final = select(blind.c.ordinal, blind.c.object).order_by(blind.c.ordinal)
 _BLIND_OF: Final = _BLIND.where(blind.c.source == bindparam("source"))
 
@@ -65,6 +66,11 @@ class NoteTable(Database):
     def count_anomalies(self) -> int:
         """The number of anomalies, without archives."""
         count: int = self.first(_COUNT)[0]
+        return count
+
+    def clock_jumps(self) -> int:
+        """How often a wall clock was set, as far as record time ignored it."""
+        count: int = self.first(_JUMPS)[0]
         return count
 
     def blind(self, sources: Sequence[str] | None = None) -> tuple[bytes, ...]:

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from typing import get_args
 
+from engine.fold.change import AnomalyKind
 from engine.fold.run import Run
 from engine.fold.vm import Vm
 from engine.money.bill import Line
@@ -36,6 +37,7 @@ def cost_report(costs: Costs, by: By) -> CostReport:
         low_usd=sum(bill.low for bill in bills),
         high_usd=sum(bill.high for bill in bills),
         archived_usd=sum(charge.cost for charge in found if state.vms[charge.vm_id].archive is not None),
+        clock_jumps=sum(one.kind is AnomalyKind.CLOCK_JUMP for one in state.anomalies),
     )
 
 

@@ -46,6 +46,11 @@ export const ANOMALIES = {
     means: "Its clock differs from ours by more than two seconds; its times are corrected by the difference.",
     todo: "Check time synchronisation on both sides if the difference grows.",
   },
+  clock_jump: {
+    title: "The wall clock was set",
+    means: "The clock of Steno's machine jumped while its boot time went on. Times, bills and timers follow boot time.",
+    todo: "Set the clock right and keep it synchronised. Only times of events as read keep the wrong clock.",
+  },
   cost_divergence: {
     title: "Unexplained cost difference",
     means: "The provider's cost does not follow from its own answers.",
