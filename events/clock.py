@@ -79,9 +79,7 @@ class SystemClock:
 
 
 class SteadyClock:
-    """Another clock's time when this was made, counted on by boot time: nobody can set it. `ahead`: what to add to the
-    other's time, where that of a database counts.
-    """
+    """Another clock's time (plus `ahead`) when this was made, counted on by boot time: nobody can set it."""
 
     def __init__(self, own: Clock, ahead: int = 0) -> None:
         self.own, self._ahead = own, ahead

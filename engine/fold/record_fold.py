@@ -146,8 +146,7 @@ class RecordFold:
 
     def _later(self, position: int, source: str) -> Iterator[int]:
         """When the next poll of a source was observed, if it is near and has no stamp."""
-        end = position + NEAR
-        polls = self.record.read(after=position, until=end, stream=_SOURCE + source, types=_POLLS, limit=1)
+        polls = self.record.read(after=position, stream=_SOURCE + source, types=_POLLS, until=position + NEAR, limit=1)
         return (one.observed_at for one in polls if one.clock is None)
 
     def _newest(self) -> int:

@@ -6,11 +6,14 @@ wall clock, but never before what was seen already. Only while nobody looked doe
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from engine.fold.sources import Source
 from engine.fold.world_codec import LEAPT, BootClock, ClockStep, WorldState
 from events.clock import BOOT, BOOT_BITS, SECOND, SKEW, Stamp, span
+
+if TYPE_CHECKING:
+    from events.store.record import Stored
 
 UNSEEN: Final = 60 * SECOND  # in a longer time without a poll nobody looked; a poll further ahead is an outlier
 NEAR: Final = 1_000  # positions in which the next poll of a source is looked for
@@ -47,6 +50,8 @@ class RecordTime:
             return wall
         stamp = Stamp.unpacked(packed, wall)
         archive = source is not None and bool(source.archive)
+        if archive:
+            stamp = stamp._replace(epoch=~stamp.epoch)  # whatever is imported sets no clock of ours
         floor = -stamp.boot if archive or not newest else newest - stamp.boot  # an import may be older than others
         clock = self._clock(position, stamp, newest, floor)
         if source is not None and not clock.checked:
@@ -55,7 +60,7 @@ class RecordTime:
         jump = wall - stamp.boot - clock.offset
         jump = jump if abs(jump) > SKEW else 0
         if source is not None:
-            self._epoch, self._offset = -1 if jump else stamp.epoch, clock.offset
+            self._epoch, self._offset = -1 if jump or archive else stamp.epoch, clock.offset
             self._note(clock, stamp.epoch, jump)
         return stamp.boot + clock.offset if jump else wall
 
@@ -113,12 +118,13 @@ class RecordTime:
             self.news.append(f"it jumped {'forward' if size > 0 else 'back'} by {span(abs(size))} and is {now}")
 
 
-def record_time(state: WorldState, position: int, wall: int, packed: bytes | None) -> int:
+def record_time(state: WorldState, stored: "Stored") -> int:
     """The record time of any event that the world has folded."""
-    steps = state.clock_steps
+    steps, position, wall = state.clock_steps, stored.position, stored.observed_at
     before = steps[: bisect_right(steps, position, key=lambda one: one.position)]
-    if packed is None:
+    if stored.clock is None:
         return before[-1].offset if before and before[-1][:2] == (position, LEAPT) else wall
-    epoch, boot, _ = Stamp.unpacked(packed, wall)
+    epoch, boot, _ = Stamp.unpacked(stored.clock, wall)
+    epoch = ~epoch if stored.event_id is not None and stored.type.startswith("Poll") else epoch  # it was imported
     offset = next((one.offset for one in reversed(before) if one.machine == epoch >> 16), wall - boot)
     return boot + offset if abs(wall - boot - offset) > SKEW else wall

@@ -13,7 +13,7 @@ from engine.fold.sources import Source, Sweep
 from engine.fold.vm import Vm, VmDate
 from engine.policy import Policy
 
-LEAPT: Final = -1  # in place of a machine: one event was an outlier
+LEAPT: Final = 1 << 16  # in place of a machine: one event was an outlier
 
 
 class PolicyStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class ClockStep(NamedTuple):
     """From a position on, the record time of a boot's events is their boot time plus `offset`."""
 
     position: int
-    machine: int  # the upper half of `Stamp.epoch`; `LEAPT`: the record time of this event alone is `offset`
+    machine: int  # of `Stamp.epoch`, of an import below 0; `LEAPT`: this event alone is at `offset`
     offset: int
 
 

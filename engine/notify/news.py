@@ -159,10 +159,8 @@ class News:
         return None if stored.event_id is not None else stored.observed_at  # an import gives its polls ids
 
     def _stored(self, position: int) -> "Stored | None":
-        """The event at that position, with its record time."""
         for one in self._record.read(after=position - 1, until=position):
-            at = record_time(self._state, position, one.observed_at, one.clock)
-            return msgspec.structs.replace(one, observed_at=at)
+            return msgspec.structs.replace(one, observed_at=record_time(self._state, one))
         return None
 
     def _fact(self, kind: str, what: str, subject: Run | Anomaly) -> NewsItem:

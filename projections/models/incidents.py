@@ -59,7 +59,7 @@ def blind(look: Look) -> tuple[BlindObject, ...]:
 def _dated(look: Look, text: bytes) -> DatedAnomaly:
     one = _anomaly.decode(text)
     stored = next(iter(look.record.read(after=one.position - 1, limit=1)), None)
-    at = None if stored is None else record_time(look.view.state, stored.position, stored.observed_at, stored.clock)
+    at = None if stored is None else record_time(look.view.state, stored)
     return DatedAnomaly(at=at, **msgspec.structs.asdict(one))
 
 

@@ -57,7 +57,6 @@ def last_before(record: "Record", time: int, head: int, state: "WorldState", aft
     """
 
     def observed_at(position: int) -> int:
-        found = next(iter(record.read(after=position - 1, limit=1)))
-        return record_time(state, position, found.observed_at, found.clock)
+        return record_time(state, next(iter(record.read(after=position - 1, limit=1))))
 
     return after + bisect_right(range(after + 1, head + 1), time, key=observed_at)

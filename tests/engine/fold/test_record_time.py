@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +10,8 @@ from engine.fold.record_time import RecordTime, record_time
 from engine.fold.sources import Source
 from engine.fold.world_codec import WorldState, dump, load
 from events.clock import SECOND, SKEW, Stamp, parse_time
+from events.store.record import Stored
+from events.types import PollRecorded
 
 HOUR = 3600 * SECOND
 START = parse_time("2026-11-29T10:00:00Z")
@@ -75,6 +76,11 @@ def every(seconds: int, start: int, stop: int, **given: int) -> list[Read]:
     return [Read(START + at * SECOND, **given) for at in range(start, stop, seconds)]
 
 
+def stored(position: int, wall: int, packed: bytes | None, event_id: str | None = None) -> Stored:
+    kind, data = "PollRecorded", PollRecorded()
+    return Stored(position, "source/a", 1, kind, 1, event_id, wall, 0, wall, data, None, None, "", packed)
+
+
 reads = st.lists(
     st.tuples(
         st.integers(1, 200_000),  # milliseconds since the one before
@@ -108,7 +114,7 @@ def test_a_fold_that_goes_on_from_a_snapshot_dates_alike(
     assert whole.state == cut_fold.state
     assert whole.news == cut_fold.news
     for position, (read, at) in enumerate(whole.seen, 1):
-        assert record_time(whole.state, position, read.wall, read.packed) == at
+        assert record_time(whole.state, stored(position, read.wall, read.packed)) == at
 
 
 @given(st.lists(st.tuples(st.integers(1, 58_000), st.integers(-9 * 3600, 9 * 3600)), max_size=40))
@@ -215,6 +221,22 @@ def test_a_provider_that_dates_its_answers_shows_that_a_boot_begins_with_a_wrong
         assert fold.read(read._replace(server_time=read.at + 7 * SECOND)) == read.at
 
 
+@given(reads, reads)
+def test_what_is_imported_sets_no_clock_of_ours(
+    found: list[tuple[int, int, int, int, bool]], other: list[tuple[int, int, int, int, bool]]
+) -> None:
+    """Whatever epochs a trace names: it was written elsewhere, or by somebody who means harm."""
+    alone, beside, archive = Fold(), Fold(), Source(name="local/b", archive=True)
+    strange = [read._replace(wrong=read.wrong + 900 * 24 * HOUR, poll=True) for read in histories(other)]
+    for read in histories(found):
+        for number, odd in enumerate(strange[:3]):
+            at = beside.time.of(900 + number, odd.wall, odd.packed, archive.imported_to, archive)
+            archive.imported_to = max(at, archive.imported_to or 0)
+            beside.time.news.clear()
+        strange = strange[3:]
+        assert beside.read(read) == alone.read(read)
+
+
 @pytest.mark.parametrize(
     ("before", "at", "after", "dated"),
     [
@@ -234,4 +256,4 @@ def test_a_poll_without_boot_time_far_ahead_of_both_its_neighbours_gets_the_time
     later = iter(() if after is None else (after * SECOND,))
     found = RecordTime(state).of_old(9, at * SECOND, None if before is None else before * SECOND, lambda: later)
     assert found == dated * SECOND
-    assert record_time(msgspec.msgpack.decode(dump(state), type=WorldState), 9, at * SECOND, None) == found
+    assert record_time(load(dump(state)), stored(9, at * SECOND, None)) == found
