@@ -56,7 +56,10 @@ _SECRET: Final = re.compile(r"(://[^:/@?]*):[^@/?]*@|(password=)[^&]*")
 HEAD_MOVED: Final = "ST001"  # the errors that `migrations/postgres` raises
 
 _HELD: Final = (RecordLocked, "The record {where} is held by another process: try again when it is done.")
-_FOREIGN: Final = (NotARecord, "The schema steno of {where} is not a Steno record ({why}).")
+_FOREIGN: Final = (
+    NotARecord,
+    "The schema steno of {where} is not a Steno record, or one before `steno db upgrade` ({why}).",
+)
 _REFUSED: Final = (RecordNotWritable, "The record {where} cannot be written ({why}).")
 _READ_ONLY: Final = (
     RecordPaused,
@@ -120,12 +123,29 @@ def connect(url: str, *, write: bool) -> Connection:
     patience = {name: value for name, value in _PATIENCE.items() if name not in given}
     made = psycopg.connect(make_conninfo(libpq(url), **patience), autocommit=True, fallback_application_name="steno")
     try:
-        pairs = "".join(f"SET {name} = '{value}';" for name, value in settings.items())
-        made.execute(pairs.encode())
+        text = "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS s (name, value)"
+        given_here = list(settings), [str(value) for value in settings.values()]
+        # Behind a pooler it is another process than the one that greeted: nothing may be set in a session of others.
+        if not made.execute(f"{text} WHERE pg_backend_pid() = %s", (*given_here, made.info.backend_pid)).rowcount:
+            _expect_own_session(made, url)
+            made.execute(text, given_here)
     except BaseException:
         made.close()
         raise
     return made
+
+
+def _expect_own_session(made: Connection, url: str) -> None:
+    """Raise StenoError if a pooler gives one session of the server to several connections."""
+    with psycopg.connect(made.info.dsn, password=made.info.password, autocommit=True) as other:
+        seen = [
+            [connection.execute("SELECT pg_backend_pid()").fetchone() for _ in range(3)] for connection in (made, other)
+        ]
+    if len({*seen[0]}) > 1 or seen[0][0] in seen[1]:
+        raise StenoError(
+            f"{shown(url)} is a pooler that gives each transaction another session (pool_mode = transaction), and "
+            "Steno sets parameters of its session: use session pooling, or the server's own address."
+        )
 
 
 def is_lost(error: BaseException) -> bool:
