@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 2  # of bytes inside the rows (codec, parts, chain); kept in `meta`
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005_clock")  # the Alembic revisions this code reads
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005_clock", "0006_roles")  # the Alembic revisions this code reads
 
 CLOCKED: Final = "0005_clock"  # from this one on, events have a clock
 

@@ -182,8 +182,8 @@ class Store(Protocol):
     def status(self) -> "StoreStatus":
         """What the database says of itself. Raises as `open`."""
 
-    def admit(self, role: str, *, appends: bool) -> None:
-        """Let a role of the database append and read, or only read. Raises StenoError where there are no roles."""
+    def admit(self, role: str, *, appends: bool, keeps_tokens: bool = False) -> None:
+        """Let a role of the database read, also append, also keep the tokens. StenoError where there are no roles."""
 
     def stamp(self) -> object:
         """A value that changes when another record replaces this one; None: no record."""

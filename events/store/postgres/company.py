@@ -75,6 +75,8 @@ class PostgresBlob:
         self._url = url
         self._ask = ask
         self._name = name
+        self._kind = name if name == "tokens" else "blob"  # the tokens have a table of their own, and rights
+        self._row = f"FROM {self._kind.removesuffix('s')}s WHERE name = %s AND changes > 0"
 
     def __str__(self) -> str:
         return f"{self._name} of {shown(self._url)}"
@@ -83,27 +85,26 @@ class PostgresBlob:
         return self.stamp() is not None
 
     def stamp(self) -> object:
-        found = self._ask("SELECT changes FROM blobs WHERE name = %s", self._name)
+        found = self._ask(f"SELECT changes {self._row}", self._name)
         return None if found is None else found[0]
 
     def read(self) -> bytes | None:
-        found = self._ask("SELECT content FROM blobs WHERE name = %s", self._name)
+        found = self._ask(f"SELECT content {self._row}", self._name)
         return None if found is None else bytes(found[0])
 
     def replace(self, content: bytes, *, durable: bool = True) -> None:  # noqa: ARG002 - the server decides for all
-        self._ask("SELECT put_blob(%s, %s)", self._name, content)
+        self._ask(f"SELECT put_{self._kind}(%s, %s)", self._name, content)
 
     @contextmanager
     def locked(self) -> "Iterator[PostgresBlob]":
         with self._in_transaction() as (blob, ask):
-            ask("SET LOCAL lock_timeout = 0")
-            ask("SELECT pg_advisory_xact_lock(hashtext('steno blob'), hashtext(%s))", self._name)
+            ask(f"SELECT hold_{self._kind}(%s, true)", self._name)
             yield blob
 
     @contextmanager
     def try_locked(self) -> "Iterator[PostgresBlob | None]":
         with self._in_transaction() as (blob, ask):
-            found = ask("SELECT pg_try_advisory_xact_lock(hashtext('steno blob'), hashtext(%s))", self._name)
+            found = ask(f"SELECT hold_{self._kind}(%s, false)", self._name)
             yield blob if found is not None and found[0] else None
 
     @contextmanager

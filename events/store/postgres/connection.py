@@ -40,12 +40,12 @@ _PATIENCE: Final[dict[str, int]] = {
 }
 """How long a server that is cut off is waited for, unless the URL says so. TCP alone waits a quarter of an hour."""
 _GONE: Final = {
-    "tcp_keepalives_idle": 3,
+    "tcp_keepalives_idle": 2,
     "tcp_keepalives_interval": 1,
-    "tcp_keepalives_count": 3,
-    "tcp_user_timeout": 6_000,
+    "tcp_keepalives_count": 2,
+    "tcp_user_timeout": 4_000,
 }
-"""The same for the server, which frees the locks of who is cut off: TCP alone keeps them for two hours."""
+"""The same for the server, which frees the locks of who is cut off before others give up waiting for them."""
 IDLE_TIMEOUT: Final = 60  # seconds after which the server ends a transaction that does nothing
 STANDSTILL: Final = LOCK_TIMEOUT - 1  # the same for a writer's, so that who waits for its locks outlasts it
 PATIENT: Final = f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}s'"

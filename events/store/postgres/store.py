@@ -23,7 +23,7 @@ from events.store.schema import REVISIONS, migrate
 from events.store.store import Identity, StoreStatus
 
 _TABLES: Final = frozenset({"alembic_version", "meta", "head", "events", "parts", "streams"})
-_MIGRATOR: Final = 0x5354454E  # the advisory lock that only one migrator holds
+_MAKER: Final = 0x5354454E  # the advisory lock that only one maker of a record holds
 
 
 class PostgresStore:
@@ -73,11 +73,10 @@ class PostgresStore:
                     expect_nobody_acts(self, holders(self._link))
                     migrate(database, revision)
 
-    def admit(self, role: str, *, appends: bool) -> None:
-        """Let a role of the database append and read, or only read."""
+    def admit(self, role: str, *, appends: bool, keeps_tokens: bool = False) -> None:
         with translated(self._url), connect(self._url, write=True) as connection:
             self._identity(connection, write=True, check=True)
-            connection.execute("SELECT admit(%s, %s)", (role, appends))
+            connection.execute("SELECT admit(%s, %s, %s)", (role, appends, keeps_tokens))
 
     def status(self) -> StoreStatus:
         with translated(self._url), connect(self._url, write=False) as connection:
@@ -157,7 +156,8 @@ class PostgresStore:
     def _identity(self, connection: Connection, *, write: bool, check: bool) -> Identity:
         if not self._found(connection):
             raise RecordNotFound(f"There is no record in {self}: `steno record` or `steno import` makes one.")
-        found = {str(key): bytes(value) for key, value in connection.execute("SELECT key, value FROM meta").fetchall()}
+        rows = connection.execute("SELECT key, value FROM steno.meta").fetchall()  # without rights 42501, not 42P01
+        found = {str(key): bytes(value) for key, value in rows}
         revisions = self._revisions(connection)
         sealed = revisions == ["0003"] and self._is_sealed(connection)
         return read_identity(revisions, found, str(self), write=write, check=check, sealed=sealed)
@@ -189,7 +189,10 @@ class PostgresStore:
             try:
                 with made.begin() as database:
                     connection.execute(PATIENT)
-                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATOR,))
+                    if self._found(connection):  # a lock that no reader can take
+                        connection.execute("LOCK TABLE alembic_version IN SHARE ROW EXCLUSIVE MODE")
+                    else:
+                        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKER,))
                     yield database, connection
             except DBAPIError as error:
                 raise error.orig if isinstance(error.orig, psycopg.Error) else error from None

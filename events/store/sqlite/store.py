@@ -226,7 +226,7 @@ class SqliteStore:
         database = f"SQLite {sqlite3.sqlite_version}"
         return StoreStatus(database=database, schema=schema, bytes=size, partitions=1, oldest_transaction_seconds=0)
 
-    def admit(self, role: str, *, appends: bool) -> None:  # noqa: ARG002
+    def admit(self, role: str, *, appends: bool, keeps_tokens: bool = False) -> None:  # noqa: ARG002
         raise StenoError(f"A SQLite record has no role {role}: change the permissions of {self.path} and its folder.")
 
     def stamp(self) -> object:

@@ -101,7 +101,7 @@ class MemoryStore:
     def status(self) -> StoreStatus:
         return StoreStatus(database="memory", schema="", bytes=0, partitions=1, oldest_transaction_seconds=0)
 
-    def admit(self, role: str, *, appends: bool) -> None:
+    def admit(self, role: str, *, appends: bool, keeps_tokens: bool = False) -> None:
         """Whoever has the process may do everything."""
 
     def stamp(self) -> object:
