@@ -1,6 +1,7 @@
 """`steno verify`, `steno rebuild` and `steno db`: the record's bytes, its read models, its schema."""
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -199,20 +200,32 @@ def copy_command(app: App, source: str, target: str) -> None:
 @db_command.command("grant")
 @click.argument("role")
 @click.option("--read-only", is_flag=True, help="Let the role only read.")
-def grant(app: App, role: str, *, read_only: bool) -> None:
+@click.option("--tokens", is_flag=True, help="Let it keep the tokens of the HTTP service too: for `up` and `serve`.")
+def grant(app: App, role: str, *, read_only: bool, tokens: bool) -> None:
     """Let a role of PostgreSQL use the record: append and read, or only read; never change or delete.
 
-    Run it as the owner of the record, who made it. The role must exist (`createuser`). With --json: {"record", "role",
-    "appends"}.
+    Run it as the owner of the record, who made it; if there is none, it is made. The role must exist (`createuser`).
+    What a role had is not taken away. With --json: {"record", "role", "appends", "tokens"}.
 
     \b
     Examples:
       steno db grant recorder
+      steno db grant service --tokens
       steno db grant analyst --read-only
     """
+    from events.errors import RecordNotFound
+    from events.store.identity import new_identity
     from events.store.store import store_at
 
+    if read_only and tokens:
+        raise click.UsageError("--read-only and --tokens exclude each other")
     store = store_at(app.settings.record)
-    store.admit(role, appends=not read_only)
-    may = "read" if read_only else "append to and read"
-    show(app, {"record": str(store), "role": role, "appends": not read_only}, f"{role} may {may} {store}")
+    admit = partial(store.admit, role, appends=not read_only, keeps_tokens=tokens)
+    try:
+        admit()
+    except RecordNotFound:
+        store.create(new_identity(app.clock))
+        admit()
+    may = "read" if read_only else "append to, read and keep the tokens of" if tokens else "append to and read"
+    value = {"record": str(store), "role": role, "appends": not read_only, "tokens": tokens}
+    show(app, value, f"{role} may {may} {store}")

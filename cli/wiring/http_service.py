@@ -150,7 +150,7 @@ def _expect_guarded(service: Service, host: str) -> None:
     usable, loopback = tokens.usable(), listens_on_loopback(host)
     local, open_ = service.outside.provider == "local", trusts_loopback(settings)
     if tokens.trouble is not None:
-        raise NotConfigured(f"{tokens.trouble}: correct the file, or move it away and create the tokens again")
+        raise NotConfigured(tokens.trouble)
     if local and open_ and os.geteuid() == 0 and not settings.find("api.loopback").given:
         raise NotConfigured(
             "as root with the provider local, every user of this machine could run commands as root: set "

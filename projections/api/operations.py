@@ -1,6 +1,7 @@
 """`/metrics`, `/healthz` and `/readyz`: the current state; counters are in the tally."""
 
 import platform
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -29,6 +30,7 @@ from engine.wire import Shape, wire
 from events.clock import SECOND
 from events.errors import StenoError
 from events.installation import version
+from events.store.store import Store
 from projections.api.bodies import JSON
 from projections.api.openapi import TEXT, Operation, Reply, routed
 from projections.api.parameters import asked_of
@@ -159,6 +161,7 @@ def _gauges(name: str, said: str, labels: tuple[str, ...], rows: Iterable[tuple[
 
 MOST_LAG: Final = 15.0  # seconds that read models may be behind
 MOST_SILENCE: Final = 30.0  # seconds since the record was last read by the feed
+MOST_LOCKED: Final = 5.0  # seconds that another process may have the vault: a request waits no longer for it
 
 
 class Health(Shape, frozen=True, kw_only=True):
@@ -198,6 +201,8 @@ def readiness(service: Service) -> Readiness:
         lag = service.projector.lag
     except StenoError as error:
         reasons.append(str(error))
+    if not _vault_is_free(service.store):
+        reasons.append(f"another process has had the vault for {MOST_LOCKED:.0f} s: no secret of a request can be kept")
     building = service.projector.building
     if building is not None:
         reasons.append(f"the read models are being built: {building}")
@@ -221,6 +226,20 @@ def readiness(service: Service) -> Readiness:
         sources=sources,
         clock=clock,
     )
+
+
+def _vault_is_free(store: Store) -> bool:
+    """Whether a secret can be kept, if there are any; waits for whoever keeps one now."""
+    vault, end = store.blob("vault"), time.monotonic() + MOST_LOCKED
+    with suppress(StenoError):  # a service that only reads keeps none; of a database that is away the head tells
+        while vault.exists():
+            with vault.try_locked() as held:
+                if held is not None:
+                    break
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.1)
+    return True
 
 
 _FRESH: Final = {"Cache-Control": "no-store"}

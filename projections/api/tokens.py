@@ -135,11 +135,11 @@ class Tokens:
             return
         with self._lock:
             self._looked_at, self._look_at = now, now + LOOK_AGAIN
-            stamp = self.file.blob.stamp()
-            if stamp == self._stamp and self.trouble is None:
-                return
-            trouble, content = None, TokenBlob()
+            trouble, content, stamp = None, TokenBlob(), None
             try:
+                stamp = self.file.blob.stamp()
+                if stamp == self._stamp and self.trouble is None:
+                    return
                 content = self.file.read()
             except RecordNotWritable as error:
                 trouble = str(error).rstrip(".")

@@ -20,10 +20,9 @@ from events.store.store import store_at
 from events.types import SubmitIntended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from stenotest.postgres import MakeRole
 
     Connection = psycopg.Connection[Any]
-    MakeRole = Callable[..., tuple[str, str]]
 
 SECRET = b'[{"id":"a","env":{"TOKEN":"secret"}}]'
 VAULT = b'{"key":"%b","secrets":{}}'
@@ -50,28 +49,6 @@ def url(postgres_url: str) -> str:
         record.append_polls([poll_of(SECRET)])
         record.store.blob("tokens").replace(b'{"tokens":[]}')
     return postgres_url
-
-
-@pytest.fixture
-def make_role(postgres_url: str) -> Iterator[MakeRole]:
-    """`make_role(appends=…)`: a new role's name and its URL; without arguments it may only connect."""
-    made: list[str] = []
-
-    def make(**rights: bool) -> tuple[str, str]:
-        name = f"steno_role_{RandomIds().new()[-8:]}"
-        with psycopg.connect(postgres_url, autocommit=True) as owner:
-            owner.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'secret'")
-            made.append(name)
-            port, database = owner.info.port, owner.info.dbname
-        if rights:
-            store_at(postgres_url).admit(name, **rights)
-        return name, f"postgresql://{name}:secret@127.0.0.1:{port}/{database}"
-
-    yield make
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
-        for name in made:
-            owner.execute(f"DROP OWNED BY {name}")
-            owner.execute(f"DROP ROLE {name}")
 
 
 def together(role: Connection, *texts: tuple[Any, ...]) -> None:

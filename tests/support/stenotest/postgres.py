@@ -22,6 +22,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import quote
 
 import psycopg
@@ -205,6 +206,36 @@ def postgres_url(postgres_server: str, tmp_path: Path, monkeypatch: pytest.Monke
         server.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         yield postgres_server.format(name)
         server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+class MakeRole(Protocol):
+    """`make_role(appends=…)`: a new role's name and its URL; without arguments it may only connect."""
+
+    def __call__(self, **rights: bool) -> tuple[str, str]: ...
+
+
+@pytest.fixture
+def make_role(postgres_url: str) -> Iterator[MakeRole]:
+    """Roles of the test's database, with rights to its record."""
+    from events.store.store import store_at
+
+    made: list[str] = []
+
+    def make(**rights: bool) -> tuple[str, str]:
+        name = f"steno_role_{uuid.uuid4().hex[:8]}"
+        with psycopg.connect(postgres_url, autocommit=True) as owner:
+            owner.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'secret'")
+            made.append(name)
+            port, database = owner.info.port, owner.info.dbname
+        if rights:
+            store_at(postgres_url).admit(name, **rights)
+        return name, f"postgresql://{name}:secret@127.0.0.1:{port}/{database}"
+
+    yield make
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        for name in made:
+            owner.execute(f"DROP OWNED BY {name}")
+            owner.execute(f"DROP ROLE {name}")
 
 
 def keep(session: int, note: Path) -> None:
