@@ -12,7 +12,7 @@ from psycopg import errors
 from stenotest.records import StandingClock, poll_of
 
 from events.clock import RandomIds
-from events.errors import RecordNotWritable
+from events.errors import RecordDamaged, RecordNotWritable
 from events.store import schema
 from events.store.identity import new_identity
 from events.store.record import Batch, Record
@@ -151,6 +151,19 @@ def test_a_role_that_appends_cannot_move_the_head_over_what_is_no_append(url: st
         assert (refused.value.sqlstate, end_of(url)) == ("ST003", (position, digest)), why
     append((row,), (position + 1, NEW), [[1], [2], [None]])
     assert end_of(url) == (position + 1, NEW)
+
+
+def test_a_false_event_is_found_by_verify(url: str, make_role: MakeRole) -> None:
+    """A role that appends may append nonsense: `verify` names it, and readers say what to do."""
+    _, theirs = make_role(appends=True)
+    position, digest = end_of(url)
+    with plain(theirs) as role:
+        finish = (MOVE, (position, digest, position + 1, NEW, [1], [2], [None]))
+        together(role, ("SELECT claim(%s, %s)", (position, digest)), row(position + 1), finish)
+    with opened(url, write=False) as record:
+        assert {one.position for one in record.verify().damage} == {position + 1}
+        with pytest.raises(RecordDamaged, match="verify"):
+            list(record.read())
 
 
 def test_a_role_that_appends_neither_reads_nor_replaces_the_tokens(url: str, make_role: MakeRole) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import kubernetes_validate
+import psycopg
 import pytest
 import yaml
+from stenotest.postgres import FAST, binaries, lacking, new_server
 
 from cli.program import steno
 from cli.wiring.app import App
@@ -52,7 +57,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         program, *words = shlex.split(unit["Service"]["ExecStart"])
         assert Path(program).name == "steno"
         yield path.name, words
-    yield "compose.yml", compose()["steno"]["command"]
+    yield from (("compose.yml", one["command"]) for one in compose().values() if one["image"] == "steno")
     for one in kubernetes("Deployment"):
         yield "kubernetes.yml", container(one)["args"]
     lines = (DEPLOY / "Containerfile").read_text().splitlines()
@@ -104,8 +109,8 @@ def test_ports_and_probes_are_those_of_the_service() -> None:
 def test_what_compose_mounts_is_there_and_where_it_is_read() -> None:
     """All but the token, which the reader makes; images have a version."""
     for name, service in compose().items():
-        assert name == "steno" or re.search(r":v?\d", service["image"]), name
-        for volume in service["volumes"]:
+        assert service["image"] == "steno" or re.search(r":v?\d", service["image"]), name
+        for volume in service.get("volumes", ()):
             source, _, inside = volume.partition(":")
             if source.startswith("."):
                 assert source == "./prometheus.token" or (DEPLOY / source).resolve().is_file(), volume
@@ -114,6 +119,50 @@ def test_what_compose_mounts_is_there_and_where_it_is_read() -> None:
     for path in ("/etc/prometheus/steno.rules.yml", "/etc/prometheus/steno.token"):
         assert path in read
         assert any(f":{path}:ro" in volume for volume in compose()["prometheus"]["volumes"])
+
+
+def test_compose_runs_nothing_as_a_superuser(tmp_path: Path) -> None:
+    """Its script makes its roles on a real PostgreSQL, `rights` the record; Steno runs with what it has then."""
+    if (lack := lacking()) is not None:
+        pytest.fail(lack) if os.environ.get("STENO_REQUIRE_LAB") == "1" else pytest.skip(lack)
+    database = compose()["database"]["environment"]
+    users = {
+        kind: re.sub(r"postgresql://(\w+)@.*", r"\1", compose()[kind]["environment"]["STENO_RECORD"])
+        for kind in ("rights", "steno")
+    }
+    assert len({database["POSTGRES_USER"], *users.values()}) == 3
+    assert "./roles.sh:/docker-entrypoint-initdb.d/roles.sh:ro" in compose()["database"]["volumes"]
+    server = new_server(*FAST)
+    try:
+        server.start()
+        programs = f"{binaries()}:{os.environ['PATH']}"
+        given = {
+            "POSTGRES_USER": "postgres",
+            "POSTGRES_DB": "steno",
+            "OWNER_PASSWORD": "o'ne",
+            "SERVICE_PASSWORD": "two",
+        }
+        place = {"PATH": programs, "PGHOST": str(server.folder), "PGPORT": str(server.port), "HOME": str(tmp_path)}
+        server.client("createdb", "steno")
+        subprocess.run(["sh", DEPLOY / "roles.sh"], check=True, env=place | given, capture_output=True)
+
+        def steno_as(user: str, *words: str) -> str:
+            password = given["OWNER_PASSWORD" if user == users["rights"] else "SERVICE_PASSWORD"]
+            record = {"STENO_RECORD": server.url("steno", user=user, password=password)}
+            command = [Path(sys.executable).with_name("steno"), *words]
+            return subprocess.run(command, check=True, env=place | record, capture_output=True, text=True).stdout
+
+        steno_as(users["rights"], *compose()["rights"]["command"])
+        assert steno_as(users["steno"], "token", "create", "--role", "admin", "--name", "me").startswith("steno_")
+        steno_as(users["steno"], "submit", "--provider", "local", "--wait", "--", "true")
+        steno_as(users["rights"], *compose()["rights"]["command"])  # at each start
+        with psycopg.connect(server.url("steno")) as superuser:
+            found = superuser.execute("SELECT rolname FROM pg_roles WHERE rolsuper").fetchall()
+            assert found == [(database["POSTGRES_USER"],)]
+            owner = superuser.execute("SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'steno'")
+            assert owner.fetchone() == (users["rights"],)
+    finally:
+        server.remove()
 
 
 def test_kubernetes_objects_fit_their_schema() -> None:
