@@ -33,23 +33,29 @@ SELECT 'function', 'function', p.proname || ' ' || md5(p.prosrc) || CASE WHEN p.
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'steno'
 """
 
+_RANGES: Final = "SELECT name, format('FOR VALUES FROM (''%s'') TO (''%s'')', first, past) FROM ranges"
+_ATTACHED: Final = (
+    "SELECT c.oid::regclass::text, pg_get_expr(c.relpartbound, c.oid) "
+    "FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'events'::regclass"
+)
+
 
 def damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
     """(None, kind, detail) of each deviation from the schema of the record's revision."""
     try:
         found = describe(connection)
-        ranges = {str(name) for (name,) in connection.execute("SELECT name FROM ranges").fetchall()}
-        attached = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'events'::regclass"
+        ranges = {str(name): str(bound) for name, bound in connection.execute(_RANGES.encode()).fetchall()}
         version = "".join(str(one) for (one,) in connection.execute("SELECT version_num FROM alembic_version"))
-        parts = {str(name) for (name,) in connection.execute(attached.encode()).fetchall()}
+        parts = {str(name): str(bound) for name, bound in connection.execute(_ATTACHED.encode()).fetchall()}
         is_open = connection.execute("SELECT FROM head h WHERE to_jsonb(h) ->> 'open' IS NOT NULL").fetchone()
     except psycopg.DatabaseError as error:
         yield None, "page", f"reading stopped: {error}"
         return
     if is_open is not None:  # rows could be inserted at any time
         yield None, "schema", "head: open is set, though nobody appends"
-    for name in sorted(ranges ^ parts):
-        yield None, "schema", f"partition {name} is {'not attached' if name in ranges else 'not in ranges'}"
+    for name, bound in sorted(ranges.items() ^ parts.items()):
+        which = "as the table ranges has it" if ranges.get(name) == bound else "as it is attached"
+        yield None, "schema", f"partition {name} {bound}, {which}, is not so in the other"
     expected: dict[str, set[tuple[str, str]]] = {}
     for relation, kind, text in known(version):
         expected.setdefault(relation, set()).add((kind, text))
