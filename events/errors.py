@@ -41,6 +41,10 @@ class RecordPaused(RecordNotWritable):
     """The database takes no writes for now: it is full, or read-only after a fail-over. A recorder tries again."""
 
 
+class RecordReplaced(RecordNotWritable):
+    """Another record, or another state of it, took the place of this one while it was open: restart."""
+
+
 class RecordLocked(StenoError):
     """Another process held the record longer than we wait."""
 

@@ -332,6 +332,13 @@ class RecorderStopped(OfSource, kind=23):
     why: str
 
 
+class RecordRestored(Fact, kind=48):
+    """`steno db restore` put a copy in the place of the record."""
+
+    common: int  # the newest position that was the same in both; what follows is not what it was
+    lost: int | None = None  # where the record ended before; None: it could not be read
+
+
 class OfArchive(OfSource):
     by: str  # who asked for it
 
@@ -370,7 +377,9 @@ QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | PlanAnswered
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
 VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed
 NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
-SourceEvent = RecorderStarted | RecorderStopped | SourceHidden | SourceShown | TokenCreated | TokenRevoked
+SourceEvent = (
+    RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenCreated | TokenRevoked
+)
 OwnEvent = SubmitEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | NoticeEvent | SourceEvent
 Event = PollEvent | ObservedEvent | OwnEvent
 

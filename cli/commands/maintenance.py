@@ -111,6 +111,7 @@ def db_command() -> None:
       steno db status
       steno db upgrade
       steno db copy record.db postgresql://steno@db.example.org/steno
+      steno db restore backup.db
       steno db grant recorder
     """
 
@@ -195,6 +196,34 @@ def copy_command(app: App, source: str, target: str) -> None:
         head = copy(origin, place, clock=app.clock, progress=advance)
     value = {"from": str(origin), "to": str(place), "head": head}
     show(app, value, f"{count(head.position, 'event')} in {place}, head {head.position}:{head.hash}")
+
+
+@db_command.command("restore")
+@click.argument("copy", metavar="COPY")
+def restore_command(app: App, copy: str) -> None:
+    """Put a copy (a file, or the URL of a database) in the place of the record, which is kept beside it.
+
+    The copy is checked first. Vault and tokens stay as they are; what is lost is noted in the record. Exits 5 while a
+    process has the record open, or if COPY is of another one, 7 if COPY is damaged. With --json: {"copy": {"position",
+    "hash"}, "lost", "common", "kept"}.
+
+    \b
+    Examples:
+      steno db restore backup.db
+      steno db restore backup.db --record postgresql://steno@db.example.org/steno
+    """
+    from events.store.restoring import restore
+    from events.store.store import store_at
+    from projections.store.read_models import ReadModels
+
+    target = store_at(app.settings.record)
+    with progress("restoring") as advance:
+        done = restore(store_at(copy), target, clock=app.clock, progress=advance)
+    models = ReadModels(target)
+    models.discard(models.stamp())
+    lost = "" if done.lost is None else f"; {count(done.lost - done.common, 'event')} after {done.common} are lost"
+    kept = "" if done.kept is None else f"; the record from before is {done.kept}"
+    show(app, done, f"{target} is the copy up to {done.copy.position}:{done.copy.hash}{lost}{kept}")
 
 
 @db_command.command("grant")

@@ -26,7 +26,7 @@ from events.clock import EPOCH
 if TYPE_CHECKING:
     from engine.fold.world_codec import WorldState
     from engine.providers.reading import Readings
-    from events.store.record import Record
+    from events.store.record import Head, Record
 
 _log: Final = logging.getLogger("steno.fold")
 BATCH: Final = 500  # positions folded between turns of subscribers and readers
@@ -91,6 +91,7 @@ class LiveWorld:
         self._shown: int | None = None  # the last published position; None before the first change set
         self._looked_at = time.monotonic()
         self._subscribers: list[Callable[[ChangeSet], None]] = []
+        self.head: Head | None = None  # where the record was last seen to end
         self.touched = Touched()  # for other threads: under `reading`
         self.nudge: Callable[[], None] = lambda: None
         """Call this from any thread after an append that the owner should see now; the owner may set it."""
@@ -114,7 +115,8 @@ class LiveWorld:
         record = self.record
         if self._fold is None or (self._snapshots is not None and self._snapshots.stale):
             self._load(record)
-        head = record.head().position
+        self.head = record.head()
+        head = self.head.position
         self._fold_unseen(head, progress)
         state, position = self.state, self._position
         if self._observer is not None and self._started is not state:

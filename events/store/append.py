@@ -95,6 +95,7 @@ class Appender(Reader):
             position, digest = self._session.begin(durable=durable, locked=locked)
             if position != self._position or digest != self._hash:
                 # Another process appended, or our last append failed.
+                self._goes_on(position, digest)
                 self._position, self._hash, self._pending = position, digest, []
                 self._streams.clear()
                 self._dirty.clear()
@@ -103,6 +104,7 @@ class Appender(Reader):
             moved = [(one.version, one.item, one.since, one.id) for one in self._dirty.values()]
             self._dirty.clear()
             self._session.commit((self._position, self._hash), moved)
+            self._seen = self._position, self._hash
         except BaseException:
             self._position = -1
             for forget in self._on_rollback:

@@ -34,8 +34,10 @@ _COMPANY: Final = ("vault", "tokens")
 _OBSERVATIONS: Final = (CODES[RunObserved], CODES[VmObserved])  # they say what a run or machine showed last
 
 
-def copy(source: Store, target: Store, *, clock: Clock, progress: Callable[[int, int], None]) -> Head:
-    """Copy a record with its vault and tokens; the head of the copy.
+def copy(
+    source: Store, target: Store, *, clock: Clock, progress: Callable[[int, int], None], private: bool = True
+) -> Head:
+    """Copy a record, with its vault and tokens if they are not left out (`private`) or there; the head of the copy.
 
     RecordNotFound: there is no source; IdConflict: the target is another record, or went on by itself; RecordDamaged:
     the source's chain is broken, and the target holds all before that.
@@ -48,7 +50,7 @@ def copy(source: Store, target: Store, *, clock: Clock, progress: Callable[[int,
             made = target.open(write=True, create=False, check=True, clock=clock)
         with closing(made):
             ends = _Copier(origin, made, str(source), str(target)).run(progress)
-    for name in _COMPANY:
+    for name in _COMPANY if private else ():
         content = source.blob(name).read()
         if content is not None and target.blob(name).read() is None:
             target.blob(name).replace(content)

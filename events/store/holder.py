@@ -36,11 +36,11 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def expect_nobody_acts(where: object, found: Iterable[Holder]) -> None:
-    """RecordLocked if a lease is held: its holder would stay and, after an upgrade, could not append."""
+    """RecordLocked if a lease is held: its holder would stay, and could not append to what is there afterwards."""
     for one in found:
         if one.held:
             whose = f"process {one.process}" + (f" on {one.host}" if one.host else "")
-            raise RecordLocked(f"The record {where} is in use by {whose}: stop that, then upgrade (`steno workers`).")
+            raise RecordLocked(f"The record {where} is in use by {whose}: stop that first (`steno workers`).")
 
 
 def new_owner() -> uuid.UUID:

@@ -10,11 +10,11 @@ import msgspec
 from sqlalchemy import select
 
 from events.codec import CODES, KINDS, POLLS, decode, type_of
-from events.errors import PositionNotFound, RecordDamaged
+from events.errors import PositionNotFound, RecordDamaged, RecordReplaced
 from events.poll import Poll
 from events.shape.cut import HOLE, identity
 from events.store.answers import bare_text, body_text, item_texts, read_listing
-from events.store.chain import Head, committer
+from events.store.chain import Head, committer, mark
 from events.store.parts import READER_CACHE, Parts
 from events.store.question import SHARED, Own, PollScope, decode_data, decode_head, read_numbers, read_scope
 from events.store.rows import LAST, Rows
@@ -78,6 +78,7 @@ class Reader:
         self._commit = committer(session.identity)
         self._parts = Parts(session, self._commit.shared, cache=cache)
         self._scopes: dict[int, PollScope] = {}
+        self._seen = (0, session.identity.genesis())  # position and hash of the newest end that was seen
 
     def shrink(self) -> None:
         """Drop the caches, after a look at all of a record."""
@@ -137,9 +138,31 @@ class Reader:
         return self._rows.stream_name(stream_id)
 
     def head(self) -> Head:
-        """Where the record ends now."""
+        """Where the record ends now. Raises RecordReplaced if it does not go on from where it was seen to end."""
+        self._session.expect_in_place()
         position, digest = self._run(_HEAD)[0]
+        self._goes_on(position, digest)
         return Head(position=position, hash=digest.hex())
+
+    def expect(self, end: Head) -> None:
+        """Note that the record was seen to end there, for example by an earlier connection."""
+        self._seen = max(self._seen, (end.position, bytes.fromhex(end.hash)))
+
+    def digest(self, position: int) -> str:
+        """The first 16 hex digits of the chain's hash at a position, or all; empty: there is none."""
+        row = self._rows.raw(position)
+        return "" if row is None else bytes(row[11]).hex()
+
+    def _goes_on(self, position: int, digest: bytes) -> None:
+        known, before = self._seen
+        if (position, digest) == self._seen:
+            return
+        if position < known or (known and self.digest(known) != mark(known, before).hex()):
+            raise RecordReplaced(
+                f"The record was replaced while it was open: {known}:{before.hex()[:8]} is not in it any more, it ends "
+                f"at {position}. Nothing is written to it; restart."
+            )
+        self._seen = position, digest
 
     def streams(self) -> tuple[tuple[str, int], ...]:
         """Every stream's name and version, in order of first sight."""

@@ -5,7 +5,7 @@ whether that is a file, a row or a lock of a database.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from importlib import import_module
 from pathlib import Path
@@ -115,6 +115,9 @@ class Session(Protocol):
     def stream(self, statement: "Executable") -> Iterable[Any]:
         """The rows of a constant statement, which may be more than fit into memory; inside `snapshot`."""
 
+    def expect_in_place(self) -> None:
+        """Raises RecordReplaced if another file is where this connection's record was."""
+
     def begin(self, *, durable: bool, locked: bool) -> tuple[int, bytes]:
         """Begin an append; position and hash of the head that it follows. With `durable` its commit waits for the disk.
 
@@ -179,14 +182,16 @@ class Store(Protocol):
         was written.
         """
 
+    def replace(self, fill: "Callable[[Store], object]") -> str | None:
+        """Put a record that `fill` makes in an empty place in the place of this one, whole or not at all; where the
+        replaced one is kept, None: there was none. RecordLocked: a process has it open.
+        """
+
     def status(self) -> "StoreStatus":
         """What the database says of itself. Raises as `open`."""
 
     def admit(self, role: str, *, appends: bool, keeps_tokens: bool = False) -> None:
         """Let a role of the database read, also append, also keep the tokens. StenoError where there are no roles."""
-
-    def stamp(self) -> object:
-        """A value that changes when another record replaces this one; None: no record."""
 
     def is_writable(self) -> bool:
         """Whether this process may write beside the record."""

@@ -102,6 +102,8 @@ class Writer:
             if self._journal is None:
                 store, clock = self._service.store, self._service.clock
                 self._journal = Journal(Record.open(store, write=True, shapes=READINGS.shape, clock=clock))
+            if self._service.feed.live.head is not None:
+                self._journal.record.expect(self._service.feed.live.head)
             return work(self._journal)
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, done)

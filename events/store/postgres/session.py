@@ -15,7 +15,7 @@ import psycopg
 from sqlalchemy import Executable
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from events.errors import RecordDamaged, RecordPaused
+from events.errors import RecordPaused, RecordReplaced
 from events.store.chain import mark
 from events.store.postgres.connection import HEAD_MOVED, PATIENT, Connection, connect, is_lost, shown, translated
 from events.store.postgres.inspection import damage
@@ -159,6 +159,9 @@ class PostgresSession:
         yield from damage(self._connection)
 
     # -- appending
+
+    def expect_in_place(self) -> None:
+        """A connection that broke is made to the same record only."""
 
     def bind(self, leases: Sequence[Lease]) -> None:
         self._leases = tuple(leases)
@@ -317,13 +320,13 @@ class PostgresSession:
     # -- a connection that went
 
     def _reconnect(self) -> None:
-        """Connect again. Raises psycopg.OperationalError, or RecordDamaged if another record is there now."""
+        """Connect again. Raises psycopg.OperationalError, or RecordReplaced if another record is there now."""
         self._connection.close()
         self._connection = connect(self._url, write=self._write)
         self._inside, self._end, self._renewed = False, None, self._write
         row = self._connection.execute("SELECT value FROM meta WHERE key = 'record_id'").fetchone()
         if row is None or row[0] != self.identity.record_id.encode():
-            raise RecordDamaged(f"Another record took the place of {shown(self._url)}: restart.")
+            raise RecordReplaced(f"Another record took the place of {shown(self._url)}: restart.")
 
     def _resume(self, end: tuple[int, bytes] | None) -> None:
         """After a connection was lost in an append: return if all of it up to `end` was committed, else raise."""

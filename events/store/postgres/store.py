@@ -1,6 +1,8 @@
 """The PostgreSQL store: one record in the schema `steno` of a database."""
 
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -12,17 +14,35 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
-from events.errors import NotARecord, RecordDamaged, RecordNotFound
+from events.errors import NotARecord, RecordDamaged, RecordLocked, RecordNotFound
 from events.store.chain import mark
 from events.store.holder import Holder, expect_nobody_acts
 from events.store.identity import described, new_identity, read_identity
-from events.store.postgres.company import Link, PostgresBlob, PostgresLease, holders, shared_clock, take_lease
+from events.store.postgres.company import (
+    Link,
+    PostgresBlob,
+    PostgresLease,
+    boot_time,
+    holders,
+    shared_clock,
+    take_lease,
+)
 from events.store.postgres.connection import PATIENT, Connection, connect, shown, translated
 from events.store.postgres.session import PostgresSession
 from events.store.schema import REVISIONS, migrate
-from events.store.store import Identity, StoreStatus
+from events.store.store import Identity, Store, StoreStatus
 
 _TABLES: Final = frozenset({"alembic_version", "meta", "head", "events", "parts", "streams"})
+_OTHERS: Final = (
+    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+    "AND application_name = current_setting('application_name')"
+)
+_LEAVES: Final = 2.0  # seconds in which the server still lists the connection of a process that ended
+_CARRY_OVER: Final = (
+    "INSERT INTO leases TABLE {0}.leases; INSERT INTO blobs SELECT * FROM {0}.blobs WHERE name = 'vault' {2}; "
+    "INSERT INTO tokens SELECT * FROM {0}.{1} WHERE name = 'tokens' {2}"
+)
+_IN_PLACE: Final = "ON CONFLICT (name) DO UPDATE SET content = excluded.content, changes = excluded.changes"
 _MAKER: Final = 0x5354454E  # the advisory lock that only one maker of a record holds
 
 
@@ -73,6 +93,30 @@ class PostgresStore:
                     expect_nobody_acts(self, holders(self._link))
                     migrate(database, revision)
 
+    def replace(self, fill: Callable[[Store], object]) -> str | None:
+        kept = f"steno_replaced_{os.urandom(4).hex()}"
+        with translated(self._url), connect(self._url, write=True) as connection:
+            if not self._found(connection):
+                fill(self)
+                return None
+            expect_nobody_acts(self, holders(self._link))
+            self._link.close()
+            end = boot_time() + _LEAVES
+            while connection.execute(_OTHERS).fetchone() is not None:
+                if boot_time() > end:
+                    raise RecordLocked(f"A process has the record {self} open: stop it first.")
+                time.sleep(0.05)
+            connection.execute(f"ALTER SCHEMA steno RENAME TO {kept}".encode())
+            try:
+                fill(self)
+                apart = connection.execute("SELECT to_regclass(%s)", (f"{kept}.tokens",)).fetchone() != (None,)
+                tokens = "tokens" if apart else "blobs"
+                connection.execute(_CARRY_OVER.format(kept, tokens, _IN_PLACE).encode())
+            except BaseException:
+                connection.execute(f"DROP SCHEMA IF EXISTS steno CASCADE; ALTER SCHEMA {kept} RENAME TO steno".encode())
+                raise
+        return kept
+
     def admit(self, role: str, *, appends: bool, keeps_tokens: bool = False) -> None:
         with translated(self._url), connect(self._url, write=True) as connection:
             self._identity(connection, write=True, check=True)
@@ -96,10 +140,6 @@ class PostgresStore:
             partitions=partitions,
             oldest_transaction_seconds=oldest,
         )
-
-    def stamp(self) -> object:
-        found = self._link.ask("SELECT value FROM meta WHERE key = 'record_id'")
-        return None if found is None else bytes(found[0])
 
     def is_writable(self) -> bool:
         return True
@@ -137,10 +177,10 @@ class PostgresStore:
         return f"sqlite:///{folder / name}"
 
     def _record_id(self) -> str:
-        found = self.stamp()
-        if not isinstance(found, bytes):
+        found = self._link.ask("SELECT value FROM meta WHERE key = 'record_id'")
+        if found is None:
             raise RecordNotFound(f"There is no record in {self}.")
-        return found.decode()
+        return bytes(found[0]).decode()
 
     def _found(self, connection: Connection) -> bool:
         """Whether there is a record. Raises NotARecord if the schema is another's."""

@@ -5,12 +5,13 @@ drop the locks of every connection in this process, and the next process to clos
 them (https://sqlite.org/howtocorrupt.html, 2.2).
 """
 
+import fcntl
 import os
 import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from events.errors import NotARecord, RecordDamaged, RecordLocked, RecordNotWritable
+from events.store.chain import Head
 
 _CHECKPOINT: Final = 1_500  # pages of the log before a writer moves them to the file; more slow durable appends down
 BUSY_TIMEOUT: Final = 5.0  # seconds a writer waits for another before it gives up
@@ -32,8 +34,12 @@ _UNWRITABLE: Final = (
     sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_TOOBIG,
 )  # fmt: skip
 
+_SHARED: Final = (510, 0x40000002)  # bytes of a file, and the first of them, that every connection of SQLite locks
+
 _guard = threading.Lock()
 _open: Counter[tuple[int, int]] = Counter()
+_own: dict[tuple[int, int], tuple[int, int]] = {}  # file → when it was written last, and the head in it
+_kept: list[sqlite3.Connection] = []  # until the process ends
 
 
 class _Compiler(SQLiteCompiler):
@@ -60,11 +66,13 @@ class _CountedConnection(sqlite3.Connection):
         _closed(file)
 
 
-def connect(path: Path, *, write: bool) -> Connection:
-    """A connection to the record at `path`, without transactions of its own; any thread may use it."""
+def connect(path: Path, *, write: bool, mends: bool = True) -> Connection:
+    """A connection to the record, without transactions of its own; any thread may use it. `mends`: it may move a log
+    into the file.
+    """
     # A reader of a WAL file makes files beside it, which only a connection that could write removes. Where nothing can
     # be made, nobody is writing either.
-    mode = "rw" if write or (may_write(path) and may_write(path.parent)) else "ro"
+    mode = "rw" if write or (mends and may_write(path) and may_write(path.parent)) else "ro"
     if mode == "ro" and not path.with_name(path.name + "-wal").exists():
         mode += "&immutable=1"
 
@@ -87,6 +95,47 @@ def while_closed(path: Path) -> Iterator[bool]:
     """Whether no connection of this process has the file: then the block may open and close it."""
     with _guard:
         yield file_id(path) not in _open
+
+
+def is_in_use(path: Path) -> bool:
+    """Whether a connection of any process has the file, as far as this user may know."""
+    with while_closed(path) as may:
+        if not may:
+            return True
+        try:
+            with path.open("r+b") as file:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, *_SHARED)
+        except OSError:
+            return True
+    return False
+
+
+def own_head(path: str) -> Head:
+    """The head in the file itself, without its log. Raises sqlite3.Error."""
+    with closing(_counted(path, f"file:{quote(path)}?mode=ro&immutable=1")) as alone:
+        position, digest = alone.execute("SELECT position, hash FROM head").fetchone()
+        return Head(position=position, hash=digest.hex())
+
+
+def was_written_over(path: str) -> bool:
+    """Whether somebody wrote into an open file: its own head went back, which no log does. From then on no connection
+    of this process moves the log into it.
+    """
+    found = os.stat(path)  # noqa: PTH116 - ten a second
+    file = found.st_dev, found.st_ino
+    written, before = _own.get(file, (0, -1))
+    if written == found.st_mtime_ns:
+        return False
+    now = -1
+    with suppress(sqlite3.Error, TypeError):
+        now = own_head(path).position
+    if now >= before:
+        _own[file] = found.st_mtime_ns, now
+        return False
+    _kept.append(_counted(path, f"file:{quote(path)}?mode=ro"))
+    with suppress(sqlite3.Error):
+        _kept[-1].execute("SELECT 1 FROM head").fetchone()  # locks the file
+    return True
 
 
 @contextmanager
@@ -116,7 +165,7 @@ def file_id(path: Path | str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _counted(path: Path, uri: str) -> sqlite3.Connection:
+def _counted(path: Path | str, uri: str) -> sqlite3.Connection:
     file = file_id(path)
     with _guard:
         if file is not None:
@@ -144,6 +193,7 @@ def _closed(file: tuple[int, int] | None) -> None:
             _open[file] -= 1
             if _open[file] <= 0:
                 del _open[file]
+                _own.pop(file, None)
 
 
 def _ours(error: BaseException | None, where: str) -> Exception:

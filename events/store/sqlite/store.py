@@ -6,7 +6,7 @@ import re
 import sqlite3
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from events.clock import Clock
-from events.errors import RecordNotWritable, StenoError
+from events.errors import RecordLocked, RecordNotWritable, RecordReplaced, StenoError
 from events.store.holder import Holder, expect_nobody_acts
 from events.store.identity import described, new_identity
 from events.store.schema import (
@@ -41,10 +41,20 @@ from events.store.schema import (
     revision,
     streams,
 )
-from events.store.sqlite.connection import Dialect, connect, file_id, may_write, translated
+from events.store.sqlite.connection import (
+    Dialect,
+    connect,
+    file_id,
+    is_in_use,
+    may_write,
+    own_head,
+    translated,
+    was_written_over,
+)
 from events.store.sqlite.files import FileBlob, last_holder, locked, sync_folder, take_lease
 from events.store.sqlite.opening import create, expect_file, expect_head, read_identity, schema_damage
-from events.store.store import Identity, Lease, StoreStatus
+from events.store.store import Identity, Lease, Store, StoreStatus
+from events.store.verify import Verifier
 
 _EVENT_ROW: Final = re.compile(r"^row (\d+) missing from index events_")
 _DIALECT: Final = Dialect(paramstyle="qmark")
@@ -60,6 +70,7 @@ _MOVE: Final = (
     .where(streams.c.id == bindparam("stream"))
 )
 _COMPANY: Final = ("vault", "tokens", "local")  # what must not be passed over
+_ENDINGS: Final = ("-wal", "-shm", "")
 _FIND_PART: Final = select(parts.c.id).where(parts.c.commitment == bindparam("commitment_"))
 _NEW_PART: Final = text(
     "INSERT INTO parts (commitment, base_id, encoding, crc, data) VALUES (:commitment, :base, :encoding, :crc, :data) "
@@ -80,7 +91,7 @@ class SqliteSession:
     def __init__(self, path: Path, connection: Connection, identity: Identity) -> None:
         self.connection = connection
         self.identity = identity
-        self._where = str(path)
+        self._where = str(path.absolute())
         self._file = file_id(path)
         self._full = False
 
@@ -93,17 +104,20 @@ class SqliteSession:
     def stream(self, statement: Executable) -> sqlite3.Cursor:
         return self.run(statement)
 
+    def expect_in_place(self) -> None:
+        if file_id(self._where) != self._file or (self._file is not None and was_written_over(self._where)):
+            raise RecordReplaced(
+                f"The record {self._where} was moved, removed or replaced while it was open, and nothing more is "
+                "written to it: move it back, or start again with its new name."
+            )
+
     def begin(self, *, durable: bool, locked: bool) -> tuple[int, bytes]:  # noqa: ARG002 - it always is
         execute = self.connection.exec_driver_sql
         if durable is not self._full:
             execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
             self._full = durable
         execute("BEGIN IMMEDIATE")
-        if file_id(self._where) != self._file:
-            raise RecordNotWritable(
-                f"The record {self._where} was moved, removed or replaced while it was open, and nothing more is "
-                "written to it: move it back, or start again with its new name."
-            )
+        self.expect_in_place()
         found: tuple[int, bytes] = self.run(_HEAD).fetchone()
         return found
 
@@ -194,10 +208,12 @@ class SqliteStore:
         if write and create:
             self.create(new_identity(clock))
         self._expect_file(write=write)
+        self._expect_own_log()
         with ExitStack() as opened:
             connection = opened.enter_context(connect(path, write=write))
             opened.enter_context(translated(str(path)))
             session = SqliteSession(path, connection, read_identity(connection, path, write=write, check=check))
+            session.expect_in_place()
             if check:
                 expect_head(session, path)
             opened.pop_all()
@@ -218,6 +234,22 @@ class SqliteStore:
             migrate(connection)
             connection.commit()
 
+    def replace(self, fill: Callable[[Store], object]) -> str | None:
+        draft, kept = SqliteStore(f"{self.path}.restoring"), self.folder(f"replaced-{os.urandom(4).hex()}")
+        expect_nobody_acts(self, self._holders())
+        if self.path.exists() and is_in_use(self.path):
+            raise RecordLocked(f"A process has the record {self.path} open: stop it first.")
+        for ending in _ENDINGS:  # of a restore that was interrupted
+            Path(f"{draft.path}{ending}").unlink(missing_ok=True)
+        fill(draft)
+        with translated(str(self.path)):
+            for ending in _ENDINGS:
+                with suppress(FileNotFoundError):
+                    Path(f"{self.path}{ending}").rename(f"{kept}{ending}")
+            draft.path.rename(self.path)
+            sync_folder(self.path.parent)
+        return str(kept) if kept.exists() else None
+
     def status(self) -> StoreStatus:
         with connect(self.path, write=False) as connection, translated(str(self.path)):
             schema = str(connection.execute(select(revision.c.version_num)).scalar())
@@ -228,9 +260,6 @@ class SqliteStore:
 
     def admit(self, role: str, *, appends: bool, keeps_tokens: bool = False) -> None:  # noqa: ARG002
         raise StenoError(f"A SQLite record has no role {role}: change the permissions of {self.path} and its folder.")
-
-    def stamp(self) -> object:
-        return file_id(self.path)
 
     def is_writable(self) -> bool:
         return may_write(self.path.parent)
@@ -268,6 +297,26 @@ class SqliteStore:
                     f"then move {beside} to {self.folder(name)}."
                 )
         expect_file(self.path, write=write)
+
+    def _expect_own_log(self) -> None:
+        """Raise RecordNotWritable if a killed process left the log, and a copy took the file's place: SQLite would mix
+        them. The chain has to go on from the file's own head.
+        """
+        log = self.path.with_name(self.path.name + "-wal")
+        if not log.exists() or not log.stat().st_size or is_in_use(self.path):
+            return
+        try:
+            with connect(self.path, write=False, mends=False) as connection:
+                identity = read_identity(connection, self.path, write=False, check=False)
+                session, after = SqliteSession(self.path, connection, identity), own_head(str(self.path.absolute()))
+                why = "".join(one.detail for one in Verifier(session, None, None, after).run().damage[:1])
+        except (sqlite3.Error, DBAPIError, TypeError) as error:
+            why = str(error)
+        if why:
+            raise RecordNotWritable(
+                f"{log} is not the log of {self.path} ({why}): if a copy was put there, move the log away, or put the "
+                "copy there with `steno db restore`."
+            )
 
     def _holders(self) -> Iterator[Holder]:
         """Of every lease; of an older version's without its name."""

@@ -113,6 +113,7 @@ class AccessMiddleware:
         self.streams: dict[Exchange, asyncio.Task[Any]] = {}  # streams → the tasks that send them
         self._app = app
         self._ready = ready
+        self._feed = service.feed
         self._tally = service.feed.tally
         self._authentication = Authentication(service.tokens, on_loopback=trusts_loopback(settings))
         self._cross_origin = CrossOrigin(settings.parsed("api.cors") or ())
@@ -139,7 +140,7 @@ class AccessMiddleware:
         for errors.
         """
         whole = scope.pop("steno.whole", None)  # left in the scope it would be a reference cycle
-        if whole is None or scope["method"] != "GET" or scope["query_string"] or self._closing:
+        if whole is None or scope["method"] != "GET" or scope["query_string"] or self._closing or self._feed.replaced:
             return False
         began_at = self.clock.now()
         try:
@@ -198,6 +199,8 @@ class AccessMiddleware:
             return
         role = needed(method, path)
         if role is not None:
+            if self._feed.replaced is not None:
+                raise Problem(503, self._feed.replaced)
             caller = exchange.caller = scope["steno.caller"] = self._caller(scope, headers, exchange.began_at)
             if not caller.role.covers(role):
                 detail = f"{method} {path} needs a token with the role {role}; this one has {caller.role}"

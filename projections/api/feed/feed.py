@@ -14,6 +14,7 @@ from engine.providers.readings import READINGS
 from events.clock import Clock
 from events.store.record import Record
 from events.store.store import Where
+from events.types import RecordRestored
 from projections.api.feed.backfill import Backfill
 from projections.api.feed.listener import HEARTBEAT, Dropped, Listener, Ring
 from projections.api.feed.publisher import Publisher
@@ -77,6 +78,11 @@ class Feed:
         return self._follower is None or self._follower.alive
 
     @property
+    def replaced(self) -> str | None:
+        """Why nothing is answered until a restart: another record took the place of this one; None: it did not."""
+        return self._follower.trouble if self._follower is not None and self._follower.over else None
+
+    @property
     def trouble(self) -> str | None:
         """Why the feed does not follow the record now; None: it does."""
         if self._follower is not None and self._follower.trouble is not None:
@@ -126,6 +132,26 @@ class Feed:
         """The record's end, which may be beyond `position`. Reads the disk; raises `StenoError` if it cannot."""
         with self._opened() as record:
             return record.head().position
+
+    def knows(self, position: int, sent_id: bytes) -> bool:
+        """Whether that id was sent for a position, if it is one of the newest."""
+        newest = () if self._ring is None else self._ring.behind(position - 1)
+        return any(one.data.startswith(b"id: %b\n" % sent_id) for one in newest)
+
+    def last_common(self, position: int, digest: str) -> int:
+        """`position`, if the record has that hash there (empty: any). Else the newest position up to which it can have
+        the same as a client with that id: as `steno db restore` noted, or at most the record's end. Reads the disk.
+        """
+        with self._opened() as record:
+            head = record.head().position
+            if position <= head and record.digest(position).startswith(digest):
+                return position
+            shared = [head, position - 1]
+            for one in record.read(types={"RecordRestored"}):
+                fact = one.data
+                if isinstance(fact, RecordRestored) and fact.common < position <= (fact.lost or position):
+                    shared.append(fact.common)
+            return min(shared)
 
     # -- streams ---
 

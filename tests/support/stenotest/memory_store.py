@@ -104,9 +104,6 @@ class MemoryStore:
     def admit(self, role: str, *, appends: bool, keeps_tokens: bool = False) -> None:
         """Whoever has the process may do everything."""
 
-    def stamp(self) -> object:
-        return id(self)
-
     def is_writable(self) -> bool:
         return True
 

@@ -32,7 +32,7 @@ export const TYPES = [
   ["What the task said", ["TaskReported"]],
   ["Ourselves", [
     "RecorderStarted", "RecorderStopped", "AlertsAdopted", "NoticeIntended", "NoticeDelivered", "NoticeFailed", "TokenCreated", "TokenRevoked",
-    "SourceHidden", "SourceShown",
+    "SourceHidden", "SourceShown", "RecordRestored",
   ]],
 ];
 
@@ -57,6 +57,7 @@ const MEANINGS = {
   IntentAbandoned: "The intent was abandoned; nothing was done.",
   RecorderStarted: "Recording began.",
   RecorderStopped: "Recording ended.",
+  RecordRestored: "A copy took the place of the record; what followed the common position is lost.",
   PolicyAdopted: "Decisions use these settings from here on.",
   RunHeld: "A run waits in Steno's queue.",
   RunPlaced: "A place was reserved for a run; without a slot the provider chooses the machine.",
