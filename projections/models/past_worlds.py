@@ -14,12 +14,12 @@ from engine.fold.world import World
 from engine.providers.readings import READINGS
 from engine.rules.current import CURRENT
 from projections.models.position_at import NOTHING, Beyond
-from projections.models.projection_writer import NO_MOMENTS, RULES, Progress, ProjectionWriter
+from projections.models.projection_writer import NO_MOMENTS, Progress, ProjectionWriter, checkpoint_at
 from projections.models.projector import belongs
 from projections.models.view import View
 from projections.store.database import StoreError, StoreUnreadable
 from projections.store.read_models import ReadModels
-from projections.store.store import Checkpoint, ProjectionStore
+from projections.store.store import ProjectionStore
 from projections.store.world_table import load_whole_world, save_world
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _above(record: "Record", position: int) -> ProjectionStore | None:
         store.close()
         raise StoreUnreadable("the moment is no longer kept")
     save_world(store, *world)
-    store.set_checkpoint(Checkpoint(rules=RULES, record=record.id, position=store.base))
+    store.set_checkpoint(checkpoint_at(record, store.base))
     return store
 
 
@@ -94,7 +94,7 @@ def _go_on(record: "Record", store: ProjectionStore, position: int, beyond: Beyo
     ProjectionWriter(record, store, spacing=NO_MOMENTS).advance(position, progress)
     for first, last in beyond.archives:
         with store.writing():
-            store.set_checkpoint(Checkpoint(rules=RULES, record=record.id, position=first - 1))
+            store.set_checkpoint(checkpoint_at(record, first - 1))
         ProjectionWriter(record, store, spacing=NO_MOMENTS, time=beyond.time).advance(last)
 
 

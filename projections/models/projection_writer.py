@@ -67,6 +67,10 @@ _CHUNK: Final = 1 << 16  # positions folded in one transaction at most
 _CACHED: Final = 2000  # cached runs and machines, besides unfinished ones
 
 
+def checkpoint_at(record: "Record", position: int) -> Checkpoint:
+    return Checkpoint(rules=RULES, record=record.id, position=position, chain=record.digest(position))
+
+
 class ProjectionWriter:
     def __init__(
         self,
@@ -167,7 +171,7 @@ class ProjectionWriter:
         self._lasting = lasting
         state.anomalies.clear()
         state.blind.clear()
-        self.store.set_checkpoint(Checkpoint(rules=RULES, record=self.record.id, position=end))
+        self.store.set_checkpoint(checkpoint_at(self.record, end))
         spacing = self._spacing_at(until)
         if end // spacing > after // spacing:
             self.store.keep_moment(end, world, lasting, spacing=spacing)

@@ -110,7 +110,9 @@ def belongs(record: Record, checkpoint: Checkpoint | None) -> bool:
     """Whether a store was made from this record by these rules."""
     if checkpoint is None or (checkpoint.version, checkpoint.rules) != (Checkpoint(rules="").version, RULES):
         return False
-    return checkpoint.record == record.id and checkpoint.position <= record.head().position
+    if checkpoint.record != record.id or (checkpoint.position and not checkpoint.chain):
+        return False
+    return checkpoint.chain == record.digest(checkpoint.position)
 
 
 def _in_memory(record: Record, store: ProjectionStore | None, progress: Progress | None) -> ProjectionStore:

@@ -252,4 +252,6 @@ def _is_readable(record: Record, checkpoint: Checkpoint | None) -> bool:
     """Whether a file is of this record, perhaps by older rules: better than nothing during a rebuild."""
     if checkpoint is None or checkpoint.version != Checkpoint(rules="").version or checkpoint.record != record.id:
         return False
+    if checkpoint.chain not in ("", record.digest(checkpoint.position)):
+        return False
     return checkpoint.rules.rpartition(" ")[2] == RULES.rpartition(" ")[2]

@@ -44,6 +44,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     rules: str  # name and version of all that decides; a change rebuilds the read models
     record: str = ""  # the record's own id: these projections belong to it and no other
     position: int = 0
+    chain: str = ""  # the record's hash there, as `Record.digest`: a restored record has another
 
 
 _checkpoint = msgspec.json.Decoder(Checkpoint)

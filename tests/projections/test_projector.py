@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -101,11 +102,14 @@ def test_projections_of_other_rules_or_another_record_are_built_anew(two_runs: R
     """What was decided otherwise, or elsewhere, is not shown."""
     with caught_up(two_runs) as store:
         before = said(store)
+    right = Checkpoint(rules=RULES, record=two_runs.id, position=3, chain=two_runs.digest(3))
     for changed in (
-        Checkpoint(rules="older@0", record=two_runs.id, position=3),
-        Checkpoint(rules=RULES, record="another", position=3),
-        Checkpoint(rules=RULES, record=two_runs.id, position=10_000_000),
-        Checkpoint(version=0, rules=RULES, record=two_runs.id, position=3),
+        msgspec.structs.replace(right, rules="older@0"),
+        msgspec.structs.replace(right, record="another"),
+        msgspec.structs.replace(right, position=10_000_000),
+        msgspec.structs.replace(right, version=0),
+        msgspec.structs.replace(right, chain=two_runs.digest(2)),  # of the record before it was restored
+        msgspec.structs.replace(right, chain=""),
     ):
         other = ReadModels(two_runs.store).open(write=True)
         assert other is not None
