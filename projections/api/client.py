@@ -107,13 +107,13 @@ def _followed(
     position: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """The statuses of one kernel, over any number of connections; without a run id, submits it first."""
-    failures, heard = 0, time.monotonic()
+    failures, heard, last = 0, time.monotonic(), str(position)
     with _client(base_url, token, _SILENCE) as client:
         while True:
             method, path, asked = "POST", "/api/amd/submit", submission
             if run_id is not None:
                 method, path = "GET", f"/api/amd/runs/{run_id}/stream"
-                asked = {"headers": {"Last-Event-ID": str(position)} if position else {}}
+                asked = {"headers": {"Last-Event-ID": last} if position else {}}
             why = "the service ended the stream"
             try:
                 with connect_sse(client, method, path, **asked) as source:
@@ -127,7 +127,7 @@ def _followed(
                             status: dict[str, Any] = event.json() if event.data else {}
                             if status.get("position", 0) <= position:
                                 continue
-                            run_id, position, failures = status["run_id"], status["position"], 0
+                            run_id, position, last, failures = status["run_id"], status["position"], event.id, 0
                             yield status
                             if status.get("final"):
                                 return

@@ -24,22 +24,26 @@ class Problem(Exception):
     status: int
     detail: str  # what is wrong and what to do
     _: KW_ONLY
+    type: str | None = None  # what a program tells it by, where the status does not say enough
     field: str | None = None  # the wrong part of the request: `limit`, `problem_def.tests[0].sizes`
     headers: tuple[tuple[str, str], ...] = ()  # further headers of the answer, as `Retry-After`
     progress: Building | None = None  # how far the read models are built
+    last_common_position: int | None = None  # of the record and of what a stream's client has
 
     def __str__(self) -> str:
         return self.detail
 
 
 class ProblemObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A problem as it is sent (RFC 9457); `type` is left out, which means `about:blank`: the status says it."""
+    """A problem as it is sent (RFC 9457). Where `type` is left out, the status says all: `about:blank`."""
 
+    type: str | None = None
     title: str
     status: int
     detail: str
     field: str | None = None  # the part of the request that is wrong
     progress: Building | None = None  # of the read models, if the request must wait for them
+    last_common_position: int | None = None  # the newest position up to which client and record can have the same
 
 
 _ERRORS: dict[int, tuple[type[BaseException], ...]] = {
@@ -81,11 +85,13 @@ def problem_of(error: BaseException) -> Problem:
 def problem_body(problem: Problem) -> bytes:
     return msgspec.json.encode(
         ProblemObject(
+            type=problem.type,
             title=HTTPStatus(problem.status).phrase,
             status=problem.status,
             detail=without_secrets(" ".join(problem.detail.split())),
             field=None if problem.field is None else without_secrets(problem.field),
             progress=problem.progress,
+            last_common_position=problem.last_common_position,
         )
     )
 

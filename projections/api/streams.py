@@ -1,6 +1,7 @@
 """`/api/stream` and `/api/runs/{id}/stream`: the record as server-sent events, from any position."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
@@ -13,10 +14,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from engine.objects import RunObject, VmObject
 from projections.api.feed.feed import SOON, Feed
+from projections.api.feed.frames import event_id
 from projections.api.feed.listener import Listener
 from projections.api.openapi import EVENTS, Operation, Reply, routed
-from projections.api.parameters import asked_of, position, read_position
-from projections.api.problems import Problem
+from projections.api.parameters import Parameter, asked_of
+from projections.api.problems import MEDIA_TYPE, Problem, ProblemObject
 from projections.api.service import Service
 
 LAST_EVENT_ID: Final = "Last-Event-ID"
@@ -27,9 +29,28 @@ _HEADERS: Final = (
     (b"x-accel-buffering", b"no"),
 )
 _TIMEOUT: Final = 30.0  # seconds until the feed must know where the record stands
-_AFTER = position(
-    "after",
-    f"Start after this position (0: at the start). {LAST_EVENT_ID} takes precedence. Without either: from now on.",
+
+Seen = tuple[int, str]  # a position, and the start of the chain's hash there; empty: not given
+
+
+def _read_seen(text: str) -> Seen | None:
+    found = re.fullmatch("([0-9]{1,18})(?:-([0-9a-f]{8}))?", text)
+    return None if found is None else (int(found[1]), found[2] or "")
+
+
+_AFTER = Parameter(
+    name="after",
+    help=f"Start after this position or message id (0: at the start). {LAST_EVENT_ID} takes precedence. Without "
+    "either: from now on.",
+    schema={"type": "string", "pattern": "^[0-9]{1,18}(-[0-9a-f]{8})?$"},
+    expected="a position, or the id of a message",
+    read=_read_seen,
+)
+GONE: Final = Reply(
+    "The record has no such event, or another one there (type `stream-epoch`): it was restored. `last_common_position` "
+    "is the newest position up to which both can be the same.",
+    ProblemObject,
+    MEDIA_TYPE,
 )
 
 
@@ -65,23 +86,30 @@ async def left(receive: Receive) -> None:
 # -- what a request says --------------------------------------------------------------------------------------------
 
 
-async def known_position(request: Request, feed: Feed, after: int | None = None) -> int | None:
-    """The client's last position, from its header or `after`; waits until the feed is there. Raises `Problem`: 503 the
-    feed is not ready; 400 not a position, or one beyond this record's end.
+async def known_position(request: Request, feed: Feed, seen: Seen | None = None) -> int | None:
+    """The client's last position, from its header or `seen`; waits until the feed is there. Raises `Problem`: 503 the
+    feed is not ready; 400 not an id; 410 the record has no such event.
     """
     field, last = "after", [one.strip() for one in request.headers.getlist(LAST_EVENT_ID) if one.strip()]
     if len(last) > 1:
         raise Problem(400, f"{LAST_EVENT_ID} is given more than once", field=LAST_EVENT_ID)
     if last:
-        field, after = LAST_EVENT_ID, read_position(last[0])
-        if after is None:
-            raise Problem(400, f"{last[0][:60]!r} is not a position of a record: a whole number", field=LAST_EVENT_ID)
+        field, seen = LAST_EVENT_ID, _read_seen(last[0])
+        if seen is None:
+            raise Problem(400, f"{last[0][:60]!r} is not the id of a message, nor a position", field=LAST_EVENT_ID)
     if not await feed.ready(_TIMEOUT):
         raise Problem(503, feed.trouble or "the server is stopping", headers=SOON)
-    if after is not None and after > feed.position:
-        head = await asyncio.to_thread(feed.head)
-        if after > head:
-            raise Problem(400, f"the record ends at position {head}; {after} is beyond it", field=field)
+    if seen is None:
+        return None
+    after, digest = seen
+    if after > feed.position or (digest and not feed.knows(after, event_id(after, digest))):
+        common = await asyncio.to_thread(feed.last_common, after, digest)
+        if common != after:
+            sent = f"{after}-{digest}" if digest else str(after)
+            detail = (
+                f"the record has no event {sent}: it was restored. Read it again; up to {common} it can be as it was"
+            )
+            raise Problem(410, detail, type="stream-epoch", field=field, last_common_position=common)
         await feed.beyond(after, _TIMEOUT)
     return after
 
@@ -116,7 +144,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
 
 class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """The `data` of one message; its `id` is the position."""
+    """The `data` of one message; its `id` is the position and the start of the chain's hash there: `13-0c5e81aa`."""
 
     position: int
     event: str  # the type of the event there
@@ -129,7 +157,7 @@ class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def last_event_header(what: str) -> dict[str, Any]:
-    said = f"The position of the last {what} received; the stream resumes after it."
+    said = f"The id of the last {what} received, or its position; the stream resumes after it."
     return {"name": LAST_EVENT_ID, "in": "header", "description": said, "schema": dict(_AFTER.schema)}
 
 
@@ -140,14 +168,14 @@ OPERATIONS: Final = (
         "GET /api/stream",
         "All changes as server-sent events; polls without a change are left out",
         "streams",
-        {200: _SENT},
+        {200: _SENT, 410: GONE},
         parameters=_PARAMETERS,
     ),
     Operation(
         "GET /api/runs/{id}/stream",
         "As /api/stream, for one run and its machine only",
         "streams",
-        {200: _SENT},
+        {200: _SENT, 410: GONE},
         name="getRunsStream",
         parameters=_PARAMETERS,
     ),

@@ -30,6 +30,7 @@ class _Tries:
     def __init__(self, patience: float, after: int | None = None) -> None:
         self._patience, self._failures, self._heard = patience, 0, time.monotonic()
         self.after = after  # the last position a stream told
+        self.id = None if after is None else str(after)  # the id of its message
         self.why: object = "the service ended the stream"
 
     def pause(self) -> float:
@@ -45,7 +46,7 @@ class _Tries:
         return answer.status_code in _LATER
 
     def asked(self) -> dict[str, str]:
-        return {} if self.after is None else {"Last-Event-ID": str(self.after)}
+        return {} if self.id is None else {"Last-Event-ID": self.id}
 
     def change(self, event: ServerSentEvent) -> ChangeInfo | None:
         """What the event tells, unless it was told before."""
@@ -55,7 +56,7 @@ class _Tries:
         change = msgspec.json.decode(event.data, type=ChangeInfo)
         if self.after is not None and change.position <= self.after:
             return None
-        self.after = change.position
+        self.after, self.id = change.position, event.id
         return change
 
 
@@ -98,7 +99,9 @@ class StenoClient(_Client):
             yield from found
 
     def changes(self, word: str | None = None, *, after: int | None = None) -> Iterator[ChangeInfo]:
-        """Every change after a position (None: from now on), of one run or of all; resumes by itself, without end."""
+        """Every change after a position (None: from now on), of one run or of all; resumes by itself, without end.
+        `Refused` with status 410: the record was restored meanwhile, so read it again.
+        """
         tries = _Tries(self._patience, after)
         while True:
             try:

@@ -77,7 +77,7 @@ def kept(path: Path | str) -> Path:
 class Serve(Protocol):
     """`served(record_path, **settings)`; settings by name, `api.cors` written `api__cors`."""
 
-    def __call__(self, record: Path, **settings: str | None) -> Served: ...
+    def __call__(self, record: Path | str, **settings: str | None) -> Served: ...
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def _serving() -> Iterator[Serve]:
         patch.setattr("projections.models.reader_pool.PATIENCE", PATIENCE * SECOND)
         patch.setattr("projections.models.projector._TIMEOUT", PATIENCE)  # of who stops it
 
-        def serve(record: Path, **settings: str | None) -> Served:
+        def serve(record: Path | str, **settings: str | None) -> Served:
             stack = every.enter_context(ExitStack())
             server = stack.enter_context(serving(isolated(record, **settings), record))
             client = stack.enter_context(httpx.Client(base_url=server.url_here, timeout=PATIENCE, trust_env=False))

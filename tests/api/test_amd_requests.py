@@ -146,10 +146,10 @@ def test_headers_that_mean_nothing_are_refused(client: httpx.Client) -> None:
 
 
 def test_a_place_that_never_was_is_refused(client: httpx.Client) -> None:
-    """A Last-Event-ID that is no position, or beyond the head; and a run that is not there."""
-    for given in ("seven", "-1", "999999", "1" * 40):
+    """A Last-Event-ID that is no id, or of no event of this record; and a run that is not there."""
+    for given, status in (("seven", 400), ("-1", 400), ("1" * 40, 400), ("999999", 410), ("1-00000000", 410)):
         answer = client.get("/api/amd/runs/nobody/stream", headers={"Last-Event-ID": given})
-        assert (answer.status_code, answer.json().get("field")) == (400, "Last-Event-ID"), given
+        assert (answer.status_code, answer.json().get("field")) == (status, "Last-Event-ID"), given
     assert client.get("/api/amd/runs/nobody/stream").status_code == 404
 
 

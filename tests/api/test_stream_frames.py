@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,11 @@ def from_the_start(record: Record) -> list[Frame]:
 
 
 def said(frame: Frame) -> dict[str, Any]:
-    """What a frame says; its `id` is its position."""
+    """What a frame says; its `id` is its position, and the start of a hash."""
     first, second, *rest = frame.data.split(b"\n")
     assert rest == [b"", b""]
     told = msgspec.json.decode(second.removeprefix(b"data: "), type=dict)
-    assert first == b"id: %d" % frame.position
+    assert re.fullmatch(rb"id: %d-[0-9a-f]{8}" % frame.position, first)
     assert told["position"] == frame.position
     return told
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 CLIENTS = 100
-_MESSAGE = re.compile(rb"id: (\d+)\ndata: (.*)\n\n")
+_MESSAGE = re.compile(rb"id: (\d+)-[0-9a-f]{8}\ndata: (.*)\n\n")
 _HINT = re.compile(rb"^retry: \d+\n\n")
 
 

@@ -33,7 +33,7 @@ def messages(lines: Iterator[str], count: int) -> list[Message]:
     at = None
     for line in lines:
         if line.startswith("id: "):
-            at = int(line.removeprefix("id: "))
+            at = int(line.removeprefix("id: ").partition("-")[0])
         elif line.startswith("data: "):
             assert at is not None
             found.append((at, msgspec.json.decode(line.removeprefix("data: "))))
@@ -165,7 +165,7 @@ def test_the_stream_of_nobody_is_404(served: Serve, town: Path) -> None:
     assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
 
 
-@pytest.mark.parametrize("last", ["-1", "1.5", "x", "٣", "9" * 400, "0x10", "1 2", "99999999", "9" * 18])
+@pytest.mark.parametrize("last", ["-1", "1.5", "x", "٣", "9" * 400, "0x10", "1 2", "3-abc", "3-ABCDEF00", "-00000000"])
 def test_a_last_event_that_never_was_is_refused(served: Serve, town: Path, last: str) -> None:
     """The problem names the header."""
     client = served(town).client
@@ -173,9 +173,23 @@ def test_a_last_event_that_never_was_is_refused(served: Serve, town: Path, last:
     assert (answer.status_code, answer.json()["field"]) == (400, "Last-Event-ID")
 
 
-@pytest.mark.parametrize(
-    ("query", "field"), [("after=x", "after"), ("after=999999999", "after"), ("since=1", "since"), ("at=1", "at")]
-)
+@pytest.mark.parametrize("last", ["99999999", "9" * 18, "3-00000000", "99999999-00000000"])
+def test_an_event_that_the_record_does_not_have_is_gone(served: Serve, town: Path, last: str) -> None:
+    """Whichever way it is named; the client learns from where on it has to read again."""
+    client = served(town).client
+    for answer in (
+        client.get("/api/stream", headers={"Last-Event-ID": last}),
+        client.get("/api/stream", params={"after": last}),
+    ):
+        common = min(head_of(town), int(last.partition("-")[0]) - 1)
+        assert (answer.status_code, answer.json()["type"], answer.json()["last_common_position"]) == (
+            410,
+            "stream-epoch",
+            common,
+        )
+
+
+@pytest.mark.parametrize(("query", "field"), [("after=x", "after"), ("since=1", "since"), ("at=1", "at")])
 def test_a_wrong_parameter_is_refused(served: Serve, town: Path, query: str, field: str) -> None:
     """As everywhere, an unknown one too."""
     answer = served(town).client.get(f"/api/stream?{query}")

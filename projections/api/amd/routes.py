@@ -33,7 +33,7 @@ from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key
 from projections.api.problems import Problem
 from projections.api.reads.money import policy_at
 from projections.api.service import Service, Writer
-from projections.api.streams import known_position, last_event_header, run_named, send_stream
+from projections.api.streams import GONE, known_position, last_event_header, run_named, send_stream
 
 _TIMEOUT: Final = 30.0  # seconds until the feed must know what was just appended
 _log = logging.getLogger(__name__)
@@ -51,13 +51,13 @@ async def _tell(
 
 
 async def _statuses(
-    service: Service, listener: Listener, story: Story, news: list[tuple[int, bytes]]
+    service: Service, listener: Listener, story: Story, news: list[tuple[bytes, bytes]]
 ) -> AsyncGenerator[bytes]:
     """Each status as soon as the feed advances, and the feed's heartbeats."""
     async with aclosing(service.feed.pieces(listener)) as pieces:
         while True:
-            for position, data in news:
-                yield b"id: %d\ndata: %b\n\n" % (position, data)
+            for sent_id, data in news:
+                yield b"id: %b\ndata: %b\n\n" % (sent_id, data)
             piece = None if story.over else await anext(pieces, None)
             if piece is None:
                 return
@@ -224,7 +224,7 @@ OPERATIONS: Final = (
         "GET /api/amd/runs/{id}/stream",
         "The statuses of a kernel, from its submission or after a given position",
         "kernels",
-        {200: Reply(f"{_STATUSES}.", StatusObject, EVENTS)},
+        {200: Reply(f"{_STATUSES}.", StatusObject, EVENTS), 410: GONE},
         name="followKernel",
         parameters=(last_event_header("status"),),
     ),

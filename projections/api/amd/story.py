@@ -1,6 +1,7 @@
 """The new statuses of one kernel for a client, with current figures."""
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from engine.policy import DOLLAR
 from engine.providers.readings import READINGS
 from events.clock import SECOND, format_time
 from events.store.record import Record
+from projections.api.feed.frames import event_id
 from projections.api.service import Service
 from projections.models.kernel import KernelEvent, Status, facts_of, statuses
 
@@ -60,8 +62,8 @@ class Story:
         self._read = 0
         self.over = False  # the last status has been told
 
-    def news(self) -> list[tuple[int, bytes]]:
-        """(position, JSON text) of each status since the last call; raises `RunNotFound` if there is no such kernel
+    def news(self) -> list[tuple[bytes, bytes]]:
+        """(message id, JSON text) of each status since the last call; raises `RunNotFound` if there is no such kernel
         run.
         """
         with self._service.feed.state() as state:
@@ -77,7 +79,17 @@ class Story:
             self._stamp = stamp
             run, position = copy.copy(run), state.position
             cost, machine = Costs(state).of_run(run.run_id), _machine(state, run)
-        self._read_on(run, position)
+        with self._opened() as record:
+            self._facts |= {one.position: one for one in facts_of(record, run, after=self._read, until=position)}
+            self._read = position
+            return [
+                (event_id(step.position, record.digest(step.position)), msgspec.json.encode(shown))
+                for step, shown in self._told_now(run, cost, machine, again=again)
+            ]
+
+    def _told_now(
+        self, run: Run, cost: int | None, machine: VmMetrics, *, again: bool
+    ) -> Iterator[tuple[Status, dict[str, Any]]]:
         facts = [self._facts[position] for position in sorted(self._facts)]
         story = statuses(run, facts, may_go_on=again)
         new = [step for step in story if step.position > self._told]
@@ -85,13 +97,10 @@ class Story:
         if new:
             self._told = new[-1].position
         began = facts[0].at if facts else run.first_at
-        return [(step.position, msgspec.json.encode(_object(step, run, began, cost, machine))) for step in new]
+        return ((step, _object(step, run, began, cost, machine)) for step in new)
 
-    def _read_on(self, run: Run, until: int) -> None:
-        service = self._service
-        with Record.open(service.store, clock=service.clock, shapes=READINGS.shape, check=False) as record:
-            self._facts |= {fact.position: fact for fact in facts_of(record, run, after=self._read, until=until)}
-        self._read = until
+    def _opened(self) -> Record:
+        return Record.open(self._service.store, clock=self._service.clock, shapes=READINGS.shape, check=False)
 
 
 def _machine(state: WorldState, run: Run) -> VmMetrics:

@@ -28,6 +28,11 @@ class Frame(NamedTuple):
     data: bytes  # `id: …`, `data: …` and an empty line
 
 
+def event_id(position: int, digest: str) -> bytes:
+    """The `id` of a message; the start of the chain's hash tells a restored record from what it was."""
+    return b"%d-%b" % (position, digest[:8].encode())
+
+
 class FrameMaker:
     """Makes frames during a fold, as an `engine.live.live_world.Observer`."""
 
@@ -132,7 +137,7 @@ class FrameMaker:
             about.update(f"run/{one}" for one in runs)
         if vms:
             said["vms"] = [self._vm_object(one, about) for one in vms]
-        data = b"id: %d\ndata: %b\n\n" % (event.position, msgspec.json.encode(said))
+        data = b"id: %b\ndata: %b\n\n" % (event_id(event.position, event.hash), msgspec.json.encode(said))
         self.frames.append(Frame(event.position, frozenset(about), data))
 
     def _fill(self, run_ids: Iterable[str]) -> None:

@@ -20,14 +20,14 @@ PATIENCE = 120
 """Seconds that anything may take here: a crowded machine takes long, and a test that fails may."""
 
 
-def isolated(record: Path, **settings: str | None) -> App:
+def isolated(record: Path | str, **settings: str | None) -> App:
     """One call of Steno that sees these settings (`api__cors` is `api.cors`; None: as if it were not set) and nothing
     of who runs the tests.
     """
     app = App()
     app.flags = {"record": str(record), **SERVICE}
     app.flags |= {name.replace("__", "."): value for name, value in settings.items()}
-    nobody = record.parent / "nobody"
+    nobody = (record.parent if isinstance(record, Path) else Path("/")) / "nobody"
     app.settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
     return app
 
@@ -39,7 +39,7 @@ class Served:
     url: str
     client: httpx.Client
     """Asks it, without a token and without following redirects."""
-    record: Path
+    record: Path | str
     server: Server
     _end: Callable[[], None] = field(repr=False)
 

@@ -25,6 +25,8 @@ const LONGEST = 10_000;
 
 let source = null;
 let recordId = null;
+let lastId = null; // of the last message: its position, and the hash there
+let refused = false; // the stream was asked for again and has not opened
 let wait = 500;
 let timer = null;
 let hiding = null;
@@ -36,20 +38,26 @@ function say(state) {
 // Begins after `position` of the record `id`.
 export function startLive(position, id) {
   recordId = id;
-  connection.patch({ position });
+  begin(position);
   connect();
+}
+
+function begin(position) {
+  lastId = position;
+  refused = false;
+  connection.patch({ position });
 }
 
 function connect() {
   clearTimeout(timer);
   source?.close();
-  const after = connection.get().position;
   source = sse("/api/stream", {
-    after: after ?? undefined,
-    onOpen: () => { wait = 500; say("live"); },
+    after: lastId ?? undefined,
+    onOpen: () => { wait = 500; refused = false; say("live"); },
     onMessage: (message, id) => {
       const position = message.position ?? Number(id);
       if (connection.get().position !== null && position <= connection.get().position) return; // told twice
+      lastId = id;
       connection.patch({ position });
       for (const listener of [...listeners]) listener(message);
     },
@@ -72,11 +80,13 @@ async function again() {
     const found = await get("/api/record");
     const position = connection.get().position;
     const other = recordId !== null && found.record_id !== recordId;
-    if (other || position === null || found.position < position || found.position - position > FAR) {
+    // Refused again by a service that answers: the record was restored, and has not what this tab was told.
+    if (other || refused || position === null || found.position < position || found.position - position > FAR) {
       recordId = found.record_id;
-      connection.patch({ position: found.position });
+      begin(found.position);
       for (const listener of [...resets]) listener();
     }
+    refused = true; // until it opens
     connect();
   } catch (error) {
     if (error.status !== 401) later();
