@@ -58,9 +58,9 @@ class Listener(asyncio.Protocol):
             end = text.find(b"\n", at)
             if end < 0:
                 break
-            self.found.extend((int(text[at + 4 : end]), now))
+            self.found.extend((int(text[at + 4 : end].partition(b"-")[0]), now))  # <position>-<hash>
             at = text.find(b"id: ", end)
-        self.rest = text[-24:] if at < 0 and text[-1:] != b"\n" else text[at:] if at >= 0 else b""
+        self.rest = text[-32:] if at < 0 and text[-1:] != b"\n" else text[at:] if at >= 0 else b""
 
 
 def listen(pipe: Connection, host: str, port: int, clients: int, stuck: int) -> None:

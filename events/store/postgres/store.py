@@ -13,7 +13,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from events.clock import Clock
+from events.clock import SECOND, Clock, boot_time
 from events.errors import NotARecord, RecordDamaged, RecordLocked, RecordNotFound
 from events.store.chain import mark
 from events.store.holder import Holder, expect_nobody_acts
@@ -22,7 +22,6 @@ from events.store.postgres.company import (
     Link,
     PostgresBlob,
     PostgresLease,
-    boot_time,
     holders,
     shared_clock,
     take_lease,
@@ -37,7 +36,7 @@ _OTHERS: Final = (
     "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
     "AND application_name = current_setting('application_name')"
 )
-_LEAVES: Final = 2.0  # seconds in which the server still lists the connection of a process that ended
+_LEAVES: Final = 2 * SECOND  # in which the server still lists the connection of a process that ended
 _CARRY_OVER: Final = (
     "INSERT INTO leases TABLE {0}.leases; INSERT INTO blobs SELECT * FROM {0}.blobs WHERE name = 'vault' {2}; "
     "INSERT INTO tokens SELECT * FROM {0}.{1} WHERE name = 'tokens' {2}"
