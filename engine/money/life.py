@@ -106,7 +106,7 @@ def _lost_at(vm: Vm) -> int | None:
     silence = silent_from(vm)
     if silence is not None:
         found.append(silence)
-    if vm.reason in _LOST and vm.steps:
+    if vm.reason is not None and vm.facts.cause in _LOST and vm.steps:  # the provider's word, whoever stopped it
         found.append(vm.steps[-1].at)
     return min(found, default=None)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from stenotest.histories import History, histories
-from stenotest.machines import MachineHistory, machine_histories
+from stenotest.machines import MachineHistory, machine_histories, machine_item
 from stenotest.records import StandingClock
 from stenotest.story import START, Item, Story, provider_id, single
 from stenotest.told import marked
@@ -192,6 +192,14 @@ def pasts(draw: Any) -> Past:
     return steno.past
 
 
+def stopped_while_unreachable() -> Past:
+    """A machine that we stop for idleness, and that its provider ends because it no longer answers."""
+    steno = Steno()
+    made, going = machine_item(status="provisioning"), machine_item(status="terminating", reason="unreachable")
+    steno.watch_machine([made, made, going], 0)
+    return steno.past
+
+
 def _without_capacity(name: str) -> Item:
     reasons = {"reason": "job_failed", "job_reason": "failed_to_start_due_to_no_capacity"}
     return single(name, "failed", "failed", finished=1, **reasons)
@@ -229,6 +237,7 @@ def essence(found: JsonObject) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @settings(deadline=None)
 @given(pasts())
+@example(stopped_while_unreachable())
 def test_what_a_steno_did_comes_back_equal_by_the_marks_in_the_polls(past: Past) -> None:
     """Ids and attempts too. Only whose stop it was is not in the polls; the trace leaves that out, and says so."""
     with tempfile.TemporaryDirectory() as folder, live(Path(folder) / "live.db", past) as record:
