@@ -1,14 +1,14 @@
 """The doctor without a server: what it says of this machine, and of what is missing."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from stenotest.command_line import Steno, refused
+from stenotest.http_server import Handler, LocalServer
 
 pytestmark = pytest.mark.slow
 
@@ -120,13 +120,12 @@ def test_an_image_is_needed_for_every_gpu_of_the_fallback_list(steno: Steno) -> 
     assert "`image` is missing" in line
 
 
-class Server(BaseHTTPRequestHandler):
+class Server(Handler):
     """A dstack server with one backend; keeps the task of each plan that it is asked for."""
 
     plans: ClassVar[list[dict[str, object]]] = []
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+    def answer(self, body: bytes) -> None:
         found: object = {
             "/api/server/get_info": {"server_version": "0.22.5"},
             "/api/users/get_my_user": {"username": "admin", "global_role": "admin"},
@@ -135,26 +134,15 @@ class Server(BaseHTTPRequestHandler):
         if self.path.endswith("get_plan"):
             self.plans.append(json.loads(body)["run_spec"]["configuration"])
             found = {"job_plans": [{"offers": []}]}
-        answer = json.dumps(found).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, *_args: object) -> None:
-        """Quiet."""
+        self.reply(200, json.dumps(found).encode())
 
 
 @pytest.fixture
 def server() -> Iterator[dict[str, str]]:
     """The settings of a running `Server`."""
     Server.plans.clear()
-    with HTTPServer(("127.0.0.1", 0), Server) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        yield {**THERE, "STENO_DSTACK_URL": f"http://127.0.0.1:{http.server_port}"}
-        http.shutdown()
-        thread.join()
+    with closing(LocalServer(Server)) as http:
+        yield {**THERE, "STENO_DSTACK_URL": http.url}
 
 
 def test_it_judges_the_task_of_this_folder(steno: Steno, home: Path, server: dict[str, str]) -> None:

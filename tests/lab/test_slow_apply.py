@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from stenolab.ledger import seconds
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST
+from stenotest.http_server import Handler, LocalServer
 
 from engine.act.executor import AT_ONCE
 from engine.commands.submit import request_run
@@ -40,43 +39,20 @@ CROWDED_S = 5.0
 def slow_front(lab: Lab) -> Iterator[str]:
     """The address of a proxy in front of the server, which passes each submission on five seconds later."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+    class Front(Handler):
+        def answer(self, body: bytes) -> None:
             if self.path.endswith("/runs/apply"):
                 time.sleep(DELAY_S)
             with closing(HTTPConnection("127.0.0.1", lab.port)) as server:
                 headers = {name: self.headers[name] for name in ("Authorization", "Content-Type") if self.headers[name]}
                 server.request("POST", self.path, body, headers)
-                answer = server.getresponse()
-                content = answer.read()
-            self.send_response_only(answer.status)
-            for name, value in answer.getheaders():
-                if name.lower() in ("content-type", "date"):
-                    self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+                found = server.getresponse()
+                content = found.read()
+            passed = {name: value for name, value in found.getheaders() if name.lower() in ("content-type", "date")}
+            self.reply(found.status, content, passed)
 
-        def handle(self) -> None:
-            try:
-                super().handle()
-            except OSError:  # whoever asked has gone
-                self.close_connection = True
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with closing(LocalServer(Front)) as front:
+        yield front.url
 
 
 def ask(steno: Steno, project: str, name: str) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from stenotest.http_server import Handler, LocalServer
 
 from engine.errors import ProviderError, ProviderFailing, ProviderRefused, ProviderUnreachable, VmInUse, VmNotFound
 from engine.providers.dstack.provider import DstackProvider
@@ -34,33 +33,19 @@ class Listing:
         self.asked: list[tuple[str, Any]] = []
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.asked.append((self.path, body))
+        class Answer(Handler):
+            def answer(self, body: bytes) -> None:
+                wanted = json.loads(body)
+                outer.asked.append((self.path, wanted))
                 if self.path == DELETE:
-                    self._say(status, None if status == 200 else {"detail": detail})
+                    self.reply(status, json.dumps(None if status == 200 else {"detail": detail}).encode())
                 else:
                     ids = [found["id"] for found in rows]
-                    start = ids.index(body["prev_id"]) + 1 if "prev_id" in body else 0
-                    self._say(200, rows[start : start + body["limit"]])
+                    start = ids.index(wanted["prev_id"]) + 1 if "prev_id" in wanted else 0
+                    self.reply(200, json.dumps(rows[start : start + wanted["limit"]]).encode())
 
-            def _say(self, code: int, answer: object) -> None:
-                data = json.dumps(answer).encode()
-                self.send_response(code)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: object) -> None:
-                """Silence."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        where = address(f"http://127.0.0.1:{self.server.server_address[1]}", "token", "main")
+        self.server = LocalServer(Answer)
+        where = address(self.server.url, "token", "main")
         self.provider = DstackProvider(where, clock=SystemClock(), ids=RandomIds())
 
     @property
@@ -69,8 +54,7 @@ class Listing:
 
     def close(self) -> None:
         self.provider.close()
-        self.server.shutdown()
-        self.server.server_close()
+        self.server.close()
 
 
 @pytest.fixture

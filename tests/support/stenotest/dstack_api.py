@@ -2,10 +2,10 @@
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from events.clock import SystemClock
+from stenotest.http_server import Handler, LocalServer
 from stenotest.story import run_item
 
 NOT_THERE = {"detail": [{"msg": "Run not found", "code": "resource_not_exists"}]}
@@ -22,35 +22,17 @@ class DstackApi:
         self.gate = threading.Event()
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+        class Answer(Handler):
+            def answer(self, body: bytes) -> None:
                 outer.asked.append(self.path)
                 if self.path.endswith(outer.hangs or ("nothing hangs",)):
                     outer.gate.wait()
-                found = outer.answer(self.path, body)
+                found = outer.answer(self.path, json.loads(body or b"{}"))
                 answer = json.dumps(NOT_THERE if found is None else found).encode()
-                self.send_response(400 if found is None else 200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
+                self.reply(400 if found is None else 200, answer)
 
-            def handle(self) -> None:
-                try:
-                    super().handle()
-                except OSError:  # whoever asked has gone
-                    self.close_connection = True
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._server = LocalServer(Answer)
+        self.url = self._server.url
 
     def answer(self, path: str, body: dict[str, Any]) -> Any:
         """None: dstack does not have it."""
@@ -81,5 +63,4 @@ class DstackApi:
 
     def close(self) -> None:
         self.gate.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
