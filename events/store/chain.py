@@ -130,7 +130,7 @@ def followed(previous: bytes, row: Sequence[Any], stream: str, commit: Commit, p
     Raises LookupError, TypeError, ValueError or struct.error where the row cannot be one.
     """
     position, _, version, kind, event_id, moment, took, after, scope, body, data, _, clock = row
-    if b"" in (event_id, clock):
+    if any(value is not None and not value for value in (event_id, clock)):
         raise ValueError("its id or clock is empty")  # to the hash it is as if there was none, to a reader it is one
     has = 1 | (0 if scope is None else 2) | (0 if body is None else 4)
     own = b"".join((commit.data(position, data), *[parts[part] for part in (scope, body) if part is not None]))

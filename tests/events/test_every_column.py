@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import psycopg
 import pytest
-from stenotest.records import START, StandingClock, poll_of, temporary_record
+from stenotest.records import START, MachineClock, StandingClock, poll_of, temporary_record
 
 from engine.providers.readings import READINGS
 from events import types
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-NOT_OF_THE_RECORD = {"leases": "who acts now", "blobs": "vault and tokens: private, and erased on purpose"}
+NOT_OF_THE_RECORD = {"leases": "who acts now", **dict.fromkeys(("blobs", "tokens"), "private, and erased on purpose")}
 """Tables beside the record. They are replaced whole, so that no chain covers them."""
 TRIGGERS = {name: sql for name, (kind, _, sql) in expected_schema().items() if kind == "trigger"}
 
@@ -76,9 +76,9 @@ class Edited(Protocol):
         """Whether verify finds nothing, after a row of that table was changed."""
 
 
-def fill(record: Record) -> None:
+def fill(record: Record, numbers: range) -> None:
     """Polls that change and polls that repeat, an import, intents with and without ids, a stretch with a whole hash."""
-    for number in range(40):
+    for number in numbers:
         moment = START + number * 5 * SECOND
         status = ("submitted", "running", "done")[number // 14]
         runs = [{"id": f"{name}-of-a-run", "status": status, "run_spec": {"run_name": name * 30}} for name in "ab"]
@@ -190,8 +190,12 @@ class EditedDatabase:
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("original")
-    with temporary_record(folder, shapes=READINGS.shape) as record:
-        fill(record)
+    for clock, numbers in (
+        (StandingClock(), range(20)),
+        (MachineClock(), range(20, 40)),
+    ):  # events without a clock, and with one
+        with temporary_record(folder, shapes=READINGS.shape, clock=clock) as record:
+            fill(record, numbers)
     return folder / "record.db"
 
 
