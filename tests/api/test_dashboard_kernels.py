@@ -174,7 +174,7 @@ def test_a_kernels_run_shows_its_story_and_leads_to_its_board(here: Served, see:
     page = seen.go("/runs/first-h100")
     part = page.locator(".kernel")
     statuses = told(here.client, "/api/kernels/first-h100")["statuses"]
-    assert part.get_by_role("region", name="Statuses").locator("tbody tr").count() == len(statuses)
+    expect(part.get_by_role("region", name="Statuses").locator("tbody tr")).to_have_count(len(statuses))
     assert "1 of 1 passed" in part.get_by_role("region", name="Tests").inner_text()
     times = part.get_by_role("region", name="Benchmarks").locator("tbody tr").inner_text().split("\t")
     assert [text.strip() for text in times] == [

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = ("cli", "engine", "events", "migrations", "projections")
 FILES = sorted(path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py"))
 
-MOST_LINES = 65375
+MOST_LINES = 65377
 MOST_FILES = 450
 """To be lowered whenever the product shrinks, never raised without a reason in the commit."""
 

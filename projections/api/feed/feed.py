@@ -98,8 +98,10 @@ class Feed:
     @contextmanager
     def state(self) -> Iterator[WorldState]:
         """The engine's world at the head. It blocks the fold: for short looks only. Raises `Problem` if the record is
-        still being read, or cannot be read.
+        still being read, cannot be read, or was replaced.
         """
+        if self.replaced is not None:
+            raise Problem(503, self.replaced)
         end = time.monotonic() + PATIENCE
         while not self.live.is_ready(_STEP):
             if self._stopping.is_set() or time.monotonic() > end:
