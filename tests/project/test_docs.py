@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from stenotest import prefork
 
 from cli.program import steno
 from cli.wiring.app import App
 from engine.notify.webhook import sign
-from engine.providers.readings import READINGS
 from engine.providers.registry import settings_table
-from engine.replay.trace import open_trace
-from events.clock import SystemClock
-from events.store.record import Record
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / ".env.example", *(ROOT / "docs").glob("*.md")])
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-CHECKED = re.compile(r"<!-- checked: ?(\S*) ?-->\n```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
-"""A session that is run again: over the trace named, or without a record. A line of `…` stands for any lines."""
 INDENTED = re.compile(r"^(?: {4}|\t)(.*)$", re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
@@ -117,53 +108,6 @@ def test_every_variable_and_setting_named_exists(path: Path) -> None:
     prefixes = "|".join(sorted({entry.name.split(".")[0] for entry in table.known if "." in entry.name} - {"record"}))
     named = re.findall(rf"`((?:{prefixes})\.[A-Za-z_0-9]+)(?: = [^`]*)?`", text)
     assert [name for name in named if table.setting(name) is None and not name.startswith("local.")] == []
-
-
-def sessions() -> Iterator[tuple[str, str, str, str]]:
-    """(document, trace, command line, what it prints) of every session that is checked."""
-    for path in DOCS:
-        for trace, session in CHECKED.findall(path.read_text()):
-            for part in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]:
-                line, _, output = part.partition("\n")
-                yield path.name, trace, line, output
-
-
-@pytest.fixture(scope="module")
-def record_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """`record_of(trace)`: the record that a recorder would have made of what it holds; an import makes an archive."""
-
-    @cache
-    def made(trace: str) -> Path:
-        path = tmp_path_factory.mktemp("record") / "record.db"
-        if not trace:
-            return path
-        polls = [poll for _, poll in open_trace(ROOT / trace) if poll is not None]
-        with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
-            record.append_polls(polls)
-        return path
-
-    return made
-
-
-def run(record: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The genuine command in the project's folder, 96 columns wide, in an empty home."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(record.parent), "LANG": "C.UTF-8", "COLUMNS": "96"}
-    return prefork.run(words, cwd=ROOT, env=environment | {"STENO_RECORD": str(record)} | variables)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "trace", "line", "output"), list(sessions()), ids=lambda value: str(value)[:40])
-def test_a_checked_session_prints_what_the_document_shows(
-    name: str, trace: str, line: str, output: str, record_of: Callable[[str], Path]
-) -> None:
-    """Output in a document that nobody runs again is soon of another version."""
-    words = shlex.split(line)
-    command = words.index("steno")
-    variables = dict(word.split("=", 1) for word in words[:command])
-    done = run(record_of(trace), *words[command + 1 :], **variables)
-    said = "".join(f"{row.rstrip()}\n" for row in (done.stdout + done.stderr).splitlines())
-    pattern = "".join(r"(?:.*\n)*?" if row == "…" else re.escape(row.rstrip()) + r"\n" for row in output.splitlines())
-    assert re.fullmatch(pattern, said), said
 
 
 def test_the_snippet_that_verifies_a_signature_verifies_ours() -> None:
