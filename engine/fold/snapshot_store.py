@@ -78,11 +78,11 @@ class SnapshotStore:
         self._known = self._tried = state.position
         return state
 
-    def is_due(self, position: int, every: int = EVERY) -> bool:
+    def is_due(self, position: int, every: int) -> bool:
         """Whether so many events were folded since the last snapshot."""
         return position - self._tried >= every
 
-    def save(self, state: WorldState, *, every: int = EVERY) -> bool:
+    def save(self, state: WorldState, *, every: int) -> bool:
         """Retire the state and replace the file, if that is due; whether it was replaced. Only between two folds: a
         world that an exception left half-way must not be saved.
         """
@@ -95,7 +95,7 @@ class SnapshotStore:
         """Put into segments what is over and was not seen for long. Only between two folds."""
         retire(state, state.position - SETTLED, self._read)
 
-    def write(self, position: int, world: bytes, colds: tuple[Cold[Any], ...], *, every: int = EVERY) -> bool:
+    def write(self, position: int, world: bytes, colds: tuple[Cold[Any], ...], *, every: int) -> bool:
         """Replace the file, unless another process does that; whether it was replaced. If the folder is not writable,
         the next start folds more.
 

@@ -14,7 +14,7 @@ MODULES = ("engine.fold.segments", "engine.fold.snapshot", "engine.fold.snapshot
 
 
 def shrink_if_asked() -> None:
-    """Sets the constants in this process, in every module that has them and as defaults of parameters.
+    """Sets the constants in this process, in every module that has them.
 
     Raises:
         ValueError: the variable has another value than `small`, or no module has one of the constants any more.
@@ -31,6 +31,3 @@ def shrink_if_asked() -> None:
             missing.discard(constant)
     if missing:
         raise ValueError(f"no module has {', '.join(sorted(missing))} any more")
-    store = importlib.import_module("engine.fold.snapshot_store").SnapshotStore
-    store.is_due.__defaults__ = (SMALL["EVERY"],)
-    store.save.__kwdefaults__ = store.write.__kwdefaults__ = {"every": SMALL["EVERY"]}
