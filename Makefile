@@ -1,6 +1,7 @@
 # Everything Steno needs from a clean clone, with nothing but Python 3.11, pip, make and git.
 #   make demo        the tour: no account, no network after set-up
 #   make test        every gate and every test (20 to 40 minutes on two cores)
+#   make near        the quick tests of what you changed, without servers (some two minutes)
 #   make check       every gate and the quick tests (some five minutes)
 #   make test-long   what takes longer than that
 #   make bench       every target beside what it is compared with; BENCH="replay --full": one, at its largest
@@ -17,7 +18,7 @@ export PATH := $(subst $(CURDIR)/$(BIN):,,$(PATH))
 # Where it is set, every process compiles whatever it imports once more.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo setup check test test-long lab gates bytecode lock bench bench-docs reasons-docs clean
+.PHONY: demo setup near check test test-long lab gates bytecode lock bench bench-docs reasons-docs clean
 
 demo: setup
 	@$(BIN)/steno demo
@@ -59,6 +60,9 @@ gates: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(UV) pip check --quiet --python .venv
+
+near: .venv/.dev
+	@PYTHONPATH=tests/support $(BIN)/python -m stenotest.near -n 2
 
 check: gates
 	$(BIN)/pytest -q -n 2 -m "not slow and not lab and not long"

@@ -47,7 +47,9 @@ def binaries() -> Path | None:
 
 
 def lacking() -> str | None:
-    """Why there is no server here; None where there can be one."""
+    """Why there is no server here; None where there can be one. `STENO_TEST_SERVERS=0`: none is wanted."""
+    if os.environ.get("STENO_TEST_SERVERS") == "0":
+        return "STENO_TEST_SERVERS=0"
     if os.environ.get("STENO_TEST_POSTGRES") or binaries() is not None:
         return None
     return f"no PostgreSQL to test against; as root: apt-get install {PACKAGE}, or set STENO_TEST_POSTGRES to a URL"
