@@ -16,6 +16,7 @@ import psycopg
 from benchmarks.support import SIZE, Lacking, Measured, measured, report
 from stenotest.big import polls
 from stenotest.postgres import lacking, new_server
+from stenotest.snapshots import save
 from stenotest.story import START
 
 from engine.decide.controller import decide
@@ -74,7 +75,7 @@ def folded(where: str | Path) -> None:
         live = LiveWorld(READINGS, record, keep=True)
         live.catch_up()
         decided(live)
-        SnapshotStore(record).save(live.state, every=0)
+        save(SnapshotStore(record), live.state, every=0)
 
 
 def decided(live: LiveWorld) -> None:

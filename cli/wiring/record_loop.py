@@ -12,6 +12,7 @@ from cli.wiring.errors import INTERRUPTED
 from cli.wiring.signals import Terminated, ending, stoppable
 from engine.act.executor import GLANCE
 from engine.decide.controller import Decision
+from engine.decide.source_view import run_name
 from engine.fold.change import Anomaly, Blind, Heard, Moved, Transition, VmMoved, VmStep
 from engine.fold.world_codec import WorldState
 from engine.notify.messages import budget_text
@@ -119,7 +120,7 @@ class DaemonLog:
         for change in found.changes:
             match change:
                 case Moved(run_id=run_id, transition=move) if move is not None:
-                    _moved(_run(state, run_id), move, state.runs[run_id].reason, ended=state.runs[run_id].terminal)
+                    _moved(run_name(state, run_id), move, state.runs[run_id].reason, ended=state.runs[run_id].terminal)
                 case VmMoved(vm_id=vm_id, step=step) if step is not None:
                     _moved(_vm(state, vm_id), step, state.vms[vm_id].reason, ended=not state.vms[vm_id].billed)
                 case Anomaly():
@@ -160,17 +161,17 @@ def said(decision: Decision, state: WorldState) -> tuple[int, str]:
     match decision:
         case types.RunPlaced():
             gpu = "" if decision.gpu is None else f", asking for {decision.gpu}"
-            line = f"{_run(state, decision.run_id)}: {_place(decision, state)}{gpu}"
+            line = f"{run_name(state, decision.run_id)}: {_place(decision, state)}{gpu}"
         case types.RunHeld():
-            line = f"{_run(state, decision.run_id)}: waits in the queue: {decision.detail}"
+            line = f"{run_name(state, decision.run_id)}: waits in the queue: {decision.detail}"
         case types.RunRequeued():
             gpu = "" if decision.gpu is None else f" for {decision.gpu}"
             level = logging.WARNING
-            line = f"{_run(state, decision.run_id)}: no capacity; attempt {decision.attempt}{gpu} follows"
+            line = f"{run_name(state, decision.run_id)}: no capacity; attempt {decision.attempt}{gpu} follows"
         case types.IntentAbandoned():
-            level, line = logging.WARNING, f"{_run(state, decision.run_id)}: refused: {decision.why}"
+            level, line = logging.WARNING, f"{run_name(state, decision.run_id)}: refused: {decision.why}"
         case types.SubmitFailed():
-            level, line = logging.WARNING, f"{_run(state, decision.run_id)}: given up: {decision.error}"
+            level, line = logging.WARNING, f"{run_name(state, decision.run_id)}: given up: {decision.error}"
         case types.VmDrainStarted():
             why = f": {decision.detail}" if decision.detail else ""
             line = f"{_vm(state, decision.vm_id)}: draining ({decision.by}), no new run is placed on it{why}"
@@ -178,7 +179,7 @@ def said(decision: Decision, state: WorldState) -> tuple[int, str]:
             line = f"{_vm(state, decision.vm_id)}: stays: {decision.why}"
         case types.StopRequested():
             level = logging.WARNING
-            line = f"{_run(state, decision.run_id)}: stopped, because its machine is to be stopped"
+            line = f"{run_name(state, decision.run_id)}: stopped, because its machine is to be stopped"
         case types.VmStopIntended():
             line = f"{_vm(state, decision.vm_id)}: stop requested ({decision.by})"
         case types.BudgetCrossed():
@@ -196,11 +197,6 @@ def _place(place: types.RunPlaced, state: WorldState) -> str:
     if vm is not None:
         return f"the provider chooses an idle machine, probably {vm}"
     return "the provider chooses an idle machine or starts one"
-
-
-def _run(state: WorldState, run_id: str) -> str:
-    run = state.runs.get(run_id)
-    return run_id if run is None or run.name is None else run.name
 
 
 def _vm(state: WorldState, vm_id: str) -> str:

@@ -166,9 +166,9 @@ class Actor:
         news = [one for one in decisions if _is_news(one, ledger)]
         queued = [one for one in news if isinstance(one, QueueDecision)]
         if queued:
-            self._journal.queue(
-                self._provider.source, queued, version=version, seen=seen if _takes_place(queued) else None
-            )
+            if not any(isinstance(one, types.RunPlaced) for one in queued):
+                seen = None  # only a place can be void
+            self._journal.queue(self._provider.source, queued, version=version, seen=seen)
         others = [one for one in news if not isinstance(one, QueueDecision)]
         stops = []
         for one in others:
@@ -211,10 +211,6 @@ def is_unheard(taken: TakenStop, *, facts: RunFacts | None, seen_at: int) -> boo
     if facts is None or facts.status is None or facts.final or facts.state is State.FINISHING:
         return False
     return seen_at - taken.taken_at > UNHEARD
-
-
-def _takes_place(queued: Iterable[Decision]) -> bool:
-    return any(isinstance(one, types.RunPlaced) for one in queued)
 
 
 def _is_news(decision: Decision, ledger: Outbox) -> bool:

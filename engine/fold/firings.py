@@ -75,7 +75,8 @@ def _first(state: WorldState, schedule: Run, one: AttemptFacts, least: int) -> i
     newest, highest = schedule.fired
     known = _known(state, schedule, newest)
     # Only the row's own attempts tell a retry from a firing: without those before, it is one if it was to come.
-    retry = first == least == highest + 1 and known is not None and any(one.retried for one in _attempts(known))
+    facts = None if known is None else known.facts
+    retry = first == least == highest + 1 and facts is not None and any(one.retried for one in facts.newest)
     if one.num < newest or (first > highest and not retry):
         return first
     ended = known is not None and known.terminal and one.num > highest
@@ -85,10 +86,6 @@ def _first(state: WorldState, schedule: Run, one: AttemptFacts, least: int) -> i
 def _known(state: WorldState, schedule: Run, first: int) -> Run | None:
     run_id = state.by_provider.get(f"{schedule.provider}/{schedule.provider_id}#{first}")
     return None if run_id is None else state.runs[run_id]
-
-
-def _attempts(run: Run) -> list[AttemptFacts]:
-    return [] if run.facts is None else run.facts.newest
 
 
 def _facts(facts: RunFacts, first: int, jobs: tuple[JobFacts, ...]) -> RunFacts:

@@ -15,7 +15,7 @@ import msgspec
 import engine
 from engine.errors import SnapshotLost
 from engine.fold.segments import SIZE, Cold, Segment
-from engine.fold.snapshot import dump_held, load_held, retire, segments_of
+from engine.fold.snapshot import load_held, retire, segments_of
 from engine.fold.world_codec import WorldState
 from engine.rules.current import CURRENT
 from events.errors import RecordNotWritable
@@ -81,15 +81,6 @@ class SnapshotStore:
     def is_due(self, position: int, every: int) -> bool:
         """Whether so many events were folded since the last snapshot."""
         return position - self._tried >= every
-
-    def save(self, state: WorldState, *, every: int) -> bool:
-        """Retire the state and replace the file, if that is due; whether it was replaced. Only between two folds: a
-        world that an exception left half-way must not be saved.
-        """
-        if not self.is_due(state.position, every):
-            return False
-        self.retire(state)
-        return self.write(state.position, dump_held(state), segments_of(state), every=every)
 
     def retire(self, state: WorldState) -> None:
         """Put into segments what is over and was not seen for long. Only between two folds."""

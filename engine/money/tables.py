@@ -47,8 +47,4 @@ def csv_cells(row: Iterable[Cell]) -> list[Cell]:
 
 def csv_text(text: str) -> str:
     """A text that no spreadsheet computes."""
-    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
-    return text[1:].replace(".", "", 1).isdecimal()
+    return f"'{text}" if text.startswith(_FORMULA) and not text[1:].replace(".", "", 1).isdecimal() else text

@@ -56,7 +56,7 @@ class KernelsProvider(Provider):
         rows = [row for one in held for row in self._tasks(one, follow)]
         lost = set(follow) - {row.id for row in rows}
         there = {one.run_id for one in held if not one.over}
-        rows += [self._lost(one) for one in sorted(lost) if _machine_of(one) not in there]
+        rows += [self._lost(one) for one in sorted(lost) if one.partition(".")[2] not in there]
         yield self._answer(TASKS, rows)
 
     def _row(self, machine: HeldMachine) -> WarmMachine:
@@ -267,7 +267,3 @@ class KernelsProvider(Provider):
             found = Connection(machine, token, lambda: beneath.reach(provider_id, port))
             self._connections[machine.run_id] = found
         return found
-
-
-def _machine_of(provider_id: str) -> str:
-    return provider_id.partition(".")[2]

@@ -212,7 +212,9 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
 
 def _ending(wire: RunWire) -> Finding | None:
     """Why it ended, where dstack says more than reason and exit status: of the job that decides, else its own word."""
-    newest: list[LatestWire] = [max(job.job_submissions, key=_wire_number) for job in wire.jobs if job.job_submissions]
+    newest: list[LatestWire] = [
+        max(job.job_submissions, key=lambda one: one.submission_num or 0) for job in wire.jobs if job.job_submissions
+    ]
     if not newest and wire.latest_job_submission is not None:
         newest = [wire.latest_job_submission]
     failed = next((one for one in newest if words.job_cause(one.termination_reason) is not None), None)
@@ -225,10 +227,6 @@ def _ending(wire: RunWire) -> Finding | None:
     if failed.exit_status is not None and words.job_cause(failed.termination_reason) is Reason.EXIT_NONZERO:
         return None
     return ending(failed.termination_reason, failed.termination_reason_message)
-
-
-def _wire_number(submission: SubmissionWire) -> int:
-    return submission.submission_num or 0
 
 
 @lru_cache(maxsize=1024)

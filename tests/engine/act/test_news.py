@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.snapshots import save
 from stenotest.story import START, Story, single
 
 from engine.fold.snapshot_store import SnapshotStore
@@ -44,7 +45,7 @@ class Scene:
     def watch(self, webhook, *, stays=True):
         """The process before is killed; another takes up the record, from the snapshot that the first left."""
         if self.live is not None:
-            SnapshotStore(self.record).save(self.live.state, every=0)
+            save(SnapshotStore(self.record), self.live.state, every=0)
         self.live = LiveWorld(READINGS, self.record, keep=True)
         self.webhook, self.stays = webhook, stays
         self.notices = Notices(Journal(self.record, self.live), self, webhook, source=SOURCE)

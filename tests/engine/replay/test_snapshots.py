@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.big import big_record
 from stenotest.big import polls as big_polls
+from stenotest.snapshots import save
 from stenotest.story import START
 
 from engine.errors import SnapshotLost
@@ -43,7 +44,7 @@ def record(tmp_path: Path) -> Iterator[Record]:
 def saved(record: Record) -> Path:
     """The file of a snapshot at the record's head."""
     store = SnapshotStore(record)
-    assert store.save(world_of(record).state, every=ONE)
+    assert save(store, world_of(record).state, every=ONE)
     return record.store.blob("snapshot").path
 
 
@@ -83,7 +84,7 @@ def test_a_false_world_with_a_seal_of_its_own_is_not_believed(record: Record) ->
     found = msgspec.msgpack.decode(path.read_bytes(), type=snapshots._File)
     state = msgspec.structs.replace(world_of(record).state, open_vms={})
     SnapshotStore(record).retire(state)
-    empty = memoryview(snapshots.dump_held(state))
+    empty = memoryview(snapshot.dump_held(state))
     seal = "steno:secret:" + "0" * 64
     path.write_bytes(msgspec.msgpack.encode(msgspec.structs.replace(found, world=empty, seal=seal)))
     assert SnapshotStore(record).load() is None
@@ -126,9 +127,9 @@ def test_a_snapshot_of_other_code_is_not_believed(record: Record, monkeypatch: p
 def test_a_snapshot_is_saved_once_enough_was_folded(record: Record) -> None:
     """Writing it costs more than folding a few events."""
     store, state = SnapshotStore(record), world_of(record).state
-    assert not store.save(state, every=state.position + 1)
-    assert store.save(state, every=state.position)
-    assert not store.save(state, every=1)
+    assert not save(store, state, every=state.position + 1)
+    assert save(store, state, every=state.position)
+    assert not save(store, state, every=1)
     assert EVERY > 1
 
 
@@ -198,7 +199,7 @@ def test_segments_that_newer_ones_replace_are_not_kept_decoded(record: Record) -
     for _ in range(4):
         more(record)
         RecordFold(record, world).run()
-        assert store.save(world.state, every=ONE)
+        assert save(store, world.state, every=ONE)
         world = World(READINGS, state=world.state)
     gc.collect()
     assert decoded() <= others
@@ -221,8 +222,8 @@ def _one_writes(record: Record) -> None:
         more(record)
     whole = SnapshotStore(record)
     with record.store.blob("snapshot").locked():
-        assert not SnapshotStore(record).save(world_of(record).state, every=ONE)
-    assert whole.save(world_of(record).state, every=ONE)
+        assert not save(SnapshotStore(record), world_of(record).state, every=ONE)
+    assert save(whole, world_of(record).state, every=ONE)
     first, second = SnapshotStore(record), SnapshotStore(record)
     ours, theirs = first.load(), second.load()
     assert ours is not None
@@ -231,16 +232,16 @@ def _one_writes(record: Record) -> None:
         more(record)
         for state in (ours, theirs):
             RecordFold(record, World(READINGS, state=state)).run()
-        assert first.save(ours, every=30)
-        assert not second.save(theirs, every=30)
+        assert save(first, ours, every=30)
+        assert not save(second, theirs, every=30)
         assert theirs == world_of(record).state
         assert SnapshotStore(record).load() == ours
     more(record)
     RecordFold(record, World(READINGS, state=theirs)).run()
-    assert not second.save(theirs, every=30)
+    assert not save(second, theirs, every=30)
     more(record)
     RecordFold(record, World(READINGS, state=theirs)).run()
-    assert second.save(theirs, every=30)
+    assert save(second, theirs, every=30)
     assert SnapshotStore(record).load() == theirs == world_of(record).state
 
 
@@ -254,16 +255,16 @@ def test_who_waited_for_another_does_not_take_its_next_one_for_its_own(record: R
     assert theirs is not None
     more(record)
     RecordFold(record, World(READINGS, state=theirs)).run()
-    assert second.save(theirs, every=ONE)
+    assert save(second, theirs, every=ONE)
     written = theirs.position
     more(record)
     for state in (ours, theirs):
         RecordFold(record, World(READINGS, state=state)).run()
-    assert not first.save(ours, every=ours.position - written)
-    assert second.save(theirs, every=ONE)
+    assert not save(first, ours, every=ours.position - written)
+    assert save(second, theirs, every=ONE)
     more(record)
     RecordFold(record, World(READINGS, state=ours)).run()
-    assert not first.save(ours, every=ONE)
+    assert not save(first, ours, every=ONE)
     assert set(SnapshotStore(record).load().runs) == set(theirs.runs)
 
 
@@ -274,4 +275,4 @@ def test_a_folder_that_cannot_be_written_costs_only_time(record: Record, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("events.store.sqlite.files.tempfile.mkstemp", full)
-    assert not SnapshotStore(record).save(world_of(record).state, every=ONE)
+    assert not save(SnapshotStore(record), world_of(record).state, every=ONE)
