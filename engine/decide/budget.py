@@ -12,6 +12,7 @@ import msgspec
 
 from engine.amounts import rate, usd
 from engine.cron import count_due
+from engine.decide.placement import Plan
 from engine.decide.source_view import backstop, timeout_of
 from engine.errors import RefusedByPolicy
 from engine.fold.lazy_things import held, some_of, tally_of
@@ -114,8 +115,8 @@ def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _N
     promised, total = committed(state, policy, now), policy.budget_total
     left = None if total is None else total - gone
     day = spent(state, since=now - DAY)
-    created = [vm.created for vm in _live(state)] + ([] if settled.since is None else [settled.since])
-    first = min(created, default=now)
+    created = (vm.created for vm in state.vms.values() if vm.archive is None)
+    first = min([*created, *([] if settled.since is None else [settled.since])], default=now)
     burn = day * HOUR // max(HOUR, now - max(now - DAY, first))
     book = Book.of(state)
     present = sum(rung_at(book.tariff(vm), now).best for vm in _billed(state))
@@ -231,9 +232,10 @@ def check(terms: Requirements, policy: Policy, state: WorldState, now: int, run:
     )
 
 
-def due_alerts(state: WorldState, policy: Policy) -> tuple[BudgetCrossed, ...]:
-    """Thresholds reached for which no alert was given at this total."""
-    total = policy.budget_total
+def due_alerts(plan: Plan) -> tuple[BudgetCrossed, ...]:
+    """Thresholds reached for which no alert was given at this total; none of a provider whose machines are free."""
+    state, policy = plan.scene.state, plan.scene.policy
+    total = None if policy.free else policy.budget_total
     new = [one for one in policy.thresholds if f"{one}/{total}" not in state.crossed]
     if total is None or not new:
         return ()
@@ -285,10 +287,6 @@ def _billed(state: WorldState) -> list[Vm]:
 def _known(state: WorldState) -> Iterator[Vm]:
     """The machines that go on, and the newest of each kind."""
     return (vm for vm in held(state.vms) if vm.archive is None)
-
-
-def _live(state: WorldState) -> Iterator[Vm]:
-    return (vm for vm in state.vms.values() if vm.archive is None)
 
 
 def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> int:

@@ -30,20 +30,32 @@ the most, for a day. After that only a person can find out what became of it.
 """
 
 
-def shutdown(scene: Scene, plan: Plan) -> Iterator[VmDrainCancelled | StopRequested | VmDrainStarted | VmStopIntended]:
-    """What to do about the source's machines, given what the queue is about to get."""
+def cancelled_drains(plan: Plan) -> Iterator[VmDrainCancelled]:
+    """Machines that stay after all, given what the queue is about to get."""
+    for vm in plan.scene.ours:
+        drain = _drain_of(vm)
+        why = None if drain is None else _stays(plan.scene, plan, vm, drain)
+        if why is not None:
+            yield VmDrainCancelled(vm_id=vm.vm_id, provider=plan.scene.provider, why=why)
+
+
+def machine_endings(plan: Plan) -> Iterator[StopRequested | VmDrainStarted | VmStopIntended]:
+    """The next step towards the end of each machine that is to end."""
+    scene = plan.scene
     for vm in scene.ours:
-        if vm.state is VmState.DRAINING and vm.drain is not None and not is_told(vm):
-            why = _stays(scene, plan, vm, vm.drain)
-            if why is not None:
-                yield VmDrainCancelled(vm_id=vm.vm_id, provider=scene.provider, why=why)
-            elif _goes(scene, plan, vm, vm.drain):
-                yield _stop(scene, vm, vm.drain.by)
+        if (drain := _drain_of(vm)) is not None:
+            if _stays(scene, plan, vm, drain) is None and _goes(scene, plan, vm, drain):
+                yield _stop(scene, vm, drain.by)
         elif vm.state is VmState.UNCONFIRMED and _is_unheard(scene, vm) and vm.told is not None:
             yield _stop(scene, vm, vm.told.by)
         elif vm.state is VmState.BUSY:
             yield from _stopped_runs(scene, vm)
     yield from _drains(scene, plan)
+
+
+def _drain_of(vm: Vm) -> Drain | None:
+    """Its drain, as long as the provider was not told to stop it."""
+    return vm.drain if vm.state is VmState.DRAINING and not is_told(vm) else None
 
 
 def _stop(scene: Scene, vm: Vm, by: DrainBy) -> VmStopIntended:

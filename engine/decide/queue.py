@@ -73,6 +73,12 @@ def plan(scene: Scene) -> Plan:
     return result
 
 
+def placements(plan: Plan) -> Iterator[RunPlaced | RunHeld | IntentAbandoned | SubmitFailed]:
+    """What the plan decides about runs of the queue. One that waits for the same reason as before needs no event."""
+    why = {run.run_id: run.held.why for run in plan.scene.queue if run.held is not None}
+    return (one for one in plan.decided if not isinstance(one, RunHeld) or why.get(one.run_id) != one.why)
+
+
 def _next(run: Run, plan: Plan) -> Outcome | None:
     """Where the run goes, after those before it; None: it goes on waiting for its time."""
     if run.is_schedule:
@@ -251,8 +257,9 @@ def over_limit(state: WorldState, source: str, policy: Policy, now: int) -> str 
 # -- no capacity -------------------------------------------------------------------------------------------------------
 
 
-def requeues(scene: Scene) -> Iterator[RunRequeued]:
+def requeues(plan: Plan) -> Iterator[RunRequeued]:
     """Runs without capacity that are to be submitted again, in order of request."""
+    scene = plan.scene
     since = scene.now - scene.policy.queue_patience
     for run in some_of(scene.state.runs, lambda brief: brief.lacked and brief.at > since):
         # The record may be ahead of a clock that jumped back.

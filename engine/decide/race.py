@@ -7,15 +7,16 @@ record alone, so a crash at any point changes nothing.
 from collections.abc import Iterable, Iterator
 
 from engine.decide.idle_policy import STENO, stop_request
-from engine.decide.source_view import Scene
+from engine.decide.placement import Plan
 from engine.fold.lazy_things import found_by
 from engine.fold.run import Run
 from engine.states import State
 from events.types import StopRequested
 
 
-def losers(scene: Scene) -> Iterator[StopRequested]:
+def losers(plan: Plan) -> Iterator[StopRequested]:
     """Stops for the runs that lost their race."""
+    scene = plan.scene
     going = [run for run in scene.live if race_of(run) is not None and run.stop_by is None]
     races: dict[str, list[Run]] = {race: [] for run in going if (race := race_of(run)) is not None}
     for race, runs in races.items():

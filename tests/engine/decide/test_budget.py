@@ -6,13 +6,17 @@ from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 
 from engine.decide.budget import Forecast, account, check, committed, due_alerts, worst_case
+from engine.decide.placement import Plan
+from engine.decide.source_view import Scene
 from engine.errors import RefusedByPolicy
 from engine.fold.run import Placed, Run
 from engine.fold.vm import Vm
+from engine.fold.world_codec import WorldState
 from engine.policy import BACKSTOP, DOLLAR, HOUR, MINUTE, Billing, Policy, Rate
 from engine.requirements import Requirements
 from engine.states import State, VmState
 from events.clock import SECOND
+from events.types import BudgetCrossed
 
 HOURLY = 1_990_000
 MI300X = Requirements(submitter="ada", gpu=("MI300X",), gpu_count=1)
@@ -238,15 +242,20 @@ def test_what_was_spent_more_than_a_day_ago_is_no_burn_rate() -> None:
     assert (over.remaining, over.exhausted_at) == (-990_000, at(3 * 86400))
 
 
+def alerts(state: WorldState, policy: Policy) -> tuple[BudgetCrossed, ...]:
+    scene = Scene(state=state, source="dstack/main", policy=policy, now=at(3600))
+    return due_alerts(Plan(scene, wanted=0, free=None, slots=set()))
+
+
 def test_each_threshold_is_told_once_for_each_total() -> None:
     """80 and 100 % of $1.99: reached to the micro-dollar; told ones stay silent until the total changes."""
     vm = machine("vm", (0, VmState.IDLE), last=3600)
     state = world(vm, last=3600)
     policy = Policy(budget_total=HOURLY, thresholds=(500, 800, 1000))
-    assert [alert.threshold for alert in due_alerts(state, policy)] == [500, 800, 1000]
+    assert [alert.threshold for alert in alerts(state, policy)] == [500, 800, 1000]
     state.crossed = {f"500/{HOURLY}": 7, f"800/{HOURLY}": 8}
-    assert [(one.threshold, one.spent, one.total) for one in due_alerts(state, policy)] == [(1000, HOURLY, HOURLY)]
+    assert [(one.threshold, one.spent, one.total) for one in alerts(state, policy)] == [(1000, HOURLY, HOURLY)]
     larger = Policy(budget_total=2 * HOURLY, thresholds=(500, 800))
-    assert [alert.threshold for alert in due_alerts(state, larger)] == [500]
-    assert due_alerts(state, Policy(budget_total=None)) == ()
-    assert due_alerts(world(last=0), Policy(budget_total=0)) == ()
+    assert [alert.threshold for alert in alerts(state, larger)] == [500]
+    assert alerts(state, Policy(budget_total=None)) == ()
+    assert alerts(world(last=0), Policy(budget_total=0)) == ()

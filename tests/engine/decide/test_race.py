@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.apart import apart
 
+from engine.decide.placement import Plan
 from engine.decide.race import losers, winner
 from engine.decide.source_view import Scene
 from engine.fold.run import Run
@@ -50,10 +51,15 @@ def racers(draw: Any) -> list[Run]:
     return found
 
 
+def plan_of(state: WorldState) -> Plan:
+    scene = Scene(state=state, source="slurm/lab", policy=Policy(), now=10)
+    return Plan(scene, wanted=0, free=None, slots=set())
+
+
 def stopped(runs: list[Run]) -> set[str]:
     state = WorldState(rules="current", runs={run.run_id: run for run in runs})
     state.unsettled.update({run.run_id: None for run in runs if run.state not in TERMINAL})
-    return {one.run_id for one in losers(Scene(state=state, source="slurm/lab", policy=Policy(), now=10))}
+    return {one.run_id for one in losers(plan_of(state))}
 
 
 def of(runs: list[Run], race: str) -> list[Run]:
@@ -111,7 +117,5 @@ def test_a_race_with_runs_that_are_over_has_the_same_losers(runs: list[Run]) -> 
     """The winner may have ended, and been written to a snapshot, before the others are stopped."""
     unsettled = {run.run_id: None for run in runs if not run.terminal}
     state = WorldState(rules="current", runs={run.run_id: run for run in runs}, unsettled=unsettled)
-    whole, lazy = (
-        list(losers(Scene(state=one, source="slurm/lab", policy=Policy(), now=9))) for one in (state, apart(state))
-    )
+    whole, lazy = (list(losers(plan_of(one))) for one in (state, apart(state)))
     assert lazy == whole
