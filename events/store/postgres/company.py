@@ -127,7 +127,14 @@ class PostgresBlob:
 
 
 class PostgresLease(Lease):
-    """A row of `leases`, renewed by a thread of its own until it is released, lost, or this process ends."""
+    """A row of `leases`, renewed by a thread of its own until it is released, lost, or this process ends.
+
+    - The server gives the row to one process, if it is free or expired by the server's clock, with a larger token.
+    - The holder renews it and trusts it until `_MARGIN` before its end, counted by boot time from before the request:
+      it stops before another process can start. `valid` is checked before each round and each call to a provider.
+    - An append is fenced: it names the tokens of its leases, and the server refuses it (`LeaseLost`) once another
+      process took one of them. The next holder finds an intent without an outcome, and looks before it calls.
+    """
 
     def __init__(self, url: str, name: str, owner: uuid.UUID, token: int, taken: int) -> None:
         super().__init__()
