@@ -18,7 +18,9 @@ from engine.notify.webhook import sign
 from engine.providers.registry import settings_table
 
 ROOT = Path(__file__).parents[2]
-DOCS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / ".env.example", *(ROOT / "docs").glob("*.md")])
+PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", ".env.example")]
+DOCS = sorted([*PAGES, *(ROOT / "docs").glob("*.md")])
+DECISIONS = sorted((ROOT / "docs" / "adr").rglob("*.md"))
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^(?: {4}|\t)(.*)$", re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
@@ -91,7 +93,7 @@ def test_the_documents_show_commands_at_all() -> None:
     assert shown >= {"submit", "explain", "doctor", "vms", "costs", "budget", "up", "config", "verify"}
 
 
-@pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [*DOCS, *DECISIONS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_inside_the_project_leads_somewhere(path: Path) -> None:
     """A file, or a folder."""
     missing = [link for link in LINK.findall(path.read_text()) if not (path.parent / link).exists()]
