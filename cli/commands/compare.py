@@ -28,7 +28,7 @@ def compare_command(app: App, runs: tuple[str, str], at: str | None) -> None:
 
     \b
     Examples:
-      steno compare matmul-4f0c matmul-81aa
+      steno compare matmul-4f0c2a91b7de matmul-81aa
       steno compare 5f0c 81aa --json | jq .task
     """
     import msgspec

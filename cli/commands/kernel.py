@@ -36,7 +36,7 @@ def kernel_command() -> None:
     Examples:
       steno kernel problems
       steno kernel submit add.hip --problem vector-add --gpu MI300X --wait
-      steno kernel show vector-add-4f0c
+      steno kernel show vector-add-4f0c2a91b7de
       steno kernel leaderboard --problem matmul
       steno kernel rejudge --since 7d
     """
@@ -240,8 +240,8 @@ def show_one(app: App, run: str) -> None:
 
     \b
     Examples:
-      steno kernel show vector-add-4f0c
-      steno kernel show vector-add-4f0c --json | jq .judged.measured
+      steno kernel show vector-add-4f0c2a91b7de
+      steno kernel show vector-add-4f0c2a91b7de --json | jq .judged.measured
     """
     from cli.render.kernels import kernel_page
     from cli.wiring.view import viewing
@@ -277,7 +277,7 @@ def rejudge(app: App, runs: tuple[str, ...], since: str | None) -> None:
     Examples:
       steno kernel rejudge
       steno kernel rejudge --since 7d
-      steno kernel rejudge vector-add-4f0c --json
+      steno kernel rejudge vector-add-4f0c2a91b7de --json
     """
     from cli.render.kernels import changed_list
     from cli.render.words import count

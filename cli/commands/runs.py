@@ -30,7 +30,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     \b
     Examples:
-      steno show matmul-4f0c
+      steno show matmul-4f0c2a91b7de
       steno show 5f0c --json | jq '.reported'
       steno show matmul --at 1204
     """
