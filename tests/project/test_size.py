@@ -1,6 +1,6 @@
 """The product and its tests stay within the budget of pyproject.toml, and one name means one class."""
 
-import ast
+import re
 import subprocess
 import tomllib
 from collections import defaultdict
@@ -85,7 +85,6 @@ def test_no_two_public_classes_have_one_name() -> None:
     """Searching for a name leads to one class."""
     places = defaultdict(list)
     for path in files_of(*PRODUCT):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(str(path.relative_to(ROOT)))
+        for name in re.findall(r"^class ([A-Za-z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            places[name].append(str(path.relative_to(ROOT)))
     assert not {name: paths for name, paths in places.items() if len(paths) > 1}

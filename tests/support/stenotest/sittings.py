@@ -167,7 +167,7 @@ SITTINGS: Mapping[str, tuple[Sitting, ...]] = {
             files={"train.py": PYTHON, "incident.jsonl.zst": HISTORY},
             before={"steno ps": SBATCH},
             words={**OWN_PACKAGES, "steno ps": "COLUMNS=118 steno ps"},
-            moments=("steno explain sweep",),  # whether the controller still lists it
+            moments=("steno ps", "steno explain sweep"),  # a requeued job may start at any time; jobs are forgotten
         ),
     ),
     "docs/testing.md": (Sitting(of="--provider dstack", server="dstack_22"), Sitting()),
