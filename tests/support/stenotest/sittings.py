@@ -150,7 +150,7 @@ SITTINGS: Mapping[str, tuple[Sitting, ...]] = {
                 "grafana --read-only": 'grafana --read-only --record "$GRAFANA"',
                 "POSITION:HASH": r"/\b(\d+:[0-9a-f]{64})",
                 "dask scheduler": "dask scheduler --host 127.0.0.1 --port 0 --no-dashboard",
-                "tcp://10.0.0.5:8786": r"/(tcp://127\.0\.0\.1:\d+)",
+                "tcp://10.0.0.5:8786": r"/Scheduler at: +(tcp://127\.0\.0\.1:\d+)",
                 "--nworkers -1": "--nworkers 1 --no-dashboard",
                 "--source slurm": "",  # one process has one server
                 "steno workers": "COLUMNS=140 steno workers",
