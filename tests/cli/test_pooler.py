@@ -53,11 +53,12 @@ def pooler(url: str, mode: str, size: int = 5) -> Iterator[str]:
         folder.chmod(0o755)  # another user reads it
         log = folder / "log"
         with log.open("wb") as out:
-            process = subprocess.Popen([PROGRAM, settings], stdout=out, stderr=out, **postgres._as_user())  # type: ignore[call-overload]
+            process = subprocess.Popen([PROGRAM, settings], stdout=out, stderr=out, **postgres.as_user())
         try:
             end = time.monotonic() + 60
             while "process up" not in log.read_text():
-                assert process.poll() is None and time.monotonic() < end, log.read_text()  # noqa: PT018
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < end, log.read_text()
                 time.sleep(0.02)
             yield f"postgresql://anybody@127.0.0.1:{port}/{database}"
         finally:

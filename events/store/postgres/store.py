@@ -18,14 +18,7 @@ from events.errors import NotARecord, RecordDamaged, RecordLocked, RecordNotFoun
 from events.store.chain import mark
 from events.store.holder import Holder, expect_nobody_acts
 from events.store.identity import described, new_identity, read_identity
-from events.store.postgres.company import (
-    Link,
-    PostgresBlob,
-    PostgresLease,
-    holders,
-    shared_clock,
-    take_lease,
-)
+from events.store.postgres.company import Link, PostgresBlob, PostgresLease, holders, shared_clock, take_lease
 from events.store.postgres.connection import PATIENT, Connection, connect, shown, translated
 from events.store.postgres.session import PostgresSession
 from events.store.schema import REVISIONS, migrate

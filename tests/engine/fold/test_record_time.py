@@ -184,7 +184,7 @@ def test_a_sleep_of_eight_hours_is_no_jump() -> None:
 
 
 def test_two_recorders_an_hour_apart_on_one_machine_tell_one_time() -> None:
-    """And each is told of once."""
+    """Each jump gives one anomaly."""
     fold = Fold()
     for read in (every(1, 0, 60, process=at % 2, wrong=at % 2 * HOUR)[at] for at in range(60)):
         assert abs(fold.read(read) - read.at) < SECOND // 500

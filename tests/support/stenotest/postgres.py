@@ -22,7 +22,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import psycopg
@@ -87,7 +87,7 @@ class Server:
             self._process = subprocess.Popen(
                 [self._program("postgres"), "-D", "data", "-p", str(self.port), "-k", str(self.folder),
                  "-c", "listen_addresses=127.0.0.1", *given],
-                cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, **_as_user(),
+                cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, **as_user(),
             )  # fmt: skip
         ready = [self._program("pg_isready"), "-q", "-h", self.folder, "-p", str(self.port)]
         end = time.monotonic() + PATIENCE_S
@@ -147,7 +147,7 @@ class Server:
     def run(self, *words: str) -> None:
         """Run one of the server's programs in its folder. Raises AssertionError with what it says."""
         command = [self._program(words[0]), *words[1:]]
-        done = subprocess.run(command, check=False, cwd=self.folder, capture_output=True, **_as_user())
+        done = subprocess.run(command, check=False, cwd=self.folder, capture_output=True, **as_user())
         assert done.returncode == 0, done.stderr.decode()
 
     def _program(self, name: str) -> str:
@@ -265,7 +265,7 @@ def _user() -> tuple[int, int]:
     raise AssertionError("there is no user to run PostgreSQL as")
 
 
-def _as_user() -> dict[str, object]:
+def as_user() -> dict[str, Any]:
     if os.geteuid() != 0:
         return {}
     uid, gid = _user()
