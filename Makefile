@@ -1,12 +1,13 @@
 # Everything Steno needs from a clean clone, with nothing but Python 3.11, pip, make and git.
 #   make demo        the tour: no account, no network after set-up
-#   make test        every gate and every test (20 to 40 minutes on two cores)
+#   make test        every gate and every test (some 20 minutes on two cores)
 #   make near        the quick tests of what you changed, without servers (some two minutes)
 #   make check       every gate and the quick tests (some five minutes)
 #   make test-long   what takes longer than that
 #   make bench       every target beside what it is compared with; BENCH="replay --full": one, at its largest
 #   make bench-docs  the same, into docs/performance.md and its picture
 #   make reasons-docs  the tables of causes and remedies, into docs/reasons.md
+#   make dist        wheel, sdist and their bill of materials (CycloneDX) into dist/
 #   make setup       .venv with .venv/bin/steno; EXTRAS="questions otlp": and these extras of pyproject.toml
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ export PATH := $(subst $(CURDIR)/$(BIN):,,$(PATH))
 # Where it is set, every process compiles whatever it imports once more.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo setup near check test test-long lab gates bytecode lock bench bench-docs reasons-docs clean
+.PHONY: demo setup near check test test-long lab gates bytecode lock bench bench-docs reasons-docs dist clean
 
 demo: setup
 	@$(BIN)/steno demo
@@ -59,6 +60,7 @@ gates: .venv/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	PYTHONPATH=tests/support $(BIN)/python -m stenotest.words
 	$(UV) pip check --quiet --python .venv
 
 near: .venv/.dev
@@ -70,16 +72,18 @@ check: gates
 # The gates, the lab's set-up and the compiling keep one core each busy.
 test: .venv/.dev
 	@$(MAKE) --no-print-directory -j 2 gates lab bytecode
-	$(BIN)/pytest -n 5 --dist loadgroup -m "not long"
+	$(BIN)/pytest -n 6 --dist loadgroup -m "not long"
 
 test-long: .venv/.dev lab
-	STENO_TEST_PREFORK=0 STENO_TEST_EXAMPLES=400 $(BIN)/pytest -n 2 --dist loadgroup -m "long or hypothesis"
+	STENO_TEST_FORK=0 STENO_TEST_EXAMPLES=400 $(BIN)/pytest -n 2 --dist loadgroup -m "long or hypothesis"
 	STENO_TEST_STORE=postgres $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/cli
-	STENO_TEST_SEGMENTS=small $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/engine/act tests/api tests/cli
+	STENO_TEST_SEGMENTS=small $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/engine/control tests/api tests/cli
 
-# Once, not by each of pytest's processes.
-bytecode: .venv/.dev
+# Once, not by each of pytest's processes; what changes later, each of them compiles.
+bytecode: .venv/.bytecode
+.venv/.bytecode: .venv/.dev
 	@$(BIN)/pytest -q --collect-only >/dev/null
+	@touch $@
 
 lock: .venv/.dev
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --extra dstack pyproject.toml -o requirements.lock
@@ -94,6 +98,11 @@ bench-docs: .venv/.dev
 
 reasons-docs: .venv/.dev
 	@PYTHONPATH=tests/support $(BIN)/python -m stenotest.reasons_page
+
+DIST ?= dist
+dist: $(UV)
+	@$(UV) build --quiet --clear --out-dir $(DIST)
+	@$(PYTHON) .ci/sbom.py requirements.lock > $(DIST)/steno-gpu.cdx.json
 
 clean:
 	rm -rf .venv .tools .lab dist build

@@ -1,1 +1,1 @@
-"""What Steno is measured by: `steno bench` runs the scripts, `targets.py` says what they must reach."""
+"""The measures of Steno: `steno bench` runs the scripts, `targets.py` says what they must reach."""

@@ -1,9 +1,9 @@
-"""One run over HTTP beside a raw ASGI reply of the same bytes, by the same server (uvicorn, httptools, uvloop): as it
+"""A run over HTTP beside a raw ASGI reply of the same bytes, by the same server (uvicorn, h11, uvloop): as it
 comes out of its box, and with what ours adds to every connection (limits of heads, security headers).
 
 With everything in front that stands there in production: gate, access log, tag, position; many runs in turn, of a
 record that rests. Measured by the wall's clock and by the CPU time
-of the thread that serves; where other processes want the CPU too, only the latter says anything. Loaded by wrk where it
+of the process; where other processes want the CPU too, only the latter says anything. Loaded by wrk where it
 is installed (`apt-get install wrk`), else by this file's own generator.
 """
 
@@ -57,23 +57,23 @@ def serve(kind: str, record: str, body: str) -> None:
     if kind == "raw":
         plainly(Raw(Path(body).read_bytes()))
     if kind == "ours":
-        from projections.api.server import Server, bound
+        from steno.projections.api.server import Server, bound
 
         bare = Server(Raw(Path(body).read_bytes()), bound("127.0.0.1", 0))
         bare.start()
         print(bare.port, flush=True)
         bare.wait()
-    from cli.wiring.app import App
-    from cli.wiring.http_service import serving
-    from cli.wiring.logging_setup import log_for_daemon
-    from engine.providers.registry import load_settings
+    from steno.cli.wiring.app import App
+    from steno.cli.wiring.http_service import serving
+    from steno.cli.wiring.logging_setup import log_for_daemon
+    from steno.engine.providers.registry import load_settings
 
     log_for_daemon()
     app, nobody = App(), Path(record).parent
     app.flags = {"record": record, "api.port": "0", "api.loopback": "open"}
     app.settings = load_settings(flags=app.flags, environ={}, cwd=nobody, home=nobody, config=nobody, data=nobody)
-    with serving(app, Path(record)) as found:
-        print(found.port, flush=True)
+    with serving(app, Path(record)) as server:
+        print(server.port, flush=True)
         # The access log is written as under a supervisor, but nobody reads it here.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         threading.Event().wait()
@@ -87,9 +87,7 @@ def plainly(app: Raw) -> None:
 
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as bound:
         print(bound.getsockname()[1], flush=True)
-        settings = uvicorn.Config(
-            app, http="httptools", loop="uvloop", lifespan="off", access_log=False, log_level="error"
-        )
+        settings = uvicorn.Config(app, http="h11", loop="uvloop", lifespan="off", access_log=False, log_level="error")
         uvicorn.Server(settings).run(sockets=[bound])
 
 
@@ -106,18 +104,18 @@ def server(kind: str, record: Path, body: Path) -> Iterator[tuple[int, int]]:
         process.wait()
 
 
-def cpu_seconds(pid: int) -> dict[str, float]:
+def cpu_seconds(pid: int) -> dict[int, float]:
     """CPU time of each thread of a process so far."""
-    found = {}
+    seconds = {}
     for thread in Path(f"/proc/{pid}/task").iterdir():
         fields = (thread / "stat").read_text().rpartition(")")[2].split()
-        found[thread.name] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return found
+        seconds[int(thread.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
-def busiest(before: dict[str, float], after: dict[str, float]) -> float:
-    """CPU time that the busiest thread took in between: the one that serves."""
-    return max(time - before.get(thread, 0.0) for thread, time in after.items())
+def between(before: dict[int, float], after: dict[int, float]) -> float:
+    """CPU time that all threads took in between: a read is made in a worker thread."""
+    return sum(time - before.get(thread, 0.0) for thread, time in after.items())
 
 
 def with_wrk(port: int, paths: list[str], folder: Path) -> float:
@@ -129,16 +127,16 @@ def with_wrk(port: int, paths: list[str], folder: Path) -> float:
         "request = function() n = n + 1; return wrk.format('GET', paths[n % #paths + 1]) end\n"
     )
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", "-s", str(script), f"http://127.0.0.1:{port}"]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    if "Non-2xx" in said:
-        raise SystemExit(said)
-    found = re.search(r"Requests/sec:\s+([\d.]+)", said)
-    assert found is not None, said
-    return float(found[1])
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    if "Non-2xx" in printed:
+        raise SystemExit(printed)
+    match = re.search(r"Requests/sec:\s+([\d.]+)", printed)
+    assert match is not None, printed
+    return float(match[1])
 
 
 class Asking(asyncio.Protocol):
-    """One connection that asks again as soon as it has an answer."""
+    """A connection that asks again as soon as it has an answer."""
 
     def __init__(self, requests: list[bytes]) -> None:
         self.answers = 0
@@ -180,10 +178,10 @@ def with_python(port: int, paths: list[str]) -> float:
         loop = asyncio.get_running_loop()
         requests = [f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode() for path in paths]
         asking = [Asking(requests[n:] + requests[:n]) for n in range(CONNECTIONS)]
-        made = [await loop.create_connection(lambda one=one: one, "127.0.0.1", port) for one in asking]
-        before, began = sum(one.answers for one in asking), time.perf_counter()
+        made = [await loop.create_connection(lambda client=client: client, "127.0.0.1", port) for client in asking]
+        before, began = sum(client.answers for client in asking), time.perf_counter()
         await asyncio.sleep(SECONDS)
-        rate = (sum(one.answers for one in asking) - before) / (time.perf_counter() - began)
+        rate = (sum(client.answers for client in asking) - before) / (time.perf_counter() - began)
         for transport, _ in made:
             transport.abort()
         return rate
@@ -204,9 +202,9 @@ def main() -> Iterator[Measured]:
         body.write_bytes(b"{}")
         steno = stack.enter_context(server("steno", record, body))
         with httpx.Client(base_url=f"http://127.0.0.1:{steno[0]}", timeout=60, trust_env=False) as client:
-            while (found := client.get("/api/record")).status_code != 200:  # the read models are being built
+            while (answer := client.get("/api/record")).status_code != 200:  # the read models are being built
                 time.sleep(0.5)
-            head = found.json()["position"]
+            head = answer.json()["position"]
             listed = client.get("/api/runs", params={"limit": IDS, "min_position": head}).json()["runs"]
             paths = [f"/api/runs/{run['run_id']}" for run in listed]
             random.Random(1).shuffle(paths)
@@ -219,11 +217,11 @@ def main() -> Iterator[Measured]:
                 before = cpu_seconds(pid)
                 rate = with_wrk(port, paths, folder) if wrk else with_python(port, paths)
                 rates[which].append(rate)
-                costs[which].append(busiest(before, cpu_seconds(pid)) / (rate * SECONDS) * 1_000_000)
-    for which, found in rates.items():
+                costs[which].append(between(before, cpu_seconds(pid)) / (rate * SECONDS) * 1_000_000)
+    for which, answer in rates.items():
         cost = statistics.median(costs[which])
-        say(f"{which:6} {statistics.median(found):8,.0f}/s {cost:6.1f} µs of CPU, {body_size(listed)} bytes")
-    by_cpu = {which: [1e6 / one for one in found] for which, found in costs.items()}
+        say(f"{which:6} {statistics.median(answer):8,.0f}/s {cost:6.1f} µs of CPU, {body_size(listed)} bytes")
+    by_cpu = {which: [1e6 / measured for measured in value] for which, value in costs.items()}
     yield compared("http-read", of, rates["steno"], rates["ours"], "requests/s")
     yield compared("http-read-cpu", of, by_cpu["steno"], by_cpu["ours"], "requests/cpu-s")
     yield compared("http-read-uvicorn", of, rates["steno"], rates["raw"], "requests/s")

@@ -12,12 +12,12 @@ from pathlib import Path
 from benchmarks.support import SIZE, Measured, measured, report, say
 from stenotest.busy_weeks import busy_weeks
 
-from engine.policy import DAY
-from engine.providers.readings import READINGS
-from events.clock import SystemClock
-from events.store.record import Record
-from projections.models import charts
-from projections.models.projector import caught_up, rebuilt
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.policy import DAY
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
+from steno.projections.answers import costs as charts
+from steno.projections.read_models.projector import caught_up, rebuilt
 
 RUNS = SIZE.count(200, 20_000, 100_000)
 DAYS, ROUNDS = SIZE.pick(30, 180, 180), SIZE.pick(1, 15, 15)
@@ -25,12 +25,12 @@ DAYS, ROUNDS = SIZE.pick(30, 180, 180), SIZE.pick(1, 15, 15)
 
 def taken(work: Callable[[], object]) -> list[float]:
     """Milliseconds of CPU of each call."""
-    found = []
+    times = []
     for _ in range(ROUNDS):
         start = time.process_time()
         work()
-        found.append((time.process_time() - start) * 1000)
-    return found
+        times.append((time.process_time() - start) * 1000)
+    return times
 
 
 def main() -> Iterator[Measured]:
@@ -43,16 +43,16 @@ def main() -> Iterator[Measured]:
                 of = f"{store.runs.count():,} runs, {store.vms.count():,} machines"
                 now = max(row.last_at for row in store.vms.all(newest_first=True)) + DAY
                 for name, since in (("month", None), ("all", 0)):
-                    shown = charts.ChartRange(since=since, now=now)
-                    found = {
-                        "spend by user": taken(lambda shown=shown: charts.spend(store, "user", shown)),
-                        "use by GPU": taken(lambda shown=shown: charts.utilisation(store, "gpu", shown)),
-                        "use by machine": taken(lambda shown=shown: charts.utilisation(store, "vm", shown)),
-                        "start-up times": taken(lambda shown=shown: charts.starts(store, shown)),
+                    period = charts.ChartRange(since=since, now=now)
+                    calls = {
+                        "spend by user": taken(lambda period=period: charts.spend(store, "user", period)),
+                        "use by GPU": taken(lambda period=period: charts.utilisation(store, "gpu", period)),
+                        "use by machine": taken(lambda period=period: charts.utilisation(store, "vm", period)),
+                        "start-up times": taken(lambda period=period: charts.starts(store, period)),
                     }
-                    for what, times in found.items():
+                    for what, times in calls.items():
                         say(f"{what}, {name}: {statistics.median(times):.1f} ms")
-                    yield measured(f"chart-{name}", of, max(found.values(), key=statistics.median))
+                    yield measured(f"chart-{name}", of, max(calls.values(), key=statistics.median))
 
 
 if __name__ == "__main__":

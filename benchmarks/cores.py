@@ -1,4 +1,4 @@
-"""What pieces of a record save: replay and verify on all cores, by the clock, and what dividing costs, by CPU.
+"""The time that pieces of a record save in replay and verify on all cores, and the CPU that dividing costs.
 
     python benchmarks/cores.py [EVENTS]
 
@@ -15,16 +15,16 @@ from pathlib import Path
 from benchmarks.support import SIZE, Measured, compared, measured, report
 from msgspec.structs import replace
 from stenotest.big import polls
+from stenotest.dstack_history import START
 from stenotest.inline_pool import InlinePool
-from stenotest.story import START
 
-from cli.wiring.pools import pool
-from engine.providers.readings import READINGS
-from engine.replay.record import replay_record
-from events.clock import SECOND, SystemClock
-from events.poll import Poll
-from events.pool import WorkPool
-from events.store.record import Record
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import replay_record
+from steno.engine.runtime.pools import pool
+from steno.events.clock import SECOND, SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.events.store.verify_pieces import WorkPool
 
 EVENTS, ROUNDS = SIZE.count(3_000, 24_000, 1_000_000), SIZE.pick(1, 2, 3)
 PROJECTS, BATCH = 8, 125
@@ -38,10 +38,10 @@ def of_project(poll: Poll, name: str) -> Poll:
 
 def fill(path: Path) -> None:
     """The projects' polls, some of each at a time."""
-    found = {f"p{one}": polls(START - EVENTS * SECOND, 1_000_000 * one) for one in range(PROJECTS)}
+    records = {f"p{number}": polls(START - EVENTS * SECOND, 1_000_000 * number) for number in range(PROJECTS)}
     with Record.open(path, clock=SystemClock(), write=True, create=True, shapes=READINGS.shape) as record:
         while record.head().position < EVENTS:
-            record.append_polls([of_project(next(of), name) for name, of in found.items() for _ in range(BATCH)])
+            record.append_polls([of_project(next(of), name) for name, of in records.items() for _ in range(BATCH)])
 
 
 def replayed(record: Record, at_once: WorkPool | None) -> object:
@@ -54,8 +54,8 @@ def verified(record: Record, at_once: WorkPool | None) -> object:
 
 def seconds(clock: Callable[[], float], work: Callable[[], object]) -> tuple[float, object]:
     began = clock()
-    found = work()
-    return clock() - began, found
+    answer = work()
+    return clock() - began, answer
 
 
 def main() -> Iterator[Measured]:
@@ -68,17 +68,17 @@ def main() -> Iterator[Measured]:
             events = record.head().position
             for name, work in (("replay", replayed), ("verify", verified)):
                 work(record, at_once)  # starts the processes
-                one, all_, cpu = list[float](), list[float](), list[float]()
+                single, all_, cpu = list[float](), list[float](), list[float]()
                 for _ in range(ROUNDS):
                     took, expected = seconds(time.perf_counter, lambda work=work: work(record, None))
-                    one.append(events / took / 1000)
-                    took, found = seconds(time.perf_counter, lambda work=work: work(record, at_once))
+                    single.append(events / took / 1000)
+                    took, answer = seconds(time.perf_counter, lambda work=work: work(record, at_once))
                     all_.append(events / took / 1000)
-                    assert found == expected
+                    assert answer == expected
                     whole, _ = seconds(time.process_time, lambda work=work: work(record, None))
                     parts, _ = seconds(time.process_time, lambda work=work: work(record, InlinePool(PROJECTS)))
                     cpu.append(parts / whole)
-                yield compared(f"cores-{name}", f"{events:,} events", all_, one, "k/s")
+                yield compared(f"cores-{name}", f"{events:,} events", all_, single, "k/s")
                 yield measured(f"cores-{name}-cpu", f"{events:,} events in {PROJECTS} pieces", cpu)
 
 

@@ -51,7 +51,7 @@ def main() -> Iterator[Measured]:
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "record.db"
         made = big_record(record, events=EVENTS, until=int(time.time() * 1_000_000))
-        steno = [sys.executable, "-m", "cli.main"]
+        steno = [sys.executable, "-m", "steno.cli.main"]
         subprocess.run([*steno, "rebuild", "--record", str(record)], check=True, capture_output=True)
         serve = [*steno, "serve", "--record", str(record), "--port", "0"]
         with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as server:
@@ -62,11 +62,14 @@ def main() -> Iterator[Measured]:
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=chromium, args=SWITCHES)
                 load(browser, url)
-                found = [load(browser, url) for _ in range(LOADS)]
+                loads = [load(browser, url) for _ in range(LOADS)]
                 browser.close()
             server.terminate()
-    say(f"layout shift at most {max(one[2] for one in found):.4f}")
-    for name, values in (("first-paint", [one[0] for one in found]), ("first-content", [one[1] for one in found])):
+    say(f"layout shift at most {max(load_[2] for load_ in loads):.4f}")
+    for name, values in (
+        ("first-paint", [load_[0] for load_ in loads]),
+        ("first-content", [load_[1] for load_ in loads]),
+    ):
         p95 = sorted(values)[min(LOADS - 1, round(LOADS * 0.95))]
         yield measured(name, f"{made:,} events", values, value=p95)
 

@@ -15,25 +15,25 @@ from benchmarks.simulator import PAGE, simulator
 from benchmarks.support import SIZE, Measured, compared, report
 from dstack.api.server import APIClient
 
-from engine.live.live_world import LiveWorld
-from engine.providers.dstack.provider import DstackProvider
-from engine.providers.dstack.settings import address
-from engine.providers.readings import READINGS
-from engine.recorder.recorder import Recorder
-from events.clock import RandomIds, SystemClock
-from events.store.record import Record
+from steno.engine.control.controller import Controller
+from steno.engine.live.live_world import LiveWorld
+from steno.engine.providers.dstack.provider import DstackProvider
+from steno.engine.providers.dstack.settings import address
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import RandomIds, SystemClock
+from steno.events.store.record import Record
 
 RUNS, ROUNDS = SIZE.count(200, 1_000, 1_000), SIZE.pick(1, 10, 20)
 
 
 def read_all(client: APIClient) -> int:
-    """Read every page by dstack's client; how many runs there are."""
-    found = client.runs.list("main", None)
-    count = len(found)
-    while len(found) == PAGE:
-        last = found[-1]
-        found = client.runs.list("main", None, prev_submitted_at=last.submitted_at, prev_run_id=last.id)
-        count += len(found)
+    """Read every page by dstack's client. Returns the number of runs."""
+    page = client.runs.list("main", None)
+    count = len(page)
+    while len(page) == PAGE:
+        last = page[-1]
+        page = client.runs.list("main", None, prev_submitted_at=last.submitted_at, prev_run_id=last.id)
+        count += len(page)
     return count
 
 
@@ -52,10 +52,10 @@ def main() -> Iterator[Measured]:
         provider = DstackProvider(address(url, "benchmark-token", "main"), clock=clock, ids=RandomIds())
         path = Path(folder) / "record.db"
         with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=clock) as record:
-            recorder = Recorder(live=LiveWorld(READINGS, record), provider=provider, clock=clock)
-            recorder.round()
+            controller = Controller(live=LiveWorld(READINGS, record), provider=provider, clock=clock)
+            controller.round()
             assert read_all(client) == RUNS
-            turns = [(rate(recorder.round), rate(lambda: read_all(client))) for _ in range(ROUNDS)]
+            turns = [(rate(controller.round), rate(lambda: read_all(client))) for _ in range(ROUNDS)]
         provider.close()
     ours, theirs = zip(*turns, strict=True)
     yield compared("dstack-client", f"{RUNS:,} runs, {ROUNDS} rounds", ours, theirs, "rounds/cpu-s")

@@ -17,11 +17,11 @@ from pathlib import Path
 import httpx
 from benchmarks.support import SIZE, Measured, measured, report, say
 
-from engine.providers.readings import READINGS
-from events.clock import SECOND, SystemClock, format_time
-from events.poll import Poll
-from events.store.record import Record
-from projections.models.projector import rebuilt
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SECOND, SystemClock, format_time
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.projections.read_models.projector import rebuilt
 
 RUNS = SIZE.count(500, 20_000, 100_000)
 PAGE, ROUNDS, STARTS = 100, SIZE.pick(2, 40, 40), SIZE.pick(1, 3, 7)
@@ -54,14 +54,15 @@ PS = (
     ("-q", "-n", "1", "--state", "failed"),
 )
 IMPORTS = (
-    "import cli.program, cli.commands.ps, cli.wiring.view, cli.wiring.time_arguments, cli.render.runs, "
-    "projections.models.projector, projections.models.view, engine.providers.readings, engine.settings.settings, "
-    "events.store.record, platformdirs, sqlalchemy.dialects.sqlite, projections.store.run_query"
+    "import steno.cli.program, steno.cli.commands.ps, steno.cli.wiring.view, steno.cli.wiring.time_arguments, "
+    "steno.cli.render.runs, steno.projections.read_models.projector, steno.projections.read_models.view, "
+    "steno.engine.providers.registry, steno.engine.settings.settings, steno.events.store.record, platformdirs, "
+    "sqlalchemy.dialects.sqlite, steno.projections.read_models.run_query"
 )
 
 
 def item(number: int, at: int) -> dict[str, object]:
-    """One run that has ended, as a server shows it."""
+    """An ended run, as a server shows it."""
     failed = number % 5 == 0
     done = {
         "id": f"s{number}",
@@ -118,17 +119,17 @@ def p95(taken: list[float]) -> float:
 
 
 def processor_ms(pid: int) -> float:
-    """What a process has used of processors, which other work on the machine hardly changes; 0 where it is not told."""
+    """Milliseconds of CPU time of a process, which other work on the machine hardly changes; 0 where it is unknown."""
     used = Path("/proc", str(pid)).glob("task/*/schedstat")
-    return sum(int(one.read_text().split()[0]) for one in used) / 1e6
+    return sum(int(file.read_text().split()[0]) for file in used) / 1e6
 
 
 def over_http(path: Path, environ: dict[str, str]) -> dict[str, list[float]]:
     """Milliseconds of every query but its first, in turns, so that a busy machine slows all of them."""
-    line = [sys.executable, "-m", "cli.main", "--record", str(path), "serve", "--port", "0"]
+    line = [sys.executable, "-m", "steno.cli.main", "--record", str(path), "serve", "--port", "0"]
     server = subprocess.Popen(line, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        url = next(found[0] for text in server.stdout or () if (found := re.search(r"http://127\S+:\d+", text)))
+        url = next(match[0] for text in server.stdout or () if (match := re.search(r"http://127\S+:\d+", text)))
         with httpx.Client(base_url=url, trust_env=False, timeout=600) as client:
             while client.get("/api/runs?limit=1").status_code == 503:
                 time.sleep(0.5)
@@ -145,10 +146,10 @@ def over_http(path: Path, environ: dict[str, str]) -> dict[str, list[float]]:
                     taken[name].append((time.perf_counter() - start) * 1000)
                     worked[name].append(processor_ms(server.pid) - before)
             for name, times in taken.items():
-                shown = (
+                summary = (
                     f"p50 {statistics.median(times):6.1f} ms  p95 {p95(times[1:]):6.1f} ms  first {times[0]:6.0f} ms"
                 )
-                say(f"HTTP {name:<28} {shown}  CPU {statistics.median(worked[name]):5.1f} ms")
+                say(f"HTTP {name:<28} {summary}  CPU {statistics.median(worked[name]):5.1f} ms")
             return {name: times[1:] for name, times in taken.items()}
     finally:
         server.terminate()
@@ -163,14 +164,14 @@ def by_ps(path: Path, environ: dict[str, str]) -> dict[str, list[float]]:
         subprocess.run(line, env=environ, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return (time.perf_counter() - start) * 1000
 
-    steno = [sys.executable, "-m", "cli.main", "--record", str(path), "ps"]
+    steno = [sys.executable, "-m", "steno.cli.main", "--record", str(path), "ps"]
     imports = [sys.executable, "-c", IMPORTS]
-    found = {}
+    times = {}
     for words in PS[: SIZE.pick(1, len(PS), len(PS))]:
         over = [process([*steno, *words]) - process(imports) for _ in range(STARTS)]
         say(f"steno ps {' '.join(words):<32} {statistics.median(over):5.0f} ms over imports")
-        found[" ".join(words)] = over
-    return found
+        times[" ".join(words)] = over
+    return times
 
 
 def main() -> Iterator[Measured]:
@@ -188,10 +189,10 @@ def main() -> Iterator[Measured]:
             start = time.perf_counter()
             of = f"{rebuilt(record):,} runs"
             say(f"read models of {of} built in {time.perf_counter() - start:.1f} s")
-        found = over_http(path, environ)
-        large = found.pop(LARGE)
-        searches = [times for name, times in found.items() if "search" in name]
-        pages = [times for name, times in found.items() if "search" not in name]
+        by_query = over_http(path, environ)
+        large = by_query.pop(LARGE)
+        searches = [times for name, times in by_query.items() if "search" in name]
+        pages = [times for name, times in by_query.items() if "search" not in name]
         for name, worst in (
             ("find-page", max(pages, key=p95)),
             ("find-search", max(searches, key=p95)),

@@ -1,4 +1,4 @@
-"""What a long record costs: appending the first and the last tenth, size, folding, and what opens it again.
+"""The cost of a long record: appending the first and the last tenth, size, folding, and what opens it again.
 
     python benchmarks/growth.py [EVENTS [STORE]]
 
@@ -15,19 +15,25 @@ from pathlib import Path
 import psycopg
 from benchmarks.support import SIZE, Lacking, Measured, measured, report
 from stenotest.big import polls
+from stenotest.case_rules import NO_METADATA, with_judge
+from stenotest.dstack_history import START
 from stenotest.postgres import lacking, new_server
 from stenotest.snapshots import save
-from stenotest.story import START
 
-from engine.decide.controller import decide
-from engine.fold.snapshot_store import SnapshotStore
-from engine.live.live_world import LiveWorld
-from engine.policy import DOLLAR, Policy
-from engine.providers.readings import READINGS
-from events.clock import SECOND, SystemClock
-from events.poll import Poll
-from events.store.record import Head, Record
-from projections.models.projector import rebuilt
+from steno.engine.decide.decisions import decide
+from steno.engine.fold.snapshot_store import SnapshotStore
+from steno.engine.live.live_world import LiveWorld
+from steno.engine.providers.registry import READINGS
+from steno.engine.rules.case_space import generated_cases
+from steno.engine.rules.sets import CURRENT, judge
+from steno.engine.state.policy import Policy
+from steno.engine.wire import DOLLAR
+from steno.events.clock import SECOND, SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import Head, Record
+from steno.projections.answers.rules_diff import diff_by_cases
+from steno.projections.read_models.projector import caught_up, rebuilt
+from steno.projections.read_models.view import View
 
 EVENTS = SIZE.count(2_000, 100_000, 10_000_000)
 STORES = SIZE.words[1:] or ["sqlite", "postgres"]
@@ -70,7 +76,7 @@ def filled(where: str | Path) -> tuple[list[float], Head]:
 
 
 def folded(where: str | Path) -> None:
-    """Fold all of it, as a first recorder does, which leaves its snapshot."""
+    """FoldContext all of it, as a first recorder does, which leaves its snapshot."""
     with opened(where, write=True) as record:
         live = LiveWorld(READINGS, record, keep=True)
         live.catch_up()
@@ -85,7 +91,7 @@ def decided(live: LiveWorld) -> None:
 
 
 def started(where: str | Path) -> None:
-    """What a recorder does before its first poll."""
+    """Start as a recorder does, up to its first poll."""
     with opened(where, write=True) as record:
         live = LiveWorld(READINGS, record, keep=True)
         live.catch_up()
@@ -99,6 +105,23 @@ def deciding(where: str | Path) -> Iterator[float]:
         live.catch_up()
         for _ in range(ROUNDS + 1):
             yield 1000 * cpu(lambda: decided(live))
+
+
+def compared(record: Record) -> None:
+    """Compare two rule sets that mean the same, as a command does when the read models are there."""
+    with caught_up(record) as models:
+        generated_cases.cache_clear()  # a command has none yet
+        same = with_judge(lambda case, *, of=judge: of(case), "same")
+        assert diff_by_cases(record, View(models), CURRENT, same).changes == ()
+
+
+def compared_in_the_middle(record: Record) -> None:
+    """Compare two rule sets about the one run in the middle of the record that the second judges otherwise."""
+    with caught_up(record) as models:
+        places = [place for place, _ in models.cases.all()]
+        run_id = models.cases.run_id(places[len(places) // 2])
+        answer = diff_by_cases(record, View(models), CURRENT, NO_METADATA, only=run_id)
+        assert [change.run_id for change in answer.changes] == [run_id]
 
 
 def rows(store: str, where: str | Path, size: Callable[[], int]) -> Iterator[Measured]:
@@ -117,6 +140,8 @@ def rows(store: str, where: str | Path, size: Callable[[], int]) -> Iterator[Mea
     yield row("decide", *list(deciding(where))[1:])
     with opened(where) as record:
         yield row("rebuild", EVENTS / cpu(lambda: rebuilt(record)) / 1000)
+        yield row("diff", *(1000 * cpu(lambda: compared(record)) for _ in range(ROUNDS)))
+        yield row("diff-run", 1000 * cpu(lambda: compared_in_the_middle(record)))
         yield row("verify", EVENTS / cpu(record.verify) / 1000)
         tail = record.head().position - saved.position
         yield row("verify-tail", tail / cpu(lambda: record.verify(after=saved)) / 1000)
@@ -138,11 +163,11 @@ def main() -> Iterator[Measured]:
             os.environ |= {name: str(server.folder / "user") for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME")}
             with psycopg.connect(server.url(), autocommit=True) as database:
                 database.execute("CREATE DATABASE steno")
-                asked = "SELECT pg_database_size('steno')"
+                size_query = "SELECT pg_database_size('steno')"
                 yield from rows(
                     "postgres",
                     server.url("steno"),
-                    lambda: int(database.execute(asked).fetchone()[0]),  # type: ignore[index]
+                    lambda: int(database.execute(size_query).fetchone()[0]),  # type: ignore[index]
                 )
         finally:
             server.remove()

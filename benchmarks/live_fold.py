@@ -1,8 +1,8 @@
-"""What `steno up` costs for each answer that changed something, from the answer to the event stream, and its memory.
+"""The cost of `steno up` for each answer that changed something, from the answer to the event stream, and its memory.
 
     python benchmarks/live_fold.py [TREE ...]
 
-Each TREE is a checkout with its own `.venv`: give two of them to compare two commits in one sitting; else this one.
+Each TREE is a checkout with its own `.venv`: give two of them to compare two commits in a sitting; else this checkout.
 Each runs the real `steno up` against a server of this script's own, over a long record, with one listener on the
 stream. At every poll one run ends and another begins, so that RUNS are always active.
 """
@@ -39,10 +39,10 @@ class Server(BaseHTTPRequestHandler):
         pass
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
         status, body = 200, b"[]"
         if self.path.endswith("/runs/list"):
-            body = b"[]" if asked.get("prev_run_id") else self.runs()
+            body = b"[]" if question.get("prev_run_id") else self.runs()
         elif self.path.endswith("/events/list"):
             status, body = 405, b"{}"
         elif self.path.endswith("/get"):
@@ -54,7 +54,7 @@ class Server(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def runs(self):
-        from stenotest.story import single
+        from stenotest.dstack_history import single
 
         Server.polls += 1
         newest = Server.polls + RUNS
@@ -84,9 +84,9 @@ class Listener(threading.Thread):
     def run(self):
         for line in self.response:
             if line.startswith(b"data: "):
-                told = json.loads(line[6:])
-                if told["event"] == "RunObserved":
-                    at = datetime.fromisoformat(told["at"]).replace(tzinfo=UTC).timestamp()
+                message = json.loads(line[6:])
+                if message["event"] == "RunObserved":
+                    at = datetime.fromisoformat(message["at"]).replace(tzinfo=UTC).timestamp()
                     self.late.append((time.time() - at) * 1000)
 
 
@@ -98,19 +98,16 @@ def cpu_of(pid):
 
 def memory_of(pid):
     """(resident, of that not shared with files), MB."""
-    found = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(found["VmRSS"].split()[0]) / 1000, int(found["RssAnon"].split()[0]) / 1000
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(status["VmRSS"].split()[0]) / 1000, int(status["RssAnon"].split()[0]) / 1000
 
 
 MAKE = """
 import sys
 sys.path.insert(0, "tests/support")
 from pathlib import Path
-try:
-    from stenotest.big import big_record
-except ImportError:  # before tests had a place of their own
-    from engine.testing.big import big_record
-from events.clock import SECOND, SystemClock
+from stenotest.big import big_record
+from steno.events.clock import SECOND, SystemClock
 big_record(Path(sys.argv[1]), events=int(sys.argv[2]), until=SystemClock().now() - 3600 * SECOND)
 """
 """Run by the commit that is measured: records of a later schema are not read by an earlier one."""
@@ -131,7 +128,7 @@ def followed(tree, record, url):
     }
     python = sys.executable if tree == ROOT else str(tree / ".venv/bin/python")
     subprocess.run([python, "-c", MAKE, str(record), str(EVENTS)], cwd=tree, env=environment, check=True)
-    steno = [python, "-m", "cli.main"]
+    steno = [python, "-m", "steno.cli.main"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.run([*steno, "ps"], cwd=tree, env=environment, check=True, **quiet)
     log = folder / "up.log"
@@ -158,10 +155,10 @@ def followed(tree, record, url):
         process.wait()
 
 
-def until(found, log):
-    """What `found` gives once that is something."""
+def until(look, log):
+    """The first true value of `look`."""
     for _ in range(6000):
-        if there := found():
+        if there := look():
             return there
         time.sleep(0.05)
     raise SystemExit(log.read_text())

@@ -21,7 +21,7 @@ VERDICTS = {True: "met", False: "misses", None: ""}
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """What, target, measured, both sides of a ratio, met or misses, half the spread over the median, on what."""
+    """Name, target, measured, both sides of a ratio, met or misses, half the spread over the median, on what."""
     if row.measured is None:
         return row.what, row.target, "not measured", "", "", "", ""
     sides = "" if row.ours is None or row.theirs is None else f"{_number(row.ours)} : {_number(row.theirs)} {row.sides}"
@@ -38,12 +38,12 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def machine_line(report: Report) -> str:
     """Where, when and beside how much other work it was measured."""
-    found, rows = report.machine, report.rows
+    machine, rows = report.machine, report.rows
     loads, days = [load for row in rows for load in row.load], sorted({row.at[:10] for row in rows})
     sizes = ", ".join(dict.fromkeys(row.size for row in rows))
     return (
-        f"{found.cores} cores of {found.model}, Python {found.python}, SQLite {found.sqlite}, "
-        f"PostgreSQL {found.postgresql or 'not installed'}; load {min(loads):g} to {max(loads):g}; "
+        f"{machine.cores} cores of {machine.model}, Python {machine.python}, SQLite {machine.sqlite}, "
+        f"PostgreSQL {machine.postgresql or 'not installed'}; load {min(loads):g} to {max(loads):g}; "
         f"sizes: {sizes}; {' to '.join(dict.fromkeys((days[0], days[-1])))}"
     )
 

@@ -14,9 +14,9 @@ from benchmarks.support import SIZE, Lacking, Measured, compared, report
 from eventsourcing.application import Application
 from stenotest.postgres import Server, lacking, new_server
 
-from events import types
-from events.clock import SystemClock
-from events.store.record import Batch, Record
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.record import Batch, Record
 
 COUNT, ROUNDS = SIZE.count(1_000, 20_000, 100_000), SIZE.pick(1, 5, 5)
 TYPES = ("int8", "int8", "int8", "int2", "bytea", "int8", "int8", "int8", "int8", "int8", "bytea", "bytea", "bytea")
@@ -70,8 +70,8 @@ def eventsourcing(server: Server, database: str, given: Sequence[types.RunReques
         started = time.perf_counter()
         for start in range(0, len(given), batch):
             run = Run()
-            for one in given[start : start + max(batch - 1, 1)]:
-                run.request(one.configuration.decode(), one.name)
+            for fact in given[start : start + max(batch - 1, 1)]:
+                run.request(fact.configuration.decode(), fact.name)
             application.save(run)
         return time.perf_counter() - started
     finally:

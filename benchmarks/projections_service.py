@@ -1,4 +1,4 @@
-"""The read models under a service, on a record of a million events: kept caught up, read now, read as it was.
+"""The read models under a service, on a record of a million events: kept caught up, read now, read at a past position.
 
     python benchmarks/projections_service.py [EVENTS | RECORD]
 
@@ -25,20 +25,20 @@ import msgspec
 from benchmarks.support import SIZE, Measured, measured, report, say
 from stenotest.big import big_record, polls
 
-from engine.policy import Policy
-from engine.providers.readings import READINGS
-from engine.replay.record import world_of
-from engine.wire import wire
-from events.clock import SystemClock
-from events.store.record import Record
-from projections.models import record_pages as browse
-from projections.models.costs import costs
-from projections.models.incidents import incidents, record_object
-from projections.models.overview import overview
-from projections.models.past_worlds import opened
-from projections.models.projector import Lag, Projector, rebuilt
-from projections.models.reader_pool import Look, Pool
-from projections.store.run_query import RunQuery, find
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import world_of
+from steno.engine.state.policy import Policy
+from steno.engine.wire import wire
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
+from steno.projections.answers import record_pages as browse
+from steno.projections.answers.costs import costs
+from steno.projections.answers.incidents import incidents, record_object
+from steno.projections.answers.overview import overview
+from steno.projections.read_models.past_worlds import opened
+from steno.projections.read_models.projector import Lag, Projector, rebuilt
+from steno.projections.read_models.reader_pool import Look, Pool
+from steno.projections.read_models.run_query import RunQuery, find
 
 EVENTS = SIZE.count(3_000, 100_000, 1_000_000)
 GIVEN = Path(SIZE.words[0]) if SIZE.words and not SIZE.words[0].isdecimal() else None
@@ -53,13 +53,13 @@ MOMENTS, READS, POLLS, LAGS = (
 
 MODELS: dict[str, Callable[[Look], object]] = {
     "overview": lambda look: wire(overview(look, POLICY)),
-    "50 newest runs": lambda look: [msgspec.Raw(one) for _, one in look.view.store.runs.page(limit=50)],
+    "50 newest runs": lambda look: [msgspec.Raw(row) for _, row in look.view.store.runs.page(limit=50)],
     "50 newest failed runs": lambda look: look.view.store.runs.objects_of(
         run_id for run_id, _ in find(look.view.store, RunQuery(state="failed"), 50)
     ),
     "one run": lambda look: msgspec.Raw(look.view.row("run-7").object),
     "costs by run": lambda look: wire(costs(look.view.store, "run").report),
-    "incidents": lambda look: [wire(one) for one in incidents(look).anomalies],
+    "incidents": lambda look: [wire(anomaly) for anomaly in incidents(look).anomalies],
     "marks of the slider": lambda look: wire(record_object(look, Lag(positions=0, seconds=0.0))),
     "50 newest events": lambda look: browse.events(look, backwards=True).rows,
     "events of a type there is none of": lambda look: browse.events(look, types={"TokenCreated"}, backwards=True).rows,
@@ -70,7 +70,7 @@ ROWS = {"overview": "models-overview", "one run": "models-run"}
 
 
 def milliseconds(work: Callable[[], object], rounds: int) -> tuple[list[float], list[float]]:
-    """What so many calls took: (by the clock, of the CPU), each ascending."""
+    """The times of so many calls: (by the clock, of the CPU), each ascending."""
     taken, used = [], []
     for _ in range(rounds):
         began, cpu = time.perf_counter(), time.process_time()
@@ -109,7 +109,7 @@ def built(path: Path, of: str) -> Iterator[Measured]:
 
 
 def live(path: Path, of: str) -> Iterator[Measured]:
-    """What one poll more costs, and how far behind the read models are while polls keep coming."""
+    """The cost of a poll more, and how far behind the read models are while polls keep coming."""
     coming = islice(polls(CLOCK.now(), first=1_000_000), 3000)
     with Record.open(path, clock=CLOCK, write=True, shapes=READINGS.shape) as record:
         quiet = Projector(path, clock=CLOCK)
@@ -181,7 +181,7 @@ def past(path: Path, of: str) -> Iterator[Measured]:
             cpu.append((time.process_time() - used) * 1000)
             if number % 20 == 0:
                 began = time.process_time()
-                from engine.fold.tick import Until
+                from steno.engine.fold.poll_reader import Until
 
                 world_of(record, until=Until(position=position))
                 whole.append((time.process_time() - began) * 1000 / cpu[-1])
@@ -193,16 +193,16 @@ def past(path: Path, of: str) -> Iterator[Measured]:
 def memory(path: Path) -> None:
     """Say what serving takes over the imports: reads now, and eight moments held."""
     program = [sys.executable, __file__, "serve", str(path)]
-    said = subprocess.run(program, check=True, capture_output=True, text=True).stdout.split()
-    say(f"serving reads, over the imports: {float(said[0]):.1f} MB; with eight moments held: {float(said[1]):.1f} MB")
+    used = subprocess.run(program, check=True, capture_output=True, text=True).stdout.split()
+    say(f"serving reads, over the imports: {float(used[0]):.1f} MB; with eight moments held: {float(used[1]):.1f} MB")
 
 
 def serve(path: Path) -> None:
     """Read for a while and say how much memory that took."""
 
     def used() -> float:
-        said = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
-        return int(said) / 1024
+        most = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
+        return int(most) / 1024
 
     before = used()
     with closing(Pool(path, clock=CLOCK, wake=lambda: None)) as pool:

@@ -15,17 +15,17 @@ from pathlib import Path
 
 from benchmarks.support import SIZE, Measured, measured, report, say
 
-from cli.catalogue import module_of
-from engine.providers.readings import READINGS
-from events.clock import SECOND, SystemClock
-from events.poll import Poll
-from events.store.record import Record
-from projections.models.projector import caught_up, rebuilt
-from projections.models.view import View
+from steno.cli.catalogue import module_of
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SECOND, SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.projections.read_models.projector import caught_up, rebuilt
+from steno.projections.read_models.view import View
 
 POLLS, ROUNDS = SIZE.count(2_000, 100_000, 950_000), SIZE.pick(1, 7, 7)
 LIFE = 200
-"""Polls that show a run before it drops out of the newest ones."""
+"""Polls that show a run before it drops out of the newest runs."""
 START = 1_763_600_000 * SECOND
 
 
@@ -57,10 +57,10 @@ def run_item(number: int, age: int) -> dict[str, object]:
 
 
 def polls() -> Iterator[Poll]:
-    """One list after the other, five seconds apart; a new run every LIFE / 2 polls, two listed at a time."""
+    """Lists, one after the other, five seconds apart; a new run every LIFE / 2 polls, two listed at a time."""
     for number in range(POLLS):
         newest = number // (LIFE // 2)
-        items = [run_item(one, number - one * (LIFE // 2)) for one in (newest, newest - 1) if one >= 0]
+        items = [run_item(run, number - run * (LIFE // 2)) for run in (newest, newest - 1) if run >= 0]
         at = START + number * 5 * SECOND
         yield Poll(
             source="dstack/main",
@@ -87,7 +87,7 @@ def fill(path: Path) -> None:
 
 
 def milliseconds(work: Callable[[], object], rounds: int) -> list[float]:
-    """What so many calls took."""
+    """The times of so many calls."""
     taken = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -97,16 +97,17 @@ def milliseconds(work: Callable[[], object], rounds: int) -> list[float]:
 
 
 IMPORTS = (
-    "import cli.program, cli.commands.{0}, cli.wiring.view, cli.wiring.time_arguments, cli.render.runs, "
-    "cli.render.timeline, cli.render.explain, projections.models.projector, projections.models.view, "
-    "projections.models.explain, engine.providers.readings, engine.settings.settings, events.store.record, "
-    "platformdirs, sqlalchemy.dialects.sqlite"
+    "import steno.cli.program, steno.cli.commands.{0}, steno.cli.wiring.view, steno.cli.wiring.time_arguments, "
+    "steno.cli.render.runs, steno.cli.render.pictures, steno.cli.render.explain, "
+    "steno.projections.read_models.projector, steno.projections.read_models.view, steno.projections.answers.explain, "
+    "steno.engine.providers.registry, steno.engine.settings.settings, steno.events.store.record, platformdirs, "
+    "sqlalchemy.dialects.sqlite"
 )
 
 
 def command(path: Path, *words: str) -> list[float]:
     """Milliseconds of a read command over those of its imports alone, in turns."""
-    steno = [sys.executable, "-m", "cli.main", "--record", str(path), *words]
+    steno = [sys.executable, "-m", "steno.cli.main", "--record", str(path), *words]
     imports = [sys.executable, "-c", IMPORTS.format(module_of(words[0]))]
 
     def process(line: list[str]) -> float:
@@ -118,7 +119,7 @@ def command(path: Path, *words: str) -> list[float]:
 
 
 def main() -> Iterator[Measured]:
-    """One run opened, and four commands."""
+    """A run opened, and four commands."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "record.db"
         fill(path)

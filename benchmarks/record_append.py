@@ -15,9 +15,9 @@ from benchmarks.support import SIZE, Measured, compared, report
 from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
 
-from events import types
-from events.clock import SystemClock
-from events.store.record import Batch, Record
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.record import Batch, Record
 
 COUNT, ROUNDS = SIZE.count(1_000, 20_000, 100_000), SIZE.pick(1, 7, 7)
 INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -74,7 +74,7 @@ def raw(folder: Path, given: Sequence[types.RunRequested], batch: int, *, durabl
 
 
 class Run(Aggregate):
-    """What `eventsourcing` saves."""
+    """The aggregate that `eventsourcing` saves."""
 
     @event("Requested")
     def request(self, configuration: str, name: str) -> None:
@@ -90,8 +90,8 @@ def eventsourcing_save(folder: Path, given: Sequence[types.RunRequested], batch:
     started = time.perf_counter()
     for start in range(0, len(given), batch):
         run = Run()
-        for one in given[start : start + batch - 1]:
-            run.request(one.configuration.decode(), one.name)
+        for fact in given[start : start + batch - 1]:
+            run.request(fact.configuration.decode(), fact.name)
         application.save(run)
     spent = time.perf_counter() - started
     application.close()
@@ -103,8 +103,8 @@ def turns(count: int, *works: Callable[[Path], float]) -> list[list[float]]:
     rates: list[list[float]] = [[] for _ in works]
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as folder:
-            for found, work in zip(rates, works, strict=True):
-                found.append(count / work(Path(folder)))
+            for series, work in zip(rates, works, strict=True):
+                series.append(count / work(Path(folder)))
     return rates
 
 

@@ -1,4 +1,4 @@
-"""What a poll of one run costs: CPU to take in, bytes to keep.
+"""The cost of a poll of one run: CPU to take in, bytes to keep.
 
     python benchmarks/record_polls.py [POLLS]
 
@@ -17,11 +17,11 @@ from pathlib import Path
 import msgspec
 from benchmarks.support import ROOT, SIZE, Measured, measured, report, say
 
-from engine.providers.readings import READINGS
-from events.clock import SECOND, SystemClock, format_time
-from events.poll import Poll
-from events.store.record import Record
-from events.traces.trace import TraceReading, read_trace
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SECOND, SystemClock, format_time
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.events.traces.trace import TraceReading, read_trace
 
 BYTES = 8800
 COUNT, ROUNDS = SIZE.count(120, 6_000, 60_000), SIZE.pick(1, 5, 5)
@@ -32,12 +32,12 @@ PHASES = ("submitted", "provisioning", "pulling", "running", "terminating", "don
 def a_run() -> dict:
     """A run as a genuine 0.22.5 server showed it while it was running."""
     reading = TraceReading(source_of=READINGS.source, answered=READINGS.answered)
-    found = None
+    row = None
     for _, poll in read_trace(ROOT / "tests/traces/dstack-0.22.5/success.jsonl.zst", reading):
         if poll is not None and poll.path == "/api/runs/list" and poll.body is not None and len(poll.body) > 5000:
-            found = json.loads(poll.body)[0]
-    assert found is not None
-    return found
+            row = json.loads(poll.body)[0]
+    assert row is not None
+    return row
 
 
 def polls(count: int, *, quiet: bool = False) -> Iterator[Poll]:
@@ -130,9 +130,9 @@ def decode_alone(given: list[Poll]) -> float:
 
 def rows(name: str, size: str, of: str, given: list[Poll]) -> Iterator[Measured]:
     """CPU to take in and bytes to keep, of batches."""
-    found = [measure(given, 500) for _ in range(ROUNDS)]
-    yield measured(name, of, [cost for cost, _ in found])
-    yield measured(size, of, [kept for _, kept in found])
+    figures = [measure(given, 500) for _ in range(ROUNDS)]
+    yield measured(name, of, [cost for cost, _ in figures])
+    yield measured(size, of, [kept for _, kept in figures])
 
 
 def main() -> Iterator[Measured]:

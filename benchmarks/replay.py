@@ -20,20 +20,19 @@ from pathlib import Path
 from benchmarks.support import ROOT, SIZE, Measured, compared, measured, report
 from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
+from stenotest.dstack_history import START, job, run_item, submission
 from stenotest.machines import machine_item
-from stenotest.story import START, job, run_item, submission
 
-from engine.fold.state_machines import RUN, TRIGGER_TO, Step, Trigger
-from engine.fold.tick import Until
-from engine.money.costs import Costs
-from engine.providers.readings import READINGS
-from engine.replay.record import world_of
-from engine.replay.trace import open_trace
-from engine.states import PROGRESS, State
-from events.clock import SECOND, SystemClock
-from events.poll import Poll
-from events.store.record import Record
-from events.traces.trace import numbered_lines
+from steno.engine.fold.poll_reader import Until
+from steno.engine.money.costs import Costs
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace, world_of
+from steno.engine.state.state_machines import RUN, TRIGGER_TO, Step, Trigger
+from steno.engine.state.states import PROGRESS, State
+from steno.events.clock import SECOND, SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.events.traces.trace import numbered_lines
 
 ROUNDS = SIZE.pick(1, 3, 3)
 POLLS = SIZE.count(2_000, 100_000, 1_000_000)
@@ -50,7 +49,7 @@ PHASES = (
     ("terminating", "done", "all_jobs_done", "done_by_runner", 0, 6),
 )
 MACHINE = ("provisioning", "provisioning", "busy", "busy", "busy", "idle")
-"""What the machine shows in each phase of its run; then it is terminating for a round, and terminated."""
+"""The machine's row in each phase of its run; then it is terminating for a round, and terminated."""
 INSTANCES = ("/api/instances/list", b'{"project_names":["main"],"limit":100}')
 OTHERS = (
     ("/api/project/main/fleets/list", b"{}"),
@@ -68,10 +67,10 @@ def history(count: int, idle: int) -> Iterator[Poll]:
         submitted = (moment - START) / SECOND
         for phase, (run, status, reason, why, exit_status, rounds) in enumerate(PHASES):
             machines = listed(number, MACHINE[phase], submitted, None)
-            shown = submission(
+            attempt = submission(
                 status, exit_status=exit_status, reason=why, submitted=submitted, hostname="10.0.0.1", price=1.99
             )
-            item = run_item(f"run-{number}", run, job(shown), reason=reason, submitted=submitted)
+            item = run_item(f"run-{number}", run, job(attempt), reason=reason, submitted=submitted)
             head, tail = json.dumps([item], separators=(",", ":")).split('"cost":0.0', 1)
             for turn in range(rounds):
                 body = f'{head}"cost":{turn * 0.0028:.4f}{tail}'.encode()
@@ -115,8 +114,8 @@ def make(path: Path, count: int, idle: int) -> None:
     """Write the record."""
     with Record.open(path, clock=SystemClock(), write=True, create=True, shapes=READINGS.shape) as record:
         batch: list[Poll] = []
-        for one in history(count, idle):
-            batch.append(one)
+        for poll in history(count, idle):
+            batch.append(poll)
             if len(batch) == 2000:
                 record.append_polls(batch)
                 batch.clear()
@@ -124,13 +123,13 @@ def make(path: Path, count: int, idle: int) -> None:
 
 
 def rates(work: Callable[[], int]) -> list[float]:
-    """Thousands of events a second of CPU, of several rounds; `work` says how many events it did."""
-    found = []
+    """Thousands of events a second of CPU, of several rounds; `work` returns its number of events."""
+    figures = []
     for _ in range(ROUNDS):
         began = time.process_time()
         done = work()
-        found.append(done / (time.process_time() - began) / 1000)
-    return found
+        figures.append(done / (time.process_time() - began) / 1000)
+    return figures
 
 
 class Followed(Aggregate):
@@ -199,15 +198,15 @@ def billed(path: Path) -> list[float]:
     def work() -> int:
         return len(Costs(state).bills())
 
-    return [1e3 / one for one in rates(work)]
+    return [1e3 / rate for rate in rates(work)]
 
 
 def memory(path: Path) -> float:
     """Megabytes a fold of the record takes over its imports, in a process of its own."""
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, __file__, "--memory", str(path)], capture_output=True, check=True, text=True
     )
-    return float(found.stdout)
+    return float(process.stdout)
 
 
 def resident() -> int:
@@ -236,13 +235,13 @@ def replayed(folder: Path) -> list[float]:
         while file.tell() < 10_000_000:
             file.writelines(lines)
     assert sum(1 for _ in open_trace(whole)) > 1000
-    command = [sys.executable, "-m", "cli.main", "replay", str(whole), "--json"]
-    found = []
+    command = [sys.executable, "-m", "steno.cli.main", "replay", str(whole), "--json"]
+    figures = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
         subprocess.run(command, check=True, capture_output=True)
-        found.append(time.perf_counter() - began)
-    return found
+        figures.append(time.perf_counter() - began)
+    return figures
 
 
 def main() -> Iterator[Measured]:
@@ -254,9 +253,9 @@ def main() -> Iterator[Measured]:
         yield measured("replay-trace", "10 MB", replayed(Path(folder)))
         baseline = rebuilt()
         for name, record, count in (("day", weeks, POLLS), ("busy", path, min(POLLS, BUSY))):
-            of, found = f"{count:,} polls", folded(record)
-            yield measured(f"fold-{name}", of, found)
-            yield compared(f"fold-{name}-eventsourcing", of, found, baseline, "k/cpu-s")
+            of, state = f"{count:,} polls", folded(record)
+            yield measured(f"fold-{name}", of, state)
+            yield compared(f"fold-{name}-eventsourcing", of, state, baseline, "k/cpu-s")
         yield measured("fold-busy-cursor", of, scanned(path))
         table, live = stepped(RUN.table), stepped(RUN.live())
         yield measured("steps", "12,000 steps", table)

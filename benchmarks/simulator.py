@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 PAGE = 100
-RECORDING = Path(__file__).parents[1] / "tests" / "traces" / "dstack-0.22.5" / "success.jsonl.zst"
+RECORDING = Path(__file__).resolve().parents[1] / "tests" / "traces" / "dstack-0.22.5" / "success.jsonl.zst"
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def simulator(runs):
 
 def a_running_run():
     """A run of the recording while it runs."""
-    from engine.replay.trace import open_trace
+    from steno.engine.replay.replay import open_trace
 
     for _, poll in open_trace(RECORDING):
         if poll is not None and poll.path == "/api/runs/list" and poll.body:
@@ -49,9 +49,9 @@ class Server(BaseHTTPRequestHandler):
         pass
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
         if self.path == "/api/runs/list":
-            body = self.page(asked)
+            body = self.page(request)
         elif self.path == "/api/events/list":
             return self.answer(405, b"{}")
         elif self.path.endswith("/get"):
@@ -60,18 +60,18 @@ class Server(BaseHTTPRequestHandler):
             body = b"[]"
         return self.answer(200, body)
 
-    def page(self, asked):
-        first = int(asked["prev_run_id"].rsplit("-", 1)[1]) + 1 if asked.get("prev_run_id") else 0
+    def page(self, request):
+        first = int(request["prev_run_id"].rsplit("-", 1)[1]) + 1 if request.get("prev_run_id") else 0
         if first == 0:
             Server.polls += 1
         moved = f"2026-11-20T14:{Server.polls // 60:02}:{Server.polls % 60:02}.000000Z"
-        shown = []
+        listed = []
         for number in range(first, min(first + PAGE, Server.runs)):
             ended = number < 2 * (Server.polls - 1)
             text = Server.template.replace("@N@", f"{number:012}").replace("@MOVED@", moved)
             text = text.replace('"@COST@"', f"{Server.polls * 0.0011 + number * 0.0001:.4f}")
-            shown.append(text.replace('"exit_status": null', '"exit_status": 0') if ended else text)
-        return ("[" + ",".join(shown) + "]").encode()
+            listed.append(text.replace('"exit_status": null', '"exit_status": 0') if ended else text)
+        return ("[" + ",".join(listed) + "]").encode()
 
     def answer(self, status, body):
         self.send_response(status)

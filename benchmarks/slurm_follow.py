@@ -1,7 +1,8 @@
-"""What following a Slurm cluster costs: `steno record` over 1,000 jobs at a 5 s poll, as CPU time by wall time, its
+"""The cost of following a Slurm cluster: `steno record` over 1,000 jobs at a 5 s poll, as CPU time by wall time, its
 calls of Slurm's commands, and the bytes by which its record grows.
 
-No test machine has 1,000 jobs, so programs called squeue, sacct, sinfo and scontrol stand before the real ones on PATH.
+No test machine has 1,000 jobs, so programs called squeue, sacct, sinfo and scontrol stand before the real
+programs on PATH.
 They print the columns they are asked for, as Slurm 22.05 does, of jobs that wait, run, complete and end; each job that
 leaves the queue is followed by a new one. Accounting is a second behind the controller. Every 30 s the scheduler
 predicts other starts for all jobs that wait, two of five, which changes their lines. The CPU time of the programs is
@@ -91,9 +92,9 @@ class Jobs:
 
 
 def answer(tool, words):
-    """What one of the programs prints; a line of `calls` for each call that shows jobs."""
+    """The output of one of the programs; a line of `calls` for each call that shows jobs."""
     jobs, now = Jobs(*map(float, os.environ["STENO_BENCHMARK_JOBS"].split())), time.time()
-    asked = words[words.index("-o") + 1] if "-o" in words else ""
+    columns = words[words.index("-o") + 1] if "-o" in words else ""
     if tool == "scontrol":
         return ["ClusterName             = benchmark"]
     if tool == "sinfo":
@@ -103,10 +104,10 @@ def answer(tool, words):
     with (Path.home() / "calls").open("a") as calls:
         calls.write(f"{tool}\n")
     if tool == "squeue":
-        line = re.sub(r"%(\w)", lambda found: SQUEUE[found[1]], asked)
+        line = re.sub(r"%(\w)", lambda letter: SQUEUE[letter[1]], columns)
         return [line.format_map(job) for job in jobs.squeue(now)]
     ids = words[words.index("-j") + 1].split(",") if "-j" in words else jobs.there(now)
-    line = "|".join(SACCT[name] for name in asked.split(","))
+    line = "|".join(SACCT[name] for name in columns.split(","))
     return [line.format_map(job) for job in jobs.sacct(now, map(int, ids))]
 
 
@@ -123,7 +124,7 @@ def size(record):
 
 
 def follow(folder, ends, polls):
-    """Of each poll: shares of a core in percent, KiB of growth, and of each of `CALLS` how many."""
+    """For each poll: shares of a core in percent, KiB of growth, and of each of `CALLS` how many."""
     tools = folder / "bin"
     tools.mkdir()
     for tool in ("squeue", "sacct", "sinfo", "scontrol"):
@@ -153,38 +154,38 @@ def follow(folder, ends, polls):
         try:
             for _ in range(FIRST if polls > 1 else 1):
                 before = sample()
-            found = []
+            differences = []
             for _ in range(polls):
                 after = sample()
-                found.append([later - earlier for earlier, later in zip(before, after, strict=True)])
+                differences.append([later - earlier for earlier, later in zip(before, after, strict=True)])
                 before = after
         finally:
             steno.send_signal(signal.SIGINT)
             steno.wait(60)
     check(record)
-    shares, *others = zip(*found, strict=True)
+    shares, *others = zip(*differences, strict=True)
     if "-v" in sys.argv:
-        print((folder / "out").read_text()[-3000:], found, sep="\n")
-    return [100 * one / EVERY for one in shares], *others
+        print((folder / "out").read_text()[-3000:], differences, sep="\n")
+    return [100 * share / EVERY for share in shares], *others
 
 
 def check(record):
     """That the jobs were followed: else the figures are of something else."""
-    from engine.live.live_world import LiveWorld
-    from engine.providers.readings import READINGS
-    from events.clock import SystemClock
-    from events.store.record import Record
+    from steno.engine.live.live_world import LiveWorld
+    from steno.engine.providers.registry import READINGS
+    from steno.events.clock import SystemClock
+    from steno.events.store.record import Record
 
     with Record.open(record, clock=SystemClock(), shapes=READINGS.shape) as opened:
         live = LiveWorld(READINGS, opened)
         live.catch_up()
-        jobs, machines = len(live.state.unsettled), len(live.state.open_vms)  # those of accounting
+        jobs, machines = len(live.state.runs.open_ids), len(live.state.vms.open_ids)  # those of accounting
         assert 0.95 * JOBS < jobs < 1.2 * JOBS, f"{jobs} jobs"
         assert machines > JOBS / 2, f"{machines} machines of running jobs"
         assert not live.state.anomalies, list(live.state.anomalies)[:3]
 
 
-STENO = [sys.executable, "-m", "cli.main"]
+STENO = [sys.executable, "-m", "steno.cli.main"]
 FIRST = 3
 """Polls before the first that counts: first contact, and the jobs' ids asked of accounting for the first time."""
 PROFILE = []
@@ -206,7 +207,7 @@ def main():
         yield measured(f"slurm-growth{suffix}", of, grown, value=sum(grown) / len(grown))
         made.append(calls)
     for tool, *each in zip(CALLS, *made, strict=True):
-        calls = [one for polls in each for one in polls]
+        calls = [poll for polls in each for poll in polls]
         yield measured(f"slurm-{tool}", f"{JOBS:,} jobs, {len(calls)} polls", calls, value=max(calls))
 
 

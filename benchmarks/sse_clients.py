@@ -24,9 +24,9 @@ from urllib.request import urlopen
 
 from benchmarks.support import SIZE, Measured, measured, report, say
 
-from events import types
-from events.clock import SystemClock
-from events.store.record import Batch, Record
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.record import Batch, Record
 
 RATE = 10
 SETTLED = SIZE.pick(1, 8, 8)
@@ -40,8 +40,8 @@ _STATS = re.compile(r'steno_stream_clients_dropped_total\{reason="(\w+)"\} (\S+)
 class Listener(asyncio.Protocol):
     """Takes down when which position arrived, and nothing else."""
 
-    def __init__(self, ask: bytes, found: array, began: asyncio.Event | None) -> None:
-        self.ask, self.found, self.began, self.rest = ask, found, began, b""
+    def __init__(self, ask: bytes, delays: array, began: asyncio.Event | None) -> None:
+        self.ask, self.found, self.began, self.rest = ask, delays, began, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -67,29 +67,29 @@ def listen(pipe: Connection, host: str, port: int, clients: int, stuck: int) -> 
     """The process of the clients: connect, say so, listen until told to stop, send what was found."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    found = array("q")
+    delays = array("q")
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
         ask = f"GET /api/stream HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
         for _ in range(clients):
             began = asyncio.Event()
-            await loop.create_connection(lambda began=began: Listener(ask, found, began), host, port)
+            await loop.create_connection(lambda began=began: Listener(ask, delays, began), host, port)
             await began.wait()
         sockets = []
         for _ in range(stuck):
-            one = socket.socket()
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.connect((host, port))
-            one.send(ask.replace(b"/api/stream", b"/api/stream?after=0"))
-            sockets.append(one)
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect((host, port))
+            connection.send(ask.replace(b"/api/stream", b"/api/stream?after=0"))
+            sockets.append(connection)
         pipe.send("ready")
         await asyncio.to_thread(pipe.recv)
-        for one in sockets:
-            one.close()
+        for connection in sockets:
+            connection.close()
 
     asyncio.run(run())
-    pipe.send(found.tobytes())
+    pipe.send(delays.tobytes())
 
 
 def usage(pid: int) -> tuple[float, int, int]:
@@ -122,8 +122,8 @@ def main(clients: int, seconds: int, stuck: int) -> Iterator[Measured]:
                 record.append_many([Batch(f"run/run-{n}", [requested(n)]) for n in range(start, start + 500)])
             log = Path(folder) / "log"
             server = subprocess.Popen(
-                [sys.executable, "-m", "cli.main", "serve", "--record", str(path), "--port", "0"],
-                cwd=Path(__file__).parents[1],
+                [sys.executable, "-m", "steno.cli.main", "serve", "--record", str(path), "--port", "0"],
+                cwd=Path(__file__).resolve().parents[1],
                 env={**os.environ, "HOME": folder},
                 stdout=log.open("wb"),
             )
@@ -160,13 +160,13 @@ def _measured(
     with urlopen(f"http://{host}:{port}/metrics") as answer:
         dropped = dict(_STATS.findall(answer.read().decode()))
     here.send("stop")
-    found = array("q")
-    found.frombytes(here.recv())
+    delays = array("q")
+    delays.frombytes(here.recv())
     process.join()
     latencies = sorted(
-        (found[index + 1] - appended[found[index]]) / 1e6
-        for index in range(0, len(found), 2)
-        if found[index] in appended
+        (delays[index + 1] - appended[delays[index]]) / 1e6
+        for index in range(0, len(delays), 2)
+        if delays[index] in appended
     )
     count = len(latencies)
     took.sort()

@@ -22,7 +22,7 @@ PATIENCE = 20.0  # seconds in which a script that is interrupted ends what it ha
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One target and what was measured; without `measured`, `problem` says why and what to do."""
+    """A target and what was measured; without `measured`, `problem` says why and what to do."""
 
     name: str
     script: str
@@ -80,7 +80,7 @@ def machine() -> Machine:
 
 def run(script: str, size: str) -> tuple[Row, ...]:
     """Run one script; a row for each of its targets."""
-    targets = [one for one in TARGETS if one.script == script and (size == "full" or not one.full)]
+    targets = [target for target in TARGETS if target.script == script and (size == "full" or not target.full)]
     words = [sys.executable, "-m", f"benchmarks.{script}", "--json", *([] if size == "normal" else [f"--{size}"])]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("STENO_", "DSTACK_"))}
     environment["PYTHONDONTWRITEBYTECODE"] = ""  # or every start would compile what it imports
@@ -95,23 +95,23 @@ def run(script: str, size: str) -> tuple[Row, ...]:
             except subprocess.TimeoutExpired:
                 process.kill()
             raise
-    found, problem = _decoded(out)
+    figures, problem = _decoded(out)
     if process.returncode:
         last = (err.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"])[-1]
         problem = f"benchmarks/{script}.py failed: {last}"
-    elif unknown := found.keys() - {one.name for one in targets}:
+    elif unknown := figures.keys() - {target.name for target in targets}:
         raise AssertionError(f"benchmarks/targets.py lacks {', '.join(sorted(unknown))} of {script}")
     load = (round(before, 1), round(os.getloadavg()[0], 1))
     return tuple(
-        _row(one, found.get(one.name), problem, size=size, at=at, load=load, failed=process.returncode != 0)
-        for one in targets
+        _row(target, figures.get(target.name), problem, size=size, at=at, load=load, failed=process.returncode != 0)
+        for target in targets
     )
 
 
 def joined(old: Report | None, new: Report) -> Report:
-    """The rows of both, the new ones instead of old ones of their names; without those that have no target any more."""
+    """The rows of both, new rows in place of old rows of the same name; rows without a target are left out."""
     rows = {row.name: row for report in (old, new) if report is not None for row in report.rows}
-    return Report(machine=new.machine, rows=tuple(rows[one.name] for one in TARGETS if one.name in rows))
+    return Report(machine=new.machine, rows=tuple(rows[target.name] for target in TARGETS if target.name in rows))
 
 
 def read(path: Path) -> Report | None:
@@ -126,19 +126,19 @@ def write(path: Path, report: Report) -> None:
 
 def _decoded(out: bytes) -> tuple[dict[str, Measured], str | None]:
     """The rows that a script reported by name, and why there are no more. Raises AssertionError if one came twice."""
-    found: dict[str, Measured] = {}
+    figures: dict[str, Measured] = {}
     for line in out.splitlines():
         if b'"not_here"' in line:
-            return found, msgspec.json.decode(line, type=NotHere).not_here
+            return figures, msgspec.json.decode(line, type=NotHere).not_here
         row = msgspec.json.decode(line, type=Measured)
-        assert row.name not in found, f"{row.name} was measured twice"
-        found[row.name] = row
-    return found, None
+        assert row.name not in figures, f"{row.name} was measured twice"
+        figures[row.name] = row
+    return figures, None
 
 
 def _row(
     target: Target,
-    found: Measured | None,
+    figure: Measured | None,
     problem: str | None,
     *,
     size: str,
@@ -150,18 +150,18 @@ def _row(
         name=target.name, script=target.script, what=target.what, target=target.text, unit=target.unit,
         size=size, at=at, load=load,
     )  # fmt: skip
-    if found is None:
+    if figure is None:
         why = problem or f"benchmarks/{target.script}.py did not report it"
         return msgspec.structs.replace(row, problem=why, failed=failed or problem is None)
-    shares = [target.share(one) for one in (found.measured, found.low, found.high)]
-    ends = sorted(one for one in shares[1:] if one is not None)
+    shares = [target.share(value) for value in (figure.measured, figure.low, figure.high)]
+    ends = sorted(share for share in shares[1:] if share is not None)
     return msgspec.structs.replace(
         row,
-        **{name: _short(value) for name, value in msgspec.structs.asdict(found).items() if name != "name"},
+        **{name: _short(value) for name, value in msgspec.structs.asdict(figure).items() if name != "name"},
         share=_short(shares[0]),
         share_low=_short(ends[0] if ends else None),
         share_high=_short(ends[-1] if ends else None),
-        met=target.met(found.measured),
+        met=target.met(figure.measured),
     )
 
 
@@ -175,5 +175,5 @@ def _postgresql() -> str | None:
     folder = binaries()
     if folder is None:
         return None
-    said = subprocess.run([folder / "postgres", "--version"], check=True, capture_output=True, text=True).stdout
-    return said.split()[2]
+    printed = subprocess.run([folder / "postgres", "--version"], check=True, capture_output=True, text=True).stdout
+    return printed.split()[2]

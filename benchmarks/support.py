@@ -1,4 +1,4 @@
-"""What benchmarks share: the size they run at, the rows they report, and `stenotest`, what tests share.
+"""Shared by benchmarks: the size they run at, the rows they report, and `stenotest`, the support of the tests.
 
     python benchmarks/NAME.py [--quick | --full] [--json] [WORD ...]
 
@@ -22,7 +22,7 @@ from benchmarks.targets import TARGETS  # noqa: E402 - `python benchmarks/NAME.p
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One row of the table of targets, measured.
+    """A measured row of the table of targets.
 
     `measured`, `low` and `high` are in the unit of the target: the median of the repetitions (or the value that the row
     names, such as a p99), the least and the most. A ratio has both sides, in `sides` (such as events/s).
@@ -72,17 +72,17 @@ SIZE = Size(sys.argv[1:])
 
 def measured(name: str, of: str, values: Iterable[float], *, value: float | None = None) -> Measured:
     """A row of these repetitions: their median, or `value` where the row is another part of them."""
-    found = list(values)
-    middle = statistics.median(found) if value is None else value
-    return Measured(name=name, of=of, measured=middle, low=min(found), high=max(found), rounds=len(found))
+    figures = list(values)
+    middle = statistics.median(figures) if value is None else value
+    return Measured(name=name, of=of, measured=middle, low=min(figures), high=max(figures), rounds=len(figures))
 
 
 def compared(name: str, of: str, ours: Sequence[float], theirs: Sequence[float], sides: str) -> Measured:
     """A row of what ours reaches of theirs (both so many a second, measured in turns), in % or times as its target."""
     scale = 100 if _TARGETS[name].unit == "%" else 1
-    found = measured(name, of, [scale * one / other for one, other in zip(ours, theirs, strict=True)])
+    ratio = measured(name, of, [scale * mine / other for mine, other in zip(ours, theirs, strict=True)])
     both = {"ours": statistics.median(ours), "theirs": statistics.median(theirs), "sides": sides}
-    return msgspec.structs.replace(found, **both)
+    return msgspec.structs.replace(ratio, **both)
 
 
 def say(text: str) -> None:
@@ -103,8 +103,8 @@ def _text(row: Measured) -> str:
     target = _TARGETS[row.name]
     met = target.met(row.measured)
     verdict = "" if met is None else "ok" if met else "MISSED"
-    said = f"{target.what:<64} {row.measured:10.4g} {target.unit:<10} {target.text:<28} {verdict:<7}"
-    return f"{said}{row.low:.4g} to {row.high:.4g} in {row.rounds}; {row.of}"
+    text = f"{target.what:<64} {row.measured:10.4g} {target.unit:<10} {target.text:<28} {verdict:<7}"
+    return f"{text}{row.low:.4g} to {row.high:.4g} in {row.rounds}; {row.of}"
 
 
 _TARGETS = {target.name: target for target in TARGETS}

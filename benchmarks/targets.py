@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Target(NamedTuple):
-    """One row. Without `limit` it is measured for comparison only."""
+    """A row. Without `limit` it is measured for comparison only."""
 
     script: str
     name: str
@@ -14,12 +14,12 @@ class Target(NamedTuple):
     least: bool = False
     """The limit is the least that is allowed, not the most."""
     than: str = ""
-    """What it is a ratio to, measured in the same run."""
+    """The other side of a ratio, measured in the same run."""
     full: bool = False
     """Only `--full` measures it."""
 
     def met(self, value: float) -> bool | None:
-        """Whether the value is within the limit; None without one."""
+        """True if the value is within the limit; None without a limit."""
         return None if self.limit is None else (value >= self.limit if self.least else value <= self.limit)
 
     def share(self, value: float) -> float | None:
@@ -46,6 +46,8 @@ def _growth(store: str, title: str) -> tuple[Target, ...]:
         Target("growth", "start", "engine started from its snapshot", "ms", 1000),
         Target("growth", "decide", "a round's decisions with a budget, CPU", "ms"),
         Target("growth", "rebuild", "read models rebuilt", "k/cpu-s"),
+        Target("growth", "diff", "rules diff where nothing differs, CPU", "ms", 1000),
+        Target("growth", "diff-run", "rules diff where one run differs, CPU", "ms"),
         Target("growth", "verify", "verify of all of it", "k/cpu-s"),
         Target("growth", "verify-tail", "verify --after, the last events", "k/cpu-s"),
     )
@@ -151,10 +153,10 @@ TARGETS = (
     Target("slurm_follow", "slurm-growth-busy", "… growth of the record a poll", "KiB", 100),
     Target("slurm_follow", "slurm-squeue", "1,000 jobs of Slurm, calls of squeue a poll", "", 1),
     Target("slurm_follow", "slurm-sacct", "1,000 jobs of Slurm, calls of sacct a poll", "", 1),
-    Target("kernel_times", "kernel-time", "an honest kernel's time, off a loop timed by hand", "%", 5),
-    Target("kernel_times", "kernel-check", "a checker of three tests", "s", 0.9),
-    Target("kernel_times", "kernel-time-containers", "an honest kernel's time in containers, off by hand", "%", 5),
-    Target("kernel_times", "kernel-check-containers", "a checker of three tests in containers", "s", 0.9),
+    Target("judge", "judge-time", "an honest kernel's time, off a loop timed by hand", "%", 3),
+    Target("judge", "judge-agree", "… pairs of runs whose intervals overlap", "%", 95, True),
+    Target("judge", "judge-benchmark", "a warm benchmark of the shipped matmul", "s", 15),
+    Target("judge", "judge-check", "a warm checker of three tests", "s", 1.5),
     Target("warm_kernels", "warm-kernel", "a warm kernel from request to verdict", "s", 1.5),
     Target("warm_kernels", "warm-listener", "… the listener's and containers' own part", "s", 0.3),
 )

@@ -33,8 +33,8 @@ def steno(folder: Path, *words: str) -> Iterator[Path]:
     """A command that runs until it is left; where its log is."""
     log = folder / f"{words[0]}.log"
     process = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", *words, "--record", str(folder / "record.db")],
-        cwd=Path(__file__).parents[1],
+        [sys.executable, "-m", "steno.cli.main", *words, "--record", str(folder / "record.db")],
+        cwd=Path(__file__).resolve().parents[1],
         env={**os.environ, "HOME": str(folder), "STENO_API_PORT": "0", "STENO_PROVIDER": "local"},
         stdout=log.open("wb"),
         stderr=subprocess.STDOUT,
@@ -47,11 +47,11 @@ def steno(folder: Path, *words: str) -> Iterator[Path]:
 
 
 def served(log: Path) -> str:
-    """Where it serves, once it does."""
+    """The address at which it serves."""
     for _ in range(600):
-        found = _READY.search(log.read_text())
-        if found is not None:
-            return found[1]
+        ready = _READY.search(log.read_text())
+        if ready is not None:
+            return ready[1]
         time.sleep(0.1)
     raise SystemExit(log.read_text())
 
@@ -70,12 +70,12 @@ class Listener(threading.Thread):
             now = time.time()
             if not line.startswith(b"data: "):
                 continue
-            told = json.loads(line[6:])
-            if told["event"] not in ("RunObserved", "VmObserved"):
+            answer = json.loads(line[6:])
+            if answer["event"] not in ("RunObserved", "VmObserved"):
                 continue
-            late = (now - datetime.fromisoformat(told["at"]).replace(tzinfo=UTC).timestamp()) * 1000
+            late = (now - datetime.fromisoformat(answer["at"]).replace(tzinfo=UTC).timestamp()) * 1000
             self.all.append(late)
-            run = told.get("run")
+            run = answer.get("run")
             if run is not None and run["state"] in _ENDED:
                 self.verdicts.setdefault(run["run_id"], late)
 
@@ -87,10 +87,10 @@ def followed(url: str) -> Listener:
     time.sleep(SETTLED)
     for number in range(RUNS):
         body = json.dumps({"configuration": {"type": "task", "name": f"run-{number}", "commands": ["true"]}}).encode()
-        asked = Request(
+        request = Request(
             f"{url}/api/runs", body, {"Content-Type": "application/json", "Idempotency-Key": f"run-{number}"}
         )
-        with urlopen(asked) as answer:
+        with urlopen(request) as answer:
             run_id = json.loads(answer.read())["run_id"]
         end = time.monotonic() + 60
         while run_id not in listener.verdicts:
@@ -100,9 +100,9 @@ def followed(url: str) -> Listener:
     return listener
 
 
-def row(name: str, found: Listener) -> Measured:
+def row(name: str, listener: Listener) -> Measured:
     """The p99 of the verdicts; of all messages as a detail."""
-    verdicts, every = sorted(found.verdicts.values()), sorted(found.all)
+    verdicts, every = sorted(listener.verdicts.values()), sorted(listener.all)
     say(f"{name}: verdicts p50 {part(verdicts, 50):.1f} ms; all p50 {part(every, 50):.1f}, p99 {part(every, 99):.1f}")
     return measured(name, f"{len(verdicts)} runs", verdicts, value=part(verdicts, 99))
 
@@ -113,7 +113,7 @@ def part(values: list[float], percent: int) -> float:
 
 
 def main() -> Iterator[Measured]:
-    """One process, then two."""
+    """In a single process, then in two."""
     with tempfile.TemporaryDirectory() as folder, steno(Path(folder), "up") as log:
         yield row("verdict-up", followed(served(log)))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

@@ -20,18 +20,19 @@ from pathlib import Path
 
 import httpx
 from benchmarks.support import SIZE, Lacking, Measured, measured, report, say
-from stenotest.kernels import ADDITION, KEY, submission
+from stenotest.kernels import ADDITION, submission
 
-from engine.kernel.executor import job_of
-from engine.kernel.machine.frames import Teller
-from engine.kernel.machine.here import Here
-from engine.kernel.machine.judge import Judge
-from engine.listener.sandbox import ContainerLimits, Containers
-from engine.listener.server import DeadMan, ListenerServer
-from engine.listener.tasks import Tasks
+from steno.engine.kernel.executor import job_of
+from steno.engine.kernel.machine.framing import Teller
+from steno.engine.kernel.machine.judge import Judge
+from steno.engine.kernel.machine.local_cells import LocalCells
+from steno.engine.listener.sandbox import ContainerLimits, Containers
+from steno.engine.listener.server import ListenerServer
+from steno.engine.listener.tasks import Tasks
 
 KERNELS = SIZE.pick(2, 15, 15)
 PAUSE = 1  # seconds between kernels, in which containers are started again
+TOKEN = "t" * 40
 CHANGES = {"solution_code": ADDITION, "language": "cpp", "gpu_type": "CPU", "endpoint": "checker"}
 
 
@@ -54,15 +55,15 @@ def streamed(url: str) -> tuple[float, float, float]:
 
 def parts(folder: Path, image: str) -> list[float]:
     """Seconds that the judgement by a listener takes longer than as processes."""
-    job = job_of(submission("vector-add", **CHANGES), KEY, compiler="auto")
-    containers, here = Containers(ContainerLimits(image=image, memory=1 << 30), name="benchmark"), Here(folder)
+    job = job_of(submission("vector-add", **CHANGES), compiler="auto")
+    containers, here = Containers(ContainerLimits(image=image, memory=1 << 30), name="benchmark"), LocalCells(folder)
     tasks = Tasks(containers, folder / "listened")
-    server = ListenerServer(("127.0.0.1", 0), KEY, tasks, containers, DeadMan(3600, lambda: tasks.idle))
+    server = ListenerServer(("127.0.0.1", 0), TOKEN, tasks, containers, 3600)
     thread = threading.Thread(target=server.serve)
     thread.start()
     client = httpx.Client(
         base_url=f"http://127.0.0.1:{server.server_address[1]}",
-        headers={"Authorization": f"Bearer {KEY}"},
+        headers={"Authorization": f"Bearer {TOKEN}"},
         timeout=300,
         trust_env=False,
     )
@@ -70,22 +71,22 @@ def parts(folder: Path, image: str) -> list[float]:
     for number in range(KERNELS):
         time.sleep(PAUSE)
         began = time.monotonic()
-        assert Judge(job, here, Teller(KEY, lambda _line: None)).run() == 0
+        assert Judge(job, here, Teller(lambda _line: None)).run() == 0
         alone.append(time.monotonic() - began)
         time.sleep(PAUSE)
-        began, seen, said = time.monotonic(), 0, {"state": "queued"}
+        began, seen, task = time.monotonic(), 0, {"state": "queued"}
         client.post("/execute", json={"task_id": f"task-{number}", "job": job}).raise_for_status()
-        while said["state"] in {"queued", "running"}:
-            said = client.get(f"/tasks/task-{number}", params={"after": seen, "wait": 10}).json()
-            seen += len(said["lines"])
-        assert said["code"] == 0, said
+        while task["state"] in {"queued", "running"}:
+            task = client.get(f"/tasks/task-{number}", params={"after": seen, "wait": 10}).json()
+            seen += len(task["lines"])
+        assert task["code"] == 0, task
         listened.append(time.monotonic() - began)
     client.close()
     server.stopped = True
     thread.join()
     tasks.close()
     containers.close()
-    return [one - other for one, other in zip(listened[1:], alone[1:], strict=True)]
+    return [seconds - other for seconds, other in zip(listened[1:], alone[1:], strict=True)]
 
 
 def main(image: str) -> Iterator[Measured]:
@@ -107,15 +108,17 @@ def main(image: str) -> Iterator[Measured]:
         }
         log = Path(folder) / "log"
         with log.open("w") as out:
-            up = subprocess.Popen([sys.executable, "-m", "cli.main", "up"], env=environment, stdout=out, stderr=out)
+            up = subprocess.Popen(
+                [sys.executable, "-m", "steno.cli.main", "up"], env=environment, stdout=out, stderr=out
+            )
         try:
-            while (found := re.search(r"serving (http://\S+)", log.read_text())) is None:
+            while (address := re.search(r"serving (http://\S+)", log.read_text())) is None:
                 time.sleep(0.1)
-            streamed(found[1])
+            streamed(address[1])
             times = []
             for _ in range(KERNELS):
                 time.sleep(PAUSE)
-                times.append(streamed(found[1]))
+                times.append(streamed(address[1]))
             while re.search(r"kernels-\S+: .* succeeded", log.read_text()) is None:  # the machine is given back
                 time.sleep(0.2)
         finally:

@@ -1,6 +1,6 @@
 """Every command with its file and one-line help, and the page `steno --help`: imports no command and no click."""
 
-SECTIONS = {  # command → one-line help, by section of the page
+SECTIONS = {  # command → one-line help, by section of the page; the command's own help continues it
     "Start here": {
         "demo": "Tour on this machine: two runs, their bill, an incident.",
         "init": "Write a steno.toml, question by question.",
@@ -22,12 +22,15 @@ SECTIONS = {  # command → one-line help, by section of the page
         "compare": "Compare two runs: outcome, times, cost, what was asked for.",
         "timeline": "Draw where a run's time went.",
         "explain": "Explain a verdict, a cold start, or why a machine still runs.",
+        "bisect": "Find the event at which two rule sets part about a run.",
+        "causes": "Find the line of an output that explains why it failed.",
         "incidents": "List anomalies in what providers answered, and gaps.",
     },
     "Machines and money": {
         "vms": "List machines, show one, stop one; also `steno machines`.",
         "costs": "Show costs by machine, run, day, user or GPU.",
         "estimate": "Estimate what runs a day cost, with and without reuse of machines.",
+        "whatif": "Predict what another policy would have cost.",
         "budget": "Show how much of the budget is spent, committed and left.",
         "metrics": "Print the figures for a front end.",
         "notify": "List the notices sent to the webhook, or send a test notice.",
@@ -40,8 +43,11 @@ SECTIONS = {  # command → one-line help, by section of the page
     },
     "Record and replay": {
         "record": "Poll a provider and record every answer, until interrupted.",
-        "replay": "Replay a record or a trace under any rule set.",
-        "export": "Export polls as a trace, or tables as Parquet or CSV.",
+        "cases": "List every case that the rules saw, and what they make of it.",
+        "replay": "Replay a record, bundle or trace under any rule set.",
+        "rules": "Check, compare and adopt rule sets, also of your own files.",
+        "export": "Export runs as a bundle, polls as a trace, or tables.",
+        "audit": "Derive every recorded decision again, and list what differs.",
         "import": "Import a trace into the record as an archive.",
         "sources": "List the record's sources, live and imported; hide an archive.",
         "workers": "List the processes that act on the record, and what each holds.",
@@ -51,7 +57,7 @@ SECTIONS = {  # command → one-line help, by section of the page
         "events": "List the record's events.",
         "polls": "List the record's polls.",
         "poll": "Print a provider's answer as it was received.",
-        "verify": "Check every byte of the record against its hash chain.",
+        "verify": "Check every byte of a record or bundle by its hash chain.",
         "rebuild": "Rebuild the read models from the record.",
         "db": "Show, upgrade or copy the record's database, or share it.",
     },
@@ -70,20 +76,23 @@ OF_PROVIDERS = {"slurm"}  # commands that a built-in provider brings
 HELP = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
 
 _MODULES = {  # modules of several commands; every other command has a module of its own name
-    "about": ("config", "states", "completion"),
-    "costs": ("budget", "metrics"),
-    "daemons": ("record", "serve", "up"),
+    "costs": ("budget", "estimate", "metrics"),
+    "daemons": ("listener", "record", "serve", "up"),
     "events": ("polls", "poll"),
-    "manual": ("help", "man", "open"),
+    "manual": ("help", "man", "open", "states", "completion"),
     "maintenance": ("verify", "rebuild", "db"),
+    "ps": ("watch",),
+    "rules_diff": ("bisect",),
+    "runs": ("show", "compare", "timeline", "explain", "logs", "stop"),
+    "settings": ("config", "init"),
+    "sources": ("incidents", "workers"),
     "submit": ("rerun",),
-    "runs": ("show", "timeline", "explain", "logs", "stop"),
     "traces": ("export", "import"),
 }
 
 
 def module_of(command: str) -> str:
-    """The module in `cli.commands` that has `<command>_command`."""
+    """The module in `steno.cli.commands` that has `<command>_command`."""
     return next((module for module, commands in _MODULES.items() if command in commands), command)
 
 
@@ -96,7 +105,7 @@ def near(word: str, known: list[str]) -> str:
     return f"; did you mean {' or '.join(close[:3])}?" if close else ""
 
 
-_ABOUT = """\
+ABOUT = """\
 A flight recorder and control engine for GPU runs. Steno records every answer of
 the provider unchanged, derives states, reasons and costs from that record, and
 stops idle machines. If a verdict looks wrong, run `steno explain`; if a rule
@@ -108,14 +117,14 @@ _EXAMPLES = """\
   steno submit --provider dstack --wait   run ./.dstack.yml on your dstack
   steno slurm run --gpu 2 train.py        whichever GPUs start first
   steno explain my-run                    why it failed, and by which poll
-  steno up --provider dstack              keep machines warm, stop idle ones
+  steno up --provider dstack              keep machines warm, stop idle machines
   steno costs --by run                    cost of each run; idle time apart"""
 
 _OPTIONS = """\
   --record URL   the record: a path (SQLite) or a database URL; before or after
                  the command; else STENO_RECORD, steno.toml, your data folder
   --json         JSON with stable keys, from any command
-  --version      print the version
+  --version      print version, commit and schema
   -h, --help     this page; `steno COMMAND --help` has options and examples"""
 
 _CODES = """\
@@ -136,4 +145,4 @@ def page(colour: bool) -> str:
     parts = [("Examples", _EXAMPLES), *sections, ("Options", _OPTIONS), ("Exit codes", _CODES)]
     bold = "\x1b[1m{}\x1b[0m".format if colour else str
     body = "\n\n".join(f"{bold(title)}\n{text}" for title, text in parts)
-    return f"Usage: steno [--record URL] COMMAND [ARGS]…\n\n{_ABOUT}\n\n{body}"
+    return f"Usage: steno [--record URL] COMMAND [ARGS]…\n\n{ABOUT}\n\n{body}"

@@ -2,8 +2,8 @@
 
 import sys
 
-from cli.catalogue import page
-from cli.wiring.terminal import colour_wanted, fill_closed_streams
+from steno.cli.catalogue import page
+from steno.cli.wiring.terminal import colour_wanted, fill_closed_streams
 
 sys.modules["httpx._main"] = None  # type: ignore[assignment] # httpx's own command line, which imports rich and pygments
 
@@ -15,10 +15,10 @@ def main() -> None:
             sys.stdout.write(f"{page(colour_wanted(sys.stdout.isatty()))}\n")
             sys.stdout.flush()
         except OSError:
-            pass  # `cli.program` reports it like any other error
+            pass  # `steno.cli.program` reports it like any other error
         else:
             return
-    from cli.program import run
+    from steno.cli.program import run
 
     sys.exit(run(sys.argv[1:]))
 

@@ -2,15 +2,16 @@
 
 import contextlib
 import importlib
+import inspect
 import os
 import sys
 from typing import TextIO
 
 import click
 
-from cli.catalogue import ALIASES, HELP, OF_PROVIDERS, module_of, near, page
-from cli.wiring.app import COMMON, App, refuse_repeated
-from cli.wiring.errors import exit_code_of
+from steno.cli.catalogue import ABOUT, ALIASES, HELP, OF_PROVIDERS, module_of, near, page
+from steno.cli.wiring.app import COMMON, App, refuse_repeated
+from steno.cli.wiring.errors import exit_code_of
 
 
 class LazyGroup(click.Group):
@@ -23,9 +24,11 @@ class LazyGroup(click.Group):
         cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in HELP or cmd_name in OF_PROVIDERS:
             return _of_provider(ctx, cmd_name)
-        command = getattr(importlib.import_module(f"cli.commands.{module_of(cmd_name)}"), f"{cmd_name}_command")
+        command = getattr(importlib.import_module(f"steno.cli.commands.{module_of(cmd_name)}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)  # noqa: S101 - narrows importlib's Any
-        command.short_help = HELP[cmd_name]
+        if command.short_help is None:
+            command.short_help = HELP[cmd_name]
+            command.help = f"{HELP[cmd_name]}\n\n{inspect.cleandoc(command.help or '')}"
         return command
 
     def resolve_command(
@@ -42,7 +45,7 @@ class LazyGroup(click.Group):
 
 def _of_provider(ctx: click.Context, name: str) -> click.Command | None:
     """The provider's own commands, as a group of its name."""
-    from engine.providers import registry
+    from steno.engine.providers import registry
 
     place = registry.commands_of(name)
     if place is None:
@@ -50,7 +53,7 @@ def _of_provider(ctx: click.Context, name: str) -> click.Command | None:
     module, _, attribute = place.partition(":")
     group = getattr(importlib.import_module(module), attribute)
     assert isinstance(group, click.Group)  # noqa: S101 - narrows importlib's Any
-    from cli.wiring.host import ProviderHost
+    from steno.cli.wiring.host import ProviderHost
 
     group.context_settings = {**group.context_settings, "obj": ProviderHost(ctx.ensure_object(App), name)}
     for command in group.commands.values():
@@ -62,9 +65,10 @@ def _of_provider(ctx: click.Context, name: str) -> click.Command | None:
 
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from events.installation import version
+        from steno.events.installation import commit, version
+        from steno.events.store.store import REVISION
 
-        click.echo(f"steno {version()}")
+        click.echo(f"steno {version()} (commit {commit() or 'unknown'}, schema {REVISION})")
         ctx.exit()
 
 
@@ -73,13 +77,18 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     subcommand_metavar="COMMAND [ARGS]…",
     invoke_without_command=True,
+    help=ABOUT,
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print version, commit and schema.",
 )
 @click.pass_context
 def steno(ctx: click.Context) -> None:
-    """The front page is `cli.catalogue`."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -29,7 +29,7 @@ class Deadline:
 
     @property
     def extensions(self) -> dict[str, Any]:
-        """What the request needs so that the deadline knows the connection."""
+        """Extensions of the request that tell the deadline its connection."""
         return {"trace": self._trace}
 
     def __enter__(self) -> Deadline:

@@ -1,6 +1,6 @@
-"""What can go wrong between Steno and a provider, one class a cause; each message says what happened and what to do."""
+"""Errors between Steno and a provider, one class a cause; each message says what happened and what to do."""
 
-from events.errors import RecordLocked, StenoError
+from steno.events.errors import RecordLocked, StenoError
 
 
 class ProviderUnreachable(StenoError):
@@ -38,6 +38,10 @@ class ProjectNotFound(StenoError):
     """The provider does not show us that project."""
 
 
+class CaseNotFound(StenoError):
+    """No run of this record showed a case of that number."""
+
+
 class RunNotFound(StenoError):
     """No run of that id or name is in the record."""
 
@@ -46,12 +50,16 @@ class TaskInvalid(StenoError):
     """The task file or its flags cannot be submitted."""
 
 
+class UnknownProfile(TaskInvalid):
+    """Neither the provider's own tool nor Steno has a profile of that name."""
+
+
 class NameInUse(StenoError):
     """An active run already has that name."""
 
 
 class Conflict(StenoError):
-    """What was asked does not fit the present state."""
+    """The request does not fit the present state."""
 
 
 class RefusedByPolicy(StenoError):
@@ -59,7 +67,7 @@ class RefusedByPolicy(StenoError):
 
 
 class NotIsolated(RefusedByPolicy):
-    """A kernel cannot run in a container here, so it does not run at all."""
+    """This host lacks what a kernel needs, such as a container engine, so it does not run at all."""
 
 
 class VmInUse(StenoError):
@@ -72,6 +80,10 @@ class VmNotFound(StenoError):
 
 class SourceNotFound(StenoError):
     """The record has no such source."""
+
+
+class NothingRecorded(StenoError):
+    """The record holds nothing from which the question could be answered."""
 
 
 class TokenNotFound(StenoError):

@@ -1,7 +1,7 @@
 """The public JSON objects of runs, machines and blind times, for the command line, API, stream and webhook. That of an
-anomaly is `engine.fold.change.Anomaly` itself. Keys, their order and their meaning are public; a key is added at the
-end of its object or not at all. Times are ISO 8601 UTC, money is decimal strings of US dollars with six decimals, None
-is unknown.
+anomaly is `steno.engine.state.changes.Anomaly` itself. Keys, their order and their meaning are public; a key is added
+at the end of its object or not at all. Times are ISO 8601 UTC, money is decimal strings of US dollars with six
+decimals, None is unknown.
 """
 
 from itertools import groupby
@@ -10,20 +10,20 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from engine.amounts import money
-from engine.facts import Waits
-from engine.fold.change import Blind, GapKind
-from engine.fold.run import Reported, Run
-from engine.fold.state_machines import TERMINAL
-from engine.fold.vm import Vm
-from engine.kernel_mark import read_mark
-from engine.money.bill import Bill
-from engine.rules.sets import RuleSet
-from events.clock import SECOND, format_time
+from steno.engine.money.bill import Bill
+from steno.engine.rules.sets import RuleSet
+from steno.engine.state.changes import Blind, GapKind
+from steno.engine.state.facts import Waits
+from steno.engine.state.kernel_mark import read_mark
+from steno.engine.state.run import Reported, Run
+from steno.engine.state.state_machines import TERMINAL
+from steno.engine.state.vm import Vm
+from steno.engine.wire import money
+from steno.events.clock import SECOND, format_time
 
 
 class TransitionObject(msgspec.Struct, frozen=True, kw_only=True, rename={"origin": "from", "target": "to"}):
-    """One change of state, at the poll that caused it."""
+    """A change of state, at the poll that caused it."""
 
     position: int
     at: str
@@ -33,7 +33,7 @@ class TransitionObject(msgspec.Struct, frozen=True, kw_only=True, rename={"origi
 
 
 class AttemptObject(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt at a run, of a provider that dates its attempts."""
+    """An attempt at a run, of a provider that dates its attempts."""
 
     number: int
     status: str | None  # the provider's own word
@@ -46,7 +46,7 @@ class AttemptObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run."""
+    """A run."""
 
     run_id: str
     provider_id: str | None
@@ -76,24 +76,24 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unpriced: str | None = None  # why its cost leaves out what it ran on; no key if it leaves out nothing
     kernel: str | None = None  # the problem that it solves; no key for a run that is not a kernel
     array: str | None = None  # the run that requested the array of which it is a task; no key for a run of its own
-    tasks: int = 0  # how many tasks of this array are known; no key for a run that is no array
+    tasks: int = 0  # how many tasks of this array are known; no key if it is not an array
     same_provider_id: tuple[str, ...] = ()  # other runs that had its provider's id, oldest first; no key if none had
     provider_submitted_at: str | None = None
     """When its provider got it; `submitted_at` is then when it was requested. No key for a run submitted elsewhere, nor
     while it waits in Steno's queue.
     """
     kind: str | None = None  # `schedule`: each of its firings is a run; no key for any other run
-    next_at: str | None = None  # when its next firing is due; no key if it is no schedule, or has ended
+    next_at: str | None = None  # when its next firing is due; no key if it is not a schedule, or has ended
     schedule: str | None = None  # the run that is the schedule of which it is a firing; no key for a run of its own
 
     @property
     def ended(self) -> bool:
-        """Whether there is a verdict."""
+        """True if there is a verdict."""
         return self.state in TERMINAL
 
 
 class RanObject(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run executes, on what, and for whom."""
+    """The command of a run, where it runs, and for whom."""
 
     type: str | None  # of its configuration: `task`, or another kind that the provider has
     command: str | None  # its lines; at most `COMMAND_SHOWN` characters
@@ -119,7 +119,7 @@ class IntervalObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start":
 
 
 class VmObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One machine with its bill; an open one is costed to the last poll."""
+    """A machine with its bill; an open bill goes to the last poll."""
 
     vm_id: str
     provider_id: str
@@ -148,7 +148,7 @@ class BlindObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "f
 
 
 def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
-    """One run; `cost` is ours (`engine.money.costs.Costs`) in micro-dollars, None if unknown. A rule set without
+    """A run; `cost` is ours (`steno.engine.money.costs.Costs`) in micro-dollars, None if unknown. A rule set without
     metadata shows no costs, neither the provider's nor ours.
     """
     mark = None if run.said is None else read_mark(run.said.mark)
@@ -192,7 +192,7 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         kernel=None if mark is None else mark.problem,
         array=run.array,
         tasks=len(run.tasks),
-        same_provider_id=tuple([one for one in run.same_id if one != run.run_id]),
+        same_provider_id=tuple([run_id for run_id in run.same_id if run_id != run.run_id]),
         provider_submitted_at=None if run.requested_at is None else _time(run.submitted_at),
         kind="schedule" if run.is_schedule else None,
         next_at=_time(due),
@@ -201,36 +201,36 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
 
 
 def _unpriced(run: Run) -> str | None:
-    attempts = (one for job in run.facts.jobs for one in job.attempts) if run.facts is not None else ()
-    return next((one.unpriced for one in attempts if one.unpriced is not None), None)
+    attempts = () if run.facts is None else run.facts.attempts
+    return next((attempt.unpriced for attempt in attempts if attempt.unpriced is not None), None)
 
 
 def _attempts(run: Run) -> tuple[AttemptObject, ...]:
     attempts = run.facts.jobs[0].attempts if run.facts is not None and run.facts.jobs else ()
-    if all(one.hosts is None for one in attempts):
+    if all(attempt.hosts is None for attempt in attempts):
         return ()
     return tuple(
         AttemptObject(
             number=number,
-            status=one.status,
-            exit_status=one.exit_status,
-            hosts=one.hosts,
-            submitted_at=_time(one.submitted_at),
-            started_at=_time(one.started_at),
-            finished_at=_time(one.finished_at),
+            status=attempt.status,
+            exit_status=attempt.exit_status,
+            hosts=attempt.hosts,
+            submitted_at=_time(attempt.submitted_at),
+            started_at=_time(attempt.started_at),
+            finished_at=_time(attempt.finished_at),
             waited_seconds=(
                 None
-                if one.started_at is None or one.submitted_at is None
-                else max(0, one.started_at - one.submitted_at) / SECOND
+                if attempt.started_at is None or attempt.submitted_at is None
+                else max(0, attempt.started_at - attempt.submitted_at) / SECOND
             ),
         )
-        for number, one in enumerate(attempts, max(1, run.attempts - len(attempts) + 1))
+        for number, attempt in enumerate(attempts, max(1, run.attempts - len(attempts) + 1))
     )
 
 
 def vm_object(vm: Vm, bill: Bill) -> VmObject:
-    """One machine with its bill; adjacent parts in one phase at one price are one interval, whoever used it."""
-    phases = [list(parts) for _, parts in groupby(bill.intervals, key=lambda one: (one.phase, one.hourly))]
+    """A machine with its bill; adjacent parts in one phase at one price are one interval, whoever used it."""
+    phases = [list(parts) for _, parts in groupby(bill.intervals, key=lambda part: (part.phase, part.hourly))]
     return VmObject(
         vm_id=vm.vm_id,
         provider_id=vm.provider_id,
@@ -270,7 +270,7 @@ def _execution_seconds(run: Run) -> float | None:
 
 def _started(run: Run) -> int | None:
     """When the last attempt started: by its provider if that says so, else at the first poll that showed it."""
-    dated = () if run.facts is None else (one.started_at for one in run.facts.newest if one.started_at is not None)
+    dated = () if run.facts is None else (job.started_at for job in run.facts.newest if job.started_at is not None)
     return max(dated, default=run.started_at)
 
 

@@ -1,20 +1,53 @@
-"""The public JSON of models: a `Shape` holds microseconds and micro-dollars, its JSON has times and dollars as text."""
+"""The public forms of models: a `Shape` holds microseconds and micro-dollars, its JSON has times and dollars as text; a
+report that is `Tabled` is CSV too. Money is exact, never rounded silently.
+"""
 
-from collections.abc import Callable
+import csv
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import cache
+from io import StringIO
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin, overload
 
 import msgspec
 from msgspec import Meta
 
-from engine.amounts import money
-from events.clock import format_time
+from steno.events.clock import SECOND, format_time
+
+DOLLAR: Final = 1_000_000
+
+
+@overload
+def money(amount: int) -> str: ...
+@overload
+def money(amount: int | None) -> str | None: ...
+def money(amount: int | None) -> str | None:
+    """Micro-dollars as dollars with six decimals, as JSON objects have them: `1.990000`."""
+    if amount is None:
+        return None
+    if amount < 0:
+        return f"-{money(-amount)}"
+    return f"{amount // DOLLAR}.{amount % DOLLAR:06d}"
+
+
+def usd(amount: int) -> str:
+    """Micro-dollars as `$1.99` or `$0.000012`: at least cents, without trailing zeros."""
+    sign = "-" if amount < 0 else ""
+    whole, part = divmod(abs(amount), DOLLAR)
+    digits = f"{part:06d}".rstrip("0").ljust(2, "0")
+    return f"{sign}${whole}.{digits}"
+
+
+def rate(hourly: int) -> str:
+    """Micro-dollars an hour as `$1.99/h`."""
+    return f"{usd(hourly)}/h"
+
 
 if TYPE_CHECKING:
     Time = int
     Usd = int
+
 else:  # as `int`, msgspec's schema would call them integers
     Time = Annotated[
         Any,
@@ -50,14 +83,14 @@ class Stretched(Shape, frozen=True, kw_only=True, rename={"start": "from", "end"
 def wire(shape: Shape) -> dict[str, Any]:
     """The JSON values of an object; keys whose value is unset are left out."""
     keys, texts = _fields(type(shape))
-    found = dict(zip(keys, msgspec.structs.astuple(shape), strict=True))
+    values = dict(zip(keys, msgspec.structs.astuple(shape), strict=True))
     for key, text in texts:
-        value = found[key]
+        value = values[key]
         if value is msgspec.UNSET:
-            del found[key]
+            del values[key]
         elif value is not None:
-            found[key] = text(value)
-    return found
+            values[key] = text(value)
+    return values
 
 
 @cache
@@ -76,13 +109,13 @@ def _text(hint: Any) -> Callable[[Any], Any] | None:
     kind = get_origin(hint)
     inner = _text(get_args(hint)[1]) if kind is dict else None
     if inner is not None:
-        return lambda value: {key: None if one is None else inner(one) for key, one in value.items()}
+        return lambda value: {key: None if item is None else inner(item) for key, item in value.items()}
     if kind in (dict, Literal) or (isinstance(hint, type) and issubclass(hint, _AS_IS)):
         return None
     if kind in (None, list, tuple):
         return _plain
-    found = [text for one in get_args(hint) if not isinstance(one, Meta) and (text := _text(one)) is not None]
-    return next((text for text in found if text is not _plain), found[0] if found else None)
+    texts = [text for part in get_args(hint) if not isinstance(part, Meta) and (text := _text(part)) is not None]
+    return next((text for text in texts if text is not _plain), texts[0] if texts else None)
 
 
 _AS_IS: Final = (str, int, float, NoneType, Enum, msgspec.Raw)
@@ -91,4 +124,45 @@ _AS_IS: Final = (str, int, float, NoneType, Enum, msgspec.Raw)
 def _plain(value: Any) -> Any:
     if isinstance(value, Shape):
         return wire(value)
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+Cell = str | int | float | None
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute a text that begins so
+
+
+class Tabled(Shape, frozen=True, kw_only=True):
+    """A report that can be read as a table."""
+
+    def table(self) -> Iterator[tuple[Cell, ...]]:
+        """The header, then one row after another; money in dollars, times in seconds."""
+        raise NotImplementedError
+
+
+def csv_of(report: Tabled) -> str:
+    """The table as CSV (RFC 4180); an unknown value is an empty cell. A text that a spreadsheet would compute gets a
+    leading apostrophe.
+    """
+    text = StringIO()
+    csv.writer(text, lineterminator="\r\n").writerows(map(csv_cells, report.table()))
+    return text.getvalue()
+
+
+def dollars(amount: int) -> str:
+    """Micro-dollars as text with six decimals."""
+    return money(amount)
+
+
+def seconds(span: int | None) -> float | None:
+    """Microseconds as seconds."""
+    return None if span is None else span / SECOND
+
+
+def csv_cells(row: Iterable[Cell]) -> list[Cell]:
+    """A row as `csv.writer` takes it."""
+    return [csv_text(value) if isinstance(value, str) else value for value in row]
+
+
+def csv_text(text: str) -> str:
+    """A text that no spreadsheet computes."""
+    return f"'{text}" if text.startswith(_FORMULA) and not text[1:].replace(".", "", 1).isdecimal() else text

@@ -1,17 +1,25 @@
 """Time and identity as arguments: only the edge reads the machine's clock and makes ids.
 
 A moment is an `int`: microseconds since 1970-01-01T00:00:00Z. A duration is an `int` of microseconds.
+
+Of a cron expression, days of the week count from Monday = 0, and day of month and day of week must both fit: that is
+how the parser that providers use reads it.
 """
 
 import os
 import re
 import time
 import uuid
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from apscheduler.triggers.cron import CronTrigger
 
 SECOND = 1_000_000  # microseconds in a second
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}  # seconds of each unit of a duration
@@ -24,7 +32,7 @@ BOOT: Final = (1 << BOOT_BITS) - 1  # milliseconds: 34 years
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _OF_BOOT: Final = sha256(_BOOT_ID.read_bytes()).digest()[:2] if _BOOT_ID.exists() else os.urandom(2)
 EPOCH: Final = int.from_bytes(_OF_BOOT + os.urandom(2))
-"""Of this process: random, but processes of one boot of a machine share its upper half."""
+"""The epoch of this process: random, but processes of one boot of a machine share its upper half."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAIVE_EPOCH: Final = _EPOCH.replace(tzinfo=None)
@@ -92,7 +100,7 @@ class SteadyClock:
         self.own.sleep(duration)
 
     def stamp(self, moment: int) -> Stamp:
-        """What the machine's clocks show at a moment of this clock."""
+        """The readings of the machine's clocks at a moment of this clock."""
         apart = self.own.now() + self._ahead - self.now()
         return Stamp(EPOCH, max(0, moment - self._offset), moment if abs(apart) <= SKEW else moment + apart)
 
@@ -117,10 +125,10 @@ def parse_time(text: str) -> int:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    found = (moment - _EPOCH) // _MICROSECOND
-    if not _FIRST <= found <= _LAST:
+    microseconds = (moment - _EPOCH) // _MICROSECOND
+    if not _FIRST <= microseconds <= _LAST:
         raise ValueError(f"{text!r} is out of range")
-    return found
+    return microseconds
 
 
 def format_time(moment: int) -> str:
@@ -137,10 +145,10 @@ def format_second(moment: int) -> str:
 
 def parse_duration(text: str) -> int:
     """`600` (seconds), `200ms`, `90s`, `10m`, `2h`, `1d`, `1w` or 0. Raises ValueError for others, or over a year."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    if found is not None:
-        unit = SECOND // 1000 if found[2] == "ms" else UNITS[found[2] or "s"] * SECOND
-        duration = Decimal(found[1]) * unit
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is not None:
+        unit = SECOND // 1000 if match[2] == "ms" else UNITS[match[2] or "s"] * SECOND
+        duration = Decimal(match[1]) * unit
         if duration == int(duration) and duration <= _LONGEST:
             return int(duration)
     raise ValueError("a duration up to a year: 600 (seconds), 90s, 10m, 2h")
@@ -168,3 +176,59 @@ def backoff(failures: int, *, first: int, most: int) -> int:
 def foreign_run_id(provider: str, provider_id: str) -> str:
     """The run id of a run Steno did not request: uuid5 of provider and provider id, so equal everywhere."""
     return str(uuid.uuid5(_STENO_NAMESPACE, f"{provider}/{provider_id}"))
+
+
+def duration(span: int) -> str:
+    """Microseconds as `40 ms`, `42.0 s`, `7 m 06 s`, `3 h 05 m`, `2 d 04 h`."""
+    if span < SECOND // 10:
+        return f"{round(span / 1000)} ms"
+    tenths = round(span * 10 / SECOND)
+    seconds = round(span / SECOND)
+    if tenths < 600:
+        return f"{tenths / 10:.1f} s"
+    if seconds < 3600:
+        return f"{seconds // 60} m {seconds % 60:02} s"
+    if seconds < 48 * 3600:
+        return f"{seconds // 3600} h {seconds % 3600 // 60:02} m"
+    return f"{seconds // 86400} d {seconds % 86400 // 3600:02} h"
+
+
+_DAY: Final = 86_400 * SECOND
+
+
+@lru_cache(maxsize=256)
+def _trigger(cron: str) -> "CronTrigger | None":
+    from apscheduler.triggers.cron import CronTrigger  # 20 ms: only records with a schedule need it
+
+    with suppress(ValueError):
+        return CronTrigger.from_crontab(cron, timezone=UTC)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def next_due(crons: tuple[str, ...], since: int) -> int | None:
+    """The first moment at or after `since` (microseconds) at which one of them is due; None: never, or unreadable."""
+    now, moments = datetime.fromtimestamp(since / SECOND, UTC), list[int]()
+    for trigger in map(_trigger, crons):
+        due = None if trigger is None else trigger.get_next_fire_time(None, now)
+        if due is not None:
+            moments.append(round(due.timestamp()) * SECOND)
+    return min(moments, default=None)
+
+
+def count_due(crons: tuple[str, ...], since: int, until: int) -> int:
+    """How often they are due from `since` on, before `until` (microseconds)."""
+    total = 0
+    while since < until:
+        end = min(until, since - since % _DAY + _DAY)
+        total += _due_within(crons, since, end)
+        since = end
+    return total
+
+
+@lru_cache(maxsize=1024)
+def _due_within(crons: tuple[str, ...], since: int, until: int) -> int:
+    number = 0
+    while (due := next_due(crons, since)) is not None and due < until:
+        number, since = number + 1, due + SECOND
+    return number

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, dataclass_transform
 
 import msgspec
 
-from events.errors import RecordDamaged, RecordTooNew
+from steno.events.errors import RecordDamaged, RecordTooNew
 
 KINDS: Final[dict[int, tuple[str, int]]] = {}  # kind of a row → type name and version; never reused
 CODES: Final[dict[type, int]] = {}  # event class → the kind of its newest version
@@ -46,10 +46,10 @@ class Fact(msgspec.Struct, metaclass=_Numbered, frozen=True):
 
 def type_of(kind: int) -> tuple[str, int]:
     """Name and version of a row's kind. Raises RecordTooNew for an unknown kind."""
-    found = KINDS.get(kind)
-    if found is None:
+    known = KINDS.get(kind)
+    if known is None:
         raise RecordTooNew(f"The record holds events of kind {kind}, which this version does not know: update steno.")
-    return found
+    return known
 
 
 def encode(event: Fact) -> bytes:

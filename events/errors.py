@@ -9,7 +9,7 @@ class StenoError(Exception):
 
 
 def reported(error: Exception) -> str:
-    """What a log says of an error: its text; of an unexpected one, that it is a bug in Steno."""
+    """An error as a log line: its text; an unexpected error is called a bug in Steno."""
     return str(error) if isinstance(error, StenoError) else f"bug in Steno: {type(error).__name__}: {error}"
 
 
@@ -26,7 +26,7 @@ class RecordDamaged(StenoError):
 
 
 class RecordTooNew(StenoError):
-    """The record was written by a newer Steno than this one."""
+    """The record was written by a newer version of Steno."""
 
 
 class RecordTooOld(StenoError):

@@ -1,18 +1,36 @@
 """How this Steno was installed: its version, and the command that adds an extra to it."""
 
 import sys
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 DISTRIBUTION: Final = "steno-gpu"
-"""What package indexes call Steno: `steno` is another project there."""
+"""The name of Steno on package indexes: `steno` is another project there."""
 
 
+@cache
 def version() -> str:
     from importlib import metadata
 
     return metadata.version(DISTRIBUTION)
+
+
+def commit() -> str:
+    """The commit of these files, twelve digits, with `+` if some were changed since; "" if unknown."""
+    root = Path(__file__).resolve().parents[1]
+    if (root / "COMMIT").exists():  # a wheel or an sdist: written by `hatch_build.py`
+        return (root / "COMMIT").read_text().strip()
+    if not (root / ".git").exists():
+        return ""
+    import subprocess
+
+    command = ["git", "--no-optional-locks", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
+    try:
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""  # git is not installed
 
 
 def installing(extra: str) -> str:

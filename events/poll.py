@@ -1,4 +1,4 @@
-"""One question to a provider and its answer or failure, uninterpreted; how much one may hold."""
+"""A question to a provider and its answer or failure, uninterpreted; how much an answer may hold."""
 
 import re
 

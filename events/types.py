@@ -1,34 +1,14 @@
 """Every kind of event: one frozen structure a fact, past tense, with a stable name and number.
 
-A name and its fields never change meaning; a new shape is a new version, read through `events.codec`. Times are
+A name and its fields never change meaning; a new shape is a new version, read through `steno.events.codec`. Times are
 microseconds since the epoch (UTC); `bytes` fields are JSON text with secrets as commitments. `Event` is closed: a match
 with `assert_never` fails the type check if a kind is not handled.
 """
 
 from typing import Final, Literal
 
-from events.codec import KINDS, Fact
-
-
-class OfRun(Fact):
-    run_id: str
-    provider: str
-
-
-class OfVm(Fact):
-    vm_id: str
-    provider: str
-
-
-class OfFleet(Fact):
-    provider: str
-    project: str
-    name: str
-
-
-class OfSource(Fact):
-    source: str
-
+from steno.events.codec import KINDS, Fact
+from steno.events.subjects import DecidedAt, OfFleet, OfRun, OfSource, OfVm, RunDecision, VmDecision
 
 # -- what a provider said
 
@@ -73,10 +53,10 @@ class RunRequested(OfRun, kind=10):
     submitter: str
     idempotency_key: str | None = None  # a commitment to it; in old records its text
     fallback: tuple[str, ...] = ()  # GPU models to ask for, in this order, where the first has no capacity
-    kernel: bytes | None = None  # an `engine.kernel_mark.Mark`: framed output is read; None: no frames
+    kernel: bytes | None = None  # a `steno.engine.state.kernel_mark.KernelMark`: framed output is read; None: no frames
 
 
-class StopRequested(OfRun, kind=11):
+class StopRequested(RunDecision, kind=11):
     """Somebody, or a policy, wants this run ended."""
 
     name: str
@@ -116,13 +96,13 @@ class SubmitSucceeded(OfRun, kind=13):
     submitted_at: int | None = None  # or just before, by the provider's own clock; None: it gives none
 
 
-class SubmitFailed(OfRun, kind=14):
+class SubmitFailed(RunDecision, kind=14):
     """The provider does not have the task and will not get it from this request."""
 
     error: str
     reason: Literal["rejected", "name_in_use", "no_project", "refused", "unreachable", "no_offer"] = "rejected"
     """`rejected` by the provider's own check, a name another active run has, a project we cannot see, a token that is
-    `refused`, a provider that was certainly not reached, or one that has no machine that the task could get.
+    `refused`, a provider that was certainly not reached, or a provider without a machine that the task could get.
     """
 
 
@@ -161,7 +141,7 @@ class FleetFailed(OfFleet, kind=20):
     error: str
 
 
-class IntentAbandoned(OfRun, kind=21):
+class IntentAbandoned(RunDecision, kind=21):
     """A request or an intent will never become a call."""
 
     intent: Literal["submit", "stop"]
@@ -171,24 +151,24 @@ class IntentAbandoned(OfRun, kind=21):
 
 DrainCause = Literal["idle", "user", "create", "room", "orphan"]
 """Idle for too long; a user's request; made for a run that wanted one of its own; room for a run that needs another;
-one that nobody asked for.
+a machine without a request.
 """
 
 
-class VmDrainStarted(OfVm, kind=29):
+class VmDrainStarted(VmDecision, kind=29):
     """No new run may be placed on this machine; if the next poll still shows it empty, it is stopped."""
 
     by: DrainCause
     detail: str = ""
 
 
-class VmDrainCancelled(OfVm, kind=30):
+class VmDrainCancelled(VmDecision, kind=30):
     """A run came, or the request was withdrawn: the machine stays."""
 
     why: str
 
 
-class VmStopIntended(OfVm, kind=31):
+class VmStopIntended(VmDecision, kind=31):
     """We are about to ask the provider to end this machine."""
 
     provider_id: str
@@ -218,23 +198,23 @@ class VmGoneConfirmed(OfVm, kind=34):
 class PolicyAdopted(OfSource, kind=24):
     """From now on decisions about this source are made by this policy."""
 
-    policy: bytes  # an `engine.policy.Policy`
+    policy: bytes  # an `steno.engine.state.policy.Policy`
 
 
-class RunHeld(OfRun, kind=25):
+class RunHeld(RunDecision, kind=25):
     """The run waits in Steno's queue; except for `ambiguous`, nothing has been said to the provider."""
 
     why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer"]
     """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
     there, or the run before it has to be on its machine first; `user`: no idle machine is this submitter's;
-    `ambiguous`: the answer to the call was lost, and the provider has a run that may be this one; `offer`: by its own
+    `ambiguous`: the answer to the call was lost, and the provider has a run that may be this run; `offer`: by its own
     plan the provider has no machine that the task could get.
     """
     detail: str = ""
     not_before: int | None = None  # earliest time of the next try
 
 
-class RunPlaced(OfRun, kind=26):
+class RunPlaced(RunDecision, kind=26):
     """The run may be handed over: a place under the cap is reserved for it until it has a machine or ends."""
 
     slot: str | None = None  # the fleet of one machine it goes to; None: the provider chooses
@@ -244,7 +224,7 @@ class RunPlaced(OfRun, kind=26):
     idle: int | None = None  # `idle_duration` for the provider, microseconds (-1: off); None: its default
 
 
-class RunRequeued(OfRun, kind=27):
+class RunRequeued(RunDecision, kind=27):
     """The provider had no capacity for the run `provider_id`; the same request is going to be made again."""
 
     provider_id: str
@@ -277,11 +257,12 @@ class TaskReported(OfRun, kind=41):
 
 
 class BudgetCrossed(Fact, kind=35):
-    """What was spent reached a threshold of the budget, for the first time."""
+    """Spending reached a threshold of the budget, for the first time."""
 
     threshold: int  # parts per thousand of the total
     spent: int  # micro-dollars, as `total`
     total: int
+    decided_at: DecidedAt | None = None
 
 
 class AlertsAdopted(OfSource, kind=42):
@@ -369,11 +350,22 @@ class TokenRevoked(OfToken, kind=40):
     """The token is not accepted from now on."""
 
 
+class RulesAdopted(Fact, kind=49):
+    """From now on observations are judged by these rules; runs stay as they were judged until they change."""
+
+    name: str
+    text: str  # of the rule file; "" for `current`
+    extends: tuple[str, ...] = ()  # the texts of the sets that it extends, the nearest first
+    hash: str  # SHA-256 of all texts in a row, in hexadecimal
+    why: str
+    by: str
+
+
 PollEvent = PollRecorded | PollFailed
 ObservedEvent = RunObserved | VmObserved | ProviderEventSeen
 SubmitEvent = RunRequested | SubmitIntended | SubmitSucceeded | SubmitFailed | IntentAbandoned | TaskReported
 StopEvent = StopRequested | StopIntended | StopSucceeded | StopFailed
-QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | PlanAnswered
+QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | PlanAnswered | RulesAdopted
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
 VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed
 NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
@@ -384,9 +376,5 @@ OwnEvent = SubmitEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | Not
 Event = PollEvent | ObservedEvent | OwnEvent
 
 NAMES: Final = frozenset(name for name, _ in KINDS.values())
-
-OBSERVED: Final[dict[str, type[ObservedEvent]]] = {  # by shape kind
-    "run": RunObserved,
-    "vm": VmObserved,
-    "provider_event": ProviderEventSeen,
-}
+_ByKind = dict[str, type[ObservedEvent]]
+OBSERVED: Final[_ByKind] = {"run": RunObserved, "vm": VmObserved, "provider_event": ProviderEventSeen}  # by shape kind

@@ -1,8 +1,8 @@
-"""Runs a record's migrations; `events.store.schema.migrate` calls this with a connection already in a transaction."""
+"""Runs a record's migrations; `steno.events.store.schema.migrate` calls this with a connection in a transaction."""
 
 from alembic import context
 
-from events.store.schema import metadata
+from steno.events.store.schema import metadata
 
 connection = context.config.attributes.get("connection")
 if connection is None:

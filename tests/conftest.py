@@ -1,4 +1,4 @@
-"""What all tests share: the lab's fixtures (`tests/lab/README.md`).
+"""Shared by all tests: the lab's fixtures (`tests/lab/README.md`).
 
 The lab is a package that is not installed and stays off `sys.path`, where a second `tests` or `conftest` could hide
 behind it: it is loaded from its folder, under the name `stenolab`, and then registered like any plugin.
@@ -7,6 +7,7 @@ behind it: it is loaded from its folder, under the name `stenolab`, and then reg
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib.util
 import os
 import signal
@@ -32,16 +33,22 @@ def _load(name: str, folder: Path) -> None:
 
 
 _load("stenolab", Path(__file__).parent / "lab" / "stenolab")
-_load("stenotest", Path(__file__).parent / "support" / "stenotest")
+sys.path.append(str(Path(__file__).parent / "support"))
 importlib.import_module("stenotest.small_segments").shrink_if_asked()
-_thrift = importlib.import_module("stenotest.thrift")
-_thrift.read_authorities_once()
 
 # A shell that starts the tests in the background has them and their children ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["stenolab.plugin", "stenolab.browser", "stenolab.docker", "stenotest.postgres", "pytester"]
+pytest_plugins = [
+    "stenolab.plugin",
+    "stenolab.browser",
+    "stenolab.docker",
+    "stenolab.machine_ssh",
+    "stenotest.packages",
+    "stenotest.postgres",
+    "pytester",
+]
 
 # Laws are not timed, and how long or large an example was to make is nobody's failure: a machine that does other work
 # at the same time breaks none of them. Where CI runs, every run tries the same examples, so that what a change did not
@@ -62,13 +69,15 @@ settings.load_profile("steno")
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests and what they import stay until the end."""
-    _thrift.pass_over_what_stays()
+    """Thousands of tests and their modules stay until the end: the garbage collector need not visit them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
-def held_by_permissions() -> Iterator[None]:
+def held_by_permissions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Permissions hold root too until the test ends, and the processes it starts: nobody may override them."""
+    monkeypatch.setenv("STENO_TEST_FORK", "0")  # the fork server keeps its rights
     if os.geteuid() != 0:
         yield
         return
@@ -93,7 +102,7 @@ OVERRIDES = 1 << 1 | 1 << 2
 
 
 def capabilities(effective: int | None = None) -> int:
-    """This thread's effective capabilities (the first 32), after setting them if given; the permitted ones stay."""
+    """This thread's effective capabilities (the first 32), after setting them if given; those permitted stay."""
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     data = (ctypes.c_uint32 * 6)()

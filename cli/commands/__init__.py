@@ -1,1 +1,1 @@
-"""One file a command; each is imported only when that command is called."""
+"""The commands; a file is imported only when a command of it is called."""

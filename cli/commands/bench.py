@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.wiring.app import App, steno_command
-from cli.wiring.errors import NOT_SUCCEEDED
-from cli.wiring.output import hint, show
-from cli.wiring.terminal import columns
-from events.errors import StenoError
+from steno.cli.render import paint
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.errors import NOT_SUCCEEDED
+from steno.cli.wiring.output import hint, show
+from steno.cli.wiring.terminal import columns
+from steno.events.errors import StenoError
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 class NoBenchmarks(StenoError):
@@ -29,8 +30,8 @@ def _loaded(module: str) -> ModuleType:
     """A module of the benchmarks, which no wheel has. Raises `NoBenchmarks`."""
     if not (_ROOT / "benchmarks" / "targets.py").is_file():
         raise NoBenchmarks
-    if str(_ROOT) not in sys.path:
-        sys.path.insert(0, str(_ROOT))
+    if (path := str(_ROOT / "src")) not in sys.path:
+        sys.path.insert(0, path)
     try:
         return importlib.import_module(f"benchmarks.{module}")
     except ModuleNotFoundError as error:
@@ -42,7 +43,7 @@ def _scripts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str
         targets = _loaded("targets").TARGETS
     except NoBenchmarks:
         return []
-    return list(dict.fromkeys(one.script for one in targets if one.script.startswith(incomplete)))
+    return list(dict.fromkeys(target.script for target in targets if target.script.startswith(incomplete)))
 
 
 @steno_command("bench")
@@ -58,11 +59,10 @@ def _scripts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str
     help="Also write the report as JSON; rows of FILE that were not measured now are kept.",
 )
 def bench_command(app: App, names: tuple[str, ...], size: str | None, output: Path | None) -> None:
-    """Measure Steno beside its targets and beside what it is compared with, on this machine.
-
-    It needs Steno's repository with `make .venv/.dev`; a wheel has no benchmarks. NAME is a script of `benchmarks/`,
-    without .py; without a name all of them run one after the other, 14 minutes of CPU. Trust ratios, not
-    absolute figures, and only on a machine that does nothing else: the report has the load before and after.
+    """It also measures what Steno is compared with, on the same machine. It needs Steno's repository with `make
+    .venv/.dev`; a wheel has no benchmarks. NAME is a script of `benchmarks/`, without .py; without a name all of them
+    run one after the other, 14 minutes of CPU. Trust ratios, not absolute figures, and only on a machine that does
+    nothing else: the report has the load before and after.
 
     Each row is the median of its repetitions, or the percentile it names; the noise is half their spread. A row whose
     software is missing says what to install. Exit code 1: a script failed. A missed target is shown and changes no
@@ -80,14 +80,14 @@ def bench_command(app: App, names: tuple[str, ...], size: str | None, output: Pa
     unknown = [name for name in names if name not in suite.SCRIPTS]
     if unknown:
         raise click.BadParameter(f"there is no benchmark {unknown[0]!r}; choose of {', '.join(suite.SCRIPTS)}")
-    found = suite.machine()
-    old = _kept(suite, output, found)
+    machine = suite.machine()
+    old = _kept(suite, output, machine)
     rows: list[Any] = []
     scripts = dict.fromkeys(names or suite.SCRIPTS)
     for number, script in enumerate(scripts, 1):
         hint(f"{number}/{len(scripts)} {script}")
         rows += suite.run(script, size or "normal")
-        report = suite.Report(machine=found, rows=tuple(rows))
+        report = suite.Report(machine=machine, rows=tuple(rows))
         if output is not None:  # an interruption loses one script, not hours
             suite.write(output, suite.joined(old, report))
     show(app, report, lambda: _text(report, page))
@@ -95,7 +95,7 @@ def bench_command(app: App, names: tuple[str, ...], size: str | None, output: Pa
         app.exit_code = NOT_SUCCEEDED
 
 
-def _kept(suite: ModuleType, output: Path | None, found: Any) -> Any:
+def _kept(suite: ModuleType, output: Path | None, machine: Any) -> Any:
     """The report that the file has. Raises `UsageError` if it is none or of another machine."""
     import msgspec
 
@@ -105,14 +105,13 @@ def _kept(suite: ModuleType, output: Path | None, found: Any) -> Any:
         old = suite.read(output)
     except msgspec.DecodeError as error:
         raise click.UsageError(f"{output} is not a report of steno bench: {error}; give another file") from None
-    if old is not None and old.machine != found:
+    if old is not None and old.machine != machine:
         raise click.UsageError(f"{output} is of another machine or other versions: remove it, or give another file")
     return old
 
 
 def _text(report: Any, page: ModuleType) -> str:
     """The table, and the machine."""
-    from cli.render import paint
 
     colours = {"met": "green", "misses": "red"}
     table = [

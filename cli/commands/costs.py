@@ -1,4 +1,4 @@
-"""`steno costs`, `steno budget` and `steno metrics`: what everything cost, what is left, a front end's figures."""
+"""Commands about money: `costs`, `estimate`, `budget`, `metrics`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
+import msgspec
 
-from cli.wiring.app import App, steno_command
-from cli.wiring.options import at_option
-from cli.wiring.output import emit_csv, hint, show
-from cli.wiring.terminal import columns
+from steno.cli.render import paint
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.options import at_option, both_times_option, setting_option
+from steno.cli.wiring.output import emit_csv, hint, show
+from steno.cli.wiring.terminal import columns
+from steno.engine.state.policy import MINUTE
+from steno.events.errors import RecordNotFound
 
 if TYPE_CHECKING:
-    from engine.money.daily import Stack, Strip
-    from projections.models.charts import ChartRange
-    from projections.models.view import View
+    from steno.engine.money.daily import Stack, Strip
+    from steno.engine.money.report import Measure
+    from steno.engine.state.policy import Policy
+    from steno.projections.answers.costs import ChartRange
+    from steno.projections.read_models.view import View
 
 By = Literal["vm", "run", "day", "user", "gpu"]
 CHARTS = ("days", "spend", "utilisation", "starts")
@@ -41,7 +47,7 @@ CHARTS = ("days", "spend", "utilisation", "starts")
 @click.option("--since", metavar="TIME", help="Begin with this day (UTC); default: all, of a chart 30 days.")
 @click.option("--until", metavar="TIME", help="End with this day (UTC).")
 @click.option("--reconcile", is_flag=True, help="Our cost of each run beside the provider's, and why they differ.")
-@at_option
+@both_times_option
 def costs_command(
     app: App,
     by: By | None,
@@ -53,10 +59,9 @@ def costs_command(
     reconcile: bool,
     at: str | None,
 ) -> None:
-    """Show costs: machine time at the price in force at that time, up to the newest poll.
-
-    A run pays for its own time and for the provisioning of the machine that was made for it. Idle time and tear-down
-    are lines of their own, so the rows sum to the machines' bills exactly.
+    """A machine costs its time at the price in force at that time, up to the newest poll. A run pays for its own time
+    and for the provisioning of the machine that was made for it. Idle time and tear-down are lines of their own, so the
+    rows sum to the machines' bills exactly.
 
     With --json: {"by", "rows": [{"key", "label", "total_usd", "on_demand_usd", "spot_usd", "machine_seconds",
     "lines"}], "total", "low_usd", "high_usd", "position"}; with --reconcile {"runs", "total", "position"}; with --chart
@@ -88,20 +93,20 @@ def costs_command(
     if form == "csv" and by is not None:
         raise click.UsageError("csv lists every charge, with machine, run, day, user and GPU: leave --by out")
     app.json = app.json or form == "json"
-    from cli.wiring.view import every_cost, viewing
+    from steno.cli.wiring.view import every_cost, viewing
 
     if form == "csv":
-        from engine.money.focus import focus_rows
+        from steno.engine.money.focus import focus_rows
 
-        with every_cost(app, at) as (found, _):
-            csv.writer(sys.stdout, lineterminator="\n").writerows(focus_rows(found))
+        with every_cost(app, at) as (ledger, _):
+            csv.writer(sys.stdout, lineterminator="\n").writerows(focus_rows(ledger))
         return
     with viewing(app, at) as (_, view, now):
         of = _range(app, (since, until), now)
         if reconcile:
             _reconciliation(app, view)
         elif as_csv:
-            from projections.models.costs import costs
+            from steno.projections.answers.costs import costs
 
             emit_csv(costs(view.store, by or "vm", of).report)
         else:
@@ -110,8 +115,8 @@ def costs_command(
 
 def _range(app: App, between: tuple[str | None, str | None], now: int) -> ChartRange | None:
     """The days asked for; None: all."""
-    from cli.wiring.time_arguments import moment
-    from projections.models.charts import ChartRange
+    from steno.cli.wiring.time_arguments import moment
+    from steno.projections.answers.costs import ChartRange
 
     since, until = (None if text is None else moment(text, app.clock.now()) for text in between)
     if since is not None and since > min(now, now if until is None else until):
@@ -123,22 +128,22 @@ def _draw_charts(
     app: App, chart: str, by: str | None, between: tuple[str | None, str | None], at: str | None, *, as_csv: bool
 ) -> None:
     """Draw charts, or give them as JSON or CSV (of `days`: the spend). `by`: gpu, user or vm; `between`: its range."""
-    from cli.render import charts as draw
-    from cli.wiring.view import viewing
-    from engine.wire import wire
-    from projections.models import charts
+    from steno.cli.render import pictures as draw
+    from steno.cli.wiring.view import viewing
+    from steno.engine.wire import wire
+    from steno.projections.answers import costs as charts
 
     stack: Stack = "gpu" if by == "gpu" else "user" if by == "user" else "line"
     strip: Strip = "vm" if by == "vm" else "gpu"
     drawn: dict[str, tuple[Any, Any]] = {}
     with viewing(app, at) as (_, view, now):
-        shown = _range(app, between, now) or charts.ChartRange(now=now)
+        span = _range(app, between, now) or charts.ChartRange(now=now)
         if chart in ("days", "spend"):
-            drawn["spend"] = charts.spend(view.store, stack, shown), draw.spend_chart
+            drawn["spend"] = charts.spend(view.store, stack, span), draw.spend_chart
         if chart in ("days", "utilisation"):
-            drawn["utilisation"] = charts.utilisation(view.store, strip, shown), draw.utilisation_chart
+            drawn["utilisation"] = charts.utilisation(view.store, strip, span), draw.utilisation_chart
         if chart == "starts":
-            drawn["starts"] = charts.starts(view.store, shown), draw.starts_chart
+            drawn["starts"] = charts.starts(view.store, span), draw.starts_chart
         position = view.position
     if as_csv:
         emit_csv(next(iter(drawn.values()))[0])
@@ -152,9 +157,9 @@ def _draw_charts(
 
 
 def _report(app: App, view: View, by: By, of: ChartRange | None) -> None:
-    from cli.render.money import costs_table
-    from engine.wire import wire
-    from projections.models.costs import costs
+    from steno.cli.render.money import costs_table
+    from steno.engine.wire import wire
+    from steno.projections.answers.costs import costs
 
     report, lacking = costs(view.store, by, of).report, _without_price(view)
     if report.rows or app.json:
@@ -162,30 +167,30 @@ def _report(app: App, view: View, by: By, of: ChartRange | None) -> None:
         if lacking:
             hint(lacking)
     else:
-        said = "nothing has cost anything yet; `steno vms` lists machines" if of is None else "nothing in this range"
-        hint(lacking or _unpriced(app) or said)
+        empty = "nothing has cost anything yet; `steno vms` lists machines" if of is None else "nothing in this range"
+        hint(lacking or _unpriced(app) or empty)
 
 
 def _reconciliation(app: App, view: View) -> None:
-    from cli.render.money import reconciliation_page
-    from engine.wire import wire
-    from projections.models.costs import costs, run_reconciliations
+    from steno.cli.render.money import reconciliation_page
+    from steno.engine.wire import wire
+    from steno.projections.answers.costs import costs, run_reconciliations
 
     runs, everything = run_reconciliations(view.store), costs(view.store, "vm").reconciliation
     if app.json or runs or everything.ours:
-        value = {"runs": [wire(one) for one in runs], "total": wire(everything), "position": view.position}
+        value = {"runs": [wire(run) for run in runs], "total": wire(everything), "position": view.position}
         show(app, value, lambda: reconciliation_page(runs, everything, columns()))
     else:
         hint(_unpriced(app) or "nothing has cost anything yet, by either side")
 
 
 def _without_price(view: View) -> str | None:
-    """What the total leaves out: machines whose provider gave them no price."""
-    from engine.fold.machines import UNPRICED
+    """The machines that the total leaves out, because their provider gave them no price."""
+    from steno.engine.fold.machines import UNPRICED
 
-    odd = (one.detail for name in view.state.sources for one in view.anomalies_of(f"source/{name}"))
-    found = [detail.removeprefix(UNPRICED).removeprefix("price: ") for detail in odd if detail.startswith(UNPRICED)]
-    return f"not in the total, because machines had no price: {', '.join(found)}" if found else None
+    odd = (anomaly.detail for name in view.state.sources for anomaly in view.anomalies_of(f"source/{name}"))
+    models = [detail.removeprefix(UNPRICED).removeprefix("price: ") for detail in odd if detail.startswith(UNPRICED)]
+    return f"not in the total, because machines had no price: {', '.join(models)}" if models else None
 
 
 def _unpriced(app: App) -> str | None:
@@ -198,12 +203,11 @@ def _unpriced(app: App) -> str | None:
 @steno_command("budget")
 @at_option
 def budget_command(app: App, at: str | None) -> None:
-    """Show where the budget stands: spent, committed, remaining, burn rate, and when it is used up.
-
-    Spent is every machine's bill to the newest poll; committed is the worst that live runs and machines may still
-    cost. A submission whose own worst case does not fit into what is left is refused (exit 6), with the arithmetic.
-    The total and the alert thresholds are those that the process that acts on the record has adopted, from its settings
-    budget.total and budget.alerts; a hint names those that differ in this shell. Before that, this shell's are used.
+    """It also shows the burn rate, and when the budget is used up. Spent is every machine's bill to the newest poll;
+    committed is the worst that live runs and machines may still cost. A submission whose own worst case does not fit
+    into what is left is refused (exit 6), with the arithmetic. The total and the alert thresholds are those that the
+    process that acts on the record has adopted, from its settings budget.total and budget.alerts; a hint names those
+    that differ in this shell. Before that, this shell's are used.
 
     With --json: {"total_usd", "spent_usd", "committed_usd", "remaining_usd", "available_usd", "used_pct",
     "spent_24h_usd", "rate_now_usd_per_hour", "burn_rate_usd_per_hour", "forecast" (no_budget, used_up, too_early,
@@ -216,9 +220,9 @@ def budget_command(app: App, at: str | None) -> None:
       steno budget --json | jq -r .remaining_usd
       AMD_GRANT_CREDITS_TOTAL=500 steno budget
     """
-    from cli.render.money import budget_page
-    from cli.wiring.view import policy_for, viewing
-    from engine.wire import wire
+    from steno.cli.render.money import budget_page
+    from steno.cli.wiring.view import policy_for, viewing
+    from steno.engine.wire import wire
 
     with viewing(app, at) as (_, view, now):
         standing = view.account(policy_for(app, view, at), now)
@@ -229,21 +233,18 @@ def budget_command(app: App, at: str | None) -> None:
 @steno_command("metrics")
 @at_option
 def metrics_command(app: App, at: str | None) -> None:
-    """Print the figures a front end shows: cost, credits left, tasks, cold starts and warm reuses, live machines.
-
-    With --json: {"total_cost_usd", "remaining_credits_usd", "credits_used_pct", "tasks_completed", "cold_starts",
-    "warm_reuses", "active_vms"}: all numbers, percent to one decimal; tasks_completed is cold_starts + warm_reuses,
-    active_vms every machine that may be billed. Null only where there is no budget.
+    """These are cost, credits left, tasks, cold starts and warm reuses, and live machines. With --json:
+    {"total_cost_usd", "remaining_credits_usd", "credits_used_pct", "tasks_completed", "cold_starts", "warm_reuses",
+    "active_vms"}: all numbers, percent to one decimal; tasks_completed is cold_starts + warm_reuses, active_vms every
+    machine that may be billed. Null only where there is no budget.
 
     \b
     Examples:
       steno metrics --json
       steno metrics --json | jq .credits_used_pct
     """
-    import msgspec
 
-    from cli.render import paint
-    from cli.wiring.view import policy_for, viewing
+    from steno.cli.wiring.view import policy_for, viewing
 
     with viewing(app, at) as (_, view, now):
         figures = view.figures(policy_for(app, view, at), now)
@@ -252,3 +253,78 @@ def metrics_command(app: App, at: str | None) -> None:
         for name, value in msgspec.structs.asdict(figures).items()
     ]
     show(app, figures, paint.table(("FIGURE", "VALUE"), rows, right=(1,)))
+
+
+@steno_command("estimate")
+@click.option("--runs-per-day", "-n", type=click.IntRange(1, 100_000), default=30, show_default=True, metavar="N")
+@click.option(
+    "--minutes",
+    "-m",
+    type=click.FloatRange(0, 100_000),
+    default=7,
+    show_default=True,
+    metavar="N",
+    help="How long one run takes.",
+)
+@click.option("--gpu", metavar="NAME", default="MI300X", show_default=True, help="GPU whose machine's price is used.")
+@setting_option("--idle-timeout", "vms.idle_timeout", metavar="TIME", help="As 10m; else the setting vms.idle_timeout.")
+@click.option("--start", metavar="TIME", help="How long a machine takes to start; else the record's median, else 2m.")
+@at_option
+def estimate_command(app: App, runs_per_day: int, minutes: float, gpu: str, start: str | None, at: str | None) -> None:
+    """It compares a cold and a warm run, and what a month costs. Below the estimate is what this record measured: start
+    times, idle shutdowns and the cost of a task, beside their targets. `--at` is a moment of the record.
+
+    With --json: {"inputs", "cold_usd", "warm_usd", "months": [{"pattern", "machine_seconds", "cost_usd", "saved_usd",
+    "budget_months"}], "reuse_pays_from_runs", "measures": [{"name", "median", "target", "met", …}], "position"}.
+
+    \b
+    Examples:
+      steno estimate
+      steno estimate --runs-per-day 30 --minutes 7 --gpu MI300X --idle-timeout 10m
+      steno estimate -n 200 -m 0.5 --json | jq '.months[] | {pattern, cost_usd}'
+    """
+    from steno.cli.render.money import estimate_object, estimate_page
+    from steno.cli.wiring.time_arguments import length
+    from steno.engine.money.estimate import Workload, estimate
+    from steno.engine.settings.settings import policy_from
+
+    (measured, position), policy = _measured(app, at), policy_from(app.settings)
+    typical = next((measure.median for measure in measured if measure.name == "cold start"), None)
+    given = Workload(
+        hourly=_price(policy, gpu),
+        idle_timeout=policy.idle_timeout,
+        runs_per_day=runs_per_day,
+        run=round(minutes * MINUTE),
+        provisioning=length(start) if start is not None else typical or 2 * MINUTE,
+        budget=policy.budget_total,
+    )
+    result = estimate(given)
+    value = estimate_object(given, result, gpu, measured) | {"position": position}
+    how = "given" if start is not None else "the median of this record" if typical else "assumed"
+    show(app, value, lambda: estimate_page(given, result, gpu, how, measured, columns()))
+
+
+def _measured(app: App, at: str | None) -> tuple[tuple[Measure, ...], int]:
+    """The measures of the record, and its position; nothing without a record."""
+    from steno.cli.wiring.view import every_cost
+    from steno.engine.money.report import performance
+
+    try:
+        with every_cost(app, at) as (costs, position):
+            return tuple(measure for measure in performance(costs) if measure.count), position
+    except RecordNotFound:
+        if at is not None:
+            raise
+        return (), 0
+
+
+def _price(policy: Policy, gpu: str) -> int:
+    """Micro-dollars an hour of a machine with this GPU."""
+    rates = {
+        price.gpu: price.hourly for price in (*type(policy)().assumed, *policy.assumed, *policy.rates) if price.gpu
+    }
+    chosen = {name.lower(): hourly for name, hourly in rates.items()}.get(gpu.lower())
+    if chosen is None:
+        known = ", ".join(sorted(rates))
+        raise click.UsageError(f"no price for {gpu}: set rates.{gpu} to dollars an hour, or name one of {known}")
+    return chosen

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App, steno_command
-from cli.wiring.output import emit, emit_json
-from cli.wiring.terminal import columns
-from events.clock import SECOND
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.output import emit, emit_json
+from steno.cli.wiring.terminal import columns
+from steno.events.clock import SECOND
 
 if TYPE_CHECKING:
-    from engine.objects import RunObject, VmObject
-    from events.store.record import Record
+    from steno.engine.objects import RunObject, VmObject
+    from steno.events.store.record import Record
 
 _OLD = "2025-12-sdk"
 _RUNS = {
@@ -43,13 +43,11 @@ _TIMEOUT = 60 * SECOND  # microseconds to wait for the machine to stop
 
 @steno_command("demo")
 def demo_command(app: App) -> None:
-    """A tour on this machine: two runs, their machine and its bill, then a replayed incident. It needs no account and
-    no network, and costs nothing.
-
-    The tour submits two commands and follows them: one succeeds, one fails. Their machine is a process of this host
-    with a price. The first run waits for it to boot, the second finds it warm. It is stopped when it is idle.
-    Then the recording of a real dstack server is replayed under the rules of the first poller, which called the run
-    failed, and under Steno's rules. The tour shows the poll that decides. Its record is kept; its path is printed.
+    """It needs no account and no network, and costs nothing. The tour submits two commands and follows them: one
+    succeeds, one fails. Their machine is a process of this host with a price. The first run waits for it to boot, the
+    second finds it warm. It is stopped when it is idle. Then the recording of a real dstack server is replayed under
+    the rules of the first poller, which called the run failed, and under Steno's rules. The tour shows the poll that
+    decides. Its record is kept; its path is printed.
 
     With --json: {"record", "runs", "machines", "incident": {"trace", "diff", "settled_by"}}.
 
@@ -58,8 +56,8 @@ def demo_command(app: App) -> None:
       steno demo
     """
 
-    from cli.render.timeline import draw
-    from projections.models.timeline import timeline
+    from steno.cli.render.pictures import draw
+    from steno.projections.answers.timeline import timeline
 
     where = app.flags.get("record") or str(Path(tempfile.mkdtemp(prefix="steno-demo-")) / "record.db")
     inner = App()
@@ -89,10 +87,10 @@ def demo_command(app: App) -> None:
 
 def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
     """Follow two runs on one machine to their ends, then the machine to its end; returns them with the costs."""
-    from cli.render.money import costs_table
-    from cli.render.vms import listing
-    from cli.wiring.view import viewing
-    from projections.models.costs import costs
+    from steno.cli.render.money import costs_table
+    from steno.cli.render.vms import listing
+    from steno.cli.wiring.view import viewing
+    from steno.projections.answers.costs import costs
 
     _title("Two commands on a machine of this host that costs $1.99 an hour and boots in 2 s", app)
     _typed("export " + " ".join(f"{variable}={value}" for variable, value in _SHOWN.values()), app)
@@ -110,9 +108,9 @@ def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
 
 
 def _run(app: App, record: Record, name: str, line: str) -> RunObject:
-    from cli.render.runs import ended
-    from cli.wiring.session import session
-    from cli.wiring.task import described
+    from steno.cli.render.runs import ended
+    from steno.cli.wiring.session import session
+    from steno.cli.wiring.task import described
 
     _typed(f"steno submit --wait --name {name} -- {line!r}", app)
     run_id = app.ids.new()
@@ -135,32 +133,32 @@ class _Lines(logging.Handler):
 
 def _until_gone(app: App, record: Record) -> None:
     """Record and control, with the log lines of `steno up`, until no machine is billed."""
-    from cli.wiring.record_loop import DaemonLog
-    from cli.wiring.recorder import watching
+    from steno.engine.runtime.controllers import watching
+    from steno.engine.runtime.record_loop import DaemonLog
 
     log, root = logging.getLogger("steno.record"), logging.getLogger()
     before = root.handlers[:]
     deadline = app.clock.now() + _TIMEOUT
-    with closing(app.provider("local", record.store)) as provider, watching(app, record, provider) as recorder:
-        said = DaemonLog(recorder)
+    with closing(app.provider("local", record.store)) as provider, watching(app, record, provider) as controller:
+        log_lines = DaemonLog(controller)
         if not app.json:
             root.handlers[:] = [_Lines()]
             log.setLevel(logging.INFO)
-        while any(vm.billed for vm in recorder.world.state.vms.values()) and app.clock.now() < deadline:
-            found = recorder.watch()
-            said.round(found)
-            recorder.effects.wait(min(found.pause, SECOND // 5))
+        while any(vm.billed for vm in controller.world.state.vms.all()) and app.clock.now() < deadline:
+            done = controller.watch()
+            log_lines.round(done)
+            controller.effects.wait(min(done.pause, SECOND // 5))
         root.handlers[:] = before
 
 
 def _incident(app: App) -> dict[str, object]:
     """Replay the shipped recording under both rule sets and quote the poll that settles it."""
-    from cli.render.explain import fields
-    from cli.render.replay import comparison
-    from cli.render.words import count, moment
-    from engine.replay.result import diff, diff_object
-    from engine.replay.trace import incident_path, open_trace, replay_trace
-    from projections.models.evidence import quote
+    from steno.cli.render.explain import fields
+    from steno.cli.render.replay import comparison
+    from steno.cli.render.words import count, moment
+    from steno.engine.replay.replay import incident_path, open_trace, replay_trace
+    from steno.engine.replay.result import diff, diff_object
+    from steno.projections.answers.evidence import quote
 
     path = incident_path()
     ours, theirs = replay_trace(path), replay_trace(path, _OLD)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App, steno_command
-from cli.wiring.errors import NOT_SUCCEEDED, Detached, code_of
-from cli.wiring.options import project_option, provider_option
-from cli.wiring.output import emit, emit_json
-from engine.providers import registry
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.errors import NOT_SUCCEEDED, Detached, code_of
+from steno.cli.wiring.options import project_option, provider_option
+from steno.cli.wiring.output import emit, emit_json
+from steno.engine.providers import registry
+from steno.engine.providers.kind import Check, CheckState
+from steno.events.clock import SECOND, duration, parse_time
+from steno.events.errors import RecordNotFound, StenoError
 
 if TYPE_CHECKING:
-    from engine.providers.kind import Check, Checkup, Trial
+    from steno.engine.providers.kind import Check, Checkup, Trial
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "bright_black")}
 
@@ -25,9 +29,8 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", 
 @provider_option
 @project_option
 def doctor_command(app: App, provision: bool, yes: bool) -> None:
-    """Check record, task file, server, token, project, backend, fleet, idle timeout and offers; say what to do.
-
-    Fleet, idle timeout and offers are those of ./.dstack.yml; without one, of the shipped example.
+    """It checks record, task file, server, token, project, backend, fleet, idle timeout and offers. Fleet, idle timeout
+    and offers are those of ./.dstack.yml; without one, of the shipped example.
 
     Nothing is changed and nothing is rented, unless --provision is given: then the worst-case cost is shown, you are
     asked, the MI300X example is run, and start-up time, exit status and cost are reported.
@@ -42,42 +45,65 @@ def doctor_command(app: App, provision: bool, yes: bool) -> None:
     """
     if provision and not yes and not sys.stdin.isatty():
         raise click.UsageError("--provision spends money and there is nobody to ask: add -y")
-    from engine.commands.kernels import checkup
+    from steno.engine.submit.kernel_orders import checkup
 
-    record, wanted = _record(app), registry.kind(app.settings.provider)
+    record, decisions, wanted = _record(app), _decisions(app), registry.kind(app.settings.provider)
     if provision and not wanted.has_trial:
         wanted = next(kind for kind in registry.built_in() if kind.has_trial)
-    found = {
+    checkups = {
         kind.name: kind.checkup(app.settings, clock=app.clock, ids=app.ids, wanted=kind is wanted, trial=provision)
         for kind in dict.fromkeys((*registry.built_in(), wanted))
     }
-    mine = found[wanted.name]
+    mine = checkups[wanted.name]
     app.exit_code = (
         _code(record)
         or (0 if mine.problem is None else code_of(mine.problem))
-        or next((code for one in found.values() if (code := _code(one.failed))), 0)
+        or next((code for each in checkups.values() if (code := _code(each.failed))), 0)
     )
     trial = mine.trial if provision and not app.exit_code else None
     if trial is None or not app.json:
-        checks = [record, *(check for one in found.values() for check in one.checks), checkup(app.settings)]
-        _report(app, checks, found, wanted.name)
+        checks = [
+            record,
+            *decisions,
+            *(check for each in checkups.values() for check in each.checks),
+            checkup(app.settings),
+        ]
+        _report(app, checks, checkups, wanted.name)
     if trial is not None:
         _rent(app, trial, wanted.name, yes=yes)
 
 
 def _record(app: App) -> Check:
-    from engine.providers.kind import Check, CheckState
-    from events.errors import RecordNotFound, StenoError
+    from steno.engine.control.task_reports import keys_in
 
     where = app.settings.record
     try:
         with app.reading() as record:
-            message = f"{where}, {record.head().position:,} events"
+            message, state = f"{where}, {record.head().position:,} events", CheckState.OK
+            if keyed := keys_in(record):
+                message += f"; {keyed}"
+                state = CheckState.WARNING
     except RecordNotFound:
         return Check(name="record", message=f"{where} is not there yet; the first submit makes it")
     except StenoError as error:
         return Check(name="record", state=CheckState.FAILED, message=str(error), error=error)
-    return Check(name="record", message=message)
+    return Check(name="record", state=state, message=message)
+
+
+def _decisions(app: App) -> list[Check]:
+    """The result of the background audit of `steno up`; nothing before its first look."""
+    from steno.projections.answers.decision_audit import last_audit
+
+    audit = None
+    with suppress(StenoError), app.reading() as record:
+        audit = last_audit(record)
+    if audit is None:
+        return []
+    made = f"{audit.exact + audit.older:,} follow from the record, up to event {audit.position:,}"
+    if not audit.differing:
+        return [Check(name="decisions", message=made)]
+    message = f"{made}; {audit.differing:,} do not: see `steno audit`"
+    return [Check(name="decisions", state=CheckState.WARNING, message=message)]
 
 
 def _code(check: Check | None) -> int:
@@ -87,11 +113,11 @@ def _code(check: Check | None) -> int:
     return NOT_SUCCEEDED if check.error is None else code_of(check.error)
 
 
-def _report(app: App, checks: list[Check], found: dict[str, Checkup], wanted: str) -> None:
+def _report(app: App, checks: list[Check], checkups: dict[str, Checkup], wanted: str) -> None:
     if app.json:
         rows = [{"name": check.name, "state": check.state, "said": check.message} for check in checks]
         ok = app.exit_code == 0 and all(check.state != "failed" for check in checks)
-        details = {key: value for one in found.values() for key, value in one.details.items()}
+        details = {key: value for each in checkups.values() for key, value in each.details.items()}
         emit_json({"ok": ok, "checks": rows} | details)
         return
     width = max(len(check.name) for check in checks)
@@ -102,24 +128,23 @@ def _report(app: App, checks: list[Check], found: dict[str, Checkup], wanted: st
 
     for check in checks:
         line(check.state, check.name, check.message)
-    for name, one in found.items():
-        if one.problem is not None:
-            line("failed" if name == wanted else "skipped", name, str(one.problem))
-        elif one.absent:
+    for name, checkup in checkups.items():
+        if checkup.problem is not None:
+            line("failed" if name == wanted else "skipped", name, str(checkup.problem))
+        elif checkup.absent:
             line("skipped", name, "not configured, and not needed to run here")
-    for one in found.values():
-        if one.note is not None:
-            emit(f"\n{one.note}")
+    for checkup in checkups.values():
+        if checkup.note is not None:
+            emit(f"\n{checkup.note}")
 
 
 def _rent(app: App, trial: Trial, provider_name: str, *, yes: bool) -> None:
     """Show the worst case, ask, run the provider's example, and report start-up time, exit status and cost."""
-    from cli.render.runs import ended
-    from cli.render.words import duration, money, short
-    from cli.wiring.session import session
-    from cli.wiring.task import described
-    from engine.amounts import money as dollars
-    from events.clock import SECOND, parse_time
+    from steno.cli.render.runs import ended
+    from steno.cli.render.words import money, short
+    from steno.cli.wiring.session import session
+    from steno.cli.wiring.task import described
+    from steno.engine.wire import money as dollars
 
     run_id, most = app.ids.new(), dollars(trial.worst_case)
     task = described(

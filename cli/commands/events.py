@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.render import paint
-from cli.render.words import moment
-from cli.wiring.app import App, steno_command
-from cli.wiring.options import from_option, last_option, to_option
-from cli.wiring.output import emit, emit_json, hint, paged
-from cli.wiring.time_arguments import between
+from steno.cli.catalogue import near
+from steno.cli.render import paint
+from steno.cli.render.words import moment
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.options import from_option, last_option, to_option
+from steno.cli.wiring.output import emit, emit_json, hint, paged
+from steno.cli.wiring.time_arguments import between
 
 if TYPE_CHECKING:
-    from events.store.record import Record
+    from steno.events.store.record import Record
 
 _WAIT = 1_000_000  # how long one look for new events waits, microseconds
 _follow_option = click.option(
@@ -34,9 +35,7 @@ _follow_option = click.option(
 def events_command(
     app: App, stream: str | None, start: str | None, types: tuple[str, ...], last: int | None, follow: bool
 ) -> None:
-    """List the record's events.
-
-    With --json, JSON Lines: {"position", "stream", "version", "type", "type_version", "id", "observed_at",
+    """With --json, JSON Lines: {"position", "stream", "version", "type", "type_version", "id", "observed_at",
     "recorded_at", "data", "hash"}.
 
     \b
@@ -45,10 +44,9 @@ def events_command(
       steno events --stream run/5f0c… --json
       steno events --type RunRequested --type SubmitSucceeded -f
     """
-    from cli.catalogue import near
-    from events.store.record import Stored
-    from events.types import NAMES
-    from projections.models.record_pages import event_row
+    from steno.events.store.record import Stored
+    from steno.events.types import NAMES
+    from steno.projections.answers.record_pages import event_row
 
     def line(stored: Stored) -> str:
         place = paint.dim(f"{stored.stream} v{stored.version}")
@@ -92,11 +90,9 @@ def polls_command(
     last: int | None,
     follow: bool,
 ) -> None:
-    """List the record's polls: position, time, HTTP status or exit code, milliseconds, source, path, and what changed.
-
-    With --json, JSON Lines: {"position", "t", "source", "path", "req", "status", "ms", "changed",
-    "answered", "asked"}; "changed" lists the streams of the runs and machines whose answer changed, "asked" is the path
-    as the list prints it.
+    """Each has position, time, HTTP status or exit code, milliseconds, source, path, and what changed. With --json,
+    JSON Lines: {"position", "t", "source", "path", "req", "status", "ms", "changed", "answered", "asked"}; "changed"
+    lists the streams of the runs and machines whose answer changed, "asked" is the path as the list prints it.
 
     \b
     Examples:
@@ -105,7 +101,7 @@ def polls_command(
       steno polls -n 10 -f
       steno polls --json | jq -r 'select(.changed != []) | .position'
     """
-    from projections.models.record_pages import poll_rows
+    from steno.projections.answers.record_pages import poll_rows
 
     def line(row: dict[str, object]) -> str:
         status, changed = row["status"], row["changed"]
@@ -155,11 +151,9 @@ def _ranges(
 @steno_command("poll")
 @click.argument("position", type=click.IntRange(min=1))
 def poll_command(app: App, position: int) -> None:
-    """Print a provider's answer as it was received.
-
-    The answer is rebuilt from the record, equal as JSON to what was sent; secrets were replaced before it was stored.
-    `steno polls` and the evidence of a verdict print the POSITION of a poll. With --json, the poll as a line of a
-    trace: {"t", "ep", "path", "req", "status", "ms", "body"}.
+    """The answer is rebuilt from the record, equal as JSON to what was sent; secrets were replaced before it was
+    stored. `steno polls` and the evidence of a verdict print the POSITION of a poll. With --json, the poll as a line of
+    a trace: {"t", "ep", "path", "req", "status", "ms", "body"}.
 
     \b
     Examples:
@@ -169,7 +163,7 @@ def poll_command(app: App, position: int) -> None:
     """
     import msgspec
 
-    from events.traces.trace import write_trace_line
+    from steno.events.traces.trace import write_trace_line
 
     with app.reading() as record:
         poll = record.poll(position)

@@ -6,34 +6,49 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.render.words import count
-from cli.wiring.app import App, CommandGroup, steno_command
-from cli.wiring.errors import DAMAGED, say
-from cli.wiring.options import pool_options
-from cli.wiring.output import progress, show
+from steno.cli.render import paint
+from steno.cli.render.words import count
+from steno.cli.wiring.app import App, CommandGroup, steno_command
+from steno.cli.wiring.errors import DAMAGED, say
+from steno.cli.wiring.options import pool_options
+from steno.cli.wiring.output import hint, progress, show
+from steno.events.errors import RecordNotFound
+from steno.events.store.store import is_bundle
 
 if TYPE_CHECKING:
-    from events.store.record import Head
+    from steno.events.store.record import Head, Verification
 
 _HEX = re.compile("[0-9a-fA-F]+")
 
 
 @steno_command("verify")
+@click.argument("bundle", metavar="[BUNDLE]", required=False)
+@click.option("--against", metavar="RECORD", help="Check a bundle against the record that it was exported from.")
 @click.option("--expect", metavar="POSITION:HASH", help="A head that verify printed earlier; finds a rewritten tail.")
 @click.option("--after", metavar="POSITION:HASH", help="Check only what came after a head that verify printed earlier.")
 @pool_options
-def verify_command(app: App, expect: str | None, after: str | None, jobs: int | None, dask: str | None) -> None:
-    """Check every byte of the record against its hash chain.
-
-    Finds every changed byte that carries data, every deletion and insertion, and a cut tail. A tail that was rewritten
-    together with the head is found only with a head you saved earlier: verify prints it, --expect checks it. With
-    --after, the events up to a saved head are not read again: a nightly check takes as long as one day's events.
+def verify_command(
+    app: App,
+    bundle: str | None,
+    against: str | None,
+    expect: str | None,
+    after: str | None,
+    jobs: int | None,
+    dask: str | None,
+) -> None:
+    """Finds every changed byte that carries data, every deletion and insertion, and a cut tail. A tail that was
+    rewritten together with the head is found only with a head you saved earlier: verify prints it, --expect checks it.
+    With --after, the events up to a saved head are not read again: a nightly check takes as long as one day's events.
 
     Pieces of a long record are checked at the same time, by processes of this machine or (--dask) of a cluster. If one
     is damaged, one process reads all of it again and names the damage. With --after, all is done in one process.
 
+    BUNDLE is an incident bundle (.steno). Every byte of it is checked, and how many of its events the chain proves up
+    to its head: check that head with `steno verify --expect` where the record is. --against RECORD writes the bundle
+    again from the record and compares: so what is redacted is what the record has.
+
     Exits 7 if there is damage. With --json: {"ok", "events", "head": {"position", "hash"}, "damage": [{"position",
-    "kind", "detail"}]}.
+    "kind", "detail"}]}; of a bundle also "linked" (events that the chain proves), "digest" and "redacted".
 
     \b
     Examples:
@@ -42,33 +57,72 @@ def verify_command(app: App, expect: str | None, after: str | None, jobs: int | 
       steno verify --after "$(cat last-head)"
       steno verify --dask tcp://10.0.0.5:8786
       steno verify --json | jq -r .head.hash
+      steno verify incident.steno
+      steno verify incident.steno --against record.db
     """
-    from cli.render import paint
-    from cli.wiring.pools import pool
+    if bundle is None and is_bundle(app.settings.record):
+        bundle = app.settings.record
+    if bundle is not None:
+        if expect or after or jobs or dask:
+            raise click.UsageError("a bundle is checked in one piece, by its own head: leave the other options out")
+        _verify_bundle(app, bundle, against)
+        return
+    if against is not None:
+        raise click.UsageError("--against is for a bundle: name one")
+    from steno.engine.control.task_reports import keys_in
+    from steno.engine.runtime.pools import pool
 
     if after is not None and (jobs is not None or dask is not None):
         raise click.UsageError("--after is checked in one piece: leave --jobs and --dask out")
     expected, seen = _saved(expect, "--expect"), _saved(after, "--after")
     with pool(jobs, dask) as workers, app.reading(check=False) as record, progress("verifying") as advance:
         verdict = record.verify(expect=expected, after=seen, progress=advance, pool=workers)
+        keyed = keys_in(record) if verdict.ok else None
     events = count(verdict.events, "event")
     if seen is not None:
         events = f"{count(max(0, verdict.events - seen.position), 'event')} after position {seen.position}"
     if verdict.ok:
         saved = f"save this head; check it later with --expect {verdict.head.position}:{verdict.head.hash}"
         show(app, verdict, f"{click.style('✓', fg='green')} {events}, every byte unchanged\n{paint.dim(saved)}")
+        if keyed:
+            hint(keyed)
     else:
-        rows = [(str(one.position or "–"), one.kind, one.detail) for one in verdict.damage]
-        table = paint.table(("POSITION", "KIND", "WHAT"), rows, right=(0,))
-        show(app, verdict, f"{click.style('✗', fg='red')} {events}, {count(len(rows), 'damage')}\n{table}")
-        app.exit_code = DAMAGED
-        first = verdict.damage[0]
-        where = "" if first.position is None else f" at position {first.position}"
-        say(f"the record is damaged{where}: {first.detail}; restore a backup, and keep this file for analysis")
+        _damaged(app, verdict, events, "record", "; restore a backup, and keep this file for analysis")
+
+
+def _damaged(app: App, verdict: "Verification", events: str, what: str, then: str = "") -> None:
+    rows = [(str(damage.position or "–"), damage.kind, damage.detail) for damage in verdict.damage]
+    table = paint.table(("POSITION", "KIND", "WHAT"), rows, right=(0,))
+    show(app, verdict, f"{click.style('✗', fg='red')} {events}, {count(len(rows), 'damage')}\n{table}")
+    app.exit_code = DAMAGED
+    first = verdict.damage[0]
+    where = "" if first.position is None else f" at position {first.position}"
+    say(f"the {what} is damaged{where}: {first.detail}{then}")
+
+
+def _verify_bundle(app: App, path: str, against: str | None) -> None:
+    from steno.events.bundle.form import Checker
+
+    proof = Checker(path).run()
+    if proof.ok and against is not None:
+        from steno.engine.replay.bundle import expect_same
+
+        app.set_flag("record", against)
+        with app.reading() as record, progress("comparing") as advance:
+            expect_same(record, path, advance)
+    events = f"{count(proof.events, 'event')}, {proof.linked} proven by the chain up to its head"
+    if not proof.ok:
+        _damaged(app, proof, events, "bundle")
+        return
+    rest = "" if proof.linked == proof.events else "; --against RECORD proves the others"
+    rest = rest if against is None else f"; {against} has all of it"
+    hides = f"; hides {', '.join(proof.redacted)}" if proof.redacted else ""
+    head = f"{proof.head.position}:{proof.head.hash}"
+    show(app, proof, f"{click.style('✓', fg='green')} {events}{rest}{hides}\ndigest {proof.digest}\nhead {head}")
 
 
 def _saved(head: str | None, option: str) -> "Head | None":
-    from events.store.record import Head
+    from steno.events.store.record import Head
 
     if head is None:
         return None
@@ -80,10 +134,8 @@ def _saved(head: str | None, option: str) -> "Head | None":
 
 @steno_command("rebuild")
 def rebuild_command(app: App) -> None:
-    """Rebuild the read models from the record.
-
-    A new file is filled and then replaces the old one, so readers are not interrupted. You never have to do this:
-    Steno rebuilds read models of another version by itself.
+    """A new file is filled and then replaces the file in use, so readers are not interrupted. You never have to do
+    this: Steno rebuilds read models of another version by itself.
 
     With --json: {"runs", "position", "projections"}.
 
@@ -91,8 +143,8 @@ def rebuild_command(app: App) -> None:
     Examples:
       steno rebuild
     """
-    from projections.models.projector import rebuilt
-    from projections.store.read_models import ReadModels
+    from steno.projections.read_models.projector import rebuilt
+    from steno.projections.read_models.read_models import ReadModels
 
     with app.reading() as record, progress("reading the record") as advance:
         position = record.head().position
@@ -104,8 +156,7 @@ def rebuild_command(app: App) -> None:
 
 @click.group("db", cls=CommandGroup)
 def db_command() -> None:
-    """Look after the record's database: its state, its schema, a copy in another, who may use it.
-
+    """
     \b
     Examples:
       steno db status
@@ -127,8 +178,7 @@ def upgrade(app: App) -> None:
       steno db upgrade
       steno db upgrade --record /srv/steno/record.db
     """
-    from events.store.schema import REVISION
-    from events.store.store import store_at
+    from steno.events.store.store import REVISION, store_at
 
     where = app.settings.record
     store_at(where).upgrade()
@@ -149,24 +199,23 @@ def status(app: App) -> None:
     """
     import msgspec
 
-    from cli.render import paint
-    from events.store.schema import REVISION
+    from steno.events.store.store import REVISION
 
     with app.reading() as record:
-        found, head, store = record.store.status(), record.head(), record.store
-        said = msgspec.structs.asdict(found)
-        value = {"record": str(store), "record_id": record.id, "newest_schema": REVISION, "head": head, **said}
-    upgrade = "" if found.schema == REVISION else f"; `steno db upgrade` makes it {REVISION}"
+        database, head, store = record.store.status(), record.head(), record.store
+        facts = msgspec.structs.asdict(database)
+        value = {"record": str(store), "record_id": record.id, "newest_schema": REVISION, "head": head, **facts}
+    upgrade = "" if database.schema == REVISION else f"; `steno db upgrade` makes it {REVISION}"
     rows = [
         ("record", str(store)),
         ("id", value["record_id"]),
-        ("database", found.database),
-        ("schema", f"{found.schema}{upgrade}"),
-        ("size", f"{found.bytes:,} bytes in {count(found.partitions, 'partition')}"),
+        ("database", database.database),
+        ("schema", f"{database.schema}{upgrade}"),
+        ("size", f"{database.bytes:,} bytes in {count(database.partitions, 'partition')}"),
         ("head", f"{head.position}:{head.hash}"),
     ]
-    if found.oldest_transaction_seconds:
-        rows.append(("oldest transaction", f"{found.oldest_transaction_seconds} s"))
+    if database.oldest_transaction_seconds:
+        rows.append(("oldest transaction", f"{database.oldest_transaction_seconds} s"))
     show(app, value, paint.table(("WHAT", "VALUE"), rows))
 
 
@@ -188,8 +237,8 @@ def copy_command(app: App, source: str, target: str) -> None:
       steno db copy record.db postgresql://steno@db.example.org/steno
       steno db copy postgresql://db.example.org/steno backup.db
     """
-    from events.store.copying import copy
-    from events.store.store import store_at
+    from steno.events.store.copying import copy
+    from steno.events.store.store import store_at
 
     origin, place = store_at(source), store_at(target)
     with progress("copying") as advance:
@@ -203,18 +252,18 @@ def copy_command(app: App, source: str, target: str) -> None:
 def restore_command(app: App, copy: str) -> None:
     """Put a copy (a file, or the URL of a database) in the place of the record, which is kept beside it.
 
-    The copy is checked first. Vault and tokens stay as they are; what is lost is noted in the record. Exits 5 while a
-    process has the record open, or if COPY is of another one, 7 if COPY is damaged. With --json: {"copy": {"position",
-    "hash"}, "lost", "common", "kept"}.
+    The copy is checked first. Vault and tokens stay; what is lost is noted in the record. Exits 5 while a process has
+    the record open, or if COPY is of another record, 7 if COPY is damaged. With --json: {"copy": {"position", "hash"},
+    "lost", "common", "kept"}.
 
     \b
     Examples:
       steno db restore backup.db
       steno db restore backup.db --record postgresql://steno@db.example.org/steno
     """
-    from events.store.restoring import restore
-    from events.store.store import store_at
-    from projections.store.read_models import ReadModels
+    from steno.events.store.copying import restore
+    from steno.events.store.store import store_at
+    from steno.projections.read_models.read_models import ReadModels
 
     target = store_at(app.settings.record)
     with progress("restoring") as advance:
@@ -242,9 +291,7 @@ def grant(app: App, role: str, *, read_only: bool, tokens: bool) -> None:
       steno db grant service --tokens
       steno db grant analyst --read-only
     """
-    from events.errors import RecordNotFound
-    from events.store.identity import new_identity
-    from events.store.store import store_at
+    from steno.events.store.store import new_identity, store_at
 
     if read_only and tokens:
         raise click.UsageError("--read-only and --tokens exclude each other")

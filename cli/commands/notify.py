@@ -6,22 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.wiring.app import App, DefaultGroup
-from cli.wiring.errors import UNREACHABLE, say
-from cli.wiring.output import emit, emit_json, hint, show
-from cli.wiring.terminal import columns
+from steno.cli.render import paint
+from steno.cli.wiring.app import App, DefaultGroup
+from steno.cli.wiring.errors import UNREACHABLE, say
+from steno.cli.wiring.output import emit, emit_json, hint, show
+from steno.cli.wiring.terminal import columns
+from steno.engine.errors import NotConfigured
 
 if TYPE_CHECKING:
-    from events.store.record import Record
+    pass
 
 
 @click.group("notify", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
 def notify_command() -> None:
-    """List the notices of the record, or send a test notice to the webhook.
-
-    The settings alerts.webhook, alerts.secret and alerts.on say where notices are
-    posted, which key signs them, and what they report: ends of runs, anomalies,
-    budget thresholds, unneeded machines. `steno up`, `steno record` and
+    """The settings alerts.webhook, alerts.secret and alerts.on say where notices are posted, which key signs them, and
+    what they report: ends of runs, anomalies, budget thresholds, unneeded machines. `steno up`, `steno record` and
     `steno submit --wait` send them.
 
     \b
@@ -51,18 +50,21 @@ def listed(app: App, state: str | None, last: int) -> None:
       steno notify list
       steno notify list --state pending --json
     """
+    from steno.projections.answers.actions import notice_row
+
     with app.reading() as record:
         position = record.head().position
-        found = [row for row in _notices(record) if state in (None, row["state"])]
+        rows = (notice_row(record, intent) for intent in record.read(types={"NoticeIntended"}, backwards=True))
+        notices = [row for row in rows if state in (None, row["state"])]
     if app.json:
-        emit_json({"notices": found[:last], "position": position})
+        emit_json({"notices": notices[:last], "position": position})
         return
-    for row in found[:last]:
+    for row in notices[:last]:
         emit(_line(row))
-    if not found:
+    if not notices:
         hint("no notices; the setting alerts.webhook says where they go, `steno notify test` sends one")
-    elif len(found) > last:
-        hint(f"{len(found) - last} older not shown; --last shows more")
+    elif len(notices) > last:
+        hint(f"{len(notices) - last} older not shown; --last shows more")
 
 
 @notify_command.command("test", short_help="Send a test notice now, once.")
@@ -80,10 +82,9 @@ def test(app: App) -> None:
       steno notify test
       STENO_WEBHOOK=https://hooks.example.org/x steno notify test --json
     """
-    from cli.wiring.recorder import webhook_of
-    from engine.errors import NotConfigured
-    from engine.live.journal import Journal
-    from engine.notify.notices import send_test_notice
+    from steno.engine.live.journal import Journal
+    from steno.engine.notify.notices import send_test_notice
+    from steno.engine.runtime.controllers import webhook_of
 
     webhook = webhook_of(app.settings)
     if webhook is None:
@@ -102,18 +103,10 @@ def test(app: App) -> None:
 
 def _line(row: dict[str, Any]) -> str:
     """`2026-11-21 20:00:03Z  delivered  run_end  matmul-1 succeeded …`, cut to the terminal."""
-    from cli.render import paint
-    from cli.render.words import moment
+    from steno.cli.render.words import moment
 
     state = row["state"]
     colour = {"delivered": "succeeded", "failed": "failed"}.get(state, "queued")
     text = row["error"] if state == "failed" and row["error"] else row["text"].removeprefix("Steno: ")
-    said = paint.cut(text, max(2, columns() - 44))
-    return f"{moment(row['at'])}  {paint.pad(paint.state(colour, state), 10)}  {row['kind']:<8} {said}"
-
-
-def _notices(record: Record) -> list[dict[str, Any]]:
-    """Every notice of the record, newest first, as `--json` prints it."""
-    from projections.models.audit import notice_row
-
-    return [notice_row(record, one) for one in record.read(types={"NoticeIntended"}, backwards=True)]
+    detail = paint.cut(text, max(2, columns() - 44))
+    return f"{moment(row['at'])}  {paint.pad(paint.state(colour, state), 10)}  {row['kind']:<8} {detail}"

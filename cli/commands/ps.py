@@ -1,21 +1,24 @@
-"""`steno ps`: the runs that a person looks for."""
+"""`steno ps` and `steno watch`: the runs that a person looks for, and their changes."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from cli.wiring.app import App, steno_command
-from cli.wiring.options import at_option, hidden_option
-from cli.wiring.output import emit, emit_json, hint
-from cli.wiring.terminal import columns
-from engine.states import Reason, State
-from engine.wire import wire
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.errors import NOT_SUCCEEDED
+from steno.cli.wiring.options import both_times_option, completed_runs, hidden_option
+from steno.cli.wiring.output import emit, emit_json, hint
+from steno.cli.wiring.terminal import columns
+from steno.engine.state.states import Reason, State
+from steno.engine.wire import wire
 
 if TYPE_CHECKING:
-    from projections.models.view import View
-    from projections.store.run_query import RunQuery
+    from steno.projections.read_models.run_query import RunQuery
+    from steno.projections.read_models.view import View
 
 _FOUND = 50  # runs that a filter shows unless a limit is given
 _EVERY = 1 << 62
@@ -25,7 +28,7 @@ _SORTS = click.Choice(["time", "name", "duration", "cost"])  # as `run_query.SOR
 
 
 @steno_command("ps")
-@click.option("--all", "-a", "everything", is_flag=True, help="Every run, or every one that the filters find.")
+@click.option("--all", "-a", "everything", is_flag=True, help="Every run, or every run that the filters find.")
 @click.option("--failed", is_flag=True, help="As --state failed.")
 @click.option("--state", type=_STATES, metavar="STATE", help="Runs in this state.")
 @click.option("--reason", type=_REASONS, metavar="REASON", help="Runs with this reason.")
@@ -47,7 +50,7 @@ _SORTS = click.Choice(["time", "name", "duration", "cost"])  # as `run_query.SOR
 @click.option("--wide", "-w", is_flag=True, help="Every column, with user, GPU and command.")
 @click.option("--unfold", is_flag=True, help="A line for each run of an array.")
 @hidden_option
-@at_option
+@both_times_option
 def ps_command(
     app: App,
     everything: bool,
@@ -61,10 +64,9 @@ def ps_command(
     at: str | None,
     **filters: Any,
 ) -> None:
-    """List runs, newest first: those that have not ended, and those submitted within the last day.
-
-    With a filter: the newest 50 of all runs that it finds; -n N gives another number, --all every one. Filters
-    are combined. --search takes plain text, in upper or lower case.
+    """Newest first: runs that have not ended, and those submitted within the last day. With a filter: the newest 50 of
+    all runs that it finds; -n N gives another number, --all every run. Filters are combined. --search takes plain text,
+    in upper or lower case.
 
     Imported runs are marked `archive`. Runs that were submitted as one array share a line that counts them by state.
 
@@ -74,7 +76,8 @@ def ps_command(
 
     With --json: {"runs": [run objects, as in replay, with "ran" as in `show`], "sources": [{"source",
     "observability", "last_answered_at"}], "position", "queue": [{"run_id", "position", "why", "detail",
-    "estimated_start"}]}.
+    "estimated_start"}]}; with --at also "learnt": [{"run_id", "name", "then", "known"}], the runs whose state at that
+    moment is known otherwise than it was known then.
 
     \b
     Examples:
@@ -84,17 +87,17 @@ def ps_command(
       steno stop $(steno ps -q --state running -n 1)
       steno ps --all --json | jq '.runs[] | {name, state, reason}'
       steno ps --at 2026-11-20T15:00:00Z
+      steno ps --at 12:10 --known now
     """
-    import msgspec
 
-    from cli.wiring.time_arguments import moment
-    from cli.wiring.view import DAY, say_unseen, source_objects, viewing
-    from projections.store.run_query import RunQuery
+    from steno.cli.wiring.time_arguments import moment
+    from steno.cli.wiring.view import DAY, learnt_of, say_unseen, source_objects, viewing
+    from steno.projections.read_models.run_query import RunQuery
 
     if failed and filters["state"] not in (None, State.FAILED):
         raise click.UsageError(f"--failed and --state {filters['state']} contradict each other; give one of them")
     filters |= {"state": State.FAILED.value} if failed else {}
-    with viewing(app, at) as (_, view, now):
+    with viewing(app, at) as (record, view, now):
         since_at, until_at = (None if text is None else moment(text, now) for text in (since, until))
         query = RunQuery(since=since_at, until=until_at, **filters)
         most = limit or (_FOUND if query.filters and not everything else _EVERY)
@@ -105,35 +108,37 @@ def ps_command(
         if not runs:
             _check(view, query, past=at is not None)
         sources, waiting = view.sources(now), view.queued(now)
+        differ = learnt_of(app, record, view, runs)
         if app.json:
-            queue = [wire(one) for one in waiting.values()]
+            queue = [wire(place) for place in waiting.values()]
             answers = [msgspec.to_builtins(run) | {"ran": view.ran(run.run_id)} for run in runs]
-            emit_json({"runs": answers, "sources": source_objects(sources), "position": view.position, "queue": queue})
+            value = {"runs": answers, "sources": source_objects(sources), "position": view.position, "queue": queue}
+            emit_json(value | ({} if at is None else {"learnt": differ}))
             return
         if quiet:
             click.echo("".join(f"{run.run_id}\n" for run in runs), nl=False)
             return
-        from cli.render.runs import listing
-        from cli.render.words import count
+        from steno.cli.render.runs import listing
+        from steno.cli.render.words import count
 
         if runs:
             ids = dict.fromkeys(run.vm_id for run in runs if run.vm_id is not None)
             names = {vm_id: _machine(view, vm_id) for vm_id in ids}
             ran = {run.run_id: view.ran(run.run_id) for run in runs} if wide else None
             emit(listing(runs, now, columns(), waiting=waiting, machines=names, unfold=unfold, executed=ran))
-        for said in view.over_limit(now):
-            hint(said)
+        for excess in view.over_limit(now):
+            hint(excess)
         total = view.store.runs.count()
         if total == 0:
             hint("no runs yet; `steno submit -- COMMAND` runs one here, `steno up` watches a provider")
         elif not runs and query.filters:
             hint(_nothing(view, query, now))
         elif more:
-            hint(f"more runs than these {most} found; -n N shows N, --all every one")
+            hint(f"more runs than these {most} found; -n N shows N, --all every run")
         elif not query.filters and len(runs) < total:
             hint(f"{count(total - len(runs), 'older run')} not shown; --all lists every run")
         watched = {run.provider for run in runs if not run.ended and run.archive is None}
-        say_unseen([one for one in sources if one.name.split("/")[0] in watched], now)
+        say_unseen([source for source in sources if source.name.split("/")[0] in watched], now)
 
 
 def _machine(view: View, vm_id: str) -> str:
@@ -145,7 +150,7 @@ def _machine(view: View, vm_id: str) -> str:
 
 def _check(view: View, query: RunQuery, *, past: bool) -> None:
     """Raises `UnknownValue`; in the past it is only a hint, as a value may have come later."""
-    from projections.store.run_query import UnknownValue, check_known
+    from steno.projections.read_models.run_query import UnknownValue, check_known
 
     try:
         check_known(view.store, query)
@@ -157,8 +162,8 @@ def _check(view: View, query: RunQuery, *, past: bool) -> None:
 
 def _nothing(view: View, query: RunQuery, now: int) -> str:
     """Why no run was found, as far as times say it."""
-    from cli.render.words import moment
-    from projections.store.run_query import RunQuery, find
+    from steno.cli.render.words import moment
+    from steno.projections.read_models.run_query import RunQuery, find
 
     if query.since is not None and query.since > now:
         return f"no run found: --since {moment(query.since)} is in the future"
@@ -166,3 +171,51 @@ def _nothing(view: View, query: RunQuery, now: int) -> str:
     if query.until is not None and first and query.until < int(first[0][1].key):
         return f"no run found: the first one was submitted at {moment(int(first[0][1].key))}"
     return "no run found; leave out a filter, or list every run with `steno ps --all`"
+
+
+_PAUSE = 0.5  # seconds between looks at the read models
+
+
+@steno_command("watch")
+@click.argument("runs", metavar="[RUN...]", nargs=-1, shell_complete=completed_runs)
+def watch_command(app: App, runs: tuple[str, ...]) -> None:
+    """With RUN: until all these runs have ended; else of every run, until Ctrl-C. The open runs come first. It polls
+    nothing itself: `steno up` or `steno record` does, and `steno submit --wait` follows a run with its output. The exit
+    code is 0 if all named runs succeeded, else 1.
+
+    With --json, JSON Lines: the run object, as in `steno show`.
+
+    \b
+    Examples:
+      steno watch
+      steno watch train eval && steno compare train eval
+    """
+    from steno.cli.render.runs import ended
+    from steno.cli.render.words import moment
+    from steno.cli.wiring.view import viewing
+
+    printed: dict[str, tuple[object, ...]] = {}
+    named: dict[str, str] = {}
+    while True:
+        with viewing(app) as (_, view, now):
+            if runs and not named:
+                named = {view.row(word).run_id: word for word in runs}
+            current = [view.run(run_id) for run_id in named] if named else view.runs(open_or_since=now)
+            for run in (
+                *current,
+                *(view.run(run_id) for run_id in printed if run_id not in {each.run_id for each in current}),
+            ):
+                state = (run.state, run.reason, run.attempts)
+                if printed.get(run.run_id) != state:
+                    printed[run.run_id] = state
+                    if app.json:
+                        emit_json(run, lines=True)
+                    else:
+                        emit(f"{moment(now)}  {ended(run)}")
+                if run.ended and not named:
+                    del printed[run.run_id]
+        if named and all(run.ended for run in current):
+            if any(run.state != "succeeded" for run in current):
+                app.exit_code = NOT_SUCCEEDED
+            return
+        time.sleep(_PAUSE)

@@ -1,60 +1,77 @@
-"""Commands about runs: `show`, `timeline`, `explain`, `logs`, `stop`."""
+"""Commands about single runs: `show`, `compare`, `timeline`, `explain`, `logs`, `stop`."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from cli.wiring.app import App, steno_command
-from cli.wiring.options import at_option, each_run, runs_argument, runs_or_vms_argument
-from cli.wiring.output import emit, emit_json, show
-from cli.wiring.terminal import columns
-from engine.wire import wire
+from steno.cli.render import paint
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.options import (
+    at_option,
+    both_times_option,
+    completed_runs,
+    each_run,
+    runs_argument,
+    runs_or_vms_argument,
+)
+from steno.cli.wiring.output import emit, emit_json, show
+from steno.cli.wiring.terminal import columns
+from steno.engine.errors import Conflict
+from steno.engine.wire import wire
+from steno.events.clock import SECOND, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steno.projections.answers.compare import Comparison
 
 
 @steno_command("show")
 @runs_argument
-@at_option
+@both_times_option
 @each_run
 def show_command(app: App, run: str, at: str | None) -> None:
-    """Show one run: the verdict with its evidence, and separately what the provider reported.
-
-    RUN is a run id or its first characters, the provider's id, or a name (the open run Steno submitted under it, else
-    the newest). With --json the run object, as in replay, with "ran" ({"type", "command", "image", "gpu_asked",
-    "gpu_got", "project", "source", "user", "submitter"}), "observability", "anomalies", "position", "queued" (its
-    place in Steno's queue as in `ps`, or null), "why" (cause and remedy, in a sentence), "blame" ("user", "task",
-    "site", "provider", "steno" or null), "again" (whether the same task may succeed if it is run again) and "like"
-    ({"run_id", "name", "runs", "phases": [{"phase", "seconds", "median_seconds", "count"}], "cost_usd",
-    "median_cost_usd"}: the run beside
-    the newest 200 ended runs of its name).
+    """RUN is a run id or its first characters, the provider's id, or a name (the open run Steno submitted under it,
+    else the newest). With --json the run object, as in replay, with "ran" ({"type", "command", "image", "gpu_asked",
+    "gpu_got", "project", "source", "user", "submitter"}), "observability", "anomalies", "position", "queued" (its place
+    in Steno's queue as in `ps`, or null), "why" (cause and remedy, in a sentence), "blame" ("user", "task", "site",
+    "provider", "steno" or null), "again" (whether the same task may succeed if it is run again) and "like" ({"run_id",
+    "name", "runs", "phases": [{"phase", "seconds", "median_seconds", "count"}], "cost_usd", "median_cost_usd"}: the run
+    beside the newest 200 ended runs of its name); with --at also "learnt", as in `ps`.
 
     \b
     Examples:
       steno show matmul-4f0c2a91b7de
       steno show 5f0c --json | jq '.reported'
       steno show matmul --at 1204
+      steno show matmul --at 12:10 --known 12:25
     """
-    import msgspec
 
-    from cli.render.runs import anomaly_table, in_full
-    from cli.wiring.view import viewing
-    from engine.decide.why_ended import cause_now
-    from projections.models.charts import like
-    from projections.models.evidence import message_of
-    from projections.store.world_table import decode_run
+    from steno.cli.render.runs import anomaly_table, in_full
+    from steno.cli.wiring.view import learnt_of, viewing
+    from steno.engine.rules.why_ended import cause_now
+    from steno.projections.answers.costs import like
+    from steno.projections.answers.evidence import message_of
+    from steno.projections.read_models.world_table import decode_run
 
     with viewing(app, at) as (record, view, now):
         row = view.row(run)
         others = like(view.store, row)
         folded = decode_run(row.folded)
         cause = cause_now(folded, view.state, now, message_of(record, folded))
-        found, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
+        answer, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
-        machine = None if found.vm_id is None else view.vm(found.vm_id).name
+        machine = None if answer.vm_id is None else view.vm(answer.vm_id).name
+        differ = learnt_of(app, record, view, [answer])
         position, ran = view.position, view.ran(row.run_id)
-        tasks = view.store.runs.tasks(row) if found.tasks else ()
-        tasks = view.store.runs.firings(row) if found.kind == "schedule" else tasks
-    value = msgspec.to_builtins(found) | {
+        tasks = view.store.runs.tasks(row) if answer.tasks else ()
+        tasks = view.store.runs.firings(row) if answer.kind == "schedule" else tasks
+    value = msgspec.to_builtins(answer) | {
         "ran": ran,
         "observability": None if source is None else source.observability,
         "anomalies": anomalies,
@@ -62,9 +79,10 @@ def show_command(app: App, run: str, at: str | None) -> None:
         "queued": None if queued is None else wire(queued),
         **msgspec.structs.asdict(cause),
         "like": wire(others),
+        **({} if at is None else {"learnt": differ}),
     }
     page = in_full(
-        found,
+        answer,
         now,
         why=cause.why,
         columns=columns(),
@@ -77,20 +95,18 @@ def show_command(app: App, run: str, at: str | None) -> None:
     parts = [page]
     if anomalies:
         parts.append(anomaly_table(anomalies))
-    if source is not None and source.observability != "fresh" and not found.ended:
+    if source is not None and source.observability != "fresh" and not answer.ended:
         parts.append(f"{source.name} is {source.observability.value}: the data above may be old")
     show(app, value, "\n\n".join(parts))
 
 
 @steno_command("timeline")
 @runs_argument
-@at_option
+@both_times_option
 @each_run
 def timeline_command(app: App, run: str, at: str | None) -> None:
-    """Draw where a run's time went: a bar for each state, its attempts, its machine, and gaps.
-
-    In a gap Steno did not see the run's source: `no answer` where it polled, `not polled` where no process of Steno
-    did.
+    """It has a bar for each state, its attempts, its machine, and gaps. In a gap Steno did not see the run's source:
+    `no answer` where it polled, `not polled` where no process of Steno did.
 
     With --json: {"run_id", "name", "state", "reason", "from", "until", "first_poll_at", "spans": [{"state", "attempt",
     "from", "to", "seconds", "position"}], "blind": [{"source", "from", "to", "kind", "seconds"}], "machine": {"vm_id",
@@ -102,19 +118,19 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
       steno timeline matmul
       steno timeline matmul --json | jq '.spans[] | {state, seconds}'
     """
-    from cli.render.timeline import draw
-    from cli.wiring.view import viewing
-    from engine.fold.run import phases_of
-    from projections.models.timeline import timeline
-    from projections.store.world_table import decode_run
+    from steno.cli.render.pictures import draw
+    from steno.cli.wiring.view import viewing
+    from steno.engine.state.run import phases_of
+    from steno.projections.answers.timeline import timeline
+    from steno.projections.read_models.world_table import decode_run
 
     with viewing(app, at) as (_, view, now):
         row = view.row(run)
-        found = view.run(row.run_id)
-        vm = None if found.vm_id is None else view.vm(found.vm_id)
+        answer = view.run(row.run_id)
+        vm = None if answer.vm_id is None else view.vm(answer.vm_id)
         folded, seen = decode_run(row.folded), view.clock(row.archive, now)
         life = timeline(
-            found,
+            answer,
             view.blind_of(row, seen),
             seen,
             vm,
@@ -123,24 +139,26 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
             phases_of(folded),
             foreign=row.is_foreign,
         )
-    show(app, lambda: wire(life), lambda: draw(found, life, columns()))
+    show(app, lambda: wire(life), lambda: draw(answer, life, columns()))
 
 
 @steno_command("explain")
 @runs_or_vms_argument
-@at_option
+@both_times_option
 @each_run
 def explain_command(app: App, run: str, at: str | None) -> None:
-    """Explain a verdict: its rule, the provider's answer that decided it, and what would have changed it.
-
-    For a run that started cold or is waiting, also why it got no warm machine. For a machine: why it still runs, and
-    what would stop it.
+    """A verdict comes with its rule, the provider's answer that decided it, and what would have changed it. For a run
+    that started cold or is waiting, also why it got no warm machine. For a machine: why it still runs, and what would
+    stop it. For both: what the policy decided about it, why, with which numbers, and the polls that each decision
+    stands on.
 
     With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "asked",
     "fields": [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "witnesses": [sentences], "why", "blame",
-    "again", "not_warm": [sentences]}; of a machine {"vm", "why_up": [sentences], "anomalies", "position"}. A field's
-    path is that of its value in `steno poll POSITION`.
-    Evidence of kind "event" is one of Steno's own events, where no poll decided.
+    "again", "not_warm": [sentences], "decisions": [{"position", "at", "decision", "why", "polls": [positions],
+    "software"}]}; of a machine {"vm", "why_up": [sentences], "decisions", "anomalies", "position"}.
+
+    A field's path is that of its value in `steno poll POSITION`. Evidence of kind "event" is one of Steno's own events,
+    where no poll decided.
 
     \b
     Examples:
@@ -149,22 +167,27 @@ def explain_command(app: App, run: str, at: str | None) -> None:
       steno explain matmul --at 15m
       steno explain steno-slot-1-0
     """
-    from cli.render.explain import page, vm_page
-    from cli.wiring.view import viewing
-    from projections.models.explain import explain
-    from projections.store.schema import VmRow
+    from steno.cli.render.explain import page, vm_page
+    from steno.cli.wiring.view import viewing
+    from steno.projections.answers.decided import decisions_about
+    from steno.projections.answers.explain import explain
+    from steno.projections.read_models.schema import VmRow
 
     with viewing(app, at) as (record, view, now):
         row = view.run_or_vm(run)
         if isinstance(row, VmRow):
             vm, machine, anomalies = view.vm(row.vm_id), view.machine(row.vm_id), view.anomalies_of(f"vm/{row.vm_id}")
             why, until = view.why_up(row.vm_id, now), view.until(machine)
-            value = {"vm": vm, "why_up": why, "anomalies": anomalies, "position": view.position}
-            show(app, value, lambda: vm_page(vm, machine, why, anomalies, until, columns()))
+            decided = decisions_about(record, view.state, machine, view.position)
+            value = {"vm": vm, "why_up": why, "decisions": [wire(each) for each in decided], "anomalies": anomalies}
+            value |= {"position": view.position}
+            show(app, value, lambda: vm_page(vm, machine, why, decided, anomalies, until, columns()))
             return
-        found = explain(record, view, row, now)
+        explanation = explain(record, view, row, now)
         why = view.why_not_warm(row.run_id)
-    show(app, lambda: wire(found) | {"not_warm": why}, lambda: page(found, why, columns()))
+        decided = decisions_about(record, view.state, view.state.runs[row.run_id], view.position)
+    beside = {"not_warm": why, "decisions": [wire(each) for each in decided]}
+    show(app, lambda: wire(explanation) | beside, lambda: page(explanation, why, decided, columns()))
 
 
 @steno_command("logs")
@@ -178,11 +201,9 @@ def explain_command(app: App, run: str, at: str | None) -> None:
 def logs_command(
     app: App, runs: tuple[str, ...], follow: bool, tail: int | None, since: str | None, timestamps: bool
 ) -> None:
-    """Print a run's output, read from its provider; output is not recorded.
-
-    On a terminal, colours are kept and other control characters are shown as text (\\x1b). A file or pipe gets every
-    byte. The lines that a kernel reports its progress with are left out; `steno kernel show` shows them. With several
-    runs, a line with the name comes before each output.
+    """It is read from the provider; output is not recorded. On a terminal, colours are kept and other control
+    characters are shown as text (\\x1b). A file or pipe gets every byte. The lines that a kernel reports its progress
+    with are left out; `steno kernel show` shows them. With several runs, a line with the name comes before each output.
 
     --since and --timestamps need a provider that says when output was written. With another provider they are refused
     (exit 5); with -f, --timestamps then prints when a line arrived.
@@ -197,7 +218,7 @@ def logs_command(
       steno logs train eval --tail 5
       steno logs matmul --since 10m --timestamps
     """
-    from cli.wiring.time_arguments import moment
+    from steno.cli.wiring.time_arguments import moment
 
     if follow and len(runs) > 1:
         raise click.UsageError("-f follows one run; name one")
@@ -214,7 +235,7 @@ def logs_command(
 
 def _tasks(app: App, run: str) -> list[str]:
     """A word for each task of an array; for another run its own."""
-    from cli.wiring.view import viewing
+    from steno.cli.wiring.view import viewing
 
     with viewing(app) as (_, view, _):
         row = view.row(run)
@@ -222,28 +243,27 @@ def _tasks(app: App, run: str) -> list[str]:
 
 
 def _print_output(app: App, run: str, *, follow: bool, tail: int | None, since: int | None, timestamps: bool) -> None:
-    from cli.wiring.run_output import dated_lines, last_lines, lines_of, printed, without_frames
-    from cli.wiring.view import viewing
-    from engine.errors import Conflict
-    from projections.store.world_table import decode_run
+    from steno.cli.wiring.run_output import dated_lines, last_lines, lines_of, printed, without_frames
+    from steno.cli.wiring.view import viewing
+    from steno.projections.read_models.world_table import decode_run
 
     with viewing(app) as (record, view, _):
-        found = decode_run(view.row(run).folded)
+        folded = decode_run(view.row(run).folded)
         store = record.store
-    name = found.name or found.run_id
-    if found.provider_id is None:
+    name = folded.name or folded.run_id
+    if folded.provider_id is None:
         raise Conflict(f"{name} has not been submitted to its provider, so it has no output; see `steno show {name}`")
     if app.several and not app.json:
         emit(f"==> {run if run.endswith(']') else name} <==")
-    with closing(app.provider_of(found, store)) as provider:
+    with closing(app.provider_of(folded, store)) as provider:
 
         def read(*, going_on: bool) -> Iterator[bytes]:
             if since is None and not timestamps:
-                pieces = provider.logs(found.provider_id or "", name, follow=going_on)
-                return pieces if found.said is None else without_frames(pieces)
-            dated = provider.dated_logs(found.provider_id or "", name, follow=going_on)
+                pieces = provider.logs(folded.provider_id or "", name, follow=going_on)
+                return pieces if folded.said is None else without_frames(pieces)
+            dated = provider.dated_logs(folded.provider_id or "", name, follow=going_on)
             arrival = app.clock if follow and since is None else None
-            framed = found.said is not None
+            framed = folded.said is not None
             return dated_lines(dated, since=since, stamped=timestamps, framed=framed, arrival=arrival)
 
         pieces = read(going_on=follow)
@@ -263,34 +283,94 @@ def _print_output(app: App, run: str, *, follow: bool, tail: int | None, since: 
 @click.option("--abort", is_flag=True, help="Stop at once; the task cannot clean up.")
 @each_run
 def stop_command(app: App, run: str, abort: bool) -> None:
-    """Stop a run; stopping a run that has ended does nothing.
-
-    Steno records the request first. The process that holds the provider's lease carries it out, and this command waits
-    up to 30 seconds for the end. With --json: {"run_id", "name", "state", "asked"}.
+    """Stopping a run that has ended does nothing. Steno records the request first. The process that holds the
+    provider's lease carries it out, and this command waits up to 30 seconds for the end. With --json: {"run_id",
+    "name", "state", "asked"}.
 
     \b
     Examples:
       steno stop matmul
       steno stop 5f0c --abort
     """
-    from cli.render.runs import ended
-    from cli.wiring.session import END_TIMEOUT, session
-    from cli.wiring.view import caught_up_view
-    from engine.commands.stop import needs_stop
-    from projections.store.world_table import decode_run
+    from steno.cli.render.runs import ended
+    from steno.cli.wiring.session import END_TIMEOUT, session
+    from steno.cli.wiring.view import caught_up_view
+    from steno.engine.submit.requests import needs_stop
+    from steno.projections.read_models.world_table import decode_run
 
     with app.writing(create=False) as record:
         with caught_up_view(record) as view:
-            found = decode_run(view.row(run).folded)
-            requested = needs_stop(found, view.state, app.settings, app.clock.now())
-        name, state = found.name or found.run_id, str(found.state)
-        said = f"{name} had already ended: {state}"
+            folded = decode_run(view.row(run).folded)
+            requested = needs_stop(folded, view.state, app.settings, app.clock.now())
+        name, state = folded.name or folded.run_id, str(folded.state)
+        outcome = f"{name} had already ended: {state}"
         if requested:
-            with session(app, record, found.provider, project=found.project, adopt=False) as here:
-                here.stop(found, abort=abort)
-                after = here.follow(found.run_id, name, timeout=END_TIMEOUT)
+            with session(app, record, folded.provider, project=folded.project, adopt=False) as here:
+                here.stop(folded, abort=abort)
+                after = here.follow(folded.run_id, name, timeout=END_TIMEOUT)
             kind = "abort" if abort else "stop"
-            said = f"the {kind} of {name} is requested; it has not ended yet: `steno show {name}`"
+            outcome = f"the {kind} of {name} is requested; it has not ended yet: `steno show {name}`"
             if after is not None:
-                state, said = after.state, ended(after)
-    show(app, {"run_id": found.run_id, "name": found.name, "state": state, "asked": requested}, said)
+                state, outcome = after.state, ended(after)
+    show(app, {"run_id": folded.run_id, "name": folded.name, "state": state, "asked": requested}, outcome)
+
+
+@steno_command("compare")
+@click.argument("runs", metavar="A B", nargs=2, shell_complete=completed_runs)
+@at_option
+def compare_command(app: App, runs: tuple[str, str], at: str | None) -> None:
+    """The requests are known of runs that Steno submitted. With --json: {"runs": [run objects], "outcome":
+    [{"field", "values"}], "task": [{"field", "values"}], "task_known", "position"}; times are seconds.
+
+    \b
+    Examples:
+      steno compare matmul-4f0c2a91b7de matmul-81aa
+      steno compare 5f0c 81aa --json | jq .task
+    """
+
+    from steno.cli.wiring.view import viewing
+    from steno.projections.answers.compare import compared
+    from steno.projections.answers.record_pages import request_of
+
+    with viewing(app, at) as (record, view, _):
+        rows = [view.row(word) for word in runs]
+        first, second = (view.run(row.run_id) for row in rows)
+        comparison = compared(first, second, (request_of(record, first.run_id), request_of(record, second.run_id)))
+        position = view.position
+    names = [run.name or run.run_id for run in (first, second)]
+    if names[0] == names[1]:
+        names = [f"{run.name} ({run.run_id[:8]})" for run in (first, second)]
+    value = {"runs": (first, second), **msgspec.to_builtins(comparison), "position": position}
+    show(app, value, lambda: _page(comparison, names, columns()))
+
+
+def _page(comparison: Comparison, names: Sequence[str], width: int) -> str:
+
+    rows = [
+        (paint.bold(name) if line.differs else name, *(_shown(line.field, value) for value in line.values))
+        for line in comparison.outcome
+        for name in (line.field.removesuffix("_seconds").removesuffix("_usd").replace("_", " "),)
+    ]
+    parts = [paint.fitted(("", *names), rows, width, spare=())]
+    if comparison.task:
+        differing = [(line.field, *(_shown(line.field, value) for value in line.values)) for line in comparison.task]
+        parts.append(paint.fitted(("ASKED FOR", *names), differing, width, spare=()))
+    elif comparison.task_known:
+        parts.append("Both requests are equal.")
+    else:
+        parts.append("The requests are unknown: Steno did not submit both runs.")
+    return "\n\n".join(parts)
+
+
+def _shown(field: str, value: Any) -> str:
+    from steno.cli.render.words import short
+    from steno.events.shape.secrets import PREFIX
+
+    if value is None:
+        return "–"
+    if field.endswith("_seconds"):
+        return duration(round(value * SECOND))
+    if field.endswith("_usd"):
+        return short(value)
+    text = " && ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"secret {text.removeprefix(PREFIX)[:6]}…" if text.startswith(PREFIX) else text

@@ -5,21 +5,23 @@ from __future__ import annotations
 import csv
 import sys
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.wiring.app import App, steno_command
-from cli.wiring.options import at_option
-from cli.wiring.output import emit, emit_json, hint, progress
+from steno.cli.render import paint
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.options import at_option
+from steno.cli.wiring.output import emit, emit_json, hint, progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from projections.frames.question import SqlAnswer
-    from projections.frames.source import FrameSource
+    from steno.projections.frames.source import FrameSource
+    from steno.projections.frames.sql import SqlAnswer
 
 _SHOWN = 1_000  # rows of a table for people
 _WIDEST = 60  # characters of a cell
@@ -32,11 +34,9 @@ _WIDEST = 60  # characters of a cell
 @click.option("--tables", is_flag=True, help="Print the tables and their columns instead.")
 @at_option
 def sql_command(app: App, statement: str | None, path: str | None, as_csv: bool, tables: bool, at: str | None) -> None:
-    """SqlAnswer a question about the record: one SELECT in the SQL of DuckDB.
-
-    The tables are runs, transitions, machines, intervals, costs, polls and events; --tables prints their columns. Money
-    is in whole micro-dollars, and usd(n) makes dollars of it; times are UTC. answer(position) is what the provider
-    answered to a poll, as JSON text.
+    """A question is one SELECT in the SQL of DuckDB. The tables are runs, transitions, machines, intervals, costs,
+    polls and events; --tables prints their columns. Money is in whole micro-dollars, and usd(n) makes dollars of it;
+    times are UTC. answer(position) is what the provider answered to a poll, as JSON text.
 
     The statement only reads: it has no access to files and the network. With --json, JSON Lines, one object a row. A
     table for people ends after 1,000 rows, and cuts long texts beside others.
@@ -56,7 +56,7 @@ def sql_command(app: App, statement: str | None, path: str | None, as_csv: bool,
     question = _statement(statement, path)
     if as_csv and app.json:
         raise click.UsageError("--csv and --json: give one of them")
-    from projections.frames.question import asked
+    from steno.projections.frames.sql import asked
 
     with looking(app, at, "reading the record") as source, asked(source, question) as answer:
         if app.json:
@@ -70,10 +70,10 @@ def sql_command(app: App, statement: str | None, path: str | None, as_csv: bool,
 @contextmanager
 def looking(app: App, at: str | None, what: str) -> Iterator[FrameSource]:
     """The record and its read models now or `--at`, with a progress bar."""
-    from cli.wiring.time_arguments import at_moment
-    from cli.wiring.view import viewing
-    from projections.frames.source import of_store
-    from projections.models.past_worlds import opened
+    from steno.cli.wiring.time_arguments import both_times
+    from steno.cli.wiring.view import viewing
+    from steno.projections.frames.source import of_store
+    from steno.projections.read_models.past_worlds import opened
 
     with progress(what) as advance:
         if at is None:
@@ -82,7 +82,7 @@ def looking(app: App, at: str | None, what: str) -> Iterator[FrameSource]:
                 yield source
             return
         with app.reading() as record:
-            position, beyond = at_moment(app, record, at)
+            position, beyond, _ = both_times(app, record, at)
             with of_store(record, opened(record, position, beyond, progress=advance), position, beyond) as source:
                 source.advance = advance
                 yield source
@@ -104,7 +104,7 @@ def _statement(statement: str | None, path: str | None) -> str:
 
 
 def _print_json(answer: SqlAnswer) -> None:
-    from projections.frames.plain import distinct, plain
+    from steno.projections.frames.files import distinct, plain
 
     names = distinct(answer.columns)
     for row in answer.rows:
@@ -112,7 +112,7 @@ def _print_json(answer: SqlAnswer) -> None:
 
 
 def _print_csv(answer: SqlAnswer) -> None:
-    from projections.frames.plain import cells
+    from steno.projections.frames.files import cells
 
     writer = csv.writer(sys.stdout, lineterminator="\r\n")
     writer.writerow(cells(answer.columns))
@@ -122,17 +122,16 @@ def _print_csv(answer: SqlAnswer) -> None:
 
 
 def _print_table(answer: SqlAnswer) -> None:
-    from cli.render import paint
 
     rows = list(islice(answer.rows, _SHOWN + 1))
     widest = _WIDEST if len(answer.columns) > 1 else sys.maxsize
-    shown = [[paint.cut(_cell(value), widest) for value in row] for row in rows[:_SHOWN]]
+    cells = [[paint.cut(_cell(value), widest) for value in row] for row in rows[:_SHOWN]]
     figures = [
         index
         for index in range(len(answer.columns))
         if all(row[index] is None or _is_figure(row[index]) for row in rows)
     ]
-    emit(paint.table(answer.columns, shown, right=figures if rows else ()))
+    emit(paint.table(answer.columns, cells, right=figures if rows else ()))
     if len(rows) > _SHOWN:
         hint(f"only the first {_SHOWN:,} rows; --csv and --json print all")
 
@@ -144,24 +143,22 @@ def _is_figure(value: Any) -> bool:
 
 
 def _cell(value: Any) -> str:
-    from datetime import datetime
 
     import msgspec
 
-    from cli.render.words import moment
-    from projections.frames.plain import plain
+    from steno.cli.render.words import moment
+    from steno.projections.frames.files import plain
 
-    found = plain(value)
-    if found is None:
+    text = plain(value)
+    if text is None:
         return "–"
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return moment(found)
-    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+        return moment(text)
+    return text if isinstance(text, str) else msgspec.json.encode(text).decode()
 
 
 def _print_tables(app: App) -> None:
-    from cli.render import paint
-    from projections.frames.catalogue import TABLES
+    from steno.projections.frames.catalogue import TABLES
 
     if app.json:
         emit_json(
@@ -170,8 +167,13 @@ def _print_tables(app: App) -> None:
                     "table": table.name,
                     "row": table.row,
                     "columns": [
-                        {"name": one.name, "type": one.type, "unit": one.unit or None, "meaning": one.meaning}
-                        for one in table.columns
+                        {
+                            "name": column.name,
+                            "type": column.type,
+                            "unit": column.unit or None,
+                            "meaning": column.meaning,
+                        }
+                        for column in table.columns
                     ],
                 }
                 for table in TABLES.values()
@@ -180,5 +182,5 @@ def _print_tables(app: App) -> None:
         return
     for number, table in enumerate(TABLES.values()):
         emit(("\n" if number else "") + paint.bold(table.name) + paint.dim(f"  {table.row}"))
-        rows = [(f"  {one.name}", one.type.value, one.unit, one.meaning) for one in table.columns]
+        rows = [(f"  {column.name}", column.type.value, column.unit, column.meaning) for column in table.columns]
         emit(paint.table(("  COLUMN", "TYPE", "UNIT", "MEANING"), rows))

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from cli.wiring.app import App, StenoCommand
-from cli.wiring.options import project_option, provider_option, run_argument
-from cli.wiring.output import emit, emit_json, hint
-from engine.providers import registry
-from engine.providers.kind import ProviderKind
-from engine.settings.table import PROFILES
+from steno.cli.wiring.app import App, StenoCommand
+from steno.cli.wiring.options import project_option, provider_option, run_argument
+from steno.cli.wiring.output import emit, emit_json, hint
+from steno.engine.providers import registry
+from steno.engine.providers.kind import ProviderKind
+from steno.engine.settings.table import PROFILES
 
 if TYPE_CHECKING:
-    from cli.wiring.session import RunSession
-    from engine.providers.task import Completed
+    from steno.cli.wiring.session import RunSession
+    from steno.engine.providers.task import Completed
 
 
 class TaskCommand(StenoCommand):
@@ -43,22 +44,18 @@ class TaskCommand(StenoCommand):
     def _extend(self, kinds: Iterable[ProviderKind]) -> bool:
         """Add the missing options; returns whether there were any."""
         there = {name for param in self.params for name in param.opts}
-        found = [option for kind in kinds for option in kind.options if option.flag not in there]
+        missing = [option for kind in kinds for option in kind.options if option.flag not in there]
         self.params += [
             click.Option(
-                [one.flag, one.field],
-                metavar=one.metavar,
-                multiple=one.multiple,
-                type=click.Choice(one.choices) if one.choices else str,
-                help=one.help,
+                [option.flag, option.field],
+                metavar=option.metavar,
+                multiple=option.multiple,
+                type=click.Choice(option.choices) if option.choices else str,
+                help=option.help,
             )
-            for one in found
+            for option in missing
         ]
-        return bool(found)
-
-
-def _profiles(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in PROFILES if name.startswith(incomplete)]
+        return bool(missing)
 
 
 @click.command("submit", cls=TaskCommand)
@@ -87,7 +84,7 @@ def _profiles(_context: click.Context, _param: click.Parameter, incomplete: str)
 @click.option(
     "--creation-policy",
     type=click.Choice(["reuse", "reuse-or-create", "create"]),
-    help="Only warm machines, new ones too, or only a new one of its own.",
+    help="Only warm machines, also new machines, or only a new machine of its own.",
 )
 @click.option(
     "--idle-duration",
@@ -97,7 +94,7 @@ def _profiles(_context: click.Context, _param: click.Parameter, incomplete: str)
 @click.option(
     "--profile",
     metavar="NAME",
-    shell_complete=_profiles,
+    shell_complete=lambda _context, _param, begun: [name for name in PROFILES if name.startswith(begun)],
     help=f"A profile of dstack's profiles.yml, or how long to keep the machine: {', '.join(PROFILES)}.",
 )
 @click.option(
@@ -116,10 +113,9 @@ def submit_command(
     timeout: str | None,
     **flags: object,
 ) -> None:
-    """Submit a task: ./.dstack.yml, the file of -f, or the command after --.
-
-    It runs on this machine, or on dstack with --provider dstack (or STENO_PROVIDER, or steno.toml). Steno records the
-    request before it calls the provider, so a crash never starts a task twice. Flags override the file.
+    """The task is ./.dstack.yml, the file of -f, or the command after --. It runs on this machine, or on dstack with
+    --provider dstack (or STENO_PROVIDER, or steno.toml). Steno records the request before it calls the provider, so a
+    crash never starts a task twice. Flags override the file.
 
     With --wait, the run's output is printed on stdout while it runs, its states on stderr. The exit code is 0 if the
     run succeeded, 3 if the provider failed to take it, and otherwise 1. There is no time limit without --timeout. After
@@ -146,8 +142,8 @@ def submit_command(
       steno submit --provider dstack -f train.dstack.yml --max-duration 2h
       steno submit --gpu MI300X:1 --image rocm/rocm-terminal -- rocm-smi
     """
-    from cli.wiring.session import session
-    from cli.wiring.task import described
+    from steno.cli.wiring.session import session
+    from steno.cli.wiring.task import described
 
     limit, run_id, settings = _limit(timeout, wait=wait, quiet=quiet), app.ids.new(), app.settings
     task = described(file=file, command=words, flags=flags, settings=settings, run_id=run_id)
@@ -158,10 +154,9 @@ def submit_command(
 @click.command("rerun", cls=TaskCommand)
 @run_argument
 def rerun_command(app: App, /, run: str, wait: bool, quiet: bool, timeout: str | None, **flags: object) -> None:
-    """Submit a run again: its recorded configuration, with the flags over it, at the same provider and project.
-
-    It keeps the run's name, unless Steno generated it. Secret values are not recorded: a variable that held one is
-    taken from your shell. With --json as `steno submit`.
+    """It has its recorded configuration, with the flags over it, and the same provider and project. It keeps the run's
+    name, unless Steno generated it. Secret values are not recorded: a variable that held one is taken from your shell.
+    With --json as `steno submit`.
 
     \b
     Examples:
@@ -169,11 +164,11 @@ def rerun_command(app: App, /, run: str, wait: bool, quiet: bool, timeout: str |
       steno rerun matmul --memory 64GB --wait
       steno rerun -l
     """
-    from cli.wiring.session import session
-    from cli.wiring.task import repeated
-    from cli.wiring.view import caught_up_view
-    from engine.commands.rerun import repeatable
-    from projections.models.record_pages import request_of
+    from steno.cli.wiring.session import session
+    from steno.cli.wiring.task import repeated
+    from steno.cli.wiring.view import caught_up_view
+    from steno.engine.submit.completion import repeatable
+    from steno.projections.answers.record_pages import request_of
 
     limit, run_id = _limit(timeout, wait=wait, quiet=quiet), app.ids.new()
     with app.writing(create=False) as record:
@@ -190,7 +185,7 @@ rerun_command.params[2:2] = [param for param in submit_command.params if param.n
 
 
 def _limit(timeout: str | None, *, wait: bool, quiet: bool) -> int | None:
-    from cli.wiring.time_arguments import length
+    from steno.cli.wiring.time_arguments import length
 
     limit = None if timeout is None else length(timeout)
     if limit is not None and not wait:
@@ -203,10 +198,9 @@ def _limit(timeout: str | None, *, wait: bool, quiet: bool) -> int | None:
 def _submit(
     app: App, here: RunSession, task: Completed, run_id: str, *, wait: bool, quiet: bool, limit: int | None
 ) -> None:
-    import msgspec
 
-    from cli.render.runs import ended
-    from cli.wiring.session import code_of_failure
+    from steno.cli.render.runs import ended
+    from steno.cli.wiring.session import code_of_failure
 
     submitted = here.submit(task, run_id)
     run = here.to_the_end(submitted, timeout=limit, output=not quiet and not app.json) if wait else None

@@ -5,17 +5,17 @@ import getpass
 import click
 import msgspec
 
-from cli.render import paint
-from cli.render.words import moment
-from cli.wiring.app import App, DefaultGroup
-from cli.wiring.output import emit, emit_json, hint, show
+from steno.cli.render import paint
+from steno.cli.render.words import moment
+from steno.cli.wiring.app import App, DefaultGroup
+from steno.cli.wiring.output import emit, emit_json, hint, show
 
 
 def _expiry(ctx: click.Context, _: click.Parameter, value: str | None) -> int | None:
     """When a token expires, microseconds UTC."""
     if value is None:
         return None
-    from engine.commands.tokens import expiry
+    from steno.projections.api.token_store import expiry
 
     try:
         return expiry(value, ctx.ensure_object(App).clock.now())
@@ -26,7 +26,7 @@ def _expiry(ctx: click.Context, _: click.Parameter, value: str | None) -> int | 
 def _name(_ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
     if value is None:
         return None
-    from engine.commands.tokens import token_name
+    from steno.projections.api.token_store import token_name
 
     try:
         return token_name(value)
@@ -36,9 +36,7 @@ def _name(_ctx: click.Context, _: click.Parameter, value: str | None) -> str | N
 
 @click.group("token", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
 def token_command() -> None:
-    """Create, list and revoke the tokens of the HTTP service.
-
-    On loopback no token is needed; `steno serve` and `steno up` listen on other addresses only if there is one. A
+    """On loopback no token is needed; `steno serve` and `steno up` listen on other addresses only if there is one. A
     client sends `Authorization: Bearer steno_…`; the dashboard asks for the token once. Its name is recorded as the
     submitter. Only a hash is kept, in a file beside the record that only you can read.
 
@@ -76,7 +74,7 @@ def create(app: App, role: str, name: str | None, expires: int | None) -> None:
       steno token create --role submit --name site --expires 30d > site.token
       steno token create --role admin --json | jq -r .token
     """
-    from engine.commands.tokens import Issuer, Role
+    from steno.projections.api.token_store import Issuer, Role
 
     with app.writing() as record:
         made, text, position = Issuer(record, app.clock, app.ids).create(
@@ -103,34 +101,34 @@ def listed(app: App, everything: bool) -> None:
       steno token list
       steno token list --all --json | jq -r '.tokens[] | [.token_id, .name, .state] | @tsv'
     """
-    from engine.commands.tokens import list_tokens
+    from steno.projections.api.token_store import list_tokens
 
     with app.reading(check=False) as record:
-        found = list_tokens(record.store, app.clock.now())
-    shown = [token for token in found if everything or token.state == "valid"]
+        tokens = list_tokens(record.store, app.clock.now())
+    listed_tokens = [token for token in tokens if everything or token.state == "valid"]
     if app.json:
-        emit_json({"tokens": shown})
+        emit_json({"tokens": listed_tokens})
         return
-    if shown:
+    if listed_tokens:
         head = ("ID", "NAME", "ROLE", "STATE", "BY", "MADE", "EXPIRES")
         colours = {"valid": "succeeded", "revoked": "failed", "expired": "stopped"}
         rows = [
             (
-                one.token_id,
-                one.name,
-                one.role,
-                paint.state(colours[one.state], one.state),
-                one.by,
-                moment(one.created_at),
-                moment(one.expires_at),
+                token.token_id,
+                token.name,
+                token.role,
+                paint.state(colours[token.state], token.state),
+                token.by,
+                moment(token.created_at),
+                moment(token.expires_at),
             )
-            for one in shown
+            for token in listed_tokens
         ]
         emit(paint.table(head, rows))
-    if not found:
+    if not tokens:
         hint("no tokens; `steno token create --role read` creates one")
-    elif len(shown) < len(found):
-        hint(f"{len(found) - len(shown)} expired or revoked not shown; --all lists every token")
+    elif len(listed_tokens) < len(tokens):
+        hint(f"{len(tokens) - len(listed_tokens)} expired or revoked not shown; --all lists every token")
 
 
 @token_command.command("revoke", short_help="Revoke a token.")
@@ -146,10 +144,10 @@ def revoke(app: App, token: str) -> None:
       steno token revoke site
       steno token revoke 5d21c0ffee17
     """
-    from engine.commands.tokens import Issuer
+    from steno.projections.api.token_store import Issuer
 
     with app.writing(create=False) as record:
-        found, position = Issuer(record, app.clock, app.ids).revoke(token, by=getpass.getuser())
-    state = "is revoked" if position is not None else f"was revoked already, {moment(found.revoked_at)}"
-    value = msgspec.to_builtins(found) | {"position": position}
-    show(app, value, f"token {found.token_id}, {found.name}, {state}")
+        revoked, position = Issuer(record, app.clock, app.ids).revoke(token, by=getpass.getuser())
+    state = "is revoked" if position is not None else f"was revoked already, {moment(revoked.revoked_at)}"
+    value = msgspec.to_builtins(revoked) | {"position": position}
+    show(app, value, f"token {revoked.token_id}, {revoked.name}, {state}")

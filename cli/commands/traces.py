@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from cli.render.words import count
-from cli.wiring.app import App, steno_command
-from cli.wiring.options import at_option, from_option, to_option
-from cli.wiring.output import hint, progress, show
+from steno.cli.catalogue import near
+from steno.cli.render.words import count
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.options import at_option, from_option, to_option
+from steno.cli.wiring.output import hint, progress, show
+from steno.events.store.store import BUNDLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from events.store.record import Record
-    from projections.store.schema import RunRow
 
 _POLLS = frozenset({"PollRecorded", "PollFailed"})
 _LEFT_OUT = {
@@ -32,8 +31,15 @@ _LEFT_OUT = {
     "VmGoneConfirmed": ("machine confirmed as gone", "machines confirmed as gone"),
     "TaskReported": ("report of a task", "reports of tasks"),
 }
-"""What Steno itself recorded and a trace of polls does not have, though runs, reasons and times rest on it."""
+"""Events of Steno itself that a trace of polls does not have, though runs, reasons and times rest on them."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def _kinds(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from steno.engine.replay.redaction import KINDS
+
+    before, comma, begun = incomplete.rpartition(",")
+    return [f"{before}{comma}{kind}" for kind in KINDS if kind.startswith(begun)]
 
 
 @steno_command("export")
@@ -42,7 +48,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 @from_option
 @to_option
 @click.option("--format", "form", type=click.Choice(["parquet", "csv"]), help="Write tables, one file each.")
-@click.option("-o", "--output", "folder", metavar="DIR", help="The folder of the tables; made if it is missing.")
+@click.option(
+    "-o", "--output", "folder", metavar="DIR|FILE", help="The folder of the tables, or the bundle: FILE ends in .steno."
+)
+@click.option(
+    "--redact",
+    metavar="KINDS",
+    shell_complete=_kinds,
+    help="Hide names, commands, hosts in a bundle: any of these, with commas.",
+)
 @at_option
 def export_command(
     app: App,
@@ -52,9 +66,15 @@ def export_command(
     end: str | None,
     form: str | None,
     folder: str | None,
+    redact: str | None,
     at: str | None,
 ) -> None:
-    """Write polls of the record to a trace file, or the tables of `steno sql` to files.
+    """With -o FILE.steno: an incident bundle of the RUNs, one file that `replay`, `show`, `explain`, `timeline` and
+    `verify` open on any machine, without a record or a network. It has the events about these runs and their machines,
+    the answers of their sources in that time, and the proof that they are the record's. Lists are as they were
+    received. --redact replaces each value of these kinds by a pseudonym, equal values by equal pseudonyms. The bundle
+    is written only if it folds to the same runs. With --json: {"bundle", "runs", "events", "head", "digest",
+    "redacted": {KIND: N}}.
 
     With --trace: a file that `replay` and `import` read on any machine. With RUN: the polls of its sources, from the
     first that shows it to the last that changed it. Without RUN: the whole record, or the part between --from and --to.
@@ -68,12 +88,20 @@ def export_command(
 
     \b
     Examples:
+      steno export matmul -o incident.steno --redact names,commands,hosts
       steno export matmul --trace matmul.jsonl.zst
       steno export --from 2h --trace - | steno replay - --rules 2025-12-sdk
       steno export --format parquet runs costs -o figures
     """
+    if folder is not None and folder.endswith(BUNDLE) and form is None and target is None:
+        if (start, end, at) != (None, None, None):
+            raise click.UsageError("a bundle has all about its runs: leave --from, --to and --at out")
+        _export_bundle(app, words, folder, redact)
+        return
+    if redact is not None:
+        raise click.UsageError("--redact is for a bundle: give -o FILE.steno")
     if (target is None) == (form is None):
-        raise click.UsageError("give --trace FILE, or --format with -o DIR")
+        raise click.UsageError("give -o FILE.steno, --trace FILE, or --format with -o DIR")
     if form is not None:
         if start is not None or end is not None:
             raise click.UsageError("--from and --to are of a trace; tables have --at")
@@ -88,10 +116,9 @@ def export_command(
 
 
 def _export_tables(app: App, words: tuple[str, ...], form: str, folder: str | None, at: str | None) -> None:
-    from cli.catalogue import near
-    from cli.commands.sql import looking
-    from projections.frames.catalogue import TABLES
-    from projections.frames.files import FORMATS
+    from steno.cli.commands.sql import looking
+    from steno.projections.frames.catalogue import TABLES
+    from steno.projections.frames.files import FORMATS
 
     if folder is None:
         raise click.UsageError("say where the tables go: -o DIR")
@@ -104,14 +131,55 @@ def _export_tables(app: App, words: tuple[str, ...], form: str, folder: str | No
         for table in (TABLES[word] for word in dict.fromkeys(words or TABLES)):
             path = Path(folder) / f"{table.name}.{form}"
             written.append({"table": table.name, "file": str(path), "rows": FORMATS[form](table, source, path)})
-    lines = [f"{count(int(str(one['rows'])), 'row')} written to {one['file']}" for one in written]
+    lines = [f"{count(int(str(table['rows'])), 'row')} written to {table['file']}" for table in written]
     show(app, {"folder": folder, "tables": written}, "\n".join(lines))
 
 
+def _export_bundle(app: App, words: tuple[str, ...], target: str, redact: str | None) -> None:
+    from steno.cli.wiring.view import viewing
+    from steno.engine.replay.bundle import export
+    from steno.engine.replay.redaction import KINDS
+    from steno.projections.read_models.world_table import decode_run
+
+    kinds = tuple(dict.fromkeys((redact or "").replace(",", " ").split()))
+    for kind in kinds:
+        if kind not in KINDS:
+            raise click.BadParameter(
+                f"{kind!r} is none of {', '.join(KINDS)}{near(kind, list(KINDS))}", param_hint="--redact"
+            )
+    if redact is not None and not kinds:
+        raise click.BadParameter(f"give any of {', '.join(KINDS)}", param_hint="--redact")
+    if not words:
+        raise click.UsageError("a bundle is of runs: name them")
+    with viewing(app) as (record, view, _), _opened(target) as file, progress("exporting") as advance:
+        runs = [decode_run(view.row(word).folded) for word in words]
+        machines = [
+            view.machine(vm_id) for vm_id in dict.fromkeys(vm_id for run in runs for vm_id in run.links.values())
+        ]
+        objects = {run.run_id: view.run(run.run_id) for run in runs}
+        made, events = export(
+            record, objects, [*runs, *machines], file, kinds=kinds, bundle_id=app.ids.new(), progress=advance
+        )
+    redacted = {kind: sum(name.startswith(kind) for name in made.pseudonyms) for kind in kinds}
+    value = {
+        "bundle": target,
+        "runs": made.runs,
+        "events": events,
+        "head": f"{made.head.position}:{made.head.hash}",
+        "digest": made.seal,
+        "redacted": redacted,
+    }
+    hidden = "".join(f", {number} {kind} hidden" for kind, number in redacted.items())
+    text = f"{count(events, 'event')} written to {target}{hidden}; `steno explain {target}` opens it"
+    show(app, value, f"{text}\ndigest {made.seal}")
+
+
 def _export_trace(app: App, run: str | None, target: str, start: str | None, end: str | None) -> None:
-    from cli.wiring.time_arguments import between
-    from cli.wiring.view import viewing
-    from events.traces.trace import write_left_out, write_trace_line
+    from steno.cli.wiring.time_arguments import between
+    from steno.cli.wiring.view import viewing
+    from steno.engine.replay.bundle import last_poll
+    from steno.events.traces.trace import write_left_out, write_trace_line
+    from steno.projections.read_models.world_table import decode_run
 
     polls, left_out = 0, Counter[str]()
     first = last = None
@@ -119,8 +187,9 @@ def _export_trace(app: App, run: str | None, target: str, start: str | None, end
         after, until = between(app, record, start, end)
         sources: frozenset[str] | None = None
         if run is not None:
-            begun, ended, sources = _part_of_run(record, view.row(run))
-            after, until = max(after, begun - 1), min(until, ended)
+            folded = decode_run(view.row(run).folded)
+            after, until = max(after, folded.first_position - 1), min(until, last_poll(record, folded))
+            sources = frozenset(folded.started)
         last_position = min(until, record.head().position)
         with _opened(target) as file, progress("exporting") as advance:
             for stored in record.read(after=after, until=until, types=_POLLS | _LEFT_OUT.keys()):
@@ -142,29 +211,9 @@ def _export_trace(app: App, run: str | None, target: str, start: str | None, end
 
 
 def _unknown(left_out: Mapping[str, int]) -> list[str]:
-    """What an import cannot know, as a line; none if nothing was left out."""
+    """A line about the events that an import cannot know; none if nothing was left out."""
     parts = [count(left_out[kind], *words) for kind, words in _LEFT_OUT.items() if left_out.get(kind)]
     return [f"left out: {', '.join(parts)}: an import knows only what the providers said"] if parts else []
-
-
-def _part_of_run(record: Record, row: RunRow) -> tuple[int, int, frozenset[str]]:
-    """(first position, last position, sources) of the polls about a run."""
-    from engine.fold.chains import foreign_ids
-    from events.types import RunObserved
-    from projections.store.world_table import decode_run
-
-    run = decode_run(row.folded)
-    last = max([run.first_position, *run.evidence, *(step.position for step in run.transitions)])
-    streams = {f"run/{run.run_id}"}
-    if run.provider_id is not None:
-        streams.update(f"run/{one}" for one in foreign_ids(run.provider, run.provider_id, run.submitted_at))
-    for stream in streams:
-        for stored in record.read(stream=stream, types={"RunObserved"}, backwards=True, limit=1):
-            if isinstance(stored.data, RunObserved):
-                last = max(last, stored.data.poll)
-    if not row.ended:
-        last = max(last, run.last_position)
-    return run.first_position, last, frozenset(run.started)
 
 
 @contextmanager
@@ -200,12 +249,10 @@ def _opened(target: str) -> Iterator[BinaryIO]:
 @click.option("--lenient", is_flag=True, help="Skip broken lines and print how many.")
 @click.option("--as", "name", metavar="NAME", help="Import as the source PROVIDER/NAME.")
 def import_command(app: App, trace: str, lenient: bool, name: str | None) -> None:
-    """Append a trace's polls to the record, in order, as an archive; importing it again adds nothing.
-
-    TRACE is a .jsonl or .jsonl.zst file, or - for standard input. If a line is broken, nothing is imported and the
-    error names the line; --lenient skips broken lines. A run has the id of the Steno that requested it, if the
-    provider's answers show it; what else the trace leaves out is printed. With --json: {"polls", "skipped",
-    "first_position", "last_position", "left_out": {TYPE: N}}.
+    """Its polls are appended in order; importing it again adds nothing. TRACE is a .jsonl or .jsonl.zst file, or - for
+    standard input. If a line is broken, nothing is imported and the error names the line; --lenient skips broken lines.
+    A run has the id of the Steno that requested it, if the provider's answers show it; what else the trace leaves out
+    is printed. With --json: {"polls", "skipped", "first_position", "last_position", "left_out": {TYPE: N}}.
 
     An archive ends with its last poll. Its open machines are billed up to that poll. An archive is never blind, raises
     no alert, and counts towards no budget and no machine limit. Steno never acts on it.
@@ -219,26 +266,22 @@ def import_command(app: App, trace: str, lenient: bool, name: str | None) -> Non
       steno import incident.jsonl.zst --as march-outage
       steno import - --record /tmp/incident.db < incident.jsonl
     """
-    from cli.wiring.trace_files import existing, trace_reading
-    from events.traces.trace import import_trace
+    from msgspec.structs import asdict
+
+    from steno.cli.wiring.files import existing, trace_reading
+    from steno.events.traces.trace import import_trace
 
     existing(trace)
     if name is not None and _NAME.fullmatch(name) is None:
         raise click.BadParameter(f"{name!r}: use 1–64 letters, digits, '.', '_' and '-'", param_hint="--as")
     with app.writing() as record, progress("importing") as advance:
-        found = import_trace(record, trace, trace_reading(), lenient=lenient, name=name, progress=advance)
-    parts = [count(found.polls, "poll") + " imported"]
-    if found.first_position is not None:
-        parts[0] += f", positions {found.first_position:,} to {found.last_position:,}"
-    if found.known:
-        parts.append(f"{count(found.known, 'poll')} already in the record")
-    if found.skipped:
-        parts.append(f"{count(found.skipped, 'broken line')} skipped")
-    value = {
-        "polls": found.polls,
-        "skipped": found.skipped,
-        "first_position": found.first_position,
-        "last_position": found.last_position,
-        "left_out": found.left_out,
-    }
-    show(app, value, "\n".join(["; ".join(parts), *_unknown(found.left_out)]))
+        imported = import_trace(record, trace, trace_reading(), lenient=lenient, name=name, progress=advance)
+    parts = [count(imported.polls, "poll") + " imported"]
+    if imported.first_position is not None:
+        parts[0] += f", positions {imported.first_position:,} to {imported.last_position:,}"
+    value = asdict(imported)
+    if known := value.pop("known"):
+        parts.append(f"{count(known, 'poll')} already in the record")
+    if imported.skipped:
+        parts.append(f"{count(imported.skipped, 'broken line')} skipped")
+    show(app, value, "\n".join(["; ".join(parts), *_unknown(imported.left_out)]))

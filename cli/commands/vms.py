@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.app import App, DefaultGroup
-from cli.wiring.options import at_option, hidden_option, optional_vm_argument, vm_argument
-from cli.wiring.output import emit, emit_json, hint, show
-from cli.wiring.terminal import columns
-from engine.states import VmState
+from steno.cli.wiring.app import App, DefaultGroup
+from steno.cli.wiring.options import both_times_option, hidden_option, optional_vm_argument, vm_argument
+from steno.cli.wiring.output import emit, emit_json, hint, show
+from steno.cli.wiring.terminal import columns
+from steno.engine.errors import VmInUse
+from steno.engine.runtime.signals import stoppable
+from steno.engine.state.states import VmState
 
 if TYPE_CHECKING:
-    from engine.fold.vm import Vm
-    from events.store.record import Record
-    from projections.models.view import View
+    from steno.engine.state.vm import Vm
+    from steno.events.store.record import Record
+    from steno.projections.read_models.view import View
 
 
 @click.group("vms", cls=DefaultGroup, subcommand_metavar="[VM] | COMMAND [ARGS]…")
 def vms_command() -> None:
-    """List machines with state, price and cost so far, or show one.
-
-    Without VM: those that may be billed, and those that ended within the last day. VM is a machine's id or its
-    beginning, the provider's id, or a name. Names are reused: a name means the machine that may be billed, else the
-    newest.
+    """Machines are listed with state, price and cost so far. Without VM: those that may be billed, and those that ended
+    within the last day. VM is a machine's id or its beginning, the provider's id, or a name. Names are reused: a name
+    means the machine that may be billed, else the newest.
 
     With --json: {"vms": [machine objects, as in replay], "position", "sources": [{"source", "observability",
     "last_answered_at"}]}; with VM the machine object, and beside it "project", "backend", "region", "fleet", "gpu",
@@ -48,10 +48,10 @@ def vms_command() -> None:
 @optional_vm_argument
 @click.option("--all", "-a", "everything", is_flag=True, help="Also machines that ended more than a day ago.")
 @hidden_option
-@at_option
+@both_times_option
 def listed(app: App, vm: str | None, everything: bool, hidden: bool, at: str | None) -> None:
     """List machines, or show one."""
-    from cli.wiring.view import viewing
+    from steno.cli.wiring.view import viewing
 
     with viewing(app, at) as (_, view, now):
         if vm is None:
@@ -64,7 +64,7 @@ def listed(app: App, vm: str | None, everything: bool, hidden: bool, at: str | N
 @vm_argument
 @click.option("--when-idle", is_flag=True, help="Wait until no run is on it, instead of stopping the run.")
 def stop(app: App, vm: str, when_idle: bool) -> None:
-    """Stop a machine; stopping one that has ended does nothing.
+    """Stop a machine; does nothing if it has ended.
 
     Steno records the request first and places no further run on the machine. A run on it is stopped, unless --when-idle
     is given. Then the process that holds the provider's lease sends the stop request, and this command waits up to a
@@ -77,25 +77,31 @@ def stop(app: App, vm: str, when_idle: bool) -> None:
       steno vms stop steno-slot-1-0
       steno vms stop 5f0c --when-idle
     """
-    from engine.commands.stop import needs_vm_stop
+    from steno.engine.submit.requests import needs_vm_stop
 
     with app.writing(create=False) as record:
-        found = _machine(record, vm)
-        name, requested = found.facts.name or found.provider_id, needs_vm_stop(found)
+        machine = _machine(record, vm)
+        name, requested = machine.facts.name or machine.provider_id, needs_vm_stop(machine)
         if requested:
-            found = _stopped(app, record, found, when_idle=when_idle)
+            machine = _stopped(app, record, machine, when_idle=when_idle)
     if not requested:
-        said = f"{name} had already ended"
-    elif found.state is VmState.TERMINATED:
-        said = f"{name} is gone"
-    elif when_idle and found.occupants:
-        said = f"{name} is stopped when the run on it has ended (by `steno up`); no other run is placed on it"
+        outcome = f"{name} had already ended"
+    elif machine.state is VmState.TERMINATED:
+        outcome = f"{name} is gone"
+    elif when_idle and machine.occupants:
+        outcome = f"{name} is stopped when the run on it has ended (by `steno up`); no other run is placed on it"
     else:
         then = f"`steno vms {name}` shows it, `steno up` stops it"
-        said = f"the stop of {name} is requested; it is still {found.state}. {then}"
-    told = found.told is not None and found.told.taken_at is not None
-    value = {"vm_id": found.vm_id, "name": found.facts.name, "state": found.state, "asked": requested, "told": told}
-    show(app, value, said)
+        outcome = f"the stop of {name} is requested; it is still {machine.state}. {then}"
+    sent = machine.told is not None and machine.told.taken_at is not None
+    value = {
+        "vm_id": machine.vm_id,
+        "name": machine.facts.name,
+        "state": machine.state,
+        "asked": requested,
+        "told": sent,
+    }
+    show(app, value, outcome)
 
 
 @vms_command.command("gone", short_help="Record that a machine has ended, as you saw yourself.")
@@ -112,32 +118,32 @@ def gone(app: App, vm: str, when: str) -> None:
       steno vms gone steno-slot-1-0 --at 2026-11-20T15:00:00Z
       steno vms gone 5f0c --at 20m
     """
-    from cli.render.words import moment as shown
-    from cli.wiring.time_arguments import moment
-    from engine.commands.stop import confirm_gone, refuse_gone
-    from engine.live.journal import Journal
-    from events.clock import format_time
+    from steno.cli.render.words import moment as shown
+    from steno.cli.wiring.time_arguments import moment
+    from steno.engine.live.journal import Journal
+    from steno.engine.submit.requests import confirm_gone, refuse_gone
+    from steno.events.clock import format_time
 
     now = app.clock.now()
     ended_at = moment(when, now)
     with app.writing(create=False) as record:
-        found = _machine(record, vm)
-        name = found.facts.name or found.provider_id
-        refuse_gone(found)
-        if not found.created <= ended_at <= now:
+        machine = _machine(record, vm)
+        name = machine.facts.name or machine.provider_id
+        refuse_gone(machine)
+        if not machine.created <= ended_at <= now:
             raise click.BadParameter(
-                f"{name} was created at {shown(found.created)}; --at must lie between that and now, not at {when}"
+                f"{name} was created at {shown(machine.created)}; --at must lie between that and now, not at {when}"
             )
-        position = confirm_gone(Journal(record), found, ended_at=ended_at, submitter=getpass.getuser())
+        position = confirm_gone(Journal(record), machine, ended_at=ended_at, submitter=getpass.getuser())
     ended = format_time(ended_at)
-    value = {"vm_id": found.vm_id, "name": found.facts.name, "ended_at": ended, "position": position}
+    value = {"vm_id": machine.vm_id, "name": machine.facts.name, "ended_at": ended, "position": position}
     show(app, value, f"recorded: {name} ended at {shown(ended_at)}; its bill ends there")
 
 
 def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> None:
-    from cli.render.vms import burning, listing
-    from cli.render.words import count
-    from cli.wiring.view import DAY, say_unseen, source_objects
+    from steno.cli.render.vms import burning, listing
+    from steno.cli.render.words import count
+    from steno.cli.wiring.view import DAY, say_unseen, source_objects
 
     vms = view.vms(billed_or_since=None if everything else now - DAY, hidden=hidden)
     sources, total = view.sources(now), view.store.vms.count()
@@ -147,41 +153,41 @@ def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> 
     if vms:
         emit(listing(vms, view.machine, view.until, columns()))
     if total == 0:
-        hint("no machines yet; `steno submit` makes the first one, `steno up` watches a provider's")
+        hint("no machines yet; `steno submit` makes the first machine, `steno up` watches a provider's")
     elif len(vms) < total:
         hint(f"{count(total - len(vms), 'older machine')} not shown; --all lists every machine")
     live = [vm for vm in vms if vm.archive is None]
-    said = burning(live, view.state.vms.__getitem__)
-    if said is not None:
-        hint(said)
+    burn = burning(live, view.state.vms.__getitem__)
+    if burn is not None:
+        hint(burn)
     watched = {vm.source for vm in live if view.machine(vm.vm_id).billed}
-    say_unseen([one for one in sources if one.name in watched], now)
+    say_unseen([source for source in sources if source.name in watched], now)
 
 
 def _show(app: App, view: View, word: str, now: int) -> None:
     import msgspec
 
-    from cli.render.runs import anomaly_table
-    from cli.render.vms import in_full
-    from cli.wiring.view import say_unseen
-    from projections.models.view import beside
+    from steno.cli.render.runs import anomaly_table
+    from steno.cli.render.vms import in_full
+    from steno.cli.wiring.view import say_unseen
+    from steno.projections.read_models.view import beside
 
-    found = view.vm(word)
-    machine, anomalies = view.machine(found.vm_id), view.anomalies_of(f"vm/{found.vm_id}")
-    source = view.source_named(found.source, now)
+    answer = view.vm(word)
+    machine, anomalies = view.machine(answer.vm_id), view.anomalies_of(f"vm/{answer.vm_id}")
+    source = view.source_named(answer.source, now)
     seen = None if source is None else source.observability
     last = {"anomalies": anomalies, "position": view.position, "observability": seen}
-    names = {run_id: view.run(run_id).name or run_id for run_id in found.runs}
-    text = in_full(found, machine, names, view.until(machine))
+    names = {run_id: view.run(run_id).name or run_id for run_id in answer.runs}
+    text = in_full(answer, machine, names, view.until(machine))
     if anomalies:
         text += "\n\n" + anomaly_table(anomalies)
-    show(app, msgspec.to_builtins(found) | beside(machine) | last, text)
+    show(app, msgspec.to_builtins(answer) | beside(machine) | last, text)
     if not app.json and machine.billed and source is not None:
         say_unseen([source], now)
 
 
 def _machine(record: Record, word: str) -> Vm:
-    from cli.wiring.view import caught_up_view
+    from steno.cli.wiring.view import caught_up_view
 
     with caught_up_view(record) as view:
         return view.machine(view.vm_row(word).vm_id)
@@ -189,32 +195,30 @@ def _machine(record: Record, word: str) -> Vm:
 
 def _stopped(app: App, record: Record, vm: Vm, *, when_idle: bool) -> Vm:
     """Request the stop; return the machine once it ended, must wait for a run, or the time limit is reached."""
-    from cli.wiring.recorder import watching
-    from cli.wiring.session import END_TIMEOUT, OUTCOME_TIMEOUT
-    from cli.wiring.signals import stoppable
-    from engine.commands.dispatcher import Dispatcher
-    from engine.commands.stop import request_vm_stop
-    from engine.errors import VmInUse
-    from events.types import VmStopFailed
+    from steno.cli.wiring.session import END_TIMEOUT, OUTCOME_TIMEOUT
+    from steno.engine.control.dispatcher import Dispatcher
+    from steno.engine.runtime.controllers import watching
+    from steno.engine.submit.requests import request_vm_stop
+    from steno.events.types import VmStopFailed
 
     with (
         closing(app.provider(vm.provider, record.store, project=vm.facts.project)) as provider,
-        watching(app, record, provider, adopt=False) as recorder,
+        watching(app, record, provider, adopt=False) as controller,
     ):
-        dispatcher = Dispatcher(recorder)
+        dispatcher = Dispatcher(controller)
         project, submitter = vm.facts.project or provider.project, getpass.getuser()
-        position = request_vm_stop(recorder.journal, vm, project=project, when_idle=when_idle, submitter=submitter)
-        recorder.watch()
-        found = recorder.world.state.vms.get(vm.vm_id, vm)
-        if when_idle and found.occupants:
-            return found
+        position = request_vm_stop(controller.journal, vm, project=project, when_idle=when_idle, submitter=submitter)
+        controller.watch()
+        current = controller.world.state.vms.get(vm.vm_id) or vm
+        if when_idle and current.occupants:
+            return current
         outcome = dispatcher.machine_stopped(vm.vm_id, position, OUTCOME_TIMEOUT)
         if isinstance(outcome, VmStopFailed):
             raise VmInUse(f"{vm.facts.name or vm.provider_id} was not stopped and is still billed: {outcome.error}")
         with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
             end = app.clock.now() + (END_TIMEOUT if outcome is not None else 0)
-            while found.state is not VmState.TERMINATED and app.clock.now() < end:
+            while current.state is not VmState.TERMINATED and app.clock.now() < end:
                 interrupted()
-                recorder.effects.wait(recorder.watch().pause)
-                found = recorder.world.state.vms.get(vm.vm_id, vm)
-        return found
+                controller.effects.wait(controller.watch().pause)
+                current = controller.world.state.vms.get(vm.vm_id) or vm
+        return current

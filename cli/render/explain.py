@@ -5,55 +5,73 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from cli.render import paint, vms, words
-from cli.render.runs import called, identity, verdict
-from engine.fold.change import Anomaly
-from engine.fold.vm import Vm
-from engine.objects import VmObject
-from projections.models.evidence import Quote, brief
-from projections.models.explain import ExplainedStep, Explanation
+from steno.cli.render import paint, vms, words
+from steno.cli.render.runs import called, identity, verdict
+from steno.engine.objects import VmObject
+from steno.engine.state.changes import Anomaly
+from steno.engine.state.states import State
+from steno.engine.state.vm import Vm
+from steno.events.clock import duration
+from steno.projections.answers.decided import ExplainedDecision
+from steno.projections.answers.evidence import Quote, brief
+from steno.projections.answers.explain import ExplainedStep, Explanation
 
 _MARGIN = "  "
 
 
-def page(found: Explanation, not_warm: Sequence[str], columns: int) -> str:
+def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[ExplainedDecision], columns: int) -> str:
     """The whole page, wrapped to `columns` (at most 100); `not_warm` says why it got no warm machine."""
     width = min(columns, 100)
-    run = found.run
+    run = explanation.run
     lines = [f"{paint.bold(called(run))}  {verdict(run)}", *identity(run), ""]
-    lines += [*paint.wrapped(found.why, width), ""]
-    sentence = textwrap.wrap(found.sentence, width, initial_indent=_MARGIN, subsequent_indent=_MARGIN)
+    lines += [*paint.wrapped(explanation.why, width), ""]
+    sentence = textwrap.wrap(explanation.sentence, width, initial_indent=_MARGIN, subsequent_indent=_MARGIN)
     lines += _titled("The rule", [*sentence, paint.dim(f"{_MARGIN}{run.rule or '–'}")])
-    for one in found.evidence:
-        at = f"{words.moment(one.observed_at)}, {one.source} {one.asked}"
-        lines += _titled(f"{one.kind.capitalize()} {one.position}, {at}", fields(one, width))
-    lines += _items("Which source says what", found.witnesses, width)
-    lines += _titled("How it got there", [_step(step, width) for step in found.steps])
+    for quote in explanation.evidence:
+        at = f"{words.moment(quote.observed_at)}, {quote.source} {quote.title}"
+        lines += _titled(f"{quote.kind.capitalize()} {quote.position}, {at}", fields(quote, width))
+    lines += _items("Which source says what", explanation.witnesses, width)
+    lines += _titled("How it got there", [_step(step, width) for step in explanation.steps])
     lines += _items("Why not warm", not_warm, width)
-    lines += _items("What would have changed it", map(_flip, found.flips), width)
-    lines += _odd(found.anomalies, width)
+    lines += _items("What was decided", map(_decided, decided), width)
+    lines += _items("What would have changed it", map(_flip, explanation.flips), width)
+    lines += _odd(explanation.anomalies, width)
     gaps = [
-        f"{words.hour(gap.start)} to {words.hour(gap.end)}, {words.duration(gap.end - gap.start)}: {gap.kind.words}"
-        for gap in found.gaps
+        f"{words.hour(gap.start)} to {words.hour(gap.end)}, {duration(gap.end - gap.start)}: {gap.kind.words}"
+        for gap in explanation.gaps
     ]
     lines += _items("Not seen", gaps, width)
-    if found.evidence and found.evidence[-1].kind == "poll":
-        lines.append(paint.dim(f"The full answer: steno poll {found.evidence[-1].position}"))
+    if explanation.evidence and explanation.evidence[-1].kind == "poll":
+        lines.append(paint.dim(f"The full answer: steno poll {explanation.evidence[-1].position}"))
+    if run.state == State.FAILED and run.started_at is not None:
+        lines.append(paint.dim(f"The line of its output that explains it: steno logs {called(run)} | steno causes -"))
     return "\n".join(lines).rstrip()
 
 
 def vm_page(
-    found: VmObject, machine: Vm, why: Sequence[str], anomalies: Sequence[Anomaly], until: int, columns: int
+    answer: VmObject,
+    machine: Vm,
+    why: Sequence[str],
+    decided: Sequence[ExplainedDecision],
+    anomalies: Sequence[Anomaly],
+    until: int,
+    columns: int,
 ) -> str:
     """A machine's page: state, why it still runs or ended, anomalies, and its bill so far."""
     width = min(columns, 100)
-    head = f"{paint.bold(vms.called(found))}  {vms.verdict(found, machine)}"
-    lines = [head, paint.dim(f"{machine.source} {found.provider_id}"), paint.dim(f"machine id {found.vm_id}"), ""]
+    head = f"{paint.bold(vms.called(answer))}  {vms.verdict(answer, machine)}"
+    lines = [head, paint.dim(f"{machine.source} {answer.provider_id}"), paint.dim(f"machine id {answer.vm_id}"), ""]
     lines += _items("Why it still runs" if machine.billed else "Why it has ended", why, width)
+    lines += _items("What was decided", map(_decided, decided), width)
     lines += _odd(anomalies, width)
-    if found.intervals:
-        lines += _titled("Its bill", [f"{_MARGIN}{row}" for row in vms.bill(found, until).splitlines()])
+    if answer.intervals:
+        lines += _titled("Its bill", [f"{_MARGIN}{row}" for row in vms.bill(answer, until).splitlines()])
     return "\n".join(lines).rstrip()
+
+
+def _decided(made: ExplainedDecision) -> str:
+    polls = ", ".join(f"{position:,}" for position in made.polls) or "none"
+    return f"{words.hour(made.at)} event {made.position:,}: {made.why} (polls {polls})"
 
 
 def _titled(title: str, rows: list[str]) -> list[str]:
@@ -69,18 +87,20 @@ def _items(title: str, texts: Iterable[str], width: int) -> list[str]:
 
 
 def _odd(anomalies: Iterable[Anomaly], width: int) -> list[str]:
-    return _items("Anomalies", [f"poll {one.position}: {one.kind}, {one.detail}" for one in anomalies], width)
+    return _items(
+        "Anomalies", [f"poll {anomaly.position}: {anomaly.kind}, {anomaly.detail}" for anomaly in anomalies], width
+    )
 
 
-def fields(one: Quote, width: int) -> list[str]:
+def fields(quote: Quote, width: int) -> list[str]:
     """The quoted values, under the path of the object they belong to."""
-    if not one.fields:
+    if not quote.fields:
         return [f"{_MARGIN}the answer does not show the run"]
-    split = [field.path.rpartition(".") for field in one.fields]
+    split = [field.path.rpartition(".") for field in quote.fields]
     longest = max(len(name) for _, _, name in split)
     rows: list[str] = []
     under = None
-    for field, (parent, _, name) in zip(one.fields, split, strict=True):
+    for field, (parent, _, name) in zip(quote.fields, split, strict=True):
         if parent != under:
             under = parent
             rows.append(paint.dim(f"{_MARGIN}{parent or '.'}"))
@@ -94,10 +114,10 @@ def fields(one: Quote, width: int) -> list[str]:
 
 def _step(step: ExplainedStep, width: int) -> str:
     state = paint.pad(paint.state(step.state), 12)
-    kind = "poll" if step.said is None else step.said.kind
+    kind = "poll" if step.quote is None else step.quote.kind
     front = f"{_MARGIN}{words.hour(step.at)}  {state}  {f'{kind} {step.position}':<11} "
-    said = ", ".join(brief(step.said)) if step.said is not None else ""
-    return front + paint.dim(paint.cut(said, max(20, width - paint.width(front))))
+    brief_quote = ", ".join(brief(step.quote)) if step.quote is not None else ""
+    return front + paint.dim(paint.cut(brief_quote, max(20, width - paint.width(front))))
 
 
 def _flip(sentence: str) -> str:

@@ -1,33 +1,36 @@
 """The pages about money: costs, budget, targets, reconciliation with the provider, projection."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 import click
 import msgspec
 
-from cli.render import paint, words
-from cli.render.words import short
-from engine.amounts import money
-from engine.decide.budget import Account, BudgetAlert, Forecast
-from engine.money.reconcile import Reconciliation
-from engine.money.report import Measure
-from events.clock import SECOND
-from projections.models.costs import LINES, CostReport, CostRow
+from steno.cli.render import paint, words
+from steno.cli.render.words import short
+from steno.engine.decide.budget import Account, BudgetAlert, Forecast
+from steno.engine.money.estimate import Estimate, Month, Workload
+from steno.engine.money.reconcile import Reconciliation
+from steno.engine.money.report import Measure
+from steno.engine.state.policy import CENT
+from steno.engine.wire import money, rate
+from steno.events.clock import SECOND, duration, span
+from steno.projections.answers.costs import LINES, CostReport, CostRow
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
 _BAR = 40
 
 
 def costs_table(report: CostReport, columns: int) -> str:
-    """One line per row, then the sum; leaves out columns that are zero everywhere."""
-    shown = [line.value for line in LINES if report.total.lines[line.value]]
+    """A line per row, then the sum; leaves out columns that are zero everywhere."""
+    lines = [line.value for line in LINES if report.total.lines[line.value]]
     spot = report.total.spot_usd > 0
-    head = (_HEADS[report.by], *map(str.upper, shown), *(("SPOT",) if spot else ()), "TIME", "TOTAL")
-    rows = [_row(row, shown, spot=spot) for row in (*report.rows, report.total)]
+    head = (_HEADS[report.by], *map(str.upper, lines), *(("SPOT",) if spot else ()), "TIME", "TOTAL")
+    rows = [_row(row, lines, spot=spot) for row in (*report.rows, report.total)]
     rows[-1] = tuple(paint.bold(cell) for cell in rows[-1])
     last = len(head) - 1
-    spare = [last - 1, *([last - 2] if spot else []), *reversed(range(1, 1 + len(shown)))]
+    spare = [last - 1, *([last - 2] if spot else []), *reversed(range(1, 1 + len(lines)))]
     drawn = [paint.fitted(head, rows, columns, right=range(1, last + 1), spare=spare)]
     if report.archived_usd:
         drawn.append(paint.dim(f"{short(report.archived_usd)} of the total is from archives; no budget counts it"))
@@ -39,12 +42,12 @@ def costs_table(report: CostReport, columns: int) -> str:
     return "\n\n".join(drawn)
 
 
-def _row(row: CostRow, shown: list[str], *, spot: bool) -> tuple[str, ...]:
+def _row(row: CostRow, lines: list[str], *, spot: bool) -> tuple[str, ...]:
     return (
         paint.cut(row.label, 36) + (paint.dim(" (archive)") if row.archive else ""),
-        *(short(row.lines[line] or None) for line in shown),
+        *(short(row.lines[line] or None) for line in lines),
         *((short(row.spot_usd),) if spot else ()),
-        words.duration(round(row.machine_seconds * SECOND)),
+        duration(round(row.machine_seconds * SECOND)),
         short(row.total_usd),
     )
 
@@ -69,7 +72,7 @@ def budget_page(account: Account, now: int, columns: int) -> str:
             ("for new runs", f"{short(account.available)}  {paint.dim('remaining − committed')}"),
             *rates,
             ("used up", _exhausted(account, now)),
-            *(_alert(one, total) for one in account.alerts),
+            *(_alert(alert, total) for alert in account.alerts),
         ]
     )
     if total:
@@ -80,11 +83,11 @@ def budget_page(account: Account, now: int, columns: int) -> str:
     return "\n".join(lines)
 
 
-def _alert(one: BudgetAlert, total: int) -> tuple[str, str]:
-    said = "reached; `steno up` sends it" if one.reached else "not reached"
-    if one.told_at_position is not None:
-        said = f"sent at position {one.told_at_position}"
-    return f"alert at {one.threshold * 100:g} %", f"{short(total * round(one.threshold * 1000) // 1000)}, {said}"
+def _alert(alert: BudgetAlert, total: int) -> tuple[str, str]:
+    state = "reached; `steno up` sends it" if alert.reached else "not reached"
+    if alert.told_at_position is not None:
+        state = f"sent at position {alert.told_at_position}"
+    return f"alert at {alert.threshold * 100:g} %", f"{short(total * round(alert.threshold * 1000) // 1000)}, {state}"
 
 
 def _share(account: Account) -> str:
@@ -99,51 +102,51 @@ def _exhausted(account: Account, now: int) -> str:
         case Forecast.TOO_EARLY:
             return "unknown: a forecast needs 24 hours since the first machine"
         case Forecast.DATED if account.exhausted_at is not None:
-            left = words.duration(account.exhausted_at - now)
+            left = duration(account.exhausted_at - now)
             return f"{words.moment(account.exhausted_at)}, in {left} at the average of the last 24 hours"
         case _:
             return "never: nothing was spent in the last 24 hours"
 
 
 def measures(figures: Sequence[Measure], columns: int) -> str:
-    """One row per figure; `–` if nothing was measured."""
+    """A row per figure; `–` if nothing was measured."""
     head = ("FIGURE", "TARGET", "MEDIAN", "MEAN", "95 %", "WORST", "OF", "MET", "WHAT")
     met = {None: "–", True: click.style("yes", fg="green"), False: click.style("no", fg="red")}
+
+    def text(measure: Measure, value: int | None) -> str:
+        return duration(value) if measure.unit == "time" and value is not None else short(value)
+
     rows = [
         (
-            one.name,
-            one.target,
-            *(_measured(one, value) for value in (one.median, one.mean, one.p95, one.worst)),
-            str(one.count),
-            met[one.met],
-            paint.dim(one.what),
+            measure.name,
+            measure.target,
+            *(text(measure, value) for value in (measure.median, measure.mean, measure.p95, measure.worst)),
+            str(measure.count),
+            met[measure.met],
+            paint.dim(measure.what),
         )
-        for one in figures
+        for measure in figures
     ]
     return paint.fitted(head, rows, columns, right=(2, 3, 4, 5, 6), spare=(8, 2, 5, 6))
 
 
-def _measured(one: Measure, value: int | None) -> str:
-    return words.duration(value) if one.unit == "time" and value is not None else short(value)
-
-
-def measure_object(one: Measure) -> dict[str, Any]:
+def measure_object(measure: Measure) -> dict[str, Any]:
     """Times in seconds, money as decimal strings of US dollars."""
-    found = msgspec.structs.asdict(one) | {"unit": "seconds" if one.unit == "time" else "usd"}
+    value = msgspec.structs.asdict(measure) | {"unit": "seconds" if measure.unit == "time" else "usd"}
     for name in ("median", "mean", "p95", "worst", "limit"):
-        if found[name] is not None:
-            found[name] = money(found[name]) if one.unit == "money" else found[name] / SECOND
-    return found
+        if value[name] is not None:
+            value[name] = money(value[name]) if measure.unit == "money" else value[name] / SECOND
+    return value
 
 
 def reconciliation_page(runs: Sequence[Reconciliation], everything: Reconciliation, columns: int) -> str:
-    """One row per run, then the total; the causes sum to the difference exactly."""
+    """A row per run, then the total; the causes sum to the difference exactly."""
     head = ("RUN", "OURS", "THEIRS", "DIFFERENCE", "BECAUSE OF")
     rows = []
-    for one in runs:
-        ordered = sorted(one.lines, key=lambda line: -abs(line.amount))
+    for run in runs:
+        ordered = sorted(run.lines, key=lambda line: -abs(line.amount))
         causes = ", ".join(f"{line.cause.value} {_signed(line.amount)}" for line in ordered)
-        rows.append((*_figures(one.name or "–", one), causes))
+        rows.append((*_figures(run.name or "–", run), causes))
     drawn = paint.table(head, [*rows, (*_figures("everything", everything), "")], right=(1, 2, 3)).splitlines()
     lines = [line if paint.width(line) <= columns else paint.cut(line, columns) for line in drawn]
     summed = [(line.cause.value, line.amount) for line in everything.lines]
@@ -151,16 +154,92 @@ def reconciliation_page(runs: Sequence[Reconciliation], everything: Reconciliati
     width = max((len(name) for name, _ in summed), default=0)
     lines += ["", paint.bold("Ours minus theirs")]
     lines += [f"  {name.ljust(width)}  {_signed(amount):>12}" for name, amount in (*summed, ("total", difference))]
-    if any(one.divergence for one in runs):
+    if any(run.divergence for run in runs):
         lines += ["", "unexplained: the provider's figure does not follow from its own submissions"]
     return "\n".join(lines)
 
 
-def _figures(name: str, one: Reconciliation) -> tuple[str, str, str, str]:
-    difference = "–" if one.theirs is None else _signed(one.ours - one.theirs)
-    return paint.cut(name, 32), short(one.ours), short(one.theirs), difference
+def _figures(name: str, entry: Reconciliation) -> tuple[str, str, str, str]:
+    difference = "–" if entry.theirs is None else _signed(entry.ours - entry.theirs)
+    return paint.cut(name, 32), short(entry.ours), short(entry.theirs), difference
 
 
 def _signed(amount: int) -> str:
     sign = "+" if amount > 0 else "−" if amount < 0 else ""
     return f"{sign}{short(abs(amount))}"
+
+
+def estimate_page(
+    given: Workload, result: Estimate, gpu: str, how: str, measured: Sequence[Measure], columns: int
+) -> str:
+    """`how`: where the time of a start comes from."""
+    idle = "are never ended" if given.idle_timeout is None else f"end after {span(given.idle_timeout)}"
+    lines = [
+        f"{words.count(given.runs_per_day, 'run')} a day of {span(given.run)} each, on {gpu} at {rate(given.hourly)}.",
+        f"A machine starts in {duration(given.provisioning)} ({how}).",
+        f"Idle machines {idle}.",
+    ]
+    cold, warm = given.provisioning + given.run, given.warm_start + given.run
+    runs = [("on a new machine", duration(cold), short(result.cold))]
+    runs.append(("on a warm machine", duration(warm), short(result.warm)))
+    months = [
+        (month.pattern, duration(month.machine_time), _cents(month.cost), _against(month)) for month in result.months
+    ]
+    pays = "Reuse never pays: set an idle timeout." if given.idle_timeout is None else "Reuse costs nothing."
+    if result.pays_from is not None:
+        pays = f"Reuse pays from {result.pays_from} runs in a row; each gap between two runs counts against it."
+    lasting = ", ".join(
+        f"{month.budget_months} ({month.pattern})" for month in result.months if month.budget_months is not None
+    )
+    if lasting:
+        lasts = f"Months that the budget of {short(given.budget)} lasts: {lasting}."
+        pays += "\n" + textwrap.fill(lasts, min(columns, 100))
+    parts = [
+        "\n".join(lines),
+        paint.table(("A RUN", "TIME", "COST"), runs, right=(1, 2)),
+        paint.table(("A MONTH", "MACHINE TIME", "COST", "AGAINST A NEW MACHINE EACH"), months, right=(1, 2)),
+        pays,
+    ]
+    if measured:
+        parts += [paint.bold("Measured in this record"), measures(measured, columns)]
+    return "\n\n".join(parts)
+
+
+def _against(month: Month) -> str:
+    before = month.cost + month.saved
+    if not month.saved or not before:
+        return "–"
+    share = f"{abs(month.saved) / before:.1%}".replace("%", " %")
+    return f"saves {_cents(month.saved)}, {share}" if month.saved > 0 else f"costs {_cents(-month.saved)} more, {share}"
+
+
+def _cents(amount: int) -> str:
+    return short((amount + CENT // 2) // CENT * CENT)
+
+
+def estimate_object(given: Workload, result: Estimate, gpu: str, measured: Sequence[Measure]) -> dict[str, Any]:
+    times = ("idle_timeout", "run", "provisioning", "warm_start")
+    seconds = {f"{name}_seconds": getattr(given, name) for name in times}
+    return {
+        "inputs": {
+            "gpu": gpu,
+            "usd_per_hour": money(given.hourly),
+            "runs_per_day": given.runs_per_day,
+            "days": given.days,
+            **{name: None if value is None else value / SECOND for name, value in seconds.items()},
+        },
+        "cold_usd": money(result.cold),
+        "warm_usd": money(result.warm),
+        "months": [
+            {
+                "pattern": month.pattern,
+                "machine_seconds": month.machine_time / SECOND,
+                "cost_usd": money(month.cost),
+                "saved_usd": money(month.saved),
+                "budget_months": month.budget_months,
+            }
+            for month in result.months
+        ],
+        "reuse_pays_from_runs": result.pays_from,
+        "measures": [measure_object(measure) for measure in measured],
+    }

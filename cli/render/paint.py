@@ -45,12 +45,12 @@ def verdict(name: str, *more: str | None) -> str:
 
 def visible(text: str) -> str:
     """Make a provider's text safe to print: control characters appear as `\\x1b`, `\\r`, `\\u202e`."""
-    return _HIDDEN.sub(lambda found: found[1] or repr(found[2])[1:-1], text)
+    return _HIDDEN.sub(lambda match: match[1] or repr(match[2])[1:-1], text)
 
 
 def plain(text: str) -> str:
     """A provider's text on one line, without any effect on the terminal: colours, breaks and tabs are escaped too."""
-    return _one_line(re.sub(_STEERING, lambda found: repr(found[1])[1:-1], text))
+    return _one_line(re.sub(_STEERING, lambda match: repr(match[1])[1:-1], text))
 
 
 def _one_line(text: str) -> str:
@@ -59,12 +59,12 @@ def _one_line(text: str) -> str:
 
 def visible_output(text: str) -> str:
     """Make a run's output safe to print on a terminal: keeps colours, shows other control characters."""
-    return _OUTPUT.sub(lambda found: found[1] or repr(found[2])[1:-1], text)
+    return _OUTPUT.sub(lambda match: match[1] or repr(match[2])[1:-1], text)
 
 
 def visible_json(text: str) -> str:
     """JSON text of the same value, with the characters that `visible` escapes as `\\u009b`."""
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[2]):04x}", text)
+    return _HIDDEN.sub(lambda match: f"\\u{ord(match[2]):04x}", text)
 
 
 def dim(text: str) -> str:
@@ -95,7 +95,7 @@ def cut(text: str, columns: int) -> str:
 
 def wrapped(text: str, columns: int) -> list[str]:
     """Lines of at most `columns`; none is broken within a word or a command, which can be copied."""
-    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\xa0"), text)
+    whole = _COMMAND.sub(lambda match: match[0].replace(" ", "\xa0"), text)
     lines = textwrap.wrap(whole, columns, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\xa0", " ") for line in lines]
 

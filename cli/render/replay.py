@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from cli.render import paint, words
-from cli.render.runs import anomaly_table, gap_table, replayed, side_by_side
-from cli.render.vms import listing
-from engine.fold.change import Anomaly, Moved
-from engine.fold.run import Run
-from engine.objects import RunObject, blind_object, run_object, vm_object
-from engine.replay.result import Replay, RunDifference, Step
-from events.clock import format_time
-from projections.models.evidence import brief, quote
+from steno.cli.render import paint, words
+from steno.cli.render.runs import anomaly_table, gap_table, replayed, side_by_side
+from steno.cli.render.vms import listing
+from steno.engine.objects import RunObject, blind_object, run_object, vm_object
+from steno.engine.replay.result import Replay, RunDifference, Step
+from steno.engine.state.changes import Anomaly, Moved
+from steno.engine.state.run import Run
+from steno.events.clock import format_time
+from steno.projections.answers.evidence import brief, quote
 
 
 def _runs_of(replay: Replay) -> list[RunObject]:
@@ -20,10 +20,10 @@ def _runs_of(replay: Replay) -> list[RunObject]:
 def summary(replay: Replay, columns: int) -> str:
     """Runs with verdicts, machines with bills, then anomalies and gaps."""
     runs = _runs_of(replay)
-    found = f"{words.count(replay.events, 'event')}, {words.count(len(runs), 'run')}"
+    counts = f"{words.count(replay.events, 'event')}, {words.count(len(runs), 'run')}"
     if replay.vms:
-        found += f", {words.count(len(replay.vms), 'machine')}"
-    lines = [f"{paint.bold(replay.rules.name)}  {paint.dim(replay.rules.summary)}", paint.dim(found)]
+        counts += f", {words.count(len(replay.vms), 'machine')}"
+    lines = [f"{paint.bold(replay.rules.name)}  {paint.dim(replay.rules.summary)}", paint.dim(counts)]
     if runs:
         lines += ["", replayed(runs, columns)]
     if replay.vms:
@@ -34,7 +34,7 @@ def summary(replay: Replay, columns: int) -> str:
     if replay.anomalies:
         lines += ["", anomaly_table(replay.anomalies)]
     if replay.blind:
-        lines += ["", gap_table([blind_object(one) for one in replay.blind])]
+        lines += ["", gap_table([blind_object(blind) for blind in replay.blind])]
     return "\n".join(lines)
 
 
@@ -45,28 +45,28 @@ def comparison(left: Replay, right: Replay, differences: Sequence[RunDifference]
     ids = dict.fromkeys((*lefts, *rights))
     pairs = [(lefts.get(run_id), rights.get(run_id)) for run_id in ids]
     head = f"{words.count(left.events, 'event')}, {words.count(len(ids), 'run')}, "
-    told = "no difference" if not differences else words.count(len(differences), "difference")
-    lines = [paint.dim(head) + paint.bold(told)]
+    verdict = "no difference" if not differences else words.count(len(differences), "difference")
+    lines = [paint.dim(head) + paint.bold(verdict)]
     if pairs:
         lines += ["", side_by_side((left.rules.name, right.rules.name), pairs)]
     return "\n".join(lines)
 
 
 def step_lines(step: Step, runs: Mapping[str, Run]) -> Iterator[str]:
-    """One line for each transition and anomaly of a step; `runs` are those of the whole replay."""
+    """A line for each transition and anomaly of a step; `runs` are those of the whole replay."""
     front = f"{step.position:>8}  {words.hour(step.at)}"
     for change in step.changes:
         if isinstance(change, Anomaly):
             yield f"{front}  {paint.bold(change.kind.value)}  {change.detail}"
         elif isinstance(change, Moved) and change.transition is not None:
             run, move = runs[change.run_id], change.transition
-            said = "" if step.poll is None else ", ".join(brief(quote(step.poll, step.position, run.provider_id)))
+            reported = "" if step.poll is None else ", ".join(brief(quote(step.poll, step.position, run.provider_id)))
             arrow = f"{move.before.value} → {paint.state(move.after.value)}"
-            yield f"{front}  {paint.bold(run.name or run.run_id)}  {arrow}  {paint.dim(said)}"
+            yield f"{front}  {paint.bold(run.name or run.run_id)}  {arrow}  {paint.dim(reported)}"
 
 
 def step_objects(step: Step, runs: Mapping[str, Run]) -> Iterator[dict[str, object]]:
-    """One JSON object per transition: `{"position", "at", "run_id", "name", "from", "to", "rule"}`."""
+    """A JSON object per transition: `{"position", "at", "run_id", "name", "from", "to", "rule"}`."""
     for change in step.changes:
         if isinstance(change, Moved) and change.transition is not None:
             move = change.transition

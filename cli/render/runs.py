@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.render import paint, words
-from engine.facts import Waits
-from engine.fold.change import Anomaly
-from engine.objects import BlindObject, RanObject, RunObject
-from events.clock import SECOND, parse_time
+from steno.cli.render import paint, words
+from steno.engine.objects import BlindObject, RanObject, RunObject
+from steno.engine.state.changes import Anomaly
+from steno.engine.state.facts import Waits
+from steno.engine.state.states import State
+from steno.events.clock import SECOND, duration, parse_time
 
 if TYPE_CHECKING:
-    from engine.decide.queue import Queued
-    from engine.money.starts import Like
-    from projections.models.incidents import DatedAnomaly
-    from projections.store.schema import RunRow
+    from steno.engine.decide.queue import Queued
+    from steno.engine.money.starts import Like
+    from steno.projections.answers.incidents import DatedAnomaly
+    from steno.projections.read_models.schema import RunRow
 
 _TASKS = 20  # of an array, or firings of a schedule, in full
 
@@ -54,7 +55,7 @@ def paid(run: RunObject) -> str:
 
 
 def costs(run: RunObject) -> bool:
-    """Whether Steno knows the cost; a zero cost on this machine does not count."""
+    """True if Steno knows the cost; a zero cost on this machine does not count."""
     return run.cost_usd is not None and (run.provider != "local" or float(run.cost_usd) != 0)
 
 
@@ -99,8 +100,8 @@ def listing(
         whole = run.group or (run.provider_id if run.tasks else None)
         groups.setdefault((run.provider, run.run_id if unfold or whole is None else whole), []).append(run)
     rows = [
-        _group(found, now)
-        if len(found) > 1
+        _group(group, now)
+        if len(group) > 1
         else (
             paint.cut(called(run), 40),
             verdict(run)
@@ -115,13 +116,13 @@ def listing(
             cost_cell(run),
             paint.dim(run.run_id[:8]),
         )
-        for found in groups.values()
-        for run in found[:1]
+        for group in groups.values()
+        for run in group[:1]
     ]
     if executed is not None:
-        rows = [(*row, *_executes(executed[found[0].run_id])) for row, found in zip(rows, groups.values(), strict=True)]
+        rows = [(*row, *_executes(executed[group[0].run_id])) for row, group in zip(rows, groups.values(), strict=True)]
         return paint.table((*head, "USER", "GPU", "COMMAND"), rows, right=(6, 7))
-    names = Counter(called(found[0]) for found in groups.values())
+    names = Counter(called(group[0]) for group in groups.values())
     # Only the id tells apart what has one name: it is left out last.
     spare = (8, 2, 3, 5, 4, 7, 6) if max(names.values(), default=0) < 2 else (2, 3, 5, 4, 7, 6, 8)
     return paint.fitted(head, rows, columns, right=(6, 7), spare=spare)
@@ -134,18 +135,19 @@ def _executes(ran: RanObject) -> tuple[str, str, str]:
     return user, "–" if gpu in (None, "none") else paint.plain(str(gpu)), paint.cut(command, 200)
 
 
-def _group(found: Sequence[RunObject], now: int) -> tuple[str, ...]:
+def _group(group: Sequence[RunObject], now: int) -> tuple[str, ...]:
     """The line of an array: its tasks by state, and what they cost together."""
-    runs = [run for run in found if not run.tasks]
+    runs = [run for run in group if not run.tasks]
     states = Counter(run.state for run in runs)
     waits = dict.fromkeys(_waits(run.waits) for run in runs if run.waits is not None)
-    said = [paint.state(state, f"{number} {state}") for state, number in states.items()]
+    # The tasks of one submission have no order of their own; how some ended comes first.
+    verdicts = [paint.state(state, f"{states[state]} {state}") for state in reversed(State) if state in states]
     submitted = [parse_time(run.submitted_at) for run in runs if run.submitted_at]
     paid_for = [float(run.cost_usd) for run in runs if run.cost_usd is not None]
     machines = {run.vm_id for run in runs if run.vm_id is not None}
     return (
         f"{paint.cut(called(runs[0]), 28)} {paint.dim(f'[{len(runs)} runs]')}",
-        " · ".join([*said, *(paint.cut(why, 48) for why in [*waits][:1])]),
+        " · ".join([*verdicts, *(paint.cut(why, 48) for why in [*waits][:1])]),
         runs[0].provider if runs[0].archive is None else f"{runs[0].provider}, archive",
         words.count(len(machines), "machine") if machines else "–",
         "–",
@@ -163,17 +165,17 @@ def _waits(waits: Waits) -> str:
 
 def place(queued: "Queued", now: int) -> str:
     """`#2 in the queue, in about 3 m`: place and estimated start, or what the provider answered."""
-    said = f"#{queued.position} in the queue"
+    rank = f"#{queued.position} in the queue"
     if queued.why == "offer":
-        return f"{said}, {paint.cut(queued.detail, 48)}"
+        return f"{rank}, {paint.cut(queued.detail, 48)}"
     if queued.estimated_start is None:
-        return said
-    return f"{said}, in about {words.duration(max(0, queued.estimated_start - now))}"
+        return rank
+    return f"{rank}, in about {duration(max(0, queued.estimated_start - now))}"
 
 
 def ran(run: RunObject) -> str:
     """The duration; `–` if unknown."""
-    return "–" if run.execution_seconds is None else words.duration(round(run.execution_seconds * SECOND))
+    return "–" if run.execution_seconds is None else duration(round(run.execution_seconds * SECOND))
 
 
 def in_full(
@@ -188,7 +190,7 @@ def in_full(
     machine: str | None = None,
     tasks: "Sequence[RunRow]" = (),
 ) -> str:
-    """One run in full: the cause in a sentence, the verdict, and separately the provider's words. `machine` is its
+    """A run in full: the cause in a sentence, the verdict, and separately the provider's words. `machine` is its
     machine's name, `tasks` are an array's, or the firings of a schedule.
     """
     facts = [
@@ -210,7 +212,11 @@ def in_full(
         ("started", words.moment(run.started_at)),
         ("finished", words.moment(run.finished_at)),
         ("ran", ran(run)),
-        *([("cost", _cost(run))] if costs(run) or run.provider != "local" else []),
+        *(
+            [("cost", words.short(run.cost_usd) + (f" ({run.unpriced})" if run.unpriced else ""))]
+            if costs(run) or run.provider != "local"
+            else []
+        ),
         *([] if run.provider == "local" else [("provider's cost", words.money(run.provider_cost_usd))]),
         *([] if tasks else _beside(like)),
         ("run id", run.run_id),
@@ -235,7 +241,7 @@ def in_full(
 
 def _task_table(tasks: "Sequence[RunRow]") -> str:
     """The tasks of an array, or the firings of a schedule, the first of them in full."""
-    found = [msgspec.json.decode(one.object, type=RunObject) for one in tasks[:_TASKS]]
+    answers = [msgspec.json.decode(task.object, type=RunObject) for task in tasks[:_TASKS]]
     rows = [
         (
             f"[{row.task}]" if run.schedule is None else f"#{(run.provider_id or '').partition('#')[2]}",
@@ -244,9 +250,9 @@ def _task_table(tasks: "Sequence[RunRow]") -> str:
             cost_cell(run),
             paint.dim(run.run_id[:8]),
         )
-        for row, run in zip(tasks, found, strict=False)
+        for row, run in zip(tasks, answers, strict=False)
     ]
-    head = "TASK" if found[0].schedule is None else "FIRING"
+    head = "TASK" if answers[0].schedule is None else "FIRING"
     table = paint.table((head, "VERDICT", "RAN", "COST", "ID"), rows, right=(2, 3))
     more = len(tasks) - len(rows)
     return f"{table}\n… and {more} more: `steno ps --unfold`" if more else table
@@ -254,8 +260,8 @@ def _task_table(tasks: "Sequence[RunRow]") -> str:
 
 def _beside(like: "Like") -> Iterator[tuple[str, str]]:
     """The medians of the runs with its name."""
-    took = next(one.median_seconds for one in like.phases if one.phase == "running")
-    ran = None if took is None else f"ran {words.duration(round(took * SECOND))}"
+    took = next(phase.median_seconds for phase in like.phases if phase.phase == "running")
+    ran = None if took is None else f"ran {duration(round(took * SECOND))}"
     known = [ran, f"cost {words.short(like.median_cost_usd)}" if like.median_cost_usd else None]
     if like.runs and any(known):
         others = words.count(like.runs, "other run")
@@ -279,27 +285,22 @@ def _what_ran(ran: RanObject) -> Iterator[tuple[str, str]]:
 
 
 def attempt_table(run: RunObject) -> str:
-    """One line for each attempt that the provider dates: where it ran, and how long it waited."""
+    """A line for each attempt that the provider dates: where it ran, and how long it waited."""
     rows = [
         (
-            str(one.number),
-            _said(one.status, None, one.exit_status),
-            one.hosts or "–",
-            words.moment(one.submitted_at),
-            "–" if one.waited_seconds is None else words.duration(round(one.waited_seconds * SECOND)),
-            words.moment(one.started_at),
-            words.moment(one.finished_at),
+            str(attempt.number),
+            _said(attempt.status, None, attempt.exit_status),
+            attempt.hosts or "–",
+            words.moment(attempt.submitted_at),
+            "–" if attempt.waited_seconds is None else duration(round(attempt.waited_seconds * SECOND)),
+            words.moment(attempt.started_at),
+            words.moment(attempt.finished_at),
         )
-        for one in run.attempt_list
+        for attempt in run.attempt_list
     ]
     return paint.table(
         ("ATTEMPT", "PROVIDER SAYS", "ON", "SUBMITTED", "WAITED", "STARTED", "FINISHED"), rows, right=(4,)
     )
-
-
-def _cost(run: RunObject) -> str:
-    """With what it leaves out, if anything: `– (no rate for A100)`."""
-    return words.short(run.cost_usd) + (f" ({run.unpriced})" if run.unpriced else "")
 
 
 def _evidence(run: RunObject, between: str) -> str:
@@ -353,24 +354,35 @@ def _reported(run: RunObject) -> list[tuple[str, str]]:
         return [("provider says", "–")]
     jobs = run.reported.jobs
     names = [f"  job {number}" for number in range(len(jobs))] if len(jobs) > 1 else ["  its job"]
-    said = [_said(job.status, job.reason, job.exit_status) for job in jobs]
-    return [("provider says", _said(run.reported.status, run.reported.reason, None)), *zip(names, said, strict=False)]
+    statuses = [_said(job.status, job.reason, job.exit_status) for job in jobs]
+    return [
+        ("provider says", _said(run.reported.status, run.reported.reason, None)),
+        *zip(names, statuses, strict=False),
+    ]
 
 
 def _said(status: str | None, reason: str | None, exit_status: int | None) -> str:
-    said = paint.plain(f"{status or '–'} / {reason}" if reason else status or "–")
-    return said if exit_status is None else f"{said}, exit_status {exit_status}"
+    words_said = paint.plain(f"{status or '–'} / {reason}" if reason else status or "–")
+    return words_said if exit_status is None else f"{words_said}, exit_status {exit_status}"
 
 
-def anomaly_table(found: Sequence[Anomaly]) -> str:
-    rows = [(f"#{one.position}", one.kind, f"{one.detail} {paint.dim(f'({one.subject})')}") for one in found]
+def anomaly_table(anomalies: Sequence[Anomaly]) -> str:
+    rows = [
+        (f"#{anomaly.position}", anomaly.kind, f"{anomaly.detail} {paint.dim(f'({anomaly.subject})')}")
+        for anomaly in anomalies
+    ]
     return paint.table(("POLL", "ANOMALY", "WHAT"), rows, right=(0,))
 
 
-def dated_anomaly_table(found: "Sequence[DatedAnomaly]") -> str:
+def dated_anomaly_table(anomalies: "Sequence[DatedAnomaly]") -> str:
     rows = [
-        (f"#{one.position}", words.moment(one.at), one.kind, f"{one.detail} {paint.dim(f'({one.subject})')}")
-        for one in found
+        (
+            f"#{anomaly.position}",
+            words.moment(anomaly.at),
+            anomaly.kind,
+            f"{anomaly.detail} {paint.dim(f'({anomaly.subject})')}",
+        )
+        for anomaly in anomalies
     ]
     return paint.table(("POLL", "AT", "ANOMALY", "WHAT"), rows, right=(0,))
 
@@ -378,6 +390,6 @@ def dated_anomaly_table(found: "Sequence[DatedAnomaly]") -> str:
 def gap_table(gaps: Sequence[BlindObject]) -> str:
     rows = []
     for gap in gaps:
-        length = "still" if gap.end is None else words.duration(parse_time(gap.end) - parse_time(gap.start))
+        length = "still" if gap.end is None else duration(parse_time(gap.end) - parse_time(gap.start))
         rows.append((gap.source, gap.kind.words, words.moment(gap.start), words.moment(gap.end), length))
     return paint.table(("NOT SEEN", "WHY", "SINCE", "UNTIL", "FOR"), rows, right=(4,))

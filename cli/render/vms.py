@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from cli.render import paint, words
-from engine.amounts import money as dollars
-from engine.fold.vm import Vm
-from engine.objects import VmObject
-from events.clock import parse_time
+from steno.cli.render import paint, words
+from steno.engine.objects import VmObject
+from steno.engine.state.vm import Vm
+from steno.engine.wire import money as dollars
+from steno.events.clock import duration, parse_time
 
 Machine = Callable[[str], Vm]  # the engine's machine of an id
 
@@ -39,17 +39,17 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
     names = Counter(called(vm) for vm in vms)
     shared = {name: _apart([vm for vm in vms if called(vm) == name], machine) for name in names if names[name] > 1}
     for vm in vms:
-        found, ended = machine(vm.vm_id), _ended(vm)
-        end = until(found) if ended is None else parse_time(ended)
-        mark = " (archive)" if found.archive is not None else "" if found.ours else " (not ours)"
+        folded, ended = machine(vm.vm_id), _ended(vm)
+        end = until(folded) if ended is None else parse_time(ended)
+        mark = " (archive)" if folded.archive is not None else "" if folded.ours else " (not ours)"
         rows.append(
             (
                 paint.cut(called(vm), 32) + (paint.dim(mark) if mark else ""),
-                verdict(vm, found),
-                what(found),
-                shared[called(vm)][vm.vm_id] if called(vm) in shared else found.facts.backend or vm.provider_id,
+                verdict(vm, folded),
+                what(folded),
+                shared[called(vm)][vm.vm_id] if called(vm) in shared else folded.facts.backend or vm.provider_id,
                 words.money(vm.price_usd_per_hour),
-                words.duration(max(0, end - found.created)),
+                duration(max(0, end - folded.created)),
                 str(len(vm.runs)),
                 words.short(vm.cost_usd),
                 paint.dim(vm.vm_id[:8]),
@@ -61,7 +61,7 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
 
 
 def _apart(vms: Sequence[VmObject], machine: Machine) -> dict[str, str]:
-    """What tells machines of one name apart, by machine: source, cloud and region, address, else the provider's id."""
+    """The fact that distinguishes machines of the same name: source, cloud and region, address, or provider's id."""
     each = {vm.vm_id: (vm.source, place(machine(vm.vm_id)), machine(vm.vm_id).facts.hostname or "") for vm in vms}
     for column in zip(*each.values(), strict=True):
         if len(set(column)) == len(vms):
@@ -79,15 +79,15 @@ def burning(vms: Sequence[VmObject], machine: Machine) -> str | None:
     if not billed:
         return None
     hourly = sum(round(float(vm.price_usd_per_hour or 0) * 1_000_000) for vm in billed)
-    said = f"{words.count(len(billed), 'machine')} may be billed, {words.money(dollars(hourly))} an hour in total"
+    burn = f"{words.count(len(billed), 'machine')} may be billed, {words.money(dollars(hourly))} an hour in total"
     unsure = [called(vm) for vm in billed if vm.state == "unconfirmed"]
     if unsure:
-        said += f"; no poll shows the end of {', '.join(unsure)}: check the cloud's console, then run `steno vms gone`"
-    return said
+        burn += f"; no poll shows the end of {', '.join(unsure)}: check the cloud's console, then run `steno vms gone`"
+    return burn
 
 
 def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> str:
-    """One machine up to the last poll: facts, runs, and its bill by interval."""
+    """A machine up to the last poll: facts, runs, and its bill by interval."""
     facts, archive, idle = machine.facts, machine.archive, machine.idle_since
     least, most = words.short(vm.cost_low_usd), words.short(vm.cost_high_usd)
     bounds = "" if least == most else paint.dim(f"  (between {least} and {most})")
@@ -103,7 +103,7 @@ def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> 
         ("ended", words.moment(_ended(vm))),
         ("price", f"{words.money(vm.price_usd_per_hour)} an hour"),
         ("cost", words.short(vm.cost_usd) + bounds),
-        ("idle since", "–" if idle is None else f"{words.moment(idle)}, for {words.duration(max(0, until - idle))}"),
+        ("idle since", "–" if idle is None else f"{words.moment(idle)}, for {duration(max(0, until - idle))}"),
         *_intents(machine),
         ("runs", ", ".join(names[run_id] for run_id in vm.runs) or "–"),
         ("machine id", vm.vm_id),
@@ -116,10 +116,10 @@ def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> 
 def bill(vm: VmObject, until: int) -> str:
     """The intervals of the bill up to the last poll."""
     rows = []
-    for one in vm.intervals:
-        lasted = (until if one.end is None else parse_time(one.end)) - parse_time(one.start)
-        times = words.moment(one.start), words.moment(one.end), words.duration(max(0, lasted))
-        rows.append((one.phase, *times, words.short(one.cost_usd)))
+    for interval in vm.intervals:
+        lasted = (until if interval.end is None else parse_time(interval.end)) - parse_time(interval.start)
+        times = words.moment(interval.start), words.moment(interval.end), duration(max(0, lasted))
+        rows.append((interval.phase, *times, words.short(interval.cost_usd)))
     return paint.table(("PHASE", "FROM", "TO", "LASTED", "COST"), rows, right=(3, 4))
 
 

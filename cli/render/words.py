@@ -3,26 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from engine.amounts import usd as dollars
-from engine.policy import DOLLAR
-from events.clock import SECOND, format_second, parse_time
+from steno.engine.wire import DOLLAR
+from steno.engine.wire import usd as dollars
+from steno.events.clock import SECOND, format_second, parse_time
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def duration(span: int) -> str:
-    """Microseconds as `40 ms`, `42.0 s`, `7 m 06 s`, `3 h 05 m`, `2 d 04 h`."""
-    if span < SECOND // 10:
-        return f"{round(span / 1000)} ms"
-    tenths = round(span * 10 / SECOND)
-    seconds = round(span / SECOND)
-    if tenths < 600:
-        return f"{tenths / 10:.1f} s"
-    if seconds < 3600:
-        return f"{seconds // 60} m {seconds % 60:02} s"
-    if seconds < 48 * 3600:
-        return f"{seconds // 3600} h {seconds % 3600 // 60:02} m"
-    return f"{seconds // 86400} d {seconds % 86400 // 3600:02} h"
 
 
 def moment(at: int | str | None) -> str:

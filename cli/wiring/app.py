@@ -1,4 +1,4 @@
-"""One invocation: its flags, settings, clock, ids, record and providers; and the command classes that receive it."""
+"""An invocation: its flags, settings, clock, ids, record and providers; and the command classes that receive it."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.wiring.errors import DONE
-from cli.wiring.terminal import colour_wanted
+from steno.cli.wiring.errors import DONE
+from steno.cli.wiring.terminal import colour_wanted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from click.shell_completion import CompletionItem
 
-    from engine.fold.run import Run
-    from engine.providers.base import Provider
-    from engine.settings.settings import Settings
-    from events.clock import Clock, Ids
-    from events.store.record import Record
-    from events.store.store import Store
+    from steno.engine.providers.base import Provider
+    from steno.engine.settings.settings import Settings
+    from steno.engine.state.run import Run
+    from steno.events.clock import Clock, Ids
+    from steno.events.store.record import Record
+    from steno.events.store.store import Store
 
 SERVING = "serving"  # file beside the record while it is served: the address, for `steno open`
 
 
 class App:
-    """One call of `steno`; creates everything heavy on first use."""
+    """A call of `steno`; creates everything heavy on first use."""
 
     def __init__(self) -> None:
         self.flags: dict[str, str | None] = {}  # settings given on the command line, by name
         self.json = False
         self.several = False  # the command answers more than once: with --json, as JSON Lines
+        self.known: str | None = None  # `--known`, which `--at` is read with
         self.exit_code = DONE  # the exit code of a command that raised nothing
         self.colour = colour_wanted(sys.stdout.isatty())
 
@@ -53,7 +56,7 @@ class App:
 
         from platformdirs import user_config_path, user_data_path
 
-        from engine.providers.registry import load_settings
+        from steno.engine.providers.registry import load_settings
 
         return load_settings(
             flags=self.flags,
@@ -65,14 +68,23 @@ class App:
         )
 
     @functools.cached_property
+    def rules_folders(self) -> tuple[Path, ...]:
+        """Where rule files are: `rules` beside each `steno.toml`, that of this folder first."""
+        from pathlib import Path
+
+        from platformdirs import user_config_path
+
+        return Path.cwd() / "rules", user_config_path("steno") / "rules"
+
+    @functools.cached_property
     def clock(self) -> Clock:
-        from events.clock import SteadyClock, SystemClock
+        from steno.events.clock import SteadyClock, SystemClock
 
         return SteadyClock(SystemClock())
 
     @functools.cached_property
     def ids(self) -> Ids:
-        from events.clock import RandomIds
+        from steno.events.clock import RandomIds
 
         return RandomIds()
 
@@ -85,9 +97,9 @@ class App:
         return self._record(write=True, create=create)
 
     def _record(self, *, write: bool, create: bool = False, check: bool = True) -> Record:
-        from engine.providers.readings import READINGS
-        from events.store.record import Record
-        from events.store.store import store_at
+        from steno.engine.providers.registry import READINGS
+        from steno.events.store.record import Record
+        from steno.events.store.store import store_at
 
         store = store_at(self.settings.record)
         if write:
@@ -96,22 +108,28 @@ class App:
 
     def share_clock(self, store: Store) -> None:
         """Tell the time as all writers of the record do, and say so if the clock of this machine is another."""
-        from cli.wiring.errors import say
-        from events.clock import SECOND
+        from steno.cli.wiring.errors import say
+        from steno.events.clock import SECOND
 
         shared = store.clock(self.clock)
         if shared is not self.clock:
             ahead = (self.clock.now() - shared.now()) / SECOND
-            said = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'}"
-            say(f"the clock of this machine is {said} the database's, whose time is recorded: set it right")
+            skew = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'}"
+            say(f"the clock of this machine is {skew} the database's, whose time is recorded: set it right")
             self.clock = shared
 
     def provider(self, name: str, record: Store | None, *, project: str | None = None) -> Provider:
         """The provider of that name, in `project` or in the project of the settings. Raises `NotConfigured` or
         `ProjectNotFound` if the provider does not exist or a setting it needs is missing or wrong.
         """
-        from engine.providers import registry
+        from steno.engine.providers import registry
+        from steno.events.errors import RecordNotWritable
+        from steno.events.store.store import is_bundle
 
+        if is_bundle(record):
+            raise RecordNotWritable(
+                f"{record} is an incident bundle: it has no output, and its runs cannot be changed."
+            )
         kind, app = registry.kind(name), self.copied(self.clock)
         if all(block.provider != name for block in app.settings.blocks):
             app.set_flag("provider", name)  # its settings are read only where it is named
@@ -162,14 +180,14 @@ def refuse_repeated(command: click.Command) -> None:
         parse = parser.parse_args
 
         def parse_once(args: list[str]) -> Any:
-            found = parse(args)
-            options = [one for one in found[2] if isinstance(one, click.Option)]
-            asks_for_help = any(flag in ctx.help_option_names for one in options for flag in one.opts)
-            for one in options:
-                single = not one.multiple and not one.count and not asks_for_help and not ctx.resilient_parsing
-                if single and options.count(one) > 1:
-                    raise click.UsageError(f"{'/'.join(one.opts)} is given twice: give it once", ctx)
-            return found
+            parsed = parse(args)
+            options = [option for option in parsed[2] if isinstance(option, click.Option)]
+            asks_for_help = any(flag in ctx.help_option_names for option in options for flag in option.opts)
+            for each in options:
+                single = not each.multiple and not each.count and not asks_for_help and not ctx.resilient_parsing
+                if single and options.count(each) > 1:
+                    raise click.UsageError(f"{'/'.join(each.opts)} is given twice: give it once", ctx)
+            return parsed
 
         parser.parse_args = parse_once  # type: ignore[method-assign]
         return parser
@@ -187,7 +205,7 @@ class StenoCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the function; it prints data on stdout, so log lines go to stderr."""
-        from cli.wiring.logging_setup import log_for_data
+        from steno.cli.wiring.logging_setup import log_for_data
 
         assert self.callback is not None  # noqa: S101 - each is made of one
         log_for_data()
@@ -220,8 +238,8 @@ class DefaultGroup(CommandGroup):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Subcommands, and completions of `list`."""
-        found = super().shell_complete(ctx, incomplete)
+        completions = super().shell_complete(ctx, incomplete)
         for parameter in self.commands[self.default].params:
             if isinstance(parameter, click.Argument):
-                found += parameter.shell_complete(ctx, incomplete)
-        return found
+                completions += parameter.shell_complete(ctx, incomplete)
+        return completions

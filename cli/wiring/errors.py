@@ -7,10 +7,11 @@ import sys
 
 import click
 
-from cli.render.paint import visible
-from cli.wiring.terminal import colour_wanted
-from engine import errors as engine
-from events import errors as events
+from steno.cli.render.paint import visible
+from steno.cli.wiring.terminal import colour_wanted
+from steno.engine import errors as engine
+from steno.engine.runtime.signals import INTERRUPTED
+from steno.events import errors as events
 
 DONE = 0
 NOT_SUCCEEDED = 1
@@ -22,7 +23,6 @@ REFUSED = 6
 DAMAGED = 7
 NOT_WRITABLE = 8
 BUG = 70  # a bug in Steno (EX_SOFTWARE of sysexits.h); scripts must not rely on it
-INTERRUPTED = 130
 
 
 class Detached(events.StenoError):
@@ -52,10 +52,12 @@ CODES: dict[type[BaseException], int] = {  # a subclass has the code of its near
     engine.ProviderRefused: UNREACHABLE,
     engine.ProviderError: UNREACHABLE,
     engine.ProjectNotFound: NOT_FOUND,
+    engine.CaseNotFound: NOT_FOUND,
     engine.RunNotFound: NOT_FOUND,
     engine.VmNotFound: NOT_FOUND,
     engine.TokenNotFound: NOT_FOUND,
     engine.SourceNotFound: NOT_FOUND,
+    engine.NothingRecorded: NOT_FOUND,
     engine.VmInUse: CONFLICT,
     engine.NameInUse: CONFLICT,
     engine.Conflict: CONFLICT,
@@ -116,7 +118,7 @@ def code_of(error: BaseException) -> int:
 
 
 def say(text: str) -> None:
-    """One line on stderr that begins with `steno: `; red on a terminal."""
+    """Print a line on stderr that begins with `steno: `; red on a terminal."""
     line = " ".join(text.split())
     with contextlib.suppress(OSError):  # stderr is closed: the exit code remains
         click.secho(f"steno: {visible(line)}", err=True, fg="red", color=colour_wanted(sys.stderr.isatty()))

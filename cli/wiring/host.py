@@ -1,19 +1,19 @@
-"""The implementation of `engine.providers.kind.Host` for a provider's own commands."""
+"""The implementation of `steno.engine.providers.kind.Host` for a provider's own commands."""
 
 from collections.abc import Iterable, Sequence
 
-from cli.render.paint import table
-from cli.wiring.app import App
-from cli.wiring.output import show
-from engine.providers.task import Completed
-from engine.settings.settings import Settings
-from events.clock import Clock, Ids, parse_time
-from events.errors import RecordNotFound
-from events.poll import Poll
+from steno.cli.render.paint import table
+from steno.cli.wiring.app import App
+from steno.cli.wiring.output import show
+from steno.engine.providers.task import Completed
+from steno.engine.settings.settings import Settings
+from steno.events.clock import Clock, Ids, parse_time
+from steno.events.errors import RecordNotFound
+from steno.events.poll import Poll
 
 
 class ProviderHost:
-    """One call of `steno <provider> …`."""
+    """A call of `steno <provider> …`."""
 
     def __init__(self, app: App, provider: str) -> None:
         self._app = app.copied(app.clock)
@@ -33,8 +33,8 @@ class ProviderHost:
     def ids(self) -> Ids:
         return self._app.ids
 
-    def print(self, text: str, found: object) -> None:
-        show(self._out, found, text)
+    def print(self, text: str, value: object, /) -> None:
+        show(self._out, value, text)
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         return table(header, list(rows))
@@ -44,7 +44,7 @@ class ProviderHost:
             record.append_polls(polls)
 
     def answers(self, path: str) -> list[Poll]:
-        from projections.models.record_pages import poll_rows
+        from steno.projections.answers.record_pages import poll_rows
 
         if not self._has_record():
             return []
@@ -53,20 +53,20 @@ class ProviderHost:
             return [record.poll(int(str(row["position"]))) for row in rows if str(row["path"]).startswith(path)]
 
     def waits(self) -> dict[str, list[int]]:
-        from cli.wiring.view import DAY, viewing
-        from projections.store.world_table import decode_vm
+        from steno.cli.wiring.view import DAY, viewing
+        from steno.projections.read_models.world_table import decode_vm
 
-        found: dict[str, list[int]] = {}
+        waits: dict[str, list[int]] = {}
         if not self._has_record():
-            return found
+            return waits
         with viewing(self._app) as (_, view, now):
             for run in view.runs(open_or_since=now - 30 * DAY):
                 ran = next((move.at for move in run.transitions if move.target == "running"), None)
                 since = run.provider_submitted_at or run.submitted_at
                 if run.provider == self._provider and run.vm_id and since and ran:
                     gpu = decode_vm(view.vm_row(run.vm_id).folded).facts.gpu or "none"
-                    found.setdefault(gpu, []).append(max(0, parse_time(ran) - parse_time(since)))
-        return found
+                    waits.setdefault(gpu, []).append(max(0, parse_time(ran) - parse_time(since)))
+        return waits
 
     def _has_record(self) -> bool:
         try:
@@ -79,7 +79,7 @@ class ProviderHost:
         self._out.exit_code = code
 
     def race(self, tasks: Sequence[Completed], *, wait: bool, give_up_after: int | None) -> None:
-        from cli.wiring.race import run_race
+        from steno.cli.wiring.session import run_race
 
         self._app.json = self._out.json
         run_race(self._app, tasks, wait=wait, give_up_after=give_up_after)

@@ -1,40 +1,31 @@
 """The HTTP service wired from the settings, and its life inside a process."""
 
-import copy
 import gc
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import cache
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from cli.wiring.app import SERVING, App
-from cli.wiring.errors import INTERRUPTED
-from cli.wiring.signals import Terminated, ending, stoppable
-from cli.wiring.task import completed
-from engine.commands.kernels import goes_to
-from engine.commands.tokens import Role
-from engine.errors import Conflict, NotConfigured
-from engine.fold.run import Run
-from engine.live.live_world import LiveWorld
-from engine.providers import registry
-from engine.providers.kind import KernelRights, ProviderKind
-from engine.providers.task import Completed, Draft
-from engine.settings.values import host, port
-from events.clock import Clock
-from events.store.store import Store, Where, store_at
-from projections.api.access.authentication import listens_on_loopback, trusts_loopback
-from projections.api.feed.feed import Feed
-from projections.api.server import Server, allow_many_connections, bound
-from projections.api.service import Service
-from projections.api.tokens import Tokens
-from projections.app import build_app
-from projections.models.projector import Projector
-from projections.models.reader_pool import Pool
+from steno.cli.wiring.app import SERVING, App
+from steno.engine.errors import NotConfigured
+from steno.engine.live.live_world import LiveWorld
+from steno.engine.runtime.signals import INTERRUPTED, Terminated, ending, stoppable
+from steno.engine.settings.values import host, port
+from steno.engine.submit.kernel_orders import goes_to
+from steno.events.store.store import Store, Where, store_at
+from steno.projections.api.access.authentication import listens_on_loopback, trusts_loopback
+from steno.projections.api.feed.feed import Feed
+from steno.projections.api.server import Server, allow_many_connections, bound
+from steno.projections.api.service import Service
+from steno.projections.api.token_store import Role
+from steno.projections.api.tokens import Tokens
+from steno.projections.app import build_app
+from steno.projections.read_models.projector import Projector
+from steno.projections.read_models.reader_pool import Pool
 
 _log = logging.getLogger("steno.api")
 
@@ -50,7 +41,7 @@ def serving(app: App, record: Where, live: LiveWorld | None = None) -> Iterator[
     _expect_guarded(service, at)
     allow_many_connections()
     stack = ExitStack()
-    sockets = [stack.enter_context(one) for one in bound(at, port(app.settings.value("api.port") or ""))]
+    sockets = [stack.enter_context(socket) for socket in bound(at, port(app.settings.value("api.port") or ""))]
     try:
         application = build_app(service)
 
@@ -137,8 +128,9 @@ def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service
         projector=projector,
         feed=feed,
         tokens=Tokens(store, app.clock),
-        outside=Provided(app, store, app.settings.provider),
-        kernels=Provided(app, store, goes_to(app.settings)),
+        provider=app.settings.provider,
+        kernels=goes_to(app.settings),
+        opened=lambda run, clock: app.copied(clock).provider_of(run, store),
     )
 
 
@@ -148,7 +140,7 @@ def _expect_guarded(service: Service, host: str) -> None:
     """
     tokens, settings = service.tokens, service.settings
     usable, loopback = tokens.usable(), listens_on_loopback(host)
-    local, open_ = service.outside.provider == "local", trusts_loopback(settings)
+    local, open_ = service.provider == "local", trusts_loopback(settings)
     if tokens.trouble is not None:
         raise NotConfigured(tokens.trouble)
     if local and open_ and os.geteuid() == 0 and not settings.find("api.loopback").given:
@@ -158,12 +150,12 @@ def _expect_guarded(service: Service, host: str) -> None:
             "STENO_API_LOOPBACK=token, and make a token with `steno token create --role admin`"
         )
     if not usable and not open_:
-        found = settings.find("api.loopback" if loopback else "api.host")
+        setting = settings.find("api.loopback" if loopback else "api.host")
         why = "so every request needs a token, and there is none"
         if not loopback:
             why = "which other machines can reach, and without a token anybody there could run things"
         raise NotConfigured(
-            f"{found.name} is {found.value} ({found.source}), {why}: make one with `steno token create --role "
+            f"{setting.name} is {setting.value} ({setting.source}), {why}: make one with `steno token create --role "
             "read|submit|admin`, or listen on 127.0.0.1 with api.loopback = open"
         )
     if local and (tokens.usable(Role.SUBMIT) or not loopback):
@@ -178,56 +170,10 @@ def _expect_guarded(service: Service, host: str) -> None:
 def _log_open_access(service: Service) -> None:
     """Log what callers without a token may do, where loopback is open, and how to close it."""
     if trusts_loopback(service.settings):
-        local, root = service.outside.provider == "local", os.geteuid() == 0
+        local, root = service.provider == "local", os.geteuid() == 0
         _log.log(
             logging.WARNING if local and root else logging.INFO,
             "no token is needed on this machine: each of its users may read, submit and stop everything%s; "
             "to close it, create a token and set api.loopback = token (STENO_API_LOOPBACK=token)",
             f", and run commands as {'root' if root else 'this user'}" if local else "",
         )
-
-
-@cache
-def _warm(provider: str) -> ProviderKind:
-    """The provider, with the imports that check a task: up to 30 MB, so only on submission."""
-    kind = registry.kind(provider)
-    kind.warm_up()
-    gc.freeze()
-    return kind
-
-
-class Provided:
-    """The service's `Outside`; each call makes its own provider."""
-
-    def __init__(self, app: App, record: Store, provider: str) -> None:
-        self._app = app
-        self._record = record
-        self.provider = provider
-
-    def project(self) -> str:
-        return registry.kind(self.provider).project(self._app.settings)
-
-    @property
-    def isolates_kernels(self) -> bool:
-        return registry.kind(self.provider).kernels is KernelRights.ISOLATED
-
-    def complete(
-        self,
-        configuration: Mapping[str, object],
-        *,
-        run_id: str,
-        where: str,
-        stem: str | None = None,
-        fallback: tuple[str, ...] = (),
-        sizes: Mapping[str, object] | None = None,
-    ) -> Completed:
-        draft = Draft(configuration=copy.deepcopy(dict(configuration)), where=where, environ={}, fallback=fallback)
-        return completed(_warm(self.provider), draft, self._app.settings, run_id=run_id, stem=stem, flags=sizes)
-
-    def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
-        if run.provider_id is None:
-            raise Conflict(f"{run.name} has not reached its provider, so there is no output yet")
-        if run.tasks:
-            raise Conflict(f"{run.name} is an array, and each task has its own output: name one, as {run.name}[1]")
-        with closing(self._app.copied(clock).provider_of(run, self._record)) as provider:
-            yield from provider.logs(run.provider_id, run.name or "", follow=follow)

@@ -14,8 +14,8 @@ from typing import Final
 
 import click
 
-from cli.render.paint import visible, visible_json
-from cli.wiring.terminal import colour_wanted
+from steno.cli.render.paint import visible, visible_json
+from steno.cli.wiring.terminal import colour_wanted
 
 _PATIENCE: Final = 1000  # milliseconds that a daemon waits for a reader, once
 _AT_ONCE: Final = 10  # lines: about what fits where a pipe says that it has room
@@ -26,12 +26,12 @@ def log_for_data() -> None:
     _install(_Handler(logging.WARNING, logging.CRITICAL, err=True, patience=None), level=logging.WARNING)
 
 
-def log_for_daemon(level: int = logging.INFO, *, json: bool = False) -> None:
+def log_for_daemon(*, json: bool = False) -> None:
     """Below ERROR to stdout, uncoloured; the rest to stderr, red on a terminal; `json`: lines as JSON objects."""
     _install(
-        _Handler(level, logging.ERROR - 1, err=False, json=json),
+        _Handler(logging.INFO, logging.ERROR - 1, err=False, json=json),
         _Handler(logging.ERROR, logging.CRITICAL, err=True, json=json),
-        level=level,
+        level=logging.INFO,
     )
 
 
@@ -75,7 +75,7 @@ class _Handler(logging.Handler):
                 self._write(level, some)
 
     def _has_room(self) -> bool:
-        """Whether a write would not block. Who waited in vain does not wait again until there is room."""
+        """True if a write would not block. After a wait without success it does not wait again until there is room."""
         try:
             target = (sys.stderr if self._err else sys.stdout).fileno()
         except (OSError, ValueError):  # not a file, or closed: the write says so
@@ -100,7 +100,7 @@ def _line(at: int, level: str, message: str) -> str:
 def _object(at: int, level: str, message: str) -> str:
     import msgspec
 
-    from events.clock import format_time
+    from steno.events.clock import format_time
 
     return msgspec.json.encode({"at": format_time(at), "level": level.lower(), "message": message}).decode()
 

@@ -1,5 +1,6 @@
 """Options and arguments that several commands share."""
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -7,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from cli.wiring.app import App
+from steno.cli.wiring.app import App
+from steno.engine.errors import NotConfigured
+from steno.events.errors import StenoError
+from steno.events.store.store import is_bundle
 
 if TYPE_CHECKING:
-    from projections.store.store import ProjectionStore
+    from steno.projections.read_models.store import ProjectionStore
 
 _DASK: Final = re.compile(r"(tcp|tls)://[^\s/]+:\d+")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -30,8 +34,7 @@ def _keep_provider(ctx: click.Context, parameter: click.Parameter, value: str | 
     """Keep a provider name; built-in names need no search through installed packages."""
     if value is None:
         return
-    from engine.errors import NotConfigured
-    from engine.providers import registry
+    from steno.engine.providers import registry
 
     try:
         registry.kind(value)
@@ -41,7 +44,7 @@ def _keep_provider(ctx: click.Context, parameter: click.Parameter, value: str | 
 
 
 def _providers(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
-    from engine.providers import registry
+    from steno.engine.providers import registry
 
     return [name for name in registry.names() if name.startswith(incomplete)]
 
@@ -52,21 +55,20 @@ provider_option = setting_option(
     metavar="NAME",
     callback=_keep_provider,
     shell_complete=_providers,
-    help="Where tasks run: local, dstack, slurm, or one that another package registers; else STENO_PROVIDER, "
+    help="Where tasks run: local, dstack, slurm, or a provider of another package; else STENO_PROVIDER, "
     "steno.toml, local.",
 )
 
 
 def _named_sources(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    from engine.errors import NotConfigured
-    from engine.providers import registry
+    from steno.engine.providers import registry
 
     flags = ctx.ensure_object(App).flags
     if value and ("provider" in flags or "project" in flags):
         raise click.UsageError("--source names provider and project: leave --provider and --project out", ctx)
-    for one in value:
+    for source in value:
         try:
-            registry.kind(one.partition("/")[0])
+            registry.kind(source.partition("/")[0])
         except NotConfigured as error:
             raise click.BadParameter(str(error), ctx, parameter) from None
     return tuple(dict.fromkeys(value))
@@ -101,11 +103,9 @@ def _known(
     """Complete names from the read models; nothing on any error."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-        import contextlib
 
-        from events.errors import StenoError
-        from projections.store.database import StoreError
-        from projections.store.read_models import ReadModels
+        from steno.projections.read_models.database import StoreError
+        from steno.projections.read_models.read_models import ReadModels
 
         with contextlib.suppress(StenoError, OSError, StoreError):
             store = ReadModels(ctx.ensure_object(App).settings.record).open(write=False)
@@ -127,7 +127,7 @@ def _keep_newest(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 def _run_word(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    from projections.store.tables import NEWEST
+    from steno.projections.read_models.tables import NEWEST
 
     if ctx.meta.get(_NEWEST) and value is not None:
         raise click.UsageError("-l means the newest run: leave the name out", ctx)
@@ -148,7 +148,18 @@ def _with_newest(
 
 
 def _run_words(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(str(_run_word(ctx, parameter, word)) for word in value or (None,))
+    words = _in_bundle(ctx, value) if value and is_bundle(value[0], missing=True) else value
+    return tuple(str(_run_word(ctx, parameter, word)) for word in words or (None,))
+
+
+def _in_bundle(ctx: click.Context, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words behind a bundle, which is the record then; none: the runs that it was made of."""
+    from steno.events.bundle.form import read_manifest
+
+    ctx.ensure_object(App).set_flag("record", words[0])
+    if words[1:] or ctx.meta.get(_NEWEST):
+        return words[1:]
+    return read_manifest(words[0]).runs
 
 
 def each_run(function: Callable[..., None]) -> Callable[..., None]:
@@ -183,6 +194,25 @@ at_option = click.option(
     metavar="TIME|POSITION",
     help="Show the state at a time or position: 14:05, yesterday 9:00, 1h ago, 2026-11-20T15:00:00Z, 1204.",
 )
+
+
+def _keep_known(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    ctx.ensure_object(App).known = value
+
+
+def both_times_option(function: _Function) -> _Function:
+    """`--at`, and `--known` for what was learnt of that moment later (`App.known`)."""
+    known = click.option(
+        "--known",
+        metavar="TIME|POSITION",
+        expose_value=False,
+        callback=_keep_known,
+        help="With --at: by what was known of that moment then; `now`: by all that is known. Default: what was known "
+        "at the moment itself.",
+    )
+    return at_option(known(function))
+
+
 from_option = click.option("--from", "start", metavar="TIME|POSITION", help="Start here.")
 to_option = click.option("--to", "end", metavar="TIME|POSITION", help="End here.")
 last_option = click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
@@ -190,7 +220,7 @@ hidden_option = click.option("--hidden", is_flag=True, help="Include hidden arch
 
 
 def pool_options(function: _Function) -> _Function:
-    """Options of a command that works on a record in pieces; it gets `jobs` and `dask`, for `cli.wiring.pools.pool`."""
+    """Options of a command that works on a record in pieces; it gets `jobs` and `dask` for `pool`."""
     dask = click.option(
         "--dask",
         metavar="tcp://HOST:PORT",

@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.render.paint import visible, visible_json
-from cli.wiring.terminal import colour_wanted
+from steno.cli.render.paint import visible, visible_json
+from steno.cli.wiring.terminal import colour_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from cli.wiring.app import App
-    from engine.money.tables import Tabled
+    from steno.cli.wiring.app import App
+    from steno.engine.wire import Tabled
 
 
 PATIENCE = 1.0
@@ -48,7 +49,7 @@ def paged(header: str, lines: Iterable[str], *, whole: bool) -> None:
 
 
 def emit_json(value: object, *, lines: bool = False) -> None:
-    """One JSON value on stdout: indented on a terminal; one line in a pipe or with `lines` (JSON Lines)."""
+    """Print a JSON value on stdout: indented on a terminal; one line in a pipe or with `lines` (JSON Lines)."""
     import msgspec
 
     encoded = msgspec.json.encode(value)
@@ -58,7 +59,7 @@ def emit_json(value: object, *, lines: bool = False) -> None:
 
 
 def emit_csv(report: Tabled) -> None:
-    from engine.money.tables import csv_of
+    from steno.engine.wire import csv_of
 
     click.echo(csv_of(report), nl=False)
 
@@ -81,23 +82,22 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
-    import time
 
     started = time.monotonic()
-    shown = ""
+    drawn = ""
 
     def advance(done: int, total: int) -> None:
-        nonlocal shown
+        nonlocal drawn
         if time.monotonic() - started < PATIENCE:
             return
         share = min(1.0, done / total) if total else 1.0
         text = f"{what} {'█' * round(share * 24):░<24} {share:4.0%}"
-        if text != shown:
-            shown = text
+        if text != drawn:
+            drawn = text
             click.echo(f"\r{text}", err=True, nl=False)
 
     try:
         yield advance
     finally:
-        if shown:
+        if drawn:
             click.echo("\r\x1b[K", err=True, nl=False)

@@ -9,13 +9,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
-from cli.render.paint import visible_output
-from engine.errors import Conflict
-from engine.kernel.machine.frames import MARK
-from events.clock import Clock, format_time
-from events.errors import StenoError
+import click
+
+from steno.cli.render import paint, words
+from steno.cli.render.paint import visible_output
+from steno.cli.render.runs import costs
+from steno.cli.wiring.terminal import colour_wanted, columns
+from steno.engine.errors import Conflict
+from steno.engine.kernel.machine.framing import MARK
+from steno.engine.objects import RunObject
+from steno.events.clock import Clock, duration, format_time, parse_time
+from steno.events.errors import StenoError
 
 LAST_WORDS: Final = 15.0  # seconds in which the rest of the output of an ended run may come
 _FRAME: Final = MARK.encode()
@@ -31,7 +37,7 @@ def without_frames(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The output without its framed lines; only the first characters of a line are ever held back."""
     held, begins, drops = b"", True, False
     for piece in pieces:
-        shown = []
+        kept = []
         lines = (held + piece).split(b"\n")
         held = b""
         for number, line in enumerate(lines):
@@ -42,10 +48,10 @@ def without_frames(pieces: Iterable[bytes]) -> Iterator[bytes]:
             if begins:
                 drops = line.startswith(_FRAME)
             if not drops:
-                shown.append(line if last else line + b"\n")
+                kept.append(line if last else line + b"\n")
             begins = not last
-        if shown:
-            yield b"".join(shown)
+        if kept:
+            yield b"".join(kept)
     if held and not held.startswith(_FRAME):
         yield held
 
@@ -107,14 +113,14 @@ def printed(pieces: Iterable[bytes], place: LineAbove | None = None) -> None:
     """Write output to stdout: byte by byte into a file or pipe; on a terminal in whole lines, with its colours and
     nothing else that could steer it.
     """
-    shown = sys.stdout.isatty()
+    on_terminal = sys.stdout.isatty()
     decoded = codecs.getincrementaldecoder("utf-8")("replace")
 
     def written(data: bytes) -> None:
-        sys.stdout.buffer.write(visible_output(decoded.decode(data)).encode() if shown else data)
+        sys.stdout.buffer.write(visible_output(decoded.decode(data)).encode() if on_terminal else data)
         sys.stdout.buffer.flush()
 
-    if place is None or not shown:
+    if place is None or not on_terminal:
         for piece in pieces:
             written(piece)
         return
@@ -156,3 +162,86 @@ class OutputPrinter:
             printed(_ended(self._logs()), self._place)
         except (StenoError, OSError) as error:
             self._trouble = error
+
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_BEAT = 0.1
+
+
+class RunProgress:
+    """Shows a run's progress on stderr. On a terminal, a thread updates the elapsed time; it shares only the last
+    `show`.
+    """
+
+    def __init__(self, name: str, started_at: int, clock: Clock) -> None:
+        self._name = name
+        self._started_at = started_at
+        self._clock = clock
+        self._terminal = sys.stderr.isatty()
+        self._colour = colour_wanted(self._terminal)
+        self._run: RunObject | None = None
+        self._observability = "fresh"
+        self._queued: str | None = None
+        self._said: tuple[object, ...] = ()
+        self._stop = threading.Event()
+        self._line = threading.Lock()  # of the terminal's last line
+        self._thread = threading.Thread(target=self._spin, daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._terminal:
+            self._thread.join()
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+    def show(self, run: RunObject | None, observability: str = "fresh", queued: str | None = None) -> None:
+        """Show the current state and queue place; in a pipe, print a line only on a change."""
+        self._run, self._observability, self._queued = run, observability, queued
+        news = ("requested" if run is None else run.state, observability, 1 if run is None else run.attempts, queued)
+        if self._terminal or news == self._said:
+            return
+        self._said = news
+        click.echo(f"{words.moment(self._clock.now())} {self.text()}", err=True)
+
+    def above(self, write: Callable[[], None]) -> None:
+        """Call `write`, which writes whole lines, where the progress line stands; that is drawn again below."""
+        with self._line:
+            click.echo("\r\x1b[K", err=True, nl=False)
+            write()
+
+    def text(self) -> str:
+        """`matmul-3f2a0  running  1 m 12 s  cold  $0.0398`, and whether the provider still answers."""
+        run, now = self._run, self._clock.now()
+        state = "requested" if run is None else run.state
+        parts = [self._name, paint.state(state)]
+        if run is not None and run.attempts > 1:
+            parts.append(f"attempt {run.attempts}")
+        if self._queued is not None:
+            parts.append(self._queued)
+        began = self._started_at
+        if run is not None and run.submitted_at is not None:
+            began = min(began, parse_time(run.submitted_at))
+        parts.append(duration(max(0, now - began)))
+        if run is not None and run.start is not None:
+            parts.append(run.start)
+        if run is not None and costs(run):
+            parts.append(words.short(run.cost_usd))
+        if self._observability != "fresh":
+            parts.append(click.style(f"the provider does not answer ({self._observability})", fg="magenta"))
+        text = "  ".join(parts)
+        return paint.visible(text if self._colour else click.unstyle(text))
+
+    def _spin(self) -> None:
+        beat = 0
+        while not self._stop.wait(_BEAT):
+            beat += 1
+            line = self.text()
+            plain = click.unstyle(line)
+            if len(plain) > columns() - 3:
+                line = paint.cut(plain, columns() - 3)
+            with self._line:
+                click.echo(f"\r\x1b[K{_FRAMES[beat % len(_FRAMES)]} {line}", err=True, nl=False, color=self._colour)

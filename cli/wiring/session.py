@@ -1,50 +1,52 @@
-"""A session with one provider: submits runs, stops them and follows them to their end."""
+"""A session with one provider: submits runs, stops them, follows them to their end, and races several of them."""
 
 import getpass
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.render import words
-from cli.wiring.app import App
-from cli.wiring.errors import NOT_SUCCEEDED, UNREACHABLE, Detached, WaitEnded
-from cli.wiring.output import hint
-from cli.wiring.recorder import watching
-from cli.wiring.run_output import OutputPrinter
-from cli.wiring.run_progress import RunProgress
-from cli.wiring.signals import stoppable
-from engine.act.executor import DRAIN_TIMEOUT
-from engine.commands.dispatcher import Dispatcher, raise_failure
-from engine.commands.stop import request_stop
-from engine.commands.submit import admit, refuse_taken_name, request_run
-from engine.decide.queue import queue
-from engine.decide.why_ended import EndCause, cause_now
-from engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable
-from engine.facts import Blame
-from engine.fold.run import Run
-from engine.fold.sources import observability
-from engine.money.costs import Costs
-from engine.objects import RunObject, run_object
-from engine.providers.base import Provider
-from engine.providers.task import Completed
-from engine.recorder.recorder import Recorder
-from engine.replay.provider_costs import fill_costs
-from engine.rules.current import CURRENT
-from engine.states import State
-from events import types
-from events.clock import SECOND
-from events.store.record import Record
+from steno.cli.render import words
+from steno.cli.render.runs import ended
+from steno.cli.wiring.app import App
+from steno.cli.wiring.errors import NOT_SUCCEEDED, UNREACHABLE, Detached, WaitEnded
+from steno.cli.wiring.output import emit, emit_json, hint, show
+from steno.cli.wiring.run_output import OutputPrinter, RunProgress
+from steno.engine.control.controller import Controller
+from steno.engine.control.dispatcher import Dispatcher, raise_failure
+from steno.engine.control.effects import DRAIN_TIMEOUT
+from steno.engine.decide.decisions import winner
+from steno.engine.decide.queue import queue
+from steno.engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
+from steno.engine.money.costs import Costs
+from steno.engine.objects import RunObject, run_object
+from steno.engine.providers.base import Provider
+from steno.engine.providers.task import Completed
+from steno.engine.replay.result import fill_costs
+from steno.engine.rules.sets import CURRENT
+from steno.engine.rules.why_ended import EndCause, cause_now
+from steno.engine.runtime.controllers import watching
+from steno.engine.runtime.signals import stoppable
+from steno.engine.state.facts import Blame
+from steno.engine.state.inventory import race_of
+from steno.engine.state.run import Run
+from steno.engine.state.sources import observability
+from steno.engine.state.states import State
+from steno.engine.submit.requests import request_stop, submit
+from steno.events import types
+from steno.events.clock import SECOND
+from steno.events.errors import StenoError
+from steno.events.store.record import Record
 
 if TYPE_CHECKING:
-    from projections.models.kernel import Status
+    from steno.projections.answers.kernel import Status
 
 OUTCOME_TIMEOUT = 60 * SECOND  # wait for the outcome while another process holds the lease
-END_TIMEOUT = 30 * SECOND  # then wait for the end: a stop takes up to 2 s, an abort up to 30 s
+END_TIMEOUT = 30 * SECOND  # then wait for the end: a stop needs at most 2 s, an abort 30 s
 _WRITES = frozenset({State.RUNNING, State.FINISHING})  # a run has output
 SILENCE = 3.0  # seconds without an answer after which a hint is printed
 
@@ -65,43 +67,30 @@ class SubmittedRun(msgspec.Struct, frozen=True, kw_only=True):
 class RunSession:
     """Submits, stops and follows one provider's runs through one recorder."""
 
-    def __init__(self, app: App, record: Record, provider: Provider, recorder: Recorder) -> None:
+    def __init__(self, app: App, record: Record, provider: Provider, controller: Controller) -> None:
         self._app = app
         self._record = record
         self._provider = provider
-        self._recorder = recorder
-        self._dispatcher = Dispatcher(recorder)
+        self._recorder = controller
+        self._dispatcher = Dispatcher(controller)
 
-    def submit(self, task: Completed, run_id: str, *, kernel: bytes | None = None) -> SubmittedRun:
-        """Request the run, and wait until the provider or the queue has it; `kernel` is its mark, if it is one. Raises
-        `RefusedByPolicy` (nothing was requested); `TaskInvalid`, `NameInUse`, `ProjectNotFound` (refused: the run has
-        ended); `ProviderUnreachable`, `ProviderRefused`, `ProviderError` (it stays requested; the message says what to
-        do).
+    def submit(self, task: Completed, run_id: str) -> SubmittedRun:
+        """Request the run, and wait until the provider or the queue has it. Raises `RefusedByPolicy` (nothing was
+        requested); `TaskInvalid`, `NameInUse`, `ProjectNotFound` (refused: the run has ended); `ProviderUnreachable`,
+        `ProviderRefused`, `ProviderError` (it stays requested; the message says what to do).
         """
         journal, provider, policy = self._recorder.journal, self._provider, self._recorder.policy
-        submitter = getpass.getuser()
-        hints: list[str] = []
-
-        def admitted() -> int:
-            state, now = journal.state(), self._app.clock.now()
-            refuse_taken_name(state, provider.name, provider.project, task.name, run_id, now)
-            worst = admit(provider.name, task, submitter, policy, state, now)
-            if worst is not None and worst.amount is None and policy.budget_total is not None:
-                hints[:] = worst.lines[:1]
-            return state.position
-
-        accepted = request_run(
+        accepted = submit(
             journal,
             run_id=run_id,
             provider=provider.name,
             project=provider.project,
             task=task,
-            submitter=submitter,
-            kernel=kernel,
-            check=admitted,
+            submitter=getpass.getuser(),
+            newest=lambda: nullcontext((journal.state(), policy, self._app.clock.now())),
         )
-        for line in hints:
-            hint(line)
+        if policy.budget_total is not None and accepted.worst is not None and accepted.worst.amount is None:
+            hint(accepted.worst.lines[0])
         silence = threading.Timer(SILENCE, self._hint_at_silence)
         silence.daemon = True
         silence.start()
@@ -122,7 +111,7 @@ class RunSession:
             queued = self._waits(run_id) or outcome.detail
         return SubmittedRun(
             run_id=run_id,
-            provider_id=None if queued else journal.ledger().provider_ids[run_id],
+            provider_id=None if queued else journal.outbox().provider_ids[run_id],
             name=task.name,
             provider=provider.name,
             project=provider.project,
@@ -156,7 +145,7 @@ class RunSession:
         self._recorder.effects.wait(duration)
 
     def cause(self, run_id: str) -> EndCause:
-        from projections.models.evidence import message_of
+        from steno.projections.answers.evidence import message_of
 
         run = self.run(run_id)
         return cause_now(run, self._recorder.world.state, self._app.clock.now(), message_of(self._record, run))
@@ -166,7 +155,7 @@ class RunSession:
 
     def kernel_story(self, run_id: str) -> "tuple[Status, ...]":
         """The statuses so far of a kernel run."""
-        from projections.models.kernel import facts_of, story_of
+        from steno.projections.answers.kernel import facts_of, story_of
 
         run, state = self.run(run_id), self._recorder.world.state
         return story_of(run, facts_of(self._record, run), state, self._app.clock.now())
@@ -197,7 +186,7 @@ class RunSession:
         with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted, RunProgress(name, began, clock) as live:
             while True:
                 interrupted()
-                found = self._recorder.watch()
+                done = self._recorder.watch()
                 run = self._run(run_id)
                 if output and run is not None:
                     self._print(run, printers, live)
@@ -208,12 +197,12 @@ class RunSession:
                     return run
                 now = clock.now()
                 source = self._recorder.world.state.sources.get(self._provider.source)
-                seen = str(observability(source, now)) if found.trouble else "fresh"
+                seen = str(observability(source, now)) if done.trouble else "fresh"
                 live.show(run, seen, self._waits(run_id))
                 left = None if timeout is None else began + timeout - now
                 if left is not None and left <= 0:
                     return None
-                self._recorder.effects.wait(found.pause if left is None else min(found.pause, left))
+                self._recorder.effects.wait(done.pause if left is None else min(done.pause, left))
 
     def _print(self, run: RunObject, printers: dict[str, OutputPrinter], live: RunProgress) -> None:
         """Print what the run writes, once it may have written something."""
@@ -240,11 +229,11 @@ class RunSession:
         if run is None or run.held is None:
             return None
         state, source = self._recorder.world.state, self._provider.source
-        for one in queue(state, source, self._recorder.policy, self._app.clock.now()):
-            if one.run_id == run_id:
-                start = one.estimated_start
+        for place in queue(state, source, self._recorder.policy, self._app.clock.now()):
+            if place.run_id == run_id:
+                start = place.estimated_start
                 about = "" if start is None else f", starts about {words.moment(start)}"
-                return f"position {one.position}{about}: {one.detail or one.why}"
+                return f"position {place.position}{about}: {place.detail or place.why}"
         return None
 
     def _run(self, run_id: str) -> RunObject | None:
@@ -270,13 +259,87 @@ def session(
     follows, which stops idle machines. Raises `RecordNotWritable` if the lease cannot be opened; nothing was requested.
     """
     with (
-        closing(app.provider(provider, record.store, project=project)) as found,
-        watching(app, record, found, adopt=adopt) as recorder,
+        closing(app.provider(provider, record.store, project=project)) as opened,
+        watching(app, record, opened, adopt=adopt) as controller,
     ):
-        recorder.stays = stays
-        if found.keeper is not None and (lease := record.store.lease(found.keeper)) is not None:
+        controller.stays = stays
+        if opened.keeper is not None and (lease := record.store.lease(opened.keeper)) is not None:
             lease.release()
-            raise Conflict(f"nobody records {found.keeper}: start `steno up` first, with the same settings")
-        yield RunSession(app, record, found, recorder)
+            raise Conflict(f"nobody records {opened.keeper}: start `steno up` first, with the same settings")
+        yield RunSession(app, record, opened, controller)
         # This process must also submit what it placed: no other process may be running.
-        recorder.effects.wait(DRAIN_TIMEOUT, until=lambda: not recorder.effects.busy)
+        controller.effects.wait(DRAIN_TIMEOUT, until=lambda: not controller.effects.busy)
+
+
+def run_race(app: App, tasks: Sequence[Completed], *, wait: bool, give_up_after: int | None) -> None:
+    """Submit the runs, wait until one runs and, with `wait`, follow it and its output to its end; refused runs drop out
+    with a line. Raises `TaskInvalid` if all are refused, `WaitEnded` after `give_up_after`, `Detached` on Ctrl-C; while
+    none runs, the last two stop all.
+    """
+    with app.writing() as record, session(app, record, app.settings.provider) as here:
+        submitted: list[str] = []
+        refusals: list[str] = []
+        for task in tasks:
+            run_id = app.ids.new()
+            try:
+                here.submit(task, run_id)
+            except Conflict:  # another one runs already, so this one was stopped before it was handed over
+                break
+            except TaskInvalid as error:
+                refusals.append(f"{task.name}: {error}")
+                hint(refusals[-1])
+            else:
+                submitted.append(run_id)
+        if not submitted:
+            raise TaskInvalid(refusals[0] if refusals else "there is nothing to run")
+        if not wait:
+            names = [here.run(run_id).name for run_id in submitted]
+            show(app, {"runs": submitted}, "\n".join(map(str, names)))
+            return
+        won = _first(app, here, submitted, give_up_after)
+        name = won.name or won.run_id
+        hint(f"{name} runs")
+        run = here.to_the_end(won, output=not app.json)
+        if run.state != "succeeded":
+            app.exit_code = code_of_failure(here.run(won.run_id), here.cause(won.run_id))
+    if app.json:
+        emit_json(run)
+    else:
+        emit(ended(run))
+
+
+def _first(app: App, here: RunSession, submitted: Sequence[str], give_up_after: int | None) -> Run:
+    """The first run that runs; until then, print why each waits, when that changes."""
+    began, printed = app.clock.now(), dict[str, str]()
+    try:
+        with stoppable(signal.SIGINT, KeyboardInterrupt) as interrupted:
+            while True:
+                interrupted()
+                pause = here.watch()
+                runs = [here.run(run_id) for run_id in submitted]
+                won = winner(run for run in runs if race_of(run) is not None)
+                if won is not None:
+                    return won
+                if all(run.terminal for run in runs):
+                    return runs[0]
+                for run in runs:
+                    waits = None if run.facts is None else run.facts.waits
+                    why = run.state.value if waits is None else str(waits)
+                    if printed.get(run.run_id) != why:
+                        printed[run.run_id] = why
+                        hint(f"{run.name}: {why}")
+                left = None if give_up_after is None else began + give_up_after - app.clock.now()
+                if left is not None and left <= 0:
+                    raise WaitEnded("none of them ran in time; all were stopped: `steno ps` lists them")
+                here.pause(pause if left is None else min(pause, left))
+    except (KeyboardInterrupt, WaitEnded) as error:
+        for each in submitted:
+            run = here.run(each)
+            if not run.terminal:
+                try:
+                    here.stop(run, abort=False)
+                except StenoError as problem:
+                    hint(f"{run.name}: {problem}")
+        if isinstance(error, KeyboardInterrupt):
+            raise Detached("all of them were stopped: `steno ps` lists them") from None
+        raise

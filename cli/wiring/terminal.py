@@ -1,4 +1,4 @@
-"""What the terminal can show: colours and width. Imports nothing heavy: `steno --help` needs it."""
+"""Abilities of the terminal: colours and width. Imports nothing heavy: `steno --help` needs it."""
 
 import contextlib
 import os

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.wiring.output import hint
+from steno.cli.wiring.output import hint
 
 if TYPE_CHECKING:
-    from cli.wiring.app import App
-    from events.store.record import Record
-    from projections.models.position_at import Beyond
+    from steno.cli.wiring.app import App
+    from steno.events.store.record import Record
+    from steno.projections.read_models.known_worlds import Knowledge
+    from steno.projections.read_models.past_worlds import Beyond
 
 _AGO = re.compile(r"(\d+\s*(?:s|m|h|d|w))(?:\s*ago)?")
 _OF_DAY = re.compile(r"(?:(today|yesterday)\s+)?(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s+([A-Za-z][\w+/-]*))?")
@@ -22,10 +23,12 @@ def moment(text: str, now: int) -> int:
     """Microseconds UTC of an ISO time (UTC without a zone), of `90s`, `15m`, `2h ago` before now, or of `14:05`,
     `yesterday`, `yesterday 9:00`, `9:00 Europe/Berlin`: the newest such time of the local zone, or of a named one.
     """
-    from events.clock import parse_duration, parse_time
+    from steno.events.clock import parse_duration, parse_time
 
     text = text.strip()
     text = f"{text} 0:00" if text in ("today", "yesterday") else text
+    if text == "now":
+        return now
     try:
         if (ago := _AGO.fullmatch(text)) is not None:
             return now - parse_duration(ago[1])
@@ -42,7 +45,7 @@ def _newest(now: int, day: str | None, hour: str, minute: str, second: str | Non
     from datetime import UTC, datetime, timedelta
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-    from events.clock import SECOND
+    from steno.events.clock import SECOND
 
     try:
         where = UTC if zone == "UTC" else None if zone is None else ZoneInfo(zone)
@@ -53,15 +56,15 @@ def _newest(now: int, day: str | None, hour: str, minute: str, second: str | Non
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise click.BadParameter(f"there is no time zone {zone}; use a name such as Europe/Berlin, or UTC") from None
     here = datetime.fromtimestamp(now / SECOND, UTC).astimezone(where).replace(tzinfo=where)
-    found = here.replace(hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=0)
-    if day == "yesterday" or (day is None and found > here):
-        found -= timedelta(days=1)
-    return int(found.timestamp()) * SECOND
+    moment = here.replace(hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=0)
+    if day == "yesterday" or (day is None and moment > here):
+        moment -= timedelta(days=1)
+    return int(moment.timestamp()) * SECOND
 
 
 def length(text: str) -> int:
     """A duration in microseconds: `90s`, `0.5s`, `200ms`, `15m`, `2h`, `3d`, or plain seconds."""
-    from engine.settings.values import positive_duration
+    from steno.engine.settings.values import positive_duration
 
     try:
         return positive_duration(text)
@@ -92,7 +95,7 @@ def both_zones(time: int) -> str:
     """`2026-11-23 14:05:00 CET (13:05:00Z)`; of the local zone."""
     from datetime import UTC, datetime
 
-    from events.clock import SECOND
+    from steno.events.clock import SECOND
 
     local = datetime.fromtimestamp(time / SECOND, UTC).astimezone()
     utc = "" if not local.utcoffset() else f" ({local.astimezone(UTC):%H:%M:%SZ})"
@@ -100,9 +103,9 @@ def both_zones(time: int) -> str:
 
 
 def at_position(app: App, record: Record, text: str) -> int:
-    from projections.models.position_at import last_before
-    from projections.models.projector import caught_up
-    from projections.models.view import View
+    from steno.projections.read_models.past_worlds import last_before
+    from steno.projections.read_models.projector import caught_up
+    from steno.projections.read_models.view import View
 
     position, time = _position_or_time(app, record, text)
     if time is None:
@@ -111,17 +114,21 @@ def at_position(app: App, record: Record, text: str) -> int:
         return last_before(record, time, position, View(store).state)
 
 
-def at_moment(app: App, record: Record, text: str) -> tuple[int, Beyond]:
-    """The moment of `--at`: a position, or a time; archives use the time of their own clock."""
-    from projections.models.position_at import NOTHING, moment_at
-    from projections.models.projector import caught_up
-    from projections.models.view import View
+def both_times(app: App, record: Record, at: str) -> tuple[int, Beyond, Knowledge | None]:
+    """The moment of `--at`: a position, or a time, of archives by their own clock; and what is known of it by
+    `--known`, else by now; None: no more than then. Raises `NotKnown`.
+    """
+    from steno.projections.read_models.known_worlds import known_by
+    from steno.projections.read_models.past_worlds import NOTHING, moment_at
+    from steno.projections.read_models.projector import caught_up
+    from steno.projections.read_models.view import View
 
-    position, time = _position_or_time(app, record, text)
-    if time is None:
-        return position, NOTHING
+    position, time = _position_or_time(app, record, at)
     with caught_up(record) as store:
-        return moment_at(record, time, position, View(store).state)
+        state = View(store).state
+        there = (position, NOTHING) if time is None else moment_at(record, time, position, state)
+        last = record.head().position if app.known is None else at_position(app, record, app.known)
+        return *there, known_by(record, there[0], time, last, state) if app.known or last else None
 
 
 def between(app: App, record: Record, start: str | None, end: str | None) -> tuple[int, int]:

@@ -1,26 +1,30 @@
-"""What reading commands see: the read models now or in the past, their freshness, and the books."""
+"""The view of reading commands: the read models now or in the past, their freshness, costs and policy."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from cli.render.words import ago
-from cli.wiring.app import App
-from cli.wiring.output import hint, progress
-from cli.wiring.time_arguments import at_moment
-from engine.fold.change import GapKind
-from engine.policy import Policy
-from engine.providers import registry
-from events.clock import format_time
-from events.errors import RecordLocked, RecordNotWritable
-from events.store.record import Record
-from projections.models.projector import caught_up
-from projections.models.view import SourceView, View
+import click
 
-if TYPE_CHECKING:
-    from engine.money.costs import Costs
+from steno.cli.render.words import ago
+from steno.cli.wiring.app import App
+from steno.cli.wiring.output import hint, progress
+from steno.cli.wiring.time_arguments import both_times
+from steno.engine.money.costs import Costs
+from steno.engine.objects import RunObject
+from steno.engine.providers import registry
+from steno.engine.state.archives import shown_part
+from steno.engine.state.changes import GapKind
+from steno.engine.state.policy import Policy
+from steno.events.clock import format_time
+from steno.events.errors import RecordLocked, RecordNotWritable
+from steno.events.store.record import Record
+from steno.events.store.store import is_bundle
+from steno.projections.read_models.known_worlds import Knowledge
+from steno.projections.read_models.projector import caught_up
+from steno.projections.read_models.view import SourceView, View
 
 DAY = 86_400_000_000  # microseconds: lists leave out what ended longer ago
+_SAID = 5  # runs named that were known otherwise
 _NEVER = 1 << 62  # microseconds: later than any run was submitted
 _OF_THE_BUDGET = {  # setting → the field of a policy
     "budget.total": "budget_total",
@@ -35,15 +39,21 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View, int
     Polls open local runs first if no process records them, or the list would show ended runs as running.
     """
     with app.reading() as record, progress("reading the record") as advance:
+        known: Knowledge | None = None
+        if at is None and is_bundle(record.store):
+            at = str(record.head().position)  # nothing has happened since
         if at is None:
+            if app.known is not None:
+                raise click.UsageError("--known says how much is known of the moment of --at: give --at as well")
             _look_here(app, record)
             store = caught_up(record, progress=advance)
         else:
-            from projections.models.past_worlds import opened
+            from steno.projections.read_models.past_worlds import opened
 
-            store = opened(record, *at_moment(app, record, at), progress=advance)
+            position, beyond, known = both_times(app, record, at)
+            store = opened(record, position, beyond, None if app.known is None else known, progress=advance)
         with store:
-            view = View(store)
+            view = View(store, known)
             yield record, view, (None if at is None else view.last_at) or app.clock.now()
 
 
@@ -62,15 +72,15 @@ def _look_here(app: App, record: Record) -> None:
         kept = kind.kept_here(record.store)
         if kept is None or not _goes_on(record, kind.name, kept):
             continue
-        from cli.wiring.recorder import watching
+        from steno.engine.runtime.controllers import watching
 
         provider = app.provider(kind.name, record.store)
         try:
             lease = record.store.lease(provider.source)
             if lease is None:
                 continue
-            with lease, app.writing(create=False) as ours, watching(app, ours, provider) as recorder:
-                recorder.round(act=False)
+            with lease, app.writing(create=False) as ours, watching(app, ours, provider) as controller:
+                controller.round(act=False)
         except (OSError, RecordNotWritable, RecordLocked):
             continue
 
@@ -89,28 +99,52 @@ def say_unseen(sources: Iterable[SourceView], now: int) -> None:
         if source.observability != "fresh":
             last = "never" if source.last_answered is None else ago(source.last_answered, now)
             since = "" if source.blind is None else f", {source.blind.words} since"
-            said = f"{source.name} is {source.observability.value}: last answer {last}{since}, so this data may be old"
+            warning = (
+                f"{source.name} is {source.observability.value}: last answer {last}{since}, so this data may be old"
+            )
             polled = source.blind is GapKind.NO_ANSWER
-            hint(f"{said}; {'`steno doctor` says why' if polled else '`steno up` or `steno record` polls it'}")
+            hint(f"{warning}; {'`steno doctor` says why' if polled else '`steno up` or `steno record` polls it'}")
+
+
+def learnt_of(app: App, record: Record, view: View, runs: Iterable[RunObject]) -> list[dict[str, str | None]]:
+    """The runs whose state at the moment of `--at` was known otherwise then than it was later; names them on stderr."""
+    from steno.projections.read_models.known_worlds import learnt
+
+    names = {run.run_id: run.name or run.run_id[:13] for run in runs}
+    states = view.store.learnt
+    if view.moment is not None and app.known is None:
+        states = learnt(record, view.store, view.moment, names)
+    differ = [
+        {"run_id": run_id, "name": names[run_id], "then": then, "known": known}
+        for run_id, (then, known) in states.items()
+        if run_id in names
+    ]
+    for run in differ[:_SAID]:
+        word = f"{run['name']} ({str(run['run_id'])[:8]})"
+        if app.known is None:
+            hint(f"{word} was {run['known']} at that moment, as is known now; `--known now` shows it so")
+        else:
+            hint(f"{word} was known as {run['then'] or 'nothing'} at that moment; without --known it is shown so")
+    if len(differ) > _SAID:
+        hint(f"so it is with {len(differ) - _SAID} more runs; --json lists them")
+    return differ
 
 
 def source_objects(sources: Iterable[SourceView]) -> list[dict[str, object]]:
     return [
         {
-            "source": one.name,
-            "observability": one.observability,
-            "last_answered_at": None if one.last_answered is None else format_time(one.last_answered),
-            "blind": one.blind,
+            "source": source.name,
+            "observability": source.observability,
+            "last_answered_at": None if source.last_answered is None else format_time(source.last_answered),
+            "blind": source.blind,
         }
-        for one in sources
+        for source in sources
     ]
 
 
 @contextmanager
-def every_cost(app: App, at: str | None) -> Iterator[tuple["Costs", int]]:
+def every_cost(app: App, at: str | None) -> Iterator[tuple[Costs, int]]:
     """(the costs of everything, the position) now or `--at` a moment. Decodes all runs and machines."""
-    from engine.fold.archives import shown_part
-    from engine.money.costs import Costs
 
     with viewing(app, at) as (_, view, _):
         yield Costs(shown_part(view.whole())), view.position
@@ -120,13 +154,13 @@ def policy_for(app: App, view: View, at: str | None) -> Policy:
     """The policy in force, now or `--at` a moment; that of the settings if no process adopted one. Names on stderr
     what this shell sets otherwise. Raises `NotConfigured`: the settings make no policy.
     """
-    from engine.settings.policy import policy_from
-    from projections.models.overview import policy_then
+    from steno.engine.settings.settings import policy_from
+    from steno.projections.answers.overview import policy_then
 
     here = policy_from(app.settings)
-    found = policy_then(view.state, here)
+    policy = policy_then(view.state, here)
     for name, field in _OF_THE_BUDGET.items() if at is None else ():
-        if getattr(here, field) != getattr(found, field):
+        if getattr(here, field) != getattr(policy, field):
             setting = app.settings.find(name)
             hint(f"{name} is {setting.value or 'off'} in this shell ({setting.source}), and not in force in the record")
-    return found
+    return policy

@@ -1,1 +1,1 @@
-"""What to do about runs, machines and money: pure functions (state, policy, now) → decisions."""
+"""Decisions about runs, machines and money: pure functions of world, policy and time."""

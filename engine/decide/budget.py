@@ -4,37 +4,33 @@ run's remaining time and one idle timeout; of a run of ours that waits, its wors
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
 
-from engine.amounts import rate, usd
-from engine.cron import count_due
-from engine.decide.placement import Plan
-from engine.decide.source_view import backstop, timeout_of
-from engine.errors import RefusedByPolicy
-from engine.fold.lazy_things import held, some_of, tally_of
-from engine.fold.run import Run
-from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
-from engine.kernel.listener_run import gpu_kept, is_kept
-from engine.money.bill import life_cost
-from engine.money.prices import Book, price_of, rung_at
-from engine.policy import BACKSTOP, DAY, DOLLAR, HOUR, OFF, Policy
-from engine.requirements import Requirements
-from engine.states import VmState
-from engine.wire import Position, Shape, Time, Usd
-from events.clock import SECOND, span
-from events.types import BudgetCrossed
+from steno.engine.decide.machine import backstop, timeout_of
+from steno.engine.decide.placement import Plan
+from steno.engine.errors import RefusedByPolicy
+from steno.engine.money.bill import life_cost
+from steno.engine.money.prices import Book, price_of, rung_at
+from steno.engine.state.kernel_mark import gpu_kept, is_kept
+from steno.engine.state.policy import BACKSTOP, DAY, HOUR, OFF, Policy
+from steno.engine.state.run import Requirements, Run
+from steno.engine.state.states import VmState
+from steno.engine.state.vm import Vm
+from steno.engine.state.world import World
+from steno.engine.wire import DOLLAR, Position, Shape, Time, Usd, rate, usd
+from steno.events.clock import SECOND, count_due, span
+from steno.events.types import BudgetCrossed
 
 _AHEAD: Final = 30 * DAY  # a budget has no month of its own
 UNCONFIRMED_AFTER = 14 * 60 * SECOND  # how long a machine that was told to stop may take before it is unconfirmed
 
 
 class WorstCase(NamedTuple):
-    """What a submission may cost at most. Microseconds and micro-dollars."""
+    """The most that a submission may cost. Microseconds and micro-dollars."""
 
     price: int | None  # an hour of one machine; None: unknown, so the budget does not guard it
     idle: int
@@ -50,7 +46,7 @@ class PastSpend(NamedTuple):
 
 
 class Forecast(StrEnum):
-    """Whether it is known when the budget is used up."""
+    """How much is known about when the budget is used up."""
 
     NO_BUDGET = "no_budget"
     USED_UP = "used_up"
@@ -97,7 +93,7 @@ class Account(
 _NOTHING: Final = PastSpend()
 
 
-def spent(state: WorldState, *, since: int | None = None) -> int:
+def spent(state: World, *, since: int | None = None) -> int:
     """Every machine's bill since ever, or since a moment, to the newest poll."""
     book, until = Book.of(state), state.last_at if state.last_at is not None else 0
 
@@ -105,17 +101,17 @@ def spent(state: WorldState, *, since: int | None = None) -> int:
         return 0 if vm.archive is not None else life_cost(vm, until=until, book=book, since=since)
 
     if since is not None:
-        return sum(map(cost, some_of(state.vms, lambda brief: brief.at >= since)))
-    return tally_of(state.vms, f"spent by {book.digest()}", lambda vm: ("", cost(vm)))[""]
+        return sum(map(cost, (*state.vms.open(), *state.vms.ended_since(since))))
+    return state.vms.sums(f"spent by {book.digest()}", lambda vm: ("", cost(vm)))[""]
 
 
-def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _NOTHING) -> Account:
+def account(state: World, policy: Policy, now: int, settled: PastSpend = _NOTHING) -> Account:
     """Where the budget stands at `now`. `settled` stands for machines that are over and not in `state`."""
     gone = spent(state) + settled.spent
     promised, total = committed(state, policy, now), policy.budget_total
     left = None if total is None else total - gone
     day = spent(state, since=now - DAY)
-    created = (vm.created for vm in state.vms.values() if vm.archive is None)
+    created = (vm.created for vm in state.vms.all() if vm.archive is None)
     first = min([*created, *([] if settled.since is None else [settled.since])], default=now)
     burn = day * HOUR // max(HOUR, now - max(now - DAY, first))
     book = Book.of(state)
@@ -136,9 +132,11 @@ def account(state: WorldState, policy: Policy, now: int, settled: PastSpend = _N
         exhausted_at=exhausted_at,
         alerts=tuple(
             BudgetAlert(
-                threshold=one / 1000, reached=one in reached, told_at_position=state.crossed.get(f"{one}/{total}")
+                threshold=threshold / 1000,
+                reached=threshold in reached,
+                told_at_position=state.crossed.get(f"{threshold}/{total}"),
             )
-            for one in policy.thresholds
+            for threshold in policy.thresholds
         ),
     )
 
@@ -154,15 +152,15 @@ def _forecast(left: int | None, burn: int, now: int, history: int) -> tuple[Fore
     return (Forecast.DATED, now + left * HOUR // burn) if burn > 0 else (Forecast.NEVER, None)
 
 
-def committed(state: WorldState, policy: Policy, now: int, before: Run | None = None) -> int:
+def committed(state: World, policy: Policy, now: int, before: Run | None = None) -> int:
     """The worst still to come of live machines and of our runs that have none yet. With `before`, that run is left out,
     and so are later requests without a place: a run is never refused because of one behind it.
     """
     book, order = Book.of(state), None if before is None else _order(before)
     billed = _billed(state)
-    on_machines = {one.run_id for vm in billed for one in vm.occupants}
+    on_machines = {occupant.run_id for vm in billed for occupant in vm.occupants}
     total = sum(_still(vm, state, policy, now, rung_at(book.tariff(vm), now).best) for vm in billed)
-    for run in (state.runs[run_id] for run_id in state.unsettled if run_id not in on_machines):
+    for run in (run for run in state.runs.open() if run.run_id not in on_machines):
         if run.terminal or run.terms is None:
             continue
         placed = run.placed is not None or run.provider_id is not None
@@ -171,13 +169,13 @@ def committed(state: WorldState, policy: Policy, now: int, before: Run | None = 
     return total
 
 
-def _left_of(run: Run, state: WorldState) -> int:
-    """How many tasks of a request have no machine yet; one if it is no array."""
-    begun = [one for one in (state.runs[task] for task in run.tasks) if one.terminal or one.links]
+def _left_of(run: Run, state: World) -> int:
+    """How many tasks of a request have no machine yet; 1 if it is not an array."""
+    begun = [task_run for task_run in (state.runs[task] for task in run.tasks) if task_run.terminal or task_run.links]
     return max(0, (1 if run.terms is None else run.terms.tasks) - len(begun))
 
 
-def worst_case(terms: Requirements, policy: Policy, state: WorldState, now: int = 0) -> WorstCase:
+def worst_case(terms: Requirements, policy: Policy, state: World, now: int = 0) -> WorstCase:
     """(`max_duration`, else the assumed one) × price × nodes × tasks, and one idle timeout of each machine; of a
     schedule, all of it for each firing of the 30 days from `now` on.
     """
@@ -185,7 +183,8 @@ def worst_case(terms: Requirements, policy: Policy, state: WorldState, now: int 
     idle = backstop(terms, policy)  # until the provider ends it, if nobody records
     if idle == OFF:
         idle = policy.assumed_duration
-    guess = price_of(terms, policy, tuple(_known(state)))
+    # The newest machine of each kind is in memory, and only its price counts.
+    guess = price_of(terms, policy, [vm for vm in state.vms.in_memory() if vm.archive is None])
     if guess is None:
         unknown = "No price of such a machine is known, so the budget does not guard this run."
         return WorstCase(None, idle, None, (unknown,))
@@ -195,9 +194,9 @@ def worst_case(terms: Requirements, policy: Policy, state: WorldState, now: int 
     times = "" if terms.nodes <= 1 else f" × {terms.nodes} nodes"
     times += "" if terms.tasks == 1 else f" × {terms.tasks} tasks"
     times += "" if not terms.crons else f" × {firings} firings in 30 days"
-    said = "no max_duration, so assumed" if terms.max_duration is None else "max_duration"
+    origin = "no max_duration, so assumed" if terms.max_duration is None else "max_duration"
     lines = (
-        f"run: {span(duration)} ({said}) × {rate(guess.hourly)} ({guess.why}){times} = {usd(running)}",
+        f"run: {span(duration)} ({origin}) × {rate(guess.hourly)} ({guess.why}){times} = {usd(running)}",
         f"idle after it: {span(idle)} × {rate(guess.hourly)}{times} = {usd(idling)}",
         f"at worst: {usd(running + idling)}",
     )
@@ -211,7 +210,7 @@ def _firings(terms: Requirements, duration: int, now: int) -> int:
     return min(count_due(terms.crons, now, now + _AHEAD), _AHEAD // max(duration, SECOND) + 1)
 
 
-def check(terms: Requirements, policy: Policy, state: WorldState, now: int, run: Run | None = None) -> WorstCase:
+def check(terms: Requirements, policy: Policy, state: World, now: int, run: Run | None = None) -> WorstCase:
     """The worst case of a submission that fits into what is left. `run`: the run itself, if it is known already.
 
     Raises:
@@ -234,13 +233,17 @@ def check(terms: Requirements, policy: Policy, state: WorldState, now: int, run:
 
 def due_alerts(plan: Plan) -> tuple[BudgetCrossed, ...]:
     """Thresholds reached for which no alert was given at this total; none of a provider whose machines are free."""
-    state, policy = plan.scene.state, plan.scene.policy
+    state, policy = plan.situation.state, plan.situation.policy
     total = None if policy.free else policy.budget_total
-    new = [one for one in policy.thresholds if f"{one}/{total}" not in state.crossed]
+    new = [threshold for threshold in policy.thresholds if f"{threshold}/{total}" not in state.crossed]
     if total is None or not new:
         return ()
     gone = spent(state)
-    return tuple(BudgetCrossed(threshold=one, spent=gone, total=total) for one in _crossed(policy, gone) if one in new)
+    return tuple(
+        BudgetCrossed(threshold=threshold, spent=gone, total=total)
+        for threshold in _crossed(policy, gone)
+        if threshold in new
+    )
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,8 +258,8 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     active_vms: int  # every machine that may be billed
 
 
-def metrics(state: WorldState, account: Account, starts: Mapping[str, int]) -> Metrics:
-    """Of a state with the machines that may be billed; `starts` as `starts_of`."""
+def metrics(state: World, account: Account, starts: Mapping[str, int]) -> Metrics:
+    """The figures of a state that has the machines that may be billed; `starts` as `starts_of`."""
     cold, warm = starts.get("cold", 0), starts.get("warm", 0)
     return Metrics(
         total_cost_usd=account.spent / DOLLAR,
@@ -269,27 +272,22 @@ def metrics(state: WorldState, account: Account, starts: Mapping[str, int]) -> M
     )
 
 
-def starts_of(state: WorldState) -> Counter[str]:
+def starts_of(state: World) -> Counter[str]:
     """How many finished runs had a `cold` start, and a `warm` one; no archives, no listeners."""
 
     def start(run: Run) -> tuple[str, int] | None:
         counts = run.terminal and run.archive is None and gpu_kept(run) is None
         return (run.start, 1) if run.start is not None and counts else None
 
-    return tally_of(state.runs, "starts but listeners", start)
+    return state.runs.sums("starts but listeners", start)
 
 
-def _billed(state: WorldState) -> list[Vm]:
+def _billed(state: World) -> list[Vm]:
     """The machines that may be billed."""
-    return [vm for vm in _known(state) if vm.billed]
+    return [vm for vm in state.vms.open() if vm.billed and vm.archive is None]
 
 
-def _known(state: WorldState) -> Iterator[Vm]:
-    """The machines that go on, and the newest of each kind."""
-    return (vm for vm in held(state.vms) if vm.archive is None)
-
-
-def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> int:
+def _still(vm: Vm, state: World, policy: Policy, now: int, hourly: int) -> int:
     timeout, most = timeout_of(state, vm, policy), _limit_left(vm, now)
     idle = policy.assumed_duration if timeout.after is None else timeout.after
     if idle and timeout.source == "policy" and timeout.after is not None:
@@ -305,8 +303,8 @@ def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> 
             time = max(0, idle - (now - (vm.idle_since if vm.idle_since is not None else now)))
         case _:
             left = 0
-            for one in vm.occupants:  # `max_duration` counts from where a run runs
-                run = state.runs.get(one.run_id)
+            for occupant in vm.occupants:  # `max_duration` counts from where a run runs
+                run = state.runs.get(occupant.run_id)
                 limit = None if run is None or run.terms is None else run.terms.max_duration
                 began = now if run is None or run.started_at is None else run.started_at
                 own = most if limit is None else limit - (now - began)
@@ -316,7 +314,7 @@ def _still(vm: Vm, state: WorldState, policy: Policy, now: int, hourly: int) -> 
 
 
 def _limit_left(vm: Vm, now: int) -> int | None:
-    """What is left of the longest that its provider lets it live; None: nothing says that it ever ends."""
+    """The rest of the longest life that its provider allows; None: it has no limit."""
     limit = vm.facts.limit
     return None if limit is None else max(0, vm.created + limit + vm.facts.suspended - now)
 
@@ -329,7 +327,7 @@ def _crossed(policy: Policy, gone: int) -> tuple[int, ...]:
     total = policy.budget_total
     if total is None or gone <= 0:
         return ()
-    return tuple(one for one in policy.thresholds if gone * 1000 >= one * total)
+    return tuple(threshold for threshold in policy.thresholds if gone * 1000 >= threshold * total)
 
 
 def _cost(time: int, hourly: int) -> int:

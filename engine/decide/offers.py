@@ -1,33 +1,37 @@
-"""Whether the provider has a machine for a run at all, by its newest answers to its own plan."""
+"""Offers of the provider for a run, by its newest answers to its own plan."""
 
 from collections.abc import Iterator
 from typing import Final
 
-from engine.decide.source_view import Scene, terms_of
-from engine.fold.run import Run
-from engine.fold.world_codec import PlanAnswer
-from engine.policy import DOLLAR, MINUTE
-from engine.requirements import Requirements
+from steno.engine.decide.situation import Situation, terms_of
+from steno.engine.state.policy import MINUTE
+from steno.engine.state.run import Requirements, Run
+from steno.engine.state.world import PlanAnswer
+from steno.engine.wire import DOLLAR
 
 AGAIN: Final = MINUTE  # the provider is not asked the same more often
 FRESH: Final = 3 * MINUTE  # an older answer says nothing
 
 
-def without_offer(scene: Scene, run: Run) -> PlanAnswer | None:
+def without_offer(situation: Situation, run: Run) -> PlanAnswer | None:
     """The answer that the provider has no machine of any GPU that the run may ask for; None: it may have one."""
-    known = scene.state.plans.get(scene.source, {})
-    found = [known.get(key) for _, key in _questions(run)]
-    none = [one for one in found if one is not None and not one.offers and 0 <= scene.now - one.at < FRESH]
-    return max(none, key=lambda one: one.since) if none and len(none) == len(found) else None
+    known = situation.state.plans.get(situation.source, {})
+    answers = [known.get(key) for _, key in _questions(run)]
+    none = [
+        answer
+        for answer in answers
+        if answer is not None and not answer.offers and 0 <= situation.now - answer.at < FRESH
+    ]
+    return max(none, key=lambda answer: answer.since) if none and len(none) == len(answers) else None
 
 
-def unanswered(scene: Scene) -> Iterator[tuple[Run, str | None, str]]:
-    """What to ask about waiting runs, each question once: the run, the GPU model instead of its own, what is asked."""
-    known, met = scene.state.plans.get(scene.source, {}), set[str]()
-    for run in scene.queue:
+def unanswered(situation: Situation) -> Iterator[tuple[Run, str | None, str]]:
+    """The questions about waiting runs, each once: the run, the GPU model instead of its own, the question's key."""
+    known, met = situation.state.plans.get(situation.source, {}), set[str]()
+    for run in situation.queue:
         for gpu, key in _questions(run):
             last = known.get(key)
-            if key not in met and (last is None or not 0 <= scene.now - last.at < AGAIN):
+            if key not in met and (last is None or not 0 <= situation.now - last.at < AGAIN):
                 met.add(key)
                 yield run, gpu, key
 
@@ -39,12 +43,12 @@ def _questions(run: Run) -> Iterator[tuple[str | None, str]]:
         yield from ((gpu, f"{terms.plan} {gpu or ''}".rstrip()) for gpu in (None, *terms.fallback))
 
 
-def sentence(scene: Scene, run: Run, answer: PlanAnswer) -> str:
-    """What the provider answered, and which limits of the task may be the cause."""
+def sentence(situation: Situation, run: Run, answer: PlanAnswer) -> str:
+    """The provider's answer as a sentence, with the limits of the task that may be the cause."""
     if answer.reason:
-        return f"{scene.provider} refuses to plan it: {answer.reason}"
+        return f"{situation.provider} refuses to plan it: {answer.reason}"
     limits = ", ".join(_limits(terms_of(run)))
-    return f"{scene.provider} has no offer for it{f' ({limits})' if limits else ''}"
+    return f"{situation.provider} has no offer for it{f' ({limits})' if limits else ''}"
 
 
 def _limits(terms: Requirements) -> Iterator[str]:

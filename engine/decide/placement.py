@@ -1,20 +1,26 @@
-"""Where one waiting run goes: a warm machine, a new one, the provider's choice, back to waiting, or never. And which
-run with a place may be about to come to a machine that still looks idle.
-"""
+"""Where one waiting run goes: a warm machine, a new one, the provider's choice, back to waiting, or never."""
 
-from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from engine.decide.matching import differences
-from engine.decide.source_view import SLOT, Scene, backstop, gpu_of, places, slot_of, terms_of
-from engine.fold.run import Placed, Run
-from engine.fold.vm import Vm
-from engine.policy import MINUTE, Policy
-from engine.requirements import Requirements
-from engine.states import State, VmState
-from events.types import IntentAbandoned, RunHeld, RunPlaced, SubmitFailed
+from steno.engine.decide.machine import (
+    backstop,
+    by_idleness,
+    claims,
+    differences,
+    in_flight,
+    is_shared_with,
+    is_told,
+    looks_free,
+    unfit,
+)
+from steno.engine.decide.situation import SLOT, Situation, gpu_of, slot_of, terms_of
+from steno.engine.state.policy import Policy
+from steno.engine.state.run import Requirements, Run
+from steno.engine.state.states import VmState
+from steno.engine.state.vm import Vm
+from steno.events.types import IntentAbandoned, RunHeld, RunPlaced, SubmitFailed
 
 
 class Keep(NamedTuple):
@@ -31,7 +37,7 @@ Outcome = RunPlaced | RunHeld | IntentAbandoned | SubmitFailed | Keep
 class Plan:
     """The decision for each run in the queue, in order, and what is left of the source's places."""
 
-    scene: Scene
+    situation: Situation
     wanted: int  # machines needed by the run being placed and all that may be placed after it
     free: int | None
     slots: set[str]
@@ -52,7 +58,7 @@ class Plan:
 
     @property
     def scarce(self) -> bool:
-        """Whether some runs get a place only if others reuse a machine and need none."""
+        """True if some runs get a place only if others reuse a machine and need none."""
         return self.free is not None and self.wanted > self.free
 
     def take(self, place: RunPlaced, nodes: int) -> None:
@@ -66,19 +72,19 @@ class Plan:
             self.free -= nodes
 
     def offers(self, vm: Vm, state: VmState = VmState.IDLE) -> bool:
-        return looks_free(vm, state) and vm.vm_id not in self.scene.reserved and vm.vm_id not in self.claimed
+        return looks_free(vm, state) and vm.vm_id not in self.situation.reserved and vm.vm_id not in self.claimed
 
     def hold(self, run: Run, why: Literal["cap", "capacity", "machine", "user", "offer"], detail: str) -> RunHeld:
-        return RunHeld(run_id=run.run_id, provider=self.scene.provider, why=why, detail=detail)
+        return RunHeld(run_id=run.run_id, provider=self.situation.provider, why=why, detail=detail)
 
     def refuse(self, run: Run, why: str) -> IntentAbandoned:
-        provider = self.scene.provider
+        provider = self.situation.provider
         return IntentAbandoned(run_id=run.run_id, provider=provider, intent="submit", why=why, policy=True)
 
 
 def place(run: Run, plan: Plan) -> Outcome:
     """Where the run goes now; ignores money and the runs before it."""
-    policy, terms = plan.scene.policy, terms_of(run)
+    policy, terms = plan.situation.policy, terms_of(run)
     if policy.free:
         return _place(run, plan, creation="reuse" if terms.creation == "reuse" else "reuse-or-create")
     why = exceeds_limit(terms, policy)
@@ -100,12 +106,12 @@ def place(run: Run, plan: Plan) -> Outcome:
 
 def place_schedule(run: Run, plan: Plan) -> RunPlaced | IntentAbandoned:
     """It goes to its provider at once: until a firing it needs no machine, and Steno cannot hold a firing back."""
-    why = exceeds_limit(terms_of(run), plan.scene.policy)
+    why = exceeds_limit(terms_of(run), plan.situation.policy)
     return _place(run, plan) if why is None else plan.refuse(run, why)
 
 
 def exceeds_limit(terms: Requirements, policy: Policy) -> str | None:
-    """Why a run that needs more machines than the limit can never have its place; None: it can."""
+    """Why a run that needs more machines than the limit can never have its place; None if it can have it."""
     if policy.max_vms is None or terms.nodes <= policy.max_vms:
         return None
     return f"it needs {terms.nodes} machines at once, and the machine limit is {policy.max_vms} (`vms.max`)"
@@ -118,11 +124,11 @@ def place_on_freed(run: Run, plan: Plan) -> RunPlaced | None:
     terms = terms_of(run)
     if terms.nodes > 1 or terms.creation == "create":
         return None
-    pooled = plan.scene.policy.mode == "pool" and not terms.fleets
-    found = [vm for vm in _spare(run, plan, pooled=pooled) if not _was_refused(run, vm)]
-    if not found:
+    pooled = plan.situation.policy.mode == "pool" and not terms.fleets
+    spare = [vm for vm in _spare(run, plan, pooled=pooled) if not _was_refused(run, vm)]
+    if not spare:
         return None
-    vm = min(found, key=by_idleness)
+    vm = min(spare, key=by_idleness)
     return _place(run, plan, vm=vm, slot=slot_of(vm) if pooled else None, creation="reuse")
 
 
@@ -142,7 +148,7 @@ def _either(run: Run, plan: Plan) -> Outcome:
 
 
 def _warm(run: Run, plan: Plan, *, pooled: bool) -> RunPlaced | Keep | None:
-    """On the machine that has idled longest; else on one whose drain can be cancelled; None: there is none."""
+    """On the machine that has idled longest, else on a draining machine; None: there is none."""
     idle = _spare(run, plan, pooled=pooled)
     if terms_of(run).creation != "reuse" and (plan.free is None or plan.free > 0):
         idle = [vm for vm in idle if not _was_refused(run, vm)]  # its provider sees a difference that we do not
@@ -158,14 +164,14 @@ def _warm(run: Run, plan: Plan, *, pooled: bool) -> RunPlaced | Keep | None:
 def _spare(run: Run, plan: Plan, *, pooled: bool) -> list[Vm]:
     """Idle machines it can be sent to; none if the provider chooses and may give each to a run before it."""
     if not pooled:
-        fitting = [vm for vm in plan.scene.vms if looks_free(vm) and not unfit(plan.scene, run, vm)]
-        if len(fitting) <= claims(plan.scene, plan.landing, fitting):
+        fitting = [vm for vm in plan.situation.vms if looks_free(vm) and not unfit(plan.situation, run, vm)]
+        if len(fitting) <= claims(plan.situation, plan.landing, fitting):
             return []
     return _idle(run, plan)
 
 
 def _was_refused(run: Run, vm: Vm) -> bool:
-    """Whether the provider had no capacity for the run while this machine was already idle."""
+    """True if the provider had no capacity for the run while this machine was already idle."""
     if run.held is None or run.held.not_before is None:
         return False
     placed_at = run.held.placed_at
@@ -174,21 +180,21 @@ def _was_refused(run: Run, vm: Vm) -> bool:
 
 def _new(run: Run, plan: Plan, *, slot: bool) -> RunPlaced | RunHeld:
     if plan.free is not None and plan.free < terms_of(run).nodes:
-        detail = f"the machine limit ({plan.scene.policy.max_vms}, `vms.max`) is reached"
+        detail = f"the machine limit ({plan.situation.policy.max_vms}, `vms.max`) is reached"
         return _others(run, plan) or plan.hold(run, "cap", detail)
     empty = (name for number in count(1) if (name := f"{SLOT}{number}") not in plan.slots)
     return _place(run, plan, slot=next(empty) if slot else None)
 
 
 def _idle(run: Run, plan: Plan) -> list[Vm]:
-    return [vm for vm in plan.scene.vms if plan.offers(vm) and not unfit(plan.scene, run, vm)]
+    return [vm for vm in plan.situation.vms if plan.offers(vm) and not unfit(plan.situation, run, vm)]
 
 
 def _draining(run: Run, plan: Plan) -> Keep | None:
     """A machine it could go to if its drain were cancelled, which is possible until the provider was told."""
-    for vm in sorted(plan.scene.ours, key=by_idleness):
+    for vm in sorted(plan.situation.ours, key=by_idleness):
         cancellable = vm.drain is not None and vm.drain.by not in ("user", "create") and not is_told(vm)
-        if cancellable and plan.offers(vm, VmState.DRAINING) and not unfit(plan.scene, run, vm):
+        if cancellable and plan.offers(vm, VmState.DRAINING) and not unfit(plan.situation, run, vm):
             return Keep(run.run_id, vm.vm_id)
     return None
 
@@ -196,10 +202,10 @@ def _draining(run: Run, plan: Plan) -> Keep | None:
 def _others(run: Run, plan: Plan) -> RunHeld | None:
     """Held for its user if an idle machine fits on which only other users' runs were."""
     terms = terms_of(run)
-    if terms.creation == "create" or plan.scene.policy.share == "any":
+    if terms.creation == "create" or plan.situation.policy.share == "any":
         return None
-    for vm in plan.scene.ours:
-        if plan.offers(vm) and not differences(terms, vm) and not _is_shared_with(plan.scene, terms.submitter, vm):
+    for vm in plan.situation.ours:
+        if plan.offers(vm) and not differences(terms, vm) and not is_shared_with(plan.situation, terms.submitter, vm):
             detail = "runs of other users were on the idle machine that fits (`vms.share` is `user`)"
             return plan.hold(run, "user", detail)
     return None
@@ -217,121 +223,23 @@ def _place(
         creation = "reuse-or-create"
     return RunPlaced(
         run_id=run.run_id,
-        provider=plan.scene.provider,
+        provider=plan.situation.provider,
         slot=slot,
         vm_id=None if vm is None else vm.vm_id,
         creation=creation,
         gpu=gpu_of(run),
-        idle=backstop(terms_of(run), plan.scene.policy, watched=plan.scene.watched),
+        idle=backstop(terms_of(run), plan.situation.policy, watched=plan.situation.watched),
     )
 
 
-# -- one machine -------------------------------------------------------------------------------------------------------
-
-
-def unfit(scene: Scene, run: Run, vm: Vm) -> tuple[str, ...]:
-    """Why the run can never go to this machine, as long as both stay as they are; empty: it can."""
-    terms = terms_of(run)
-    if terms.creation == "create":
-        return ("its creation_policy is `create`: it always gets a new machine",)
-    found = list(differences(terms, vm))
-    if not vm.ours and not terms.fleets:
-        found.append("Steno did not create the machine")
-    slot, pooled = slot_of(vm) is not None, scene.policy.mode == "pool" and terms.nodes == 1
-    if not terms.fleets and slot != pooled:
-        found.append(f"it is in a {'pool slot' if slot else 'shared fleet'}, and this run uses none of those")
-    maker = None if vm.made_for is None else scene.state.runs.get(vm.made_for)
-    if maker is not None and maker.terms is not None and maker.terms.creation == "create":
-        found.append("it was created for a run with creation_policy `create`, which shares it with no other run")
-    if not _is_shared_with(scene, terms.submitter, vm):
-        found.append("runs of other users were on it (`vms.share` is `user`)")
-    return tuple(found)
-
-
-def looks_free(vm: Vm, state: VmState = VmState.IDLE) -> bool:
-    """Whether a machine of that state is free, apart from a run that may have been placed on it."""
-    gone = vm.wish is not None or vm.facts.unreachable or vm.missing is not None
-    return vm.state is state and not gone and not is_occupied(vm)
-
-
-def is_occupied(vm: Vm) -> bool:
-    """Whether anything shows a run on it: its row, or a submission that has not ended."""
-    said = vm.state in (VmState.IDLE, VmState.DRAINING) and bool(vm.facts.busy_blocks)
-    return vm.state is VmState.BUSY or said or bool(vm.occupants)
-
-
-def is_told(vm: Vm) -> bool:
-    """Whether the provider was told to end it and has not refused; an intent without an outcome counts."""
-    told = vm.told
-    if told is None or told.refused_at is not None:
-        return False
-    return told.taken_at is None or vm.drain is None or told.position > vm.drain.position
-
-
-def _is_shared_with(scene: Scene, submitter: str, vm: Vm) -> bool:
-    """Whether this user's run may follow the runs that were on it."""
-    if scene.policy.share == "any":
-        return True
-    known = (scene.state.runs.get(run_id) for run_id in vm.runs)
-    return all(run is not None and run.terms is not None and run.terms.submitter == submitter for run in known)
-
-
-def by_idleness(vm: Vm) -> tuple[int, str]:
-    """Sort key: longest idle first; ties by id, so that the order is unique."""
-    return (vm.idle_since if vm.idle_since is not None else vm.created, vm.vm_id)
-
-
-# -- runs on their way -------------------------------------------------------------------------------------------------
-
-LANDING: Final = 5 * MINUTE
-"""A run submitted this long ago, and seen without a machine since, is not expected on an idle machine any more."""
-
-
-def comer(scene: Scene, placed: Sequence[RunPlaced], vm: Vm) -> str | None:
-    """The run that may be about to come to this machine; None: none. `placed`: runs that get their place in this
-    decision.
-    """
-    return next((run.run_id for run, _, place in _in_flight(scene, placed) if _could_land(run, place, vm)), None)
-
-
-def claims(scene: Scene, placed: Sequence[RunPlaced], vms: Collection[Vm]) -> int:
-    """How many of these machines the runs in flight take at most: each as many as it still lacks."""
-    flying = _in_flight(scene, placed)
-    return sum(min(nodes, sum(_could_land(run, place, vm) for vm in vms)) for run, nodes, place in flying)
-
-
 def before_it(run: Run, plan: Plan) -> bool:
-    """Whether a run of the same fleet must be on its machine first: the provider may put both on one."""
-    if not any(vm.facts.one_at_a_time for vm in plan.scene.vms):
+    """True if a run of the same fleet must be on its machine first: the provider may put both on one."""
+    if not any(vm.facts.one_at_a_time for vm in plan.situation.vms):
         return False
     fleets = terms_of(run).fleets
     return any(
         (place is None or place.slot is None)
-        and terms_of(one).fleets == fleets
-        and not (one.placed is not None and one.held is not None)  # only a person can say whether it is there
-        for one, _, place in _in_flight(plan.scene, plan.landing)
+        and terms_of(flying).fleets == fleets
+        and not (flying.placed is not None and flying.held is not None)  # only a person can say whether it is there
+        for flying, _, place in in_flight(plan.situation, plan.landing)
     )
-
-
-def _could_land(run: Run, place: RunPlaced | Placed | None, vm: Vm) -> bool:
-    if place is not None and place.slot is not None:
-        return slot_of(vm) == place.slot
-    if place is not None and place.vm_id == vm.vm_id:
-        return True
-    terms = terms_of(run)
-    return (slot_of(vm) is None or bool(terms.fleets)) and not differences(terms, vm)
-
-
-def _in_flight(scene: Scene, placed: Sequence[RunPlaced]) -> Iterator[tuple[Run, int, RunPlaced | Placed | None]]:
-    """Runs with a place that may be about to come to a machine, how many machines each lacks, and its place."""
-    for place in placed:
-        run = scene.state.runs[place.run_id]
-        yield run, places(run), place
-    for run, nodes in scene.lacking:
-        since = run.first_at if run.placed is None else run.placed.at
-        waited = run.provider_id is not None and run.last_at - since > LANDING
-        # The provider may have chosen its machine, though without an address we cannot identify it yet. For a run of
-        # several nodes the provider says so as soon as one of them has an address.
-        chosen = run.state not in (State.REQUESTED, State.QUEUED) and terms_of(run).nodes == 1
-        if not waited and not chosen:
-            yield run, nodes, run.placed

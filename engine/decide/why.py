@@ -6,21 +6,20 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from engine.decide.placement import LANDING, comer, is_told, unfit
-from engine.decide.queue import waits
-from engine.decide.source_view import Scene, Timeout, slot_of, timeout_of
-from engine.fold.archives import until_of
-from engine.fold.run import Run
-from engine.fold.sources import Observability, observability, open_blind
-from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState, idle_evidence, source_of
-from engine.money.prices import in_force
-from engine.policy import Policy
-from engine.states import VmReason, VmState
-from events.clock import SECOND, format_second, span
+from steno.engine.decide.machine import LANDING, Timeout, comer, is_told, timeout_of, unfit
+from steno.engine.decide.situation import Situation, slot_of
+from steno.engine.money.prices import in_force
+from steno.engine.state.archives import until_of
+from steno.engine.state.policy import Policy
+from steno.engine.state.run import Run, waits
+from steno.engine.state.sources import Observability, observability, open_blind
+from steno.engine.state.states import VmReason, VmState
+from steno.engine.state.vm import Vm
+from steno.engine.state.world import World, idle_evidence, source_of
+from steno.events.clock import SECOND, format_second, span
 
 
-def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
+def why_not_warm(state: World, run: Run) -> tuple[str, ...]:
     """Every reason why the run has no warm machine, the most general first; empty: it has one. One sentence for each
     machine present at submission, and one for the fitting machine that had ended last. For a run that still waits: what
     it waits for, and the machines at the last poll.
@@ -29,17 +28,17 @@ def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
         return ()
     if run.terminal and not _was_handed_over(run):
         return (f"It was never submitted to {run.provider}, so no machine was chosen for it.",)
-    found = []
+    reasons = []
     if run.held is not None:
-        found.append(f"It waits ({run.held.why}): {waits(run.held)}.")
+        reasons.append(f"It waits ({run.held.why}): {waits(run.held)}.")
     if run.terms is not None and run.terms.creation == "create":
-        return (*found, "Its creation_policy is `create`: it always gets a new machine.")
+        return (*reasons, "Its creation_policy is `create`: it always gets a new machine.")
     at, source = _handed_at(state, run), source_of(run)
     policy = in_force(state.policies.get(source, ()), at) or Policy()
-    scene = Scene(state=state, source=source, policy=policy, now=at)
+    situation = Situation(state=state, source=source, policy=policy, now=at)
     before = [
         vm
-        for vm in state.vms.values()
+        for vm in state.vms.all()
         if vm.source == source
         and (vm.archive is None) == (run.archive is None)
         and vm.created < at
@@ -49,20 +48,20 @@ def why_not_warm(state: WorldState, run: Run) -> tuple[str, ...]:
     there = [vm for vm in before if vm.finished_at is None or vm.finished_at > at]
     when = "" if _was_handed_over(run) else ", at the last poll"
     if not before:
-        found.append("There was no earlier machine.")
+        reasons.append("There was no earlier machine.")
     elif not there:
         there, when = [max(before, key=lambda vm: (vm.finished_at or 0, vm.vm_id))], ""
     # A machine's name is reused, the beginning of its id is not.
     names = [f"{vm.facts.name or 'machine'} ({vm.vm_id[:8]}){when}" for vm in there]
-    return (*found, *(f"{name}: {_cause(scene, run, vm)}." for name, vm in zip(names, there, strict=True)))
+    return (*reasons, *(f"{name}: {_cause(situation, run, vm)}." for name, vm in zip(names, there, strict=True)))
 
 
-def _handed_at(state: WorldState, run: Run) -> int:
+def _handed_at(state: World, run: Run) -> int:
     """When its place was decided: at the first submission, if known; for a run that waits, at the last poll."""
     if not _was_handed_over(run) and state.last_at is not None:
         return state.last_at
     machines = (state.vms[vm_id] for vm_id in dict.fromkeys(run.links.values()))
-    sinces = [one.since for vm in machines for one in vm.occupancies if one.run_id == run.run_id]
+    sinces = [stay.since for vm in machines for stay in vm.occupancies if stay.run_id == run.run_id]
     known = (run.placed.at if run.placed is not None else None, run.submitted_at, run.requested_at, run.first_at)
     return min(sinces) if sinces else next(at for at in known if at is not None)
 
@@ -71,8 +70,8 @@ def _was_handed_over(run: Run) -> bool:
     return run.provider_id is not None or bool(run.former_ids)
 
 
-def _cause(scene: Scene, run: Run, vm: Vm) -> str:
-    at, idle = scene.now, "it was idle and fits by what is recorded"
+def _cause(situation: Situation, run: Run, vm: Vm) -> str:
+    at, idle = situation.now, "it was idle and fits by what is recorded"
     if vm.finished_at is not None and vm.finished_at <= at:
         gone = f"it had ended {_about(at - vm.finished_at)} earlier"
         if vm.reason is not VmReason.IDLE_TIMEOUT:
@@ -81,32 +80,32 @@ def _cause(scene: Scene, run: Run, vm: Vm) -> str:
         left = next(idle_ends, None)
         over = "" if left is None or left > at else f"; its idle window had ended {_about(at - left)} earlier"
         return f"{gone} (idle timeout){over}"
-    found = [*_state(scene, run, vm)]
+    reasons = [*_state(situation, run, vm)]
     if run.terms is None:
-        found.append("the run was not submitted through Steno, so its requirements are not known")
+        reasons.append("the run was not submitted through Steno, so its requirements are not known")
     else:
-        before = (one.run_id for one in vm.occupancies if one.since < at and one.run_id != run.run_id)
-        found += unfit(scene, run, replace(vm, runs=tuple(dict.fromkeys(before))))
-    if found:
-        return "; ".join(found)
+        before = (stay.run_id for stay in vm.occupancies if stay.since < at and stay.run_id != run.run_id)
+        reasons += unfit(situation, run, replace(vm, runs=tuple(dict.fromkeys(before))))
+    if reasons:
+        return "; ".join(reasons)
     # It was not the run's; say why, as far as that is known.
     if not _was_handed_over(run):
         return f"{idle}; the run has not been submitted to {run.provider} yet"
     if run.vm_id is None:
         return f"{idle}; {run.provider} shows no machine for the run"
-    slot = slot_of(scene.state.vms[run.vm_id])
+    slot = slot_of(situation.state.vms[run.vm_id])
     chosen = f"{run.provider} chose another machine" if slot is None else f"Steno had chosen {slot} for the run"
     return f"{idle}; {chosen}"
 
 
-def _state(scene: Scene, run: Run, vm: Vm) -> Iterator[str]:
-    at = scene.now
-    there = (one for one in vm.occupancies if one.since < at and (one.until is None or one.until > at))
-    on_it = [one.run_id for one in there if one.run_id != run.run_id]
-    shown = [step.after for step in vm.steps if step.at <= at]
-    match shown[-1] if shown else None:
+def _state(situation: Situation, run: Run, vm: Vm) -> Iterator[str]:
+    at = situation.now
+    there = (stay for stay in vm.occupancies if stay.since < at and (stay.until is None or stay.until > at))
+    on_it = [stay.run_id for stay in there if stay.run_id != run.run_id]
+    states = [step.after for step in vm.steps if step.at <= at]
+    match states[-1] if states else None:
         case _ if on_it:
-            yield f"it was busy with {_names(scene.state, on_it)}"
+            yield f"it was busy with {_names(situation.state, on_it)}"
         case VmState.BUSY:
             yield "it was busy"
         case VmState.DRAINING:
@@ -115,17 +114,17 @@ def _state(scene: Scene, run: Run, vm: Vm) -> Iterator[str]:
         case VmState.TERMINATING | VmState.UNCONFIRMED | VmState.TERMINATED:
             yield "it was being stopped"
         case VmState.PROVISIONING | VmState.REQUESTED:
-            yield f"it was still being provisioned{_for_maker(scene.state, vm)}"
+            yield f"it was still being provisioned{_for_maker(situation.state, vm)}"
         case VmState.IDLE | None:
             pass
-    if any(one.since <= at and (one.until is None or one.until > at) for one in vm.unreachable):
+    if any(silence.since <= at and (silence.until is None or silence.until > at) for silence in vm.unreachable):
         yield "it was unreachable for the provider"
 
 
 # -- why a machine is still up ----------------------------------------------------------------------------------------
 
 
-def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ...]:
+def why_up(state: World, vm: Vm, policy: Policy, now: int) -> tuple[str, ...]:
     """Every reason why the machine is still up; if it ended, when and why."""
     if vm.state is VmState.TERMINATED:
         why = "" if vm.reason is None else f" ({vm.reason.value})"
@@ -135,54 +134,54 @@ def why_up(state: WorldState, vm: Vm, policy: Policy, now: int) -> tuple[str, ..
     if vm.archive is not None:
         until = format_second(until_of(state, vm))
         return (f"It is part of the archive {vm.archive}, which ends at {until}.", *_silence(vm))
-    found, source = [], state.sources.get(vm.source)
+    reasons, source = [], state.sources.get(vm.source)
     if observability(source, now) is Observability.BLIND:
         gap = None if source is None else open_blind(source, now)
         last = "never" if gap is None else f"{_about(max(0, now - gap.since))} ago, {gap.kind.words} since"
-        said = "Until it answers, no idle timer advances and nothing is stopped."
-        found.append(f"{vm.source} is blind: last answer {last}. {said}")
+        then = "Until it answers, no idle timer advances and nothing is stopped."
+        reasons.append(f"{vm.source} is blind: last answer {last}. {then}")
     if not vm.ours:
-        found.append("Steno did not create it: it is listed and billed, and Steno never stops it.")
+        reasons.append("Steno did not create it: it is listed and billed, and Steno never stops it.")
     elif vm.wish is not None:
         idle = ", once it is idle" if vm.wish.when_idle else ""
-        found.append(f"A user requested its stop at {format_second(vm.wish.at)}{idle}.")
-        occupants = [(one.run_id, state.runs.get(one.run_id)) for one in vm.occupants]
+        reasons.append(f"A user requested its stop at {format_second(vm.wish.at)}{idle}.")
+        occupants = [(occupant.run_id, state.runs.get(occupant.run_id)) for occupant in vm.occupants]
         foreign = [run_id for run_id, run in occupants if run is None or run.requested_at is None]
         if foreign:
-            said = "was not submitted through Steno, so Steno stops neither the run nor the machine."
-            found.append(f"{_names(state, foreign)} on it {said}")
-    found += _doing(Scene(state=state, source=vm.source, policy=policy, now=now), vm)
+            foreigner = "was not submitted through Steno, so Steno stops neither the run nor the machine."
+            reasons.append(f"{_names(state, foreign)} on it {foreigner}")
+    reasons += _doing(Situation(state=state, source=vm.source, policy=policy, now=now), vm)
     if vm.missing is not None:
         since = format_second(vm.missing.at)
-        found.append(f"The provider has not listed it since {since}; that alone does not end its bill.")
-    return (*found, *_silence(vm))
+        reasons.append(f"The provider has not listed it since {since}; that alone does not end its bill.")
+    return (*reasons, *_silence(vm))
 
 
 def _silence(vm: Vm) -> Iterator[str]:
     silence = vm.silence
     if silence is not None:
         over = vm.state is VmState.TERMINATED
-        said = "The provider had not reached it" if over else "It has been unreachable for the provider"
-        yield f"{said} since {format_second(silence.since)}: it was {silence}."
+        subject = "The provider had not reached it" if over else "It has been unreachable for the provider"
+        yield f"{subject} since {format_second(silence.since)}: it was {silence}."
 
 
-def _doing(scene: Scene, vm: Vm) -> Iterator[str]:
+def _doing(situation: Situation, vm: Vm) -> Iterator[str]:
     match vm.state:
         case VmState.BUSY:
-            names = _names(scene.state, (one.run_id for one in vm.occupants))
+            names = _names(situation.state, (occupant.run_id for occupant in vm.occupants))
             doubt = " Its provider calls it idle: one of the two is wrong." if vm.facts.state is VmState.IDLE else ""
             busy = f"It is busy with {names}." if names else "The provider says that it is busy; no known run is on it."
             yield f"{busy}{doubt}"
         case VmState.REQUESTED | VmState.PROVISIONING:
-            yield f"It is being provisioned{_for_maker(scene.state, vm)}."
+            yield f"It is being provisioned{_for_maker(situation.state, vm)}."
         case VmState.IDLE:
-            yield from _idle(scene, vm)
+            yield from _idle(situation, vm)
         case VmState.DRAINING:
-            yield from _draining(scene, vm)
+            yield from _draining(situation, vm)
         case VmState.TERMINATING:
             taken = vm.told.taken_at if vm.told is not None else None
-            told = "" if taken is None else f"; the provider accepted the stop request at {format_second(taken)}"
-            yield f"It is being stopped{told}. It is billed until a poll shows it gone."
+            accepted = "" if taken is None else f"; the provider accepted the stop request at {format_second(taken)}"
+            yield f"It is being stopped{accepted}. It is billed until a poll shows it gone."
         case VmState.UNCONFIRMED if vm.facts.state is None:
             yield (
                 f"Steno does not know what its provider's status `{vm.facts.status}` means: it is billed until a poll "
@@ -197,44 +196,45 @@ def _doing(scene: Scene, vm: Vm) -> Iterator[str]:
             pass
 
 
-def _idle(scene: Scene, vm: Vm) -> Iterator[str]:
-    for one in vm.occupants:
-        yield f"{_name(scene.state, one.run_id)} is on it, and the record shows no end of it."
-    coming = tuple(_coming(scene, vm))
+def _idle(situation: Situation, vm: Vm) -> Iterator[str]:
+    for occupant in vm.occupants:
+        yield f"{_name(situation.state, occupant.run_id)} is on it, and the record shows no end of it."
+    coming = tuple(_coming(situation, vm))
     yield from coming
-    timeout, seen = timeout_of(scene.state, vm, scene.policy), idle_evidence(scene.state, vm) // SECOND * SECOND
+    timeout = timeout_of(situation.state, vm, situation.policy)
+    seen = idle_evidence(situation.state, vm) // SECOND * SECOND
     idle = "It is idle" if vm.idle_since is None else f"It has been idle since {format_second(vm.idle_since)}"
     if timeout.after is None:
-        yield f"{idle}; its timeout is off: {_says(scene.state, timeout)}."
+        yield f"{idle}; its timeout is off: {_says(situation.state, timeout)}."
         return
-    yield f"{idle}: polls show {span(seen)} of the {span(timeout.after)} timeout ({_says(scene.state, timeout)})."
+    yield f"{idle}: polls show {span(seen)} of the {span(timeout.after)} timeout ({_says(situation.state, timeout)})."
     if seen >= timeout.after and vm.ours and not coming and not vm.occupants:
         yield "Its timeout has passed: it is drained in the next round."
 
 
-def _draining(scene: Scene, vm: Vm) -> Iterator[str]:
-    drain, told = vm.drain, vm.told
+def _draining(situation: Situation, vm: Vm) -> Iterator[str]:
+    drain, stop = vm.drain, vm.told
     if drain is None:
         yield "It is draining."
         return
     yield f"It has been draining since {format_second(drain.at)} ({drain}): no new run is placed on it."
-    if told is not None and told.position > drain.position and told.refused_at is not None:
-        tries = "once" if told.times == 1 else f"{told.times} times"
-        yield f"The provider refused to stop it ({tries}): {told.error or 'no reason given'}. Steno tries again."
+    if stop is not None and stop.position > drain.position and stop.refused_at is not None:
+        tries = "once" if stop.times == 1 else f"{stop.times} times"
+        yield f"The provider refused to stop it ({tries}): {stop.error or 'no reason given'}. Steno tries again."
     elif is_told(vm):
         yield "The stop request was sent; the provider's answer is not recorded yet."
     elif vm.started.get(vm.source, 0) <= drain.at:
         yield "It is stopped once a poll that began after the drain shows it empty."
-    yield from _coming(scene, vm)
+    yield from _coming(situation, vm)
 
 
-def _coming(scene: Scene, vm: Vm) -> Iterator[str]:
-    run_id = comer(scene, (), vm)
+def _coming(situation: Situation, vm: Vm) -> Iterator[str]:
+    run_id = comer(situation, (), vm)
     if run_id is not None:
-        yield f"{_name(scene.state, run_id)} has been placed and may start on it (within {span(LANDING)})."
+        yield f"{_name(situation.state, run_id)} has been placed and may start on it (within {span(LANDING)})."
 
 
-def _says(state: WorldState, timeout: Timeout) -> str:
+def _says(state: World, timeout: Timeout) -> str:
     if timeout.source == "policy":
         return "`vms.idle_timeout`"
     maker = "" if timeout.run_id is None else f" of {_name(state, timeout.run_id)}, for which it was created"
@@ -249,14 +249,14 @@ def _about(duration: int) -> str:
     return span(duration // SECOND * SECOND)
 
 
-def _for_maker(state: WorldState, vm: Vm) -> str:
+def _for_maker(state: World, vm: Vm) -> str:
     return f" for {_name(state, vm.made_for)}" if vm.made_for else ""
 
 
-def _names(state: WorldState, run_ids: Iterable[str]) -> str:
+def _names(state: World, run_ids: Iterable[str]) -> str:
     return ", ".join(_name(state, run_id) for run_id in dict.fromkeys(run_ids))
 
 
-def _name(state: WorldState, run_id: str) -> str:
+def _name(state: World, run_id: str) -> str:
     run = state.runs.get(run_id)
     return f"run {run_id[:8] if run is None or run.name is None else run.name}"

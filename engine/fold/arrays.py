@@ -6,27 +6,27 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from engine.facts import RunFacts
-from engine.fold import chains, run_turn
-from engine.fold.run import Run
-from engine.fold.state_machines import TRIGGER_TO, Trigger
-from engine.fold.tick import Seen
-from engine.fold.turn import Turn
-from engine.fold.world_codec import WorldState
-from engine.rules.sets import Verdict
-from engine.states import PROGRESS, Reason, State
+from steno.engine.fold import chains, run_step
+from steno.engine.fold.step import FoldStep
+from steno.engine.rules.sets import Verdict
+from steno.engine.state.facts import RunFacts
+from steno.engine.state.reading import Seen
+from steno.engine.state.run import Run
+from steno.engine.state.state_machines import TRIGGER_TO, Trigger
+from steno.engine.state.states import PROGRESS, Reason, State
+from steno.engine.state.world import World
 
 _ENDING = PROGRESS.index(State.FINISHING)
 _FIRST = (State.FAILED, State.STOPPED, State.SUCCEEDED)  # the verdict of an array: the first that one of its tasks has
 
 
-def tasks_of(state: WorldState, array: Run) -> list[Run]:
+def tasks_of(state: World, array: Run) -> list[Run]:
     """The tasks of an array that are known, by their number."""
-    tasks = [state.runs[one] for one in array.tasks]
+    tasks = [state.runs[task_id] for task_id in array.tasks]
     return sorted(tasks, key=lambda run: (run.facts is None or run.facts.task is None, run.facts and run.facts.task))
 
 
-def join(turn: Turn, task: Run) -> None:
+def join(turn: FoldStep, task: Run) -> None:
     """Record which array of ours a task is of, on the proof that makes a run ours."""
     facts, state = task.facts, turn.state
     if facts is None or facts.group is None or task.array is not None or task.archive is not None:
@@ -49,13 +49,13 @@ def _is_of(array: Run, task: Run) -> bool:
     return array.provider_id == facts.group and bool(chains.is_submission(array, facts))
 
 
-def note(state: WorldState, task: Run) -> None:
+def note(state: World, task: Run) -> None:
     """Remember that there is an array, by one of its tasks."""
     if task.facts is not None and task.facts.group is not None:
         state.arrays[_key(task.provider, task.facts.group, task.facts)] = None
 
 
-def listed(state: WorldState, provider: str, runs: Sequence[Seen]) -> Iterator[Seen]:
+def listed(state: World, provider: str, runs: Sequence[Seen]) -> Iterator[Seen]:
     """The observations of an answer, but not what the provider keeps of an array once no task waits any more: a row
     with the array's id. Where that says how they ended, it is the row of each task that has none of its own.
     """
@@ -67,7 +67,7 @@ def listed(state: WorldState, provider: str, runs: Sequence[Seen]) -> Iterator[S
         if rest.group is not None or rest.state is not State.FINISHING or began or not of_array:
             yield seen
             continue
-        for task in state.unsettled_runs() if rest.jobs else ():
+        for task in state.runs.open() if rest.jobs else ():
             known = task.facts
             if known is None or known.group != rest.provider_id or known.provider_id in own:
                 continue
@@ -81,45 +81,45 @@ def _key(provider: str, array: str, facts: RunFacts) -> str:
     return f"{provider}/{facts.project}/{array}@{facts.submitted_at}"
 
 
-def leave(turn: Turn, array: Run) -> None:
+def leave(turn: FoldStep, array: Run) -> None:
     """The provider gave the array an id: tasks of another array, which copied its mark, are not of it."""
     for task in tasks_of(turn.state, array):
         if task.facts is None or task.facts.group != array.provider_id:
-            task.array, array.tasks = None, tuple([one for one in array.tasks if one != task.run_id])
+            task.array, array.tasks = None, tuple([task_id for task_id in array.tasks if task_id != task.run_id])
 
 
-def follow(turn: Turn, array: Run) -> None:
-    """Move an array to where its tasks are: the most advanced one that has not ended, but never back. It has ended once
-    all have.
+def follow(turn: FoldStep, array: Run) -> None:
+    """Move an array to where its tasks are: the most advanced task that has not ended, but never back. It has ended
+    once all have.
     """
     tasks, rule = tasks_of(turn.state, array), f"{turn.rules.name}/array"
     count = 1 if array.terms is None else array.terms.tasks
     array.last_position, array.last_at = turn.position, turn.at
-    array.submitted_at = min((one.submitted_at for one in tasks if one.submitted_at is not None), default=None)
-    array.started_at = min((one.started_at for one in tasks if one.started_at is not None), default=None)
+    array.submitted_at = min((task.submitted_at for task in tasks if task.submitted_at is not None), default=None)
+    array.started_at = min((task.started_at for task in tasks if task.started_at is not None), default=None)
     begin = len(turn.changes)
-    if len(tasks) >= count and all(one.terminal for one in tasks):
-        run_turn.settle(turn, array, _verdict(array, tasks, rule))
-        array.finished_at = max((one.finished_at for one in tasks if one.finished_at is not None), default=turn.at)
+    if len(tasks) >= count and all(task.terminal for task in tasks):
+        run_step.settle(turn, array, _verdict(array, tasks, rule))
+        array.finished_at = max((task.finished_at for task in tasks if task.finished_at is not None), default=turn.at)
     else:
         if array.terminal:  # a task of it was tried again
-            run_turn.step(turn, array, Trigger.REOPEN, rule)
+            run_step.step(turn, array, Trigger.REOPEN, rule)
             array.reason = array.exit_status = array.finished_at = None
-        there = [PROGRESS.index(one.state) for one in tasks if one.state in PROGRESS]
+        there = [PROGRESS.index(task.state) for task in tasks if task.state in PROGRESS]
         # It is not ending while another task is to come.
-        ending = len(tasks) >= count and all(one == _ENDING for one in there)
+        ending = len(tasks) >= count and all(progress == _ENDING for progress in there)
         reached = max(there, default=0) if ending else min(max(there, default=0), _ENDING - 1)
         before = PROGRESS.index(array.state) if array.state in PROGRESS else 0
         if reached > before:
-            run_turn.step(turn, array, TRIGGER_TO[PROGRESS[reached]], rule)
+            run_step.step(turn, array, TRIGGER_TO[PROGRESS[reached]], rule)
     turn.changed(array, begin)
 
 
 def _verdict(array: Run, tasks: Sequence[Run], rule: str) -> Verdict:
-    state = next(one for one in _FIRST if any(task.state is one for task in tasks))
+    state = next(first for first in _FIRST if any(task.state is first for task in tasks))
     reason = next(task.reason for task in tasks if task.state is state)
     if state is State.STOPPED and array.stop_by == "policy":
         reason = Reason.STOPPED_BY_POLICY
     exits = [task.exit_status for task in tasks]
-    status = next((one for one in exits if one), 0 if all(one == 0 for one in exits) else None)
+    status = next(filter(None, exits), 0 if all(code == 0 for code in exits) else None)
     return Verdict(state=state, reason=reason or Reason.UNKNOWN_REASON, exit_status=status, rule=rule)

@@ -4,12 +4,11 @@ decides (`Reading.is_same_run`); the first run of an id has the id's own run id.
 
 from enum import Enum
 
-from engine.facts import RunFacts
-from engine.fold.run import Run
-from engine.fold.tick import Tick
-from engine.fold.world_codec import WorldState
-from engine.providers.reading import Reading
-from events.clock import SECOND, foreign_run_id
+from steno.engine.state.facts import RunFacts
+from steno.engine.state.reading import Reading, Tick
+from steno.engine.state.run import Run
+from steno.engine.state.world import World
+from steno.events.clock import SECOND, foreign_run_id
 
 APART = 60 * SECOND  # two machines of a cluster may have clocks of their own
 WINDOW = 600 * SECOND  # how long after our call the provider may date a submission of ours: a controller can be slow
@@ -22,28 +21,28 @@ class Match(Enum):
     UNDECIDED = "another source of the provider has to say whether the id came again"
 
 
-def behind(state: WorldState, key: str) -> list[Run]:
+def behind(state: World, key: str) -> list[Run]:
     """The runs that had a provider's id (`<provider>/<provider_id>`), the newest first."""
     known = state.by_provider.get(key)
     if known is None:
         return []
     run = state.runs[known]
-    return [state.runs[one] for one in reversed(run.same_id)] or [run]
+    return [state.runs[run_id] for run_id in reversed(run.same_id)] or [run]
 
 
-def find(state: WorldState, reading: Reading | None, key: str, facts: RunFacts, tick: Tick | None) -> Run | Match:
+def find(state: World, reading: Reading | None, key: str, facts: RunFacts, tick: Tick | None) -> Run | Match:
     """The run that an observation under a provider's id belongs to. `tick`: its poll, if it is recorded already."""
     if reading is None or not reading.ids_recur:
         known = state.by_provider.get(key)
         return Match.NONE if known is None else state.runs[known]
-    found = Match.NONE
+    match = Match.NONE
     for run in behind(state, key):
         same = _is_same(reading, run, facts, tick)
         if same:
             return run
         if same is None:
-            found = Match.UNDECIDED
-    return found
+            match = Match.UNDECIDED
+    return match
 
 
 def _is_same(reading: Reading, run: Run, facts: RunFacts, tick: Tick | None) -> bool | None:
@@ -56,7 +55,7 @@ def _is_same(reading: Reading, run: Run, facts: RunFacts, tick: Tick | None) -> 
 
 
 def is_submission(run: Run, facts: RunFacts) -> bool | None:
-    """Whether an observation is the submission of a run of ours that no poll has shown yet. A record of older versions
+    """True if an observation is the submission of a run of ours that no poll has shown yet. A record of older versions
     does not have its time by the provider's clock.
     """
     if facts.mark is not None:
@@ -66,7 +65,7 @@ def is_submission(run: Run, facts: RunFacts) -> bool | None:
     return None if facts.submitted_at is None else -APART <= facts.submitted_at - run.submitted_from <= WINDOW
 
 
-def new_id(state: WorldState, provider: str, facts: RunFacts) -> str:
+def new_id(state: World, provider: str, facts: RunFacts) -> str:
     """The run id of a run that Steno did not submit: the provider id's own, or with its first known submission where
     another run has that.
     """
@@ -82,21 +81,21 @@ def foreign_ids(provider: str, provider_id: str, submitted_at: int | None) -> tu
     return first, foreign_run_id(provider, f"{provider_id}@{submitted_at // SECOND}")
 
 
-def add(state: WorldState, key: str, run: Run) -> list[Run]:
+def add(state: World, key: str, run: Run) -> list[Run]:
     """Put a run among those that had its provider's id, in order of submission; the others."""
-    others = [one for one in behind(state, key) if one is not run]
+    others = [other for other in behind(state, key) if other is not run]
     group = sorted([*others, run], key=began)
-    for one in group if others else ():
-        one.same_id = tuple([each.run_id for each in group])
+    for member in group if others else ():
+        member.same_id = tuple([each.run_id for each in group])
     state.by_provider[key] = group[-1].run_id
     return others
 
 
-def rename(state: WorldState, key: str, before: str, run: Run) -> None:
+def rename(state: World, key: str, before: str, run: Run) -> None:
     """Let a run take the place of the run `before` among those that had its provider's id."""
-    ids = tuple([run.run_id if one == before else one for one in run.same_id])
-    for one in ids:
-        state.runs[one].same_id = ids
+    ids = tuple([run.run_id if same == before else same for same in run.same_id])
+    for run_id in ids:
+        state.runs[run_id].same_id = ids
     if state.by_provider.get(key) == before:
         state.by_provider[key] = run.run_id
 

@@ -6,31 +6,33 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.fold import arrays, chains, links, machines, run_turn, vm_turn
-from engine.fold.archives import set_hidden
-from engine.fold.change import AnomalyKind, Transition
-from engine.fold.run import Held, Placed, Run, Said
-from engine.fold.state_machines import Trigger, VmTrigger
-from engine.fold.turn import Turn
-from engine.fold.vm import Drain, Told, Wish
-from engine.fold.world_codec import PlanAnswer, PolicyStep
-from engine.policy import HOUR, load_policy
-from engine.rules.sets import Verdict
-from engine.states import Reason, State, VmState
-from events import types
-from events.codec import Fact
+from steno.engine.fold import arrays, chains, links, machines, run_step, vm_step
+from steno.engine.fold.step import FoldStep
+from steno.engine.rules.rule_file import adopted_by
+from steno.engine.rules.sets import Verdict
+from steno.engine.state.archives import set_hidden
+from steno.engine.state.changes import AnomalyKind, Transition
+from steno.engine.state.policy import HOUR, load_policy
+from steno.engine.state.run import Held, Placed, Run, Said
+from steno.engine.state.state_machines import Trigger, VmTrigger
+from steno.engine.state.states import Reason, State, VmState
+from steno.engine.state.vm import Drain, Told, Wish
+from steno.engine.state.world import PlanAnswer, PolicyStep
+from steno.events import types
+from steno.events.codec import Fact
+from steno.events.subjects import OfRun, OfSource, OfVm
 
 _NEVER_RAN: Final = "never-ran"
 _REFUSALS: Final = {"unreachable": Reason.UNREACHABLE, "no_offer": Reason.NO_CAPACITY}
 
 
 @singledispatch
-def apply(event: Fact, turn: Turn) -> None:
+def apply(event: Fact, turn: FoldStep) -> None:
     """Fold one event; kinds without a handler here change nothing."""
 
 
 @apply.register
-def _requested(event: types.RunRequested, turn: Turn) -> None:
+def _requested(event: types.RunRequested, turn: FoldStep) -> None:
     state = turn.state
     if event.run_id in state.runs:
         return
@@ -47,12 +49,12 @@ def _requested(event: types.RunRequested, turn: Turn) -> None:
         last_position=turn.position,
         last_at=turn.at,
     )
-    state.unsettled[event.run_id] = None
+    state.runs.open_ids[event.run_id] = None
     turn.changed(run)
 
 
 @apply.register
-def _submitted(event: types.SubmitSucceeded, turn: Turn) -> None:
+def _submitted(event: types.SubmitSucceeded, turn: FoldStep) -> None:
     state, run = turn.state, turn.state.runs.get(event.run_id)
     if run is None:
         return
@@ -62,7 +64,7 @@ def _submitted(event: types.SubmitSucceeded, turn: Turn) -> None:
     if run.provider_id is not None:
         _part(turn, run, run.provider_id)
     key = f"{run.provider}/{event.provider_id}"
-    seen = next((one for one in chains.behind(state, key) if one is not run and _is_that(turn, run, one)), None)
+    seen = next((other for other in chains.behind(state, key) if other is not run and _is_that(turn, run, other)), None)
     if seen is not None:
         run = _adopt(turn, run, seen, key)
     run.provider_id, run.intended = event.provider_id, None
@@ -72,41 +74,41 @@ def _submitted(event: types.SubmitSucceeded, turn: Turn) -> None:
     turn.changes.append(run.moved())
 
 
-def _is_that(turn: Turn, asked: Run, seen: Run) -> bool:
-    """Whether a run that polls showed under the id of a submission is that submission: the id may have come again."""
-    reading = turn.fold.readings.of(asked.provider)
+def _is_that(turn: FoldStep, requested: Run, seen: Run) -> bool:
+    """True if a run that polls showed under the id of a submission is that submission: the id may have come again."""
+    reading = turn.fold.readings.of(requested.provider)
     if reading is None or not reading.ids_recur or seen.facts is None:
         return True
     first = replace(seen.facts, submitted_at=seen.submitted_at)
-    return seen.requested_at is None and bool(chains.is_submission(asked, first))
+    return seen.requested_at is None and bool(chains.is_submission(requested, first))
 
 
-def _adopt(turn: Turn, asked: Run, seen: Run, key: str) -> Run:
+def _adopt(turn: FoldStep, requested: Run, seen: Run, key: str) -> Run:
     """The run a poll showed under the provider's id is the one we asked for: one run, under our id."""
     state, seen_as = turn.state, seen.run_id
-    seen.transitions = _joined(asked, seen)
+    seen.transitions = _joined(requested, seen)
     seen.later_attempts = (
-        *asked.later_attempts,
-        *(replace(one, number=asked.attempts - 1 + one.number) for one in seen.later_attempts),
+        *requested.later_attempts,
+        *(replace(attempt, number=requested.attempts - 1 + attempt.number) for attempt in seen.later_attempts),
     )
-    seen.run_id, seen.requested_at, seen.stop_by = asked.run_id, asked.requested_at, asked.stop_by
-    seen.submitted_from = asked.submitted_from
-    seen.first_position, seen.first_at = asked.first_position, asked.first_at
-    seen.terms, seen.requeues, seen.former_ids = asked.terms, asked.requeues, asked.former_ids
-    seen.said, seen.placed = asked.said, asked.placed
+    seen.run_id, seen.requested_at, seen.stop_by = requested.run_id, requested.requested_at, requested.stop_by
+    seen.submitted_from = requested.submitted_from
+    seen.first_position, seen.first_at = requested.first_position, requested.first_at
+    seen.terms, seen.requeues, seen.former_ids = requested.terms, requested.requeues, requested.former_ids
+    seen.said, seen.placed = requested.said, requested.placed
     links.rename(state, seen, seen_as)
-    state.runs[asked.run_id] = seen
+    state.runs[requested.run_id] = seen
     chains.rename(state, key, seen_as, seen)
     del state.runs[seen_as]
-    state.unsettled.pop(seen_as, None)
+    state.runs.open_ids.pop(seen_as, None)
     if seen.terminal:
-        state.unsettled.pop(seen.run_id, None)
+        state.runs.open_ids.pop(seen.run_id, None)
     return seen
 
 
-def _joined(asked: Run, seen: Run) -> tuple[Transition, ...]:
+def _joined(requested: Run, seen: Run) -> tuple[Transition, ...]:
     """The steps of a run that waited with us first, and was then followed as a foreign run."""
-    steps, state = list(asked.transitions), asked.state
+    steps, state = list(requested.transitions), requested.state
     for step in seen.transitions:
         if step.after is not state:
             steps.append(replace(step, before=state))
@@ -114,11 +116,11 @@ def _joined(asked: Run, seen: Run) -> tuple[Transition, ...]:
     return tuple(steps)
 
 
-def _part(turn: Turn, run: Run, shown: str) -> None:
+def _part(turn: FoldStep, run: Run, provider_id: str) -> None:
     """A poll matched the run `shown`, which carried our mark, to ours; the provider says that ours is another."""
-    state, key = turn.state, f"{run.provider}/{shown}"
-    ids = chains.foreign_ids(run.provider, shown, run.submitted_at)
-    other_id = next((one for one in ids if one not in state.runs), ids[0])
+    state, key = turn.state, f"{run.provider}/{provider_id}"
+    ids = chains.foreign_ids(run.provider, provider_id, run.submitted_at)
+    other_id = next((foreign_id for foreign_id in ids if foreign_id not in state.runs), ids[0])
     other = replace(
         run, run_id=other_id, requested_at=None, terms=None, said=None, stop_by=None, placed=None, submitted_from=None
     )
@@ -126,17 +128,17 @@ def _part(turn: Turn, run: Run, shown: str) -> None:
     chains.rename(state, key, run.run_id, other)
     run.same_id = ()
     if not other.terminal:
-        state.unsettled[other_id] = None
+        state.runs.open_ids[other_id] = None
     machines.part(turn, other, run.run_id)
-    run_turn.ask_again(turn, run, "another-run")
-    state.unsettled[run.run_id] = None
+    run_step.ask_again(turn, run, "another-run")
+    state.runs.open_ids[run.run_id] = None
     turn.changes.append(other.moved())
-    detail = f"{other.name} ({shown}) carries the mark of run {run.run_id}, which the provider knows as another"
+    detail = f"{other.name} ({provider_id}) carries the mark of run {run.run_id}, which the provider knows as another"
     turn.note(other, AnomalyKind.AMBIGUOUS_SUBMISSION, detail)
 
 
 @apply.register
-def _refused(event: types.SubmitFailed | types.IntentAbandoned, turn: Turn) -> None:
+def _refused(event: types.SubmitFailed | types.IntentAbandoned, turn: FoldStep) -> None:
     """The provider never got the task: no poll will say so."""
     run = turn.state.runs.get(event.run_id)
     if run is None or run.provider_id is not None or run.terminal:
@@ -150,13 +152,13 @@ def _refused(event: types.SubmitFailed | types.IntentAbandoned, turn: Turn) -> N
     elif run.stop_by is not None:
         state = State.STOPPED
         reason = Reason.STOPPED_BY_POLICY if run.stop_by == "policy" else Reason.STOPPED_BY_USER
-    run_turn.settle(turn, run, Verdict(state=state, reason=reason, rule=f"{turn.rules.name}/{rule}"))
+    run_step.settle(turn, run, Verdict(state=state, reason=reason, rule=f"{turn.rules.name}/{rule}"))
     run.placed = run.held = run.intended = None
-    turn.state.unsettled.pop(event.run_id, None)
+    turn.state.runs.open_ids.pop(event.run_id, None)
 
 
 @apply.register
-def _run(event: types.OfRun, turn: Turn) -> None:
+def _run(event: OfRun, turn: FoldStep) -> None:
     run, position, at = turn.state.runs.get(event.run_id), turn.position, turn.at
     if run is None:
         return
@@ -166,7 +168,7 @@ def _run(event: types.OfRun, turn: Turn) -> None:
             run.intended = run.name = event.name
         case types.RunHeld() if waits:
             if run.state is State.REQUESTED:
-                run_turn.step(turn, run, Trigger.QUEUE, f"{turn.rules.name}/held")
+                run_step.step(turn, run, Trigger.QUEUE, f"{turn.rules.name}/held")
             run.held = Held(position=position, at=at, why=event.why, detail=event.detail, not_before=event.not_before)
             if event.why == "ambiguous":  # it may have its machine already
                 turn.note(run, AnomalyKind.AMBIGUOUS_SUBMISSION, event.detail)
@@ -181,9 +183,9 @@ def _run(event: types.OfRun, turn: Turn) -> None:
         case types.StopRequested() if not run.terminal or run.unserved:
             run.stop_by = event.by
             return
-        # A report of an earlier attempt says nothing about this one.
+        # A report of an earlier attempt says nothing about the current attempt.
         case types.TaskReported() if run.provider_id == event.provider_id:
-            run_turn.hear(turn, run, event.seq, event.frame, last=event.last)
+            run_step.hear(turn, run, event.seq, event.frame, last=event.last)
             return
         case _:
             return
@@ -191,7 +193,7 @@ def _run(event: types.OfRun, turn: Turn) -> None:
 
 
 @apply.register
-def _requeued(event: types.RunRequeued, turn: Turn) -> None:
+def _requeued(event: types.RunRequeued, turn: FoldStep) -> None:
     """The request that came to nothing is over; the run waits to be submitted again."""
     state, run = turn.state, turn.state.runs.get(event.run_id)
     if run is None or run.provider_id is None or run.provider_id != event.provider_id:
@@ -207,24 +209,24 @@ def _requeued(event: types.RunRequeued, turn: Turn) -> None:
         placed_at=None if run.placed is None else run.placed.at,
     )
     run.placed = None
-    state.unsettled[run.run_id] = None
+    state.runs.open_ids[run.run_id] = None
 
 
-def ask_again(turn: Turn, run: Run, provider_id: str) -> str:
+def ask_again(turn: FoldStep, run: Run, provider_id: str) -> str:
     """The run is to be submitted once more, or was: under that id nothing of it ran. Why not, as the rule's name."""
     why = _NEVER_RAN if run.unserved and run.reason is not Reason.NO_CAPACITY else "no-capacity"
     links.leave_all(turn, run)
-    run_turn.ask_again(turn, run, why)
+    run_step.ask_again(turn, run, why)
     key = f"{run.provider}/{provider_id}"
     turn.state.former[key] = run.run_id
-    turn.state.by_provider.pop(key, None)
+    turn.state.by_provider.pop(key)
     run.former_ids, run.provider_id = (*run.former_ids, provider_id), None
     run.requeues += 1
     return why
 
 
 @apply.register
-def _machine(event: types.OfVm, turn: Turn) -> None:
+def _machine(event: OfVm, turn: FoldStep) -> None:
     vm, position, at = turn.state.vms.get(event.vm_id), turn.position, turn.at
     if vm is None:
         return
@@ -232,11 +234,11 @@ def _machine(event: types.OfVm, turn: Turn) -> None:
         case types.VmStopRequested():
             vm.wish = Wish(position=position, at=at, when_idle=event.when_idle)
         case types.VmDrainStarted():
-            if vm_turn.step(turn, vm, VmTrigger.DRAIN, at):
+            if vm_step.step(turn, vm, VmTrigger.DRAIN, at):
                 vm.drain = Drain(position=position, at=at, by=event.by, detail=event.detail)
         case types.VmDrainCancelled():
             vm.drain = None
-            vm_turn.step(turn, vm, VmTrigger.KEEP, at)
+            vm_step.step(turn, vm, VmTrigger.KEEP, at)
         case types.VmStopIntended():
             same = vm.told is not None and (vm.drain is None or vm.told.position > vm.drain.position)
             times = 1 + (vm.told.times if vm.told is not None and same else 0)
@@ -244,12 +246,12 @@ def _machine(event: types.OfVm, turn: Turn) -> None:
         case types.VmStopSucceeded():
             if vm.told is not None and vm.state is not VmState.TERMINATED:
                 vm.told = replace(vm.told, taken_at=at, refused_at=None, error=None)
-                vm_turn.begin_ending(turn, vm)
+                vm_step.begin_ending(turn, vm)
         case types.VmStopFailed():
             if vm.told is not None:
                 vm.told = replace(vm.told, taken_at=None, refused_at=at, error=event.error)
         case types.VmGoneConfirmed():
-            vm_turn.confirm_gone(turn, vm, event.ended_at)
+            vm_step.confirm_gone(turn, vm, event.ended_at)
         case _:
             return
     machines.settle(turn, vm)
@@ -257,20 +259,27 @@ def _machine(event: types.OfVm, turn: Turn) -> None:
 
 
 @apply.register
-def _ensured(event: types.FleetEnsured, turn: Turn) -> None:
+def _ensured(event: types.FleetEnsured, turn: FoldStep) -> None:
     fleet = f"{event.provider}/{event.project}/{event.name}"
     turn.state.fleets[fleet] = None
-    for vm in turn.state.open_machines():
+    for vm in turn.state.vms.open():
         vm.ours = vm.ours or f"{vm.provider}/{vm.facts.project}/{vm.facts.fleet}" == fleet
 
 
 @apply.register
-def _crossed(event: types.BudgetCrossed, turn: Turn) -> None:
+def _rules(event: types.RulesAdopted, turn: FoldStep) -> None:
+    if turn.fold.follows and (rules := adopted_by(event)) is not None:  # else the rules before stay in force
+        turn.fold.rules = rules
+        turn.state.rules, turn.state.rule_texts = rules.name, rules.texts
+
+
+@apply.register
+def _crossed(event: types.BudgetCrossed, turn: FoldStep) -> None:
     turn.state.crossed.setdefault(f"{event.threshold}/{event.total}", turn.position)
 
 
 @apply.register
-def _source(event: types.OfSource, turn: Turn) -> None:
+def _source(event: OfSource, turn: FoldStep) -> None:
     match event:
         case types.RecorderStarted():  # what was imported before stays an archive
             turn.source(event.source).archive = False
@@ -281,7 +290,7 @@ def _source(event: types.OfSource, turn: Turn) -> None:
             before = known.get(event.requirement)
             since = at if before is None or bool(before.offers) != bool(event.offers) else before.since
             answer = PlanAnswer(at=at, since=since, offers=event.offers, reason=event.reason)
-            kept = {key: one for key, one in known.items() if at - one.at < HOUR}  # nobody asks that any more
+            kept = {key: answer for key, answer in known.items() if at - answer.at < HOUR}  # nobody asks that any more
             turn.state.plans[event.source] = {**kept, event.requirement: answer}
         case types.PolicyAdopted():
             with suppress(ValueError):  # from a version that wrote other things: the policy before stays in force

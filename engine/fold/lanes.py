@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
-from engine.fold.run import Run
-from engine.fold.sources import BLIND_AFTER, Source, Sweep, is_back, lists_newest, sweep_ended
-from engine.fold.vm import Vm
-from engine.providers.reading import Listing, Reading, Scope
+from steno.engine.state.reading import Listing, Reading, Scope
+from steno.engine.state.run import Run
+from steno.engine.state.sources import BLIND_AFTER, Source, Sweep, is_back, lists_newest, sweep_ended
+from steno.engine.state.vm import Vm
 
 NEVER: Final = -(1 << 62)
 _POSITION: Final = attrgetter("position")
@@ -78,7 +78,7 @@ class SourceLanes:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """One question to one source, and what its last answer showed."""
+    """A question to a source, and what its last answer showed."""
 
     source: SourceLanes
     scope: Scope
@@ -88,9 +88,8 @@ class Lane:
     dates: bool = False  # its answers date events; a date never changes later
     newest: bool = False  # it lists the newest machines
     watched: bool = False
-    empty: bool = True  # its last answer listed none that we know, and nobody needs the time of that answer
+    empty: bool = True  # its last answer listed none that we know, and the time of that answer is not needed
     listing: int | None = None
-    read: tuple[int, dict[str, Any]] | None = None  # its last answer, and the fields of its tick
     listed: tuple[Run | Vm, ...] = ()  # the runs and machines it lists
     only_runs: bool = False  # and no machines beside them
     costed: tuple[Run, ...] = ()  # those whose cost is whole in it

@@ -10,25 +10,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from engine.fold.archives import polled
-from engine.fold.chains import foreign_ids
-from engine.fold.change import Change, Moved, Touched, VmMoved
-from engine.fold.clock_skew import shows_new
-from engine.fold.lanes import NEVER, Lane, SourceLanes
-from engine.fold.machines import ending_due, outlives
-from engine.fold.record_time import NEAR, UNSEEN
-from engine.fold.run import Run
-from engine.fold.run_turn import cost_is_whole
-from engine.fold.sources import Source, is_page
-from engine.fold.tick import PollReader, Tick, Until
-from engine.fold.vm_turn import is_doubtful
-from engine.fold.world import World
-from engine.rules.sets import ObservationFilter
-from engine.states import VmState
-from events.types import Event, SourceHidden, SourceShown, SubmitSucceeded
+from steno.engine.fold.chains import foreign_ids
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.lanes import NEVER, Lane, SourceLanes
+from steno.engine.fold.machines import ending_due, outlives
+from steno.engine.fold.poll_reader import PollReader, Until
+from steno.engine.fold.record_time import NEAR, UNSEEN, shows_new
+from steno.engine.fold.run_step import cost_is_whole
+from steno.engine.fold.vm_step import is_doubtful
+from steno.engine.rules.sets import ObservationFilter
+from steno.engine.state.archives import polled
+from steno.engine.state.changes import Change, Moved, Touched, VmMoved
+from steno.engine.state.reading import Seen, Tick
+from steno.engine.state.run import Run
+from steno.engine.state.sources import Source, is_page
+from steno.engine.state.states import VmState
+from steno.events.clock import foreign_run_id
+from steno.events.poll import Poll
+from steno.events.types import Event, SourceHidden, SourceShown, SubmitSucceeded
 
 if TYPE_CHECKING:
-    from events.store.record import Record
+    from steno.events.store.record import Record
 
 _RECORDED: Final = 1
 _FAILED: Final = 2
@@ -44,7 +46,7 @@ class RecordFold:
     def __init__(
         self,
         record: "Record",
-        world: World,
+        world: Fold,
         touched: Touched | None = None,
         *,
         polls_of: Collection[str] | None = None,
@@ -128,6 +130,23 @@ class RecordFold:
         state.events += repeated
         state.position = max(state.position, folded)
 
+    def stream_of(self, provider: str, poll: Poll, kind: str, provider_id: str, item: int) -> str:
+        """The stream of an item that is being appended, as folding it would decide: it is read once, here."""
+        scope, reading = self.world.readings.asked(poll.path, poll.req)
+        if kind == "run" and reading is not None:
+            try:
+                contents = self._reader.item(scope, reading, item, self.record.item, costs=False)
+            except ValueError:  # unreadable without its volatile values
+                contents = self._reader.read(0, poll).runs
+            for seen in contents:
+                if isinstance(seen, Seen) and seen.facts.provider_id == provider_id:
+                    return f"run/{self.world.identify(provider, seen.facts)}"
+        return f"{kind}/{foreign_run_id(provider, provider_id)}"
+
+    def forget_items(self) -> None:
+        """An append was rolled back: the ids of its items may be used again."""
+        self._reader.forget()
+
     def dated(self, position: int, kind: int, stream: int, at: int, clock: bytes | None) -> int:
         """The record time of an event."""
         time = self.world.time
@@ -147,11 +166,11 @@ class RecordFold:
     def _later(self, position: int, source: str) -> Iterator[int]:
         """When the next poll of a source was observed, if it is near and has no stamp."""
         polls = self.record.read(after=position, stream=_SOURCE + source, types=_POLLS, until=position + NEAR, limit=1)
-        return (one.observed_at for one in polls if one.clock is None)
+        return (poll.observed_at for poll in polls if poll.clock is None)
 
     def _newest(self) -> int:
         """The record time of the newest poll of any live source; 0: there is none."""
-        pending = (one.at for one in self._sources.values() if not one.state.archive)
+        pending = (source.at for source in self._sources.values() if not source.state.archive)
         return max(self.world.state.last_at or 0, *pending, 0)
 
     def clear_lanes(self) -> None:
@@ -160,12 +179,12 @@ class RecordFold:
         for source in self._sources.values():
             source.lanes.clear()
         self._lanes = 0
-        self.world.shown = []
+        self.world.listed = []
 
     def _whole(
         self, position: int, kind: int, stream: int, at: int, took: int, scope_id: int | None, listing_id: int | None
     ) -> tuple[Change, ...]:
-        """Fold one poll in full."""
+        """FoldContext one poll in full."""
         lane = self._lane(stream, scope_id)
         source = lane.source
         self._write_down()
@@ -186,10 +205,10 @@ class RecordFold:
             lane.listing = None if late else listing_id
             lane.changes = source.changes
             source.newest = max(source.newest, tick.started_at)
-            lane.listed = tuple(self.world.shown)
-            runs = [one for one in lane.listed if isinstance(one, Run)]
+            lane.listed = tuple(self.world.listed)
+            runs = [thing for thing in lane.listed if isinstance(thing, Run)]
             lane.only_runs = lane.shows == "run" and len(runs) == len(lane.listed)
-            lane.costed = tuple([one for one in runs if one.facts is not None and cost_is_whole(one.facts, tick.scope)])
+            lane.costed = tuple([run for run in runs if run.facts is not None and cost_is_whole(run.facts, tick.scope)])
             lane.page = tick.ids if is_page(tick.scope, len(tick.runs) or len(tick.vms)) else None
             if lane.listing != listed and (paged, lane.page) != (None, None):
                 source.turned()
@@ -206,7 +225,7 @@ class RecordFold:
                 names.update(state.runs[change.run_id].started)
             elif isinstance(change, VmMoved):
                 names.update(state.vms[change.vm_id].started)
-        for vm in state.open_machines():
+        for vm in state.vms.open():
             if vm.missing is not None and (vm.missing.source, vm.missing.at) == (source.state.name, at):
                 names.update(vm.started)
         for other in self._sources.values():
@@ -228,17 +247,17 @@ class RecordFold:
 
     def _touch(self, lane: Lane) -> None:
         if self._touched is not None:
-            self._touched.add(one.run_id if isinstance(one, Run) else one.vm_id for one in lane.listed)
+            self._touched.add(thing.run_id if isinstance(thing, Run) else thing.vm_id for thing in lane.listed)
 
     def _touch_event(self, event: Event, touched: Touched) -> None:
-        """What an event changes beside what `apply_event` reports."""
+        """Note the changes of an event beside those that `apply_event` reports."""
         state = self.world.state
         match event:
             case SourceHidden() | SourceShown():
-                touched.add(run_id for run_id, run in state.runs.items() if run.archive == event.source)
-                touched.add(vm_id for vm_id, vm in state.vms.items() if vm.archive == event.source)
+                touched.add(run.run_id for run in state.runs.all() if run.archive == event.source)
+                touched.add(vm.vm_id for vm in state.vms.all() if vm.archive == event.source)
             case SubmitSucceeded():
-                # A foreign run may turn out to be this one: it disappears, and its machines become this one's.
+                # A foreign run may turn out to be this run: it disappears, and its machines become this run's.
                 run = state.runs.get(event.run_id)
                 submitted_at = None if run is None else run.submitted_at
                 touched.add((event.run_id, *foreign_ids(event.provider, event.provider_id, submitted_at)))
@@ -257,13 +276,11 @@ class RecordFold:
     def _follow(self) -> None:
         """Continue each source from the world's position; a machine's graces count in the time of its own source."""
         state, absent, ending = self.world.state, False, set[str]()
-        for run_id in state.unsettled:
-            run = state.runs[run_id]
+        for run in state.runs.open():
             if run.missing is not None or outlives(state, run):
                 absent = True
                 break
-        for vm_id in state.open_vms:
-            vm = state.vms[vm_id]
+        for vm in state.vms.open():
             if vm.missing is not None and vm.state is not VmState.UNCONFIRMED:
                 absent = True
             if is_doubtful(vm) or (vm.ending_from is not None and ending_due(vm) is not None):
@@ -280,8 +297,8 @@ class RecordFold:
         if lane is None:
             if self._lanes >= _LANES:
                 self.clear_lanes()
-            asked = self.record.scope(scope_id) if scope_id is not None else None
-            path, req = (asked.path, bytes(asked.req)) if asked is not None else ("", b"null")
+            question = self.record.scope(scope_id) if scope_id is not None else None
+            path, req = (question.path, bytes(question.req)) if question is not None else ("", b"null")
             scope, reading = self.world.readings.asked(path, req)
             lane = source.lanes[scope_id] = Lane(source, scope, reading)
             source.everywhere = source.everywhere or (lane.shows is not None and scope.project is None)
@@ -289,21 +306,18 @@ class RecordFold:
         return lane
 
     def _tick(self, lane: Lane, position: int, kind: int, at: int, took: int, listing_id: int | None) -> Tick:
-        """One poll; only new items are read."""
+        """The facts of a poll; only new items are read."""
         source, scope, reading = lane.source.state, lane.scope, lane.reading
         answered, fields = kind == _RECORDED, dict[str, Any]()
         # Checked at a source's first poll only.
         imported = source.archive is None and self.record.is_imported(position)
-        if lane.read is not None and answered and lane.read[0] == listing_id:
-            fields = lane.read[1]
-        elif answered and reading is not None and lane.shows is not None and listing_id is not None:
-            shown, items = self.record.children(listing_id)
-            if shown == lane.shows:
+        if answered and reading is not None and lane.shows is not None and listing_id is not None:
+            listing, items = self.record.children(listing_id)
+            if listing == lane.shows:
                 fields = self._reader.items(scope, reading, items, self.record.item, costs=False)
-            if shown != lane.shows or fields["odd"]:
+            if listing != lane.shows or fields["odd"]:
                 read = self._reader.read(position, self.record.poll(position))
                 return replace(read, started_at=at - took, observed_at=at, imported=imported)
-            lane.read = None if lane.dates else (listing_id, fields)
         new = shows_new(self.world.state, scope.provider, fields.get("runs", ()), fields.get("vms", ()))
         return Tick(
             position=position,

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-import engine
-from engine.errors import SnapshotLost
-from engine.fold.segments import SIZE, Cold, Segment
-from engine.fold.snapshot import load_held, retire, segments_of
-from engine.fold.world_codec import WorldState
-from engine.rules.current import CURRENT
-from events.errors import RecordNotWritable
+from steno import engine
+from steno.engine.errors import SnapshotLost
+from steno.engine.fold.snapshot import load_in_memory, retire, segments_of
+from steno.engine.rules.sets import CURRENT
+from steno.engine.state.segments import SIZE, Cold, Segment
+from steno.engine.state.world import World
+from steno.events.errors import RecordNotWritable
 
 if TYPE_CHECKING:
-    from events.store.record import Record
-    from events.store.store import Blob
+    from steno.events.store.record import Record
+    from steno.events.store.store import Blob
 
 EVERY: Final = 20_000  # events folded before the next snapshot: seconds of folding
 AT_START: Final = 1_000
@@ -59,15 +59,15 @@ class SnapshotStore:
         self._lost: set[str] = set()  # digests of segments that could not be read
         self.stale = False  # one of them was needed: the world must be loaded again
 
-    def load(self) -> WorldState | None:
+    def load(self) -> World | None:
         """The newest snapshot proven to be of this record; None: there is none, fold from the start."""
         self.stale, self._known, self._tried = False, 0, 0
         try:
-            found = self._believed(self._blob)
-            if found is None:
+            file = self._believed(self._blob)
+            if file is None:
                 return None
-            self._slots = found.header.segments
-            state = load_held(found.world, self._read)
+            self._slots = file.header.segments
+            state = load_in_memory(file.world, self._read)
             for cold in segments_of(state):
                 for segment in cold.segments:
                     if segment.entries < SIZE:  # whoever writes next replaces it by a fuller one
@@ -79,10 +79,10 @@ class SnapshotStore:
         return state
 
     def is_due(self, position: int, every: int) -> bool:
-        """Whether so many events were folded since the last snapshot."""
+        """True if so many events were folded since the last snapshot."""
         return position - self._tried >= every
 
-    def retire(self, state: WorldState) -> None:
+    def retire(self, state: World) -> None:
         """Put into segments what is over and was not seen for long. Only between two folds."""
         retire(state, state.position - SETTLED, self._read)
 
@@ -147,22 +147,23 @@ class SnapshotStore:
         return self._record.store.blob(f"snapshot-{slot}")
 
     def _believed(self, blob: "Blob") -> _File | None:
-        """What the file holds, if it is proven to be of this record and not known to be damaged."""
+        """The content of the file, if it is proven to be of this record and not known to be damaged."""
         try:
-            found = msgspec.msgpack.decode(blob.read() or b"", type=_File)
+            file = msgspec.msgpack.decode(blob.read() or b"", type=_File)
         except ValueError:
             return None
-        header = self._header(found.header.position)
-        if not self._lost.isdisjoint(found.header.segments):
+        header = self._header(file.header.position)
+        if not self._lost.isdisjoint(file.header.segments):
             return None
-        if header is None or found.header != msgspec.structs.replace(header, segments=found.header.segments):
+        if header is None or file.header != msgspec.structs.replace(header, segments=file.header.segments):
             return None
-        return found if hmac.compare_digest(found.seal, self._seal(found.header, found.world)) else None
+        return file if hmac.compare_digest(file.seal, self._seal(file.header, file.world)) else None
 
     def _header(self, position: int) -> _Header | None:
-        for stored in self._record.at([position]):
-            return _Header(record=self._record.id, position=position, chain=stored.hash, code=code())
-        return None
+        stored = self._record.at(position)
+        if stored is None:
+            return None
+        return _Header(record=self._record.id, position=position, chain=stored.hash, code=code())
 
     def _seal(self, header: _Header, world: bytes | memoryview) -> str:
         digest = hashlib.sha256(msgspec.msgpack.encode(header))

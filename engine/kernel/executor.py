@@ -1,181 +1,183 @@
-"""How a kernel is carried out: by one task that brings everything with it, or by the listener of a warm machine. The
-request, the mark in the record and the frames are the same.
+"""A kernel as its provider carries it out: the task and the mark of its request, the job that the judge reads, and the
+work of a call. Containers of a warm machine's listener judge it; the user's own code also processes of this host.
 """
 
-import base64
-import io
-import zipfile
-from collections.abc import Iterable
-from functools import cache
-from pathlib import Path
-from typing import Final
+import shlex
+import sys
+from typing import Any, Final
 
 import msgspec
 
-from engine.kernel.definition import (
-    TOLERANCES,
+from steno.engine.kernel.definition import (
+    DTYPES,
     Definition,
+    Dtype,
+    KernelProblem,
     Test,
-    Tolerance,
     Wrong,
     definition_hash,
     entries,
+    expect_room,
+    problems,
     product,
     reference_of,
+    shipped,
 )
-from engine.kernel.machine.build import prototype
-from engine.kernel.machine.measure import GPUS
-from engine.kernel.submission import KernelSubmission
-from engine.kernel_mark import KernelMark, hashed
+from steno.engine.kernel.machine.build import prototype
+from steno.engine.kernel.machine.layout import Layout
+from steno.engine.kernel.machine.measure import GPUS, floor_ms
+from steno.engine.kernel.submission import KernelSubmission
+from steno.engine.state.kernel_mark import KernelMark
 
-PACKAGE: Final = "steno_kernel"  # the name of the program on the machine
-VARIABLE: Final = "STENO_KERNEL"
+VARIABLE: Final = "STENO_KERNEL"  # of the task's environment: the job as JSON
 MAX_VARIABLE: Final = 120_000  # bytes of one environment variable, below Linux's 128 KiB
-LIMITS: Final = {"compile": 300, "case": 60, "reference": 120, "measure": 20}  # seconds
-
-_FOLDER: Final = Path(__file__).parent / "machine"
-_SENT: Final = frozenset({".py", ".hpp", ".h"})
-_LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # constant file times: the same files are the same bytes
+LIMITS: Final = {"compile": 300, "case": 60, "reference": 120, "measure": 8}  # seconds
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of every kernel's task."""
+def order_of(
+    submission: KernelSubmission,
+    source: str,
+    *,
+    compiler: str,
+    max_duration: int,
+    batch_memory: int = 1 << 30,
+    isolated: bool = True,
+    image: str = "",
+) -> tuple[dict[str, object], KernelMark]:
+    """The task, whose `env` holds the solution as a secret, and the mark of the request.
 
-    image: str
-    compiler: str  # `auto`: hipcc, or where there is none, a C++ compiler with the stand-in for HIP
-    max_duration: int  # seconds
-    pooled: bool = False  # it goes to a warm machine's listener
-
-
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel as its provider will carry it out."""
-
-    configuration: dict[str, object]  # a task; its `env` holds the solution, as a secret
-    mark: KernelMark
-
-
-def order_of(submission: KernelSubmission, key: str, terms: Terms) -> Order:
-    """The provider's request: one task, in which the image's Python unpacks the program, which compiles, checks and
-    times. `key`: a fresh secret; only output that carries it is genuine, and all inputs follow from it.
+    Args:
+        source: a commitment to the solution's text.
+        compiler: `auto`: hipcc, or where there is none, a C++ compiler with the stand-in for HIP.
+        max_duration, batch_memory: seconds, and bytes of the tensors of one batch.
+        isolated: in containers; False: as a process of this host, whose `image` is only for the provider's checks.
 
     Raises:
-        Wrong: it is too large to be sent.
+        Wrong: it is too large to be sent, or a call of it too large for a batch.
     """
-    definition, gpu = submission.definition, None if submission.gpu == "CPU" else submission.gpu
-    job = job_of(submission, key, compiler=terms.compiler) | {"max_duration": terms.max_duration}
-    configuration: dict[str, object] = {"type": "task", "max_duration": terms.max_duration}
-    if terms.pooled:
-        resources = {} if gpu is None else {"gpu": gpu}
-        configuration |= {"env": {VARIABLE: msgspec.json.encode(job).decode()}, "resources": resources}
-    else:
-        bundle = bundled(job)
-        if len(bundle) + len(VARIABLE) + 2 > MAX_VARIABLE:
-            raise Wrong("solution_code", "with its problem it is too large to be sent to a machine: make it shorter")
-        configuration |= {
-            "image": terms.image,
-            "commands": [f'python3 -c "{program_of(PACKAGE, VARIABLE)}"'],
-            "env": {VARIABLE: bundle},
-            "resources": {} if gpu is None else {"gpu": f"{gpu}:1"},
-        }
+    definition, gpu = submission.definition, None if submission.gpu_type == "CPU" else submission.gpu_type
+    limits: dict[str, object] = {**LIMITS, "batch": batch_memory}
+    job = job_of(submission, compiler=compiler) | {"max_duration": max_duration, "limits": limits}
+    expect_room(definition, submission.dtype, batch_memory)
+    text = msgspec.json.encode(job).decode()
+    configuration: dict[str, object] = {"type": "task", "max_duration": max_duration, "env": {VARIABLE: text}}
+    configuration["resources"] = {} if gpu is None else {"gpu": gpu if isolated else f"{gpu}:1"}
+    if not isolated:
+        if len(text.encode()) + len(VARIABLE) + 2 > MAX_VARIABLE:
+            raise Wrong("solution_code", "with its problem it is too large to be sent to a process: make it shorter")
+        configuration["image"] = image
+        configuration["commands"] = [f"exec {shlex.quote(sys.executable)} -m steno.engine.listener"]
     mark = KernelMark(
         problem=submission.problem,
-        gpu_type=submission.gpu,
+        gpu_type=submission.gpu_type,
         dtype=submission.dtype,
         language=submission.language,
         endpoint=submission.endpoint,
         tests=len(definition.tests),
         benchmarks=len(definition.benchmarks) if submission.endpoint == "benchmark" else 0,
-        key_hash=hashed(key),
-        seed_hash=hashed(seed_of(key)),
+        source=source,
+        isolated=isolated,
         definition_hash=definition_hash(definition),
     )
-    return Order(configuration=configuration, mark=mark)
+    return configuration, mark
 
 
 def prototype_of(definition: Definition, dtype: str) -> str:
-    """The C++ declaration of what a solution defines."""
+    """The C++ declaration of a solution."""
     return prototype(_names(definition), dtype).splitlines()[-1]
 
 
-def seed_of(key: str) -> str:
-    """What a run's inputs follow from; it does not tell the key."""
-    return hashed(f"seed/{key}")
-
-
-def job_of(submission: KernelSubmission, key: str, *, compiler: str) -> dict[str, object]:
-    """What the program on the machine reads: only names, numbers and text, no references."""
-    definition, dtype = submission.definition, submission.dtype
-    usual = TOLERANCES[dtype]
+def job_of(submission: KernelSubmission, *, compiler: str) -> dict[str, object]:
+    """The job that the judge reads: only names, numbers and text, no references."""
     return {
-        "key": key,
-        "seed": seed_of(key),
-        "solution": submission.solution,
-        "dtype": dtype,
+        "solution": submission.solution_code,
         "endpoint": submission.endpoint,
         "compiler": compiler,
         "language": submission.language,
-        "gpu": submission.gpu,
-        "arch": GPUS[submission.gpu]["arch"],
+        "gpu": submission.gpu_type,
+        "arch": GPUS[submission.gpu_type]["arch"],
+        "shipped": submission.definition in shipped().values(),  # without null solutions: tests certify it
+        **problem_job(submission.definition, submission.dtype),
+    }
+
+
+def problem_job(definition: Definition, dtype: str) -> dict[str, object]:
+    """The part of a job that is the problem."""
+    return {
+        "dtype": dtype,
         "signature": _names(definition),
         "reference": reference_of(definition),
-        "tolerance": msgspec.to_builtins(definition.tolerance or Tolerance(absolute=usual, relative=usual)),
+        "tolerance": msgspec.to_builtins(definition.tolerance),
         "limits": LIMITS,
-        "tests": [_case(one, definition) for one in definition.tests],
-        "benchmarks": [_case(one, definition) for one in definition.benchmarks],
+        "tests": [_case(test, definition, dtype) for test in definition.tests],
+        "benchmarks": [_case(benchmark, definition, dtype) for benchmark in definition.benchmarks],
     }
 
 
 def _names(definition: Definition) -> dict[str, object]:
     signature = definition.signature
     return msgspec.structs.asdict(signature) | {
-        "inputs": [one.name for one in signature.inputs],
-        "outputs": [one.name for one in signature.outputs],
+        "inputs": [tensor.name for tensor in signature.inputs],
+        "outputs": [tensor.name for tensor in signature.outputs],
+        "integers": [tensor.name for tensor in signature.inputs if tensor.dtype == "int32"],
     }
 
 
-def _case(case: Test, definition: Definition) -> dict[str, object]:
+def _case(case: Test, definition: Definition, dtype: str) -> dict[str, Any]:
+    """A test or benchmark as the judge reads it."""
     signature = definition.signature
+    kept = {size for tensor in signature.outputs for size in tensor.shape}
+    summed = {size for tensor in signature.inputs for size in tensor.shape if isinstance(size, str)} - kept
+    terms = definition.terms or tuple(summed)  # as Einstein's summation convention has it
+    outputs = {tensor.name: entries(tensor, case.sizes) for tensor in signature.outputs}
+    operations = product(definition.operations, case.sizes) if definition.operations else 0
     return msgspec.structs.asdict(case) | {
-        "operations": product(definition.operations, case.sizes) if definition.operations else 0,
+        "operations": operations,
+        "terms": max(product(terms, case.sizes), operations // min(outputs.values())),
         # in the signature's order, in which the program gets them
         "sizes": {name: case.sizes[name] for name in signature.sizes},
         "parameters": {name: case.parameters[name] for name in signature.parameters},
         "inputs": [
-            {"name": one.name, "entries": entries(one, case.sizes), "low": one.low, "high": one.high}
-            for one in signature.inputs
+            {
+                "name": tensor.name,
+                "entries": entries(tensor, case.sizes),
+                "low": tensor.low,
+                "high": tensor.high,
+                "dtype": tensor.dtype or dtype,
+            }
+            for tensor in signature.inputs
         ],
-        "outputs": {one.name: entries(one, case.sizes) for one in signature.outputs},
+        "outputs": outputs,
     }
 
 
-def bundled(job: dict[str, object]) -> str:
-    """The program and its job as a zip file in base64, which fits into an environment variable of the machine."""
-    return packed((*_program(), ("job.json", msgspec.json.encode(job))))
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of one call of a benchmark."""
+
+    sizes: dict[str, int]
+    dtype: Dtype
+    bytes: int  # of inputs and outputs: read and written at least
+    operations: int  # at least; 0: the problem does not say
+    floor_ms: dict[str, float]  # by GPU, from its data sheet: a time's share of the limit is this by the time
 
 
-def packed(files: Iterable[tuple[str, bytes]]) -> str:
-    """Files as a zip file in base64."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
-        for name, data in files:
-            file.writestr(zipfile.ZipInfo(name, _LONG_AGO), data, zipfile.ZIP_DEFLATED, 9)
-    return base64.b64encode(archive.getvalue()).decode("ascii")
+class OfferedProblem(KernelProblem, frozen=True, kw_only=True):
+    """A shipped problem with the work of its benchmarks."""
+
+    work: tuple[Work, ...]
 
 
-def program_of(module: str, variable: str) -> str:
-    """The Python program that unpacks `packed` files from a variable into a folder of its own and runs a module of
-    them, which gets the folder as its argument.
-    """
-    return (
-        "import base64, io, os, runpy, sys, tempfile, zipfile; "
-        "folder = tempfile.mkdtemp(prefix='steno-'); "
-        f"zipfile.ZipFile(io.BytesIO(base64.b64decode(os.environ.pop('{variable}')))).extractall(folder); "
-        f"sys.path.insert(0, folder); sys.argv = ['{module}', folder]; "
-        f"runpy.run_module('{module}', run_name='__main__')"
-    )
+def offered() -> tuple[OfferedProblem, ...]:
+    return tuple(OfferedProblem(**msgspec.structs.asdict(each), work=work_of(each.problem_def)) for each in problems())
 
 
-@cache
-def _program() -> tuple[tuple[str, bytes], ...]:
-    paths = sorted(path for path in _FOLDER.rglob("*") if path.suffix in _SENT)
-    return tuple((f"{PACKAGE}/{path.relative_to(_FOLDER).as_posix()}", path.read_bytes()) for path in paths)
+def work_of(definition: Definition) -> tuple[Work, ...]:
+    """The work of each benchmark, in the first dtype that the problem admits."""
+    dtype: Dtype = (definition.dtypes or DTYPES)[0]  # type: ignore[assignment] # DTYPES has them as text
+    work = []
+    for benchmark in definition.benchmarks:
+        case = _case(benchmark, definition, dtype)
+        moved, operations = Layout(case, dtype).bytes, case["operations"]
+        floors = {gpu: round(floor_ms(gpu, dtype, moved, operations), 6) for gpu in GPUS}
+        work.append(Work(sizes=benchmark.sizes, dtype=dtype, bytes=moved, operations=operations, floor_ms=floors))
+    return tuple(work)

@@ -5,19 +5,14 @@ from typing import Annotated, Final, Literal, TypeVar, get_args
 
 import msgspec
 
-from engine.kernel.definition import DTYPES, Definition, Dtype, Wrong, check, shipped
+from steno.engine.kernel.definition import DTYPES, Definition, Dtype, Wrong, check, shipped
 
 LONGEST_SOURCE: Final = 65_536  # bytes of a solution
 Gpu = Literal["MI300X", "MI300A", "MI250X", "MI210", "H100", "A100", "CPU"]
-Language = Literal["hip", "cuda", "cpp", "command"]
+Language = Literal["hip", "cuda", "cpp"]
 GPUS: Final[tuple[str, ...]] = get_args(Gpu)
-LANGUAGES: Final = {
-    "hip": ("MI300X", "MI300A", "MI250X", "MI210"),
-    "cuda": ("H100", "A100"),
-    "cpp": GPUS,
-    "command": GPUS,
-}
-"""The GPUs that each is for; C++ runs on the processor of any machine, a command on what it likes of it."""
+LANGUAGES: Final = {"hip": ("MI300X", "MI300A", "MI250X", "MI210"), "cuda": ("H100", "A100"), "cpp": GPUS}
+"""The GPUs that each is for; C++ runs on the processor of any machine."""
 Endpoint = Literal["benchmark", "checker"]
 ENDPOINTS: Final[tuple[str, ...]] = get_args(Endpoint)
 
@@ -28,7 +23,7 @@ _MISSING: Final = re.compile(r"required field `(\w+)`")
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
-    """What is posted. Unknown keys are ignored: a front end may have its own."""
+    """The body of a submission. Unknown keys are ignored: a front end may have its own."""
 
     solution_code: Annotated[str, msgspec.Meta(min_length=1, description="source; at most 64 KiB of UTF-8")]
     problem: Annotated[
@@ -46,14 +41,10 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
     """`benchmark` checks and times and ends BENCHMARKED, `checker` only checks and ends CHECKED."""
 
 
-class KernelSubmission(msgspec.Struct, frozen=True, kw_only=True):
-    solution: str
-    problem: str
+class KernelSubmission(Payload, frozen=True, kw_only=True):
+    """A submission that was read: the solution, and the definition of its problem."""
+
     definition: Definition
-    gpu: str
-    dtype: Dtype
-    language: str
-    endpoint: Endpoint
 
 
 def read_submission(body: bytes) -> KernelSubmission:
@@ -66,41 +57,27 @@ def read_submission(body: bytes) -> KernelSubmission:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Wrong("", f"the request is not valid UTF-8: byte {error.start} is {body[error.start]:#04x}") from None
-    asked = _decoded(Payload, body, "")
-    source = _encoded(asked.solution_code, "solution_code")
-    if not asked.solution_code.strip():
+    payload = _decoded(Payload, body, "")
+    source = _encoded(payload.solution_code, "solution_code")
+    if not payload.solution_code.strip():
         raise Wrong("solution_code", "it is empty")
     if len(source) > LONGEST_SOURCE:
         raise Wrong("solution_code", f"it has {len(source)} bytes; at most {LONGEST_SOURCE} are taken")
     if b"\0" in source:
         raise Wrong("solution_code", "it holds a zero byte")
-    if asked.gpu_type not in LANGUAGES[asked.language]:
-        raise Wrong("gpu_type", f"{asked.language} is for {', '.join(LANGUAGES[asked.language])}, not {asked.gpu_type}")
-    definition = _definition(asked)
-    check(definition, dtype=asked.dtype, benchmark=asked.endpoint == "benchmark")
-    _expect_shipped(definition, "problem_def")
-    return KernelSubmission(
-        solution=asked.solution_code,
-        problem=asked.problem,
-        definition=definition,
-        gpu=asked.gpu_type,
-        dtype=asked.dtype,
-        language=asked.language,
-        endpoint=asked.endpoint,
-    )
+    if payload.gpu_type not in LANGUAGES[payload.language]:
+        fitting = ", ".join(LANGUAGES[payload.language])
+        raise Wrong("gpu_type", f"{payload.language} is for {fitting}, not {payload.gpu_type}")
+    definition = _definition(payload)
+    check(definition, dtype=payload.dtype, benchmark=payload.endpoint == "benchmark")
+    return KernelSubmission(**{**msgspec.structs.asdict(payload), "problem_def": None, "definition": definition})
 
 
 def read_definition(text: str, where: str) -> Definition:
     """A problem of one's own. Raises Wrong, as `read_submission`."""
     definition = _decoded(Definition, _encoded(text, where), where)
-    check(definition, dtype="float32", benchmark=False, where=where)
-    _expect_shipped(definition, where)
+    check(definition, dtype=(definition.dtypes or ("float32",))[0], benchmark=False, where=where)
     return definition
-
-
-def _expect_shipped(definition: Definition, where: str) -> None:
-    if definition.reference.problem not in {None, *shipped()}:
-        raise Wrong(f"{where}.reference.problem", f"no such problem is shipped; there is {', '.join(shipped())}")
 
 
 def _encoded(text: str, field: str) -> bytes:
@@ -110,24 +87,24 @@ def _encoded(text: str, field: str) -> bytes:
         raise Wrong(field, "it holds half a character (a lone surrogate) and is not valid UTF-8") from None
 
 
-def _definition(asked: Payload) -> Definition:
-    given = asked.problem_def
+def _definition(payload: Payload) -> Definition:
+    given = payload.problem_def
     if isinstance(given, str):
         text = _encoded(given, "problem_def")
         given = _decoded(Definition | None, text, "problem_def") if text.strip() else None  # type: ignore[arg-type]
-    found = shipped().get(asked.problem) if given is None else given
-    if found is None:
+    definition = shipped().get(payload.problem) if given is None else given
+    if definition is None:
         names = ", ".join(shipped())
-        raise Wrong("problem", f"{asked.problem!r} is not shipped ({names}): send its definition as problem_def")
-    return found
+        raise Wrong("problem", f"{payload.problem!r} is not shipped ({names}): send its definition as problem_def")
+    return definition
 
 
 def _decoded(shape: type[T], text: bytes, where: str) -> T:
     try:
         return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError as error:
-        said = _AT.match(str(error))
-        what, path = (said["what"], said["path"]) if said is not None else (str(error), "")
+        matched = _AT.match(str(error))
+        what, path = (matched["what"], matched["path"]) if matched is not None else (str(error), "")
         if (missing := _MISSING.search(what)) is not None:
             path += f".{missing[1]}"
         field = (where + path).lstrip(".")

@@ -4,84 +4,62 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 
-from .daemon import SandboxUnavailable, StartedContainer
+from .container import Container
+from .daemon import SandboxUnavailable
 
-_BACK_OFF = 1.0  # seconds after a failure of the engine
 _STEP = 5.0  # seconds that a start or a removal takes at most, on a busy machine
+_PAUSE = 2.0  # seconds until a failed start or removal is tried again
 
 
 class ContainerPool:
-    """A thread starts containers and removes used ones. It takes a core for a moment, which would slow the programs: so
-    while one runs it starts only what is needed next, and while one is timed, nothing. One program is timed at a time.
+    """A thread starts containers and removes used containers. It takes a core for a moment, which would slow the
+    programs: so while one runs it starts only what is needed next, and from `quiet` to the next `take` or `give_back`,
+    nothing.
     """
 
-    def __init__(
-        self,
-        start: Callable[[], StartedContainer],
-        remove: Callable[[str], None],
-        there: Callable[[], Iterable[str]],
-        size: int,
-    ) -> None:
-        """`there`: the ids of all containers that `start` ever made and the engine still has."""
-        self._start, self._remove, self._there, self.size = start, remove, there, size
-        self._ready: deque[StartedContainer] = deque()
-        self._taken: set[str] = set()  # ids
-        self._used: deque[str] = deque()  # ids
-        self._taking = 0  # containers that `take` starts itself
-        self._paused = self._busy = self._closed = False
-        self._strays = False  # a start failed: the engine may have made a container and not told us
-        self._change = threading.Condition()
+    def __init__(self, make: Callable[[], Container], remove: Callable[[str], None], size: int) -> None:
+        """`make`: a container that is to be started; `remove`: a container by its name, though it never started."""
+        self._make, self._remove, self._size = make, remove, size
+        self.ready = deque[Container]()
+        self._used = dict[str, Container]()
+        self._running = self._waiting = 0  # programs; calls of `take` that wait
+        self._busy = self._quiet = self._closed = False
+        self.trouble: Exception | None = None  # of the last step, until the next is due
+        self._change, self._closing = threading.Condition(), threading.Lock()
         self._thread = threading.Thread(target=self._work, name="steno-containers", daemon=True)
         self._thread.start()
 
-    def take(self) -> StartedContainer:
-        """A container that nothing ran in; `give_back` must follow. Ends a pause."""
+    def take(self) -> Container:
+        """A container that nothing ran in; `give_back` must follow."""
+        self._make_room()
         with self._change:
-            if self._closed:
-                raise SandboxUnavailable("The sandbox was closed.")
-            self._resume()
-            found = self._ready.popleft() if self._ready else None
-            if found is not None:
-                self._taken.add(found.container)
-                return found
-            self._taking += 1
-        try:
-            found = self._start()
-        except BaseException:
-            with self._change:
-                self._taking -= 1
-                self._strays = True
-                self._change.notify_all()
-            raise
-        with self._change:
-            self._taking -= 1
-            self._taken.add(found.container)
-            self._change.notify_all()  # strays may be waiting for the last start to end
-        return found
+            self._running += 1
+            self._waiting += 1
+            self._wake()
+            self._change.wait_for(lambda: self.ready or self.trouble or self._closed)
+            self._waiting -= 1
+            self._change.notify_all()
+            if self.ready and not self._closed:
+                return self.ready.popleft()
+            self._running -= 1
+            raise self.trouble or SandboxUnavailable("The sandbox was closed.")
 
-    def give_back(self, used: StartedContainer) -> None:
-        """Remove a used container, soon. Ends a pause."""
-        used.streams.close()
+    def give_back(self, used: Container) -> None:
+        """Remove a used container, soon."""
         with self._change:
-            self._taken.discard(used.container)
-            self._used.append(used.container)
-            self._resume()
+            self._running -= 1
+            self._used[used.name] = used
+            self._wake()
 
-    def taken(self) -> tuple[str, ...]:
-        """The ids of the containers that programs run in."""
+    def quiet(self) -> None:
+        """Returns when used containers are removed, with every process left in them, and the thread is idle."""
         with self._change:
-            return tuple(self._taken)
-
-    def pause(self) -> None:
-        """Start nothing until the next `take` or `give_back`; returns when used containers are removed, with whatever
-        still ran in them, and the thread is idle.
-        """
-        with self._change:
-            self._paused = True
-            self._change.wait_for(lambda: not self._busy and not self._used, _STEP)
+            self._wake()
+            self._change.wait_for(lambda: not self._busy and (self.trouble or not self._due()), _STEP)
+            self._quiet = True
 
     def close(self) -> None:
         """Remove all containers, and wait for that; those of an engine that is away are left to the next listener."""
@@ -89,54 +67,61 @@ class ContainerPool:
             self._closed = True
             self._change.notify_all()
         self._thread.join()
-        for ready in self._ready:
-            ready.streams.close()
-        with suppress(SandboxUnavailable):
-            for container in (*self._used, *(ready.container for ready in self._ready)):
-                self._remove(container)
+        self._used |= {container.name: container for container in self.ready}
+        self.ready.clear()
+        self._make_room()
+        for name in self._used:
+            with suppress(SandboxUnavailable):
+                self._remove(name)
 
-    def _resume(self) -> None:
-        self._paused = False
+    def _wake(self) -> None:
+        """Work at once, though the last step failed."""
+        self._quiet, self.trouble = False, None
         self._change.notify_all()
+
+    def _due(self) -> bool:
+        return not self._quiet and (bool(self._used) or self._lacks())
+
+    def _lacks(self) -> bool:
+        ahead = min(1, self._size) if self._running else self._size
+        return len(self.ready) < max(ahead, self._waiting)
 
     def _work(self) -> None:
         while True:
             with self._change:
-                self._change.wait_for(self._has_work)
+                self._busy = False
+                self._change.notify_all()
+                pause = _PAUSE if self.trouble else None
+                self._change.wait_for(lambda: self._closed or (self._due() and not self.trouble), pause)
+                self.trouble = None
                 if self._closed:
                     return
-                used = self._used.popleft() if self._used else None
-                looks = used is None and self._strays and not self._taking
+                if not self._due():
+                    continue
                 self._busy = True
-            failed, started, there = False, None, set[str]()
+                name = None if self._waiting and self._lacks() else next(iter(self._used), None)
             try:
-                if used is not None:
-                    self._remove(used)
-                elif looks:
-                    there = set(self._there())
+                if name is None:
+                    self._start()
                 else:
-                    started = self._start()
-            except SandboxUnavailable:  # the next `take` says why
-                failed = True
-            with self._change:
-                self._busy = False
-                if started is not None:
-                    self._ready.append(started)
-                if failed and used is not None:
-                    self._used.append(used)
-                if failed and used is None:
-                    self._strays = True
-                elif looks and not self._taking:  # else it would take one for a stray that is just being started
-                    self._used.extend(there - self._taken - {ready.container for ready in self._ready})
-                    self._strays = False
-                self._change.notify_all()
-                if failed:
-                    self._change.wait_for(lambda: self._closed, _BACK_OFF)
+                    self._make_room()
+                    self._remove(name)
+                    del self._used[name]
+            except Exception as error:  # noqa: BLE001 - `take` raises it
+                with self._change:
+                    self.trouble = error
 
-    def _has_work(self) -> bool:
-        if self._closed or self._used:
-            return True
-        if self._strays and not self._taking and not self._paused:
-            return True
-        wanted = min(1, self.size) if self._taken or self._taking else self.size
-        return not self._paused and len(self._ready) < wanted
+    def _start(self) -> None:
+        container = self._make()
+        try:
+            container.start()
+        except BaseException:  # the engine may have made it and not said so
+            self._used[container.name] = container
+            raise
+        self.ready.append(container)
+
+    def _make_room(self) -> None:
+        """Give back the memory of used files; a gigabyte takes a while, for which no caller of `kill` waits."""
+        with self._closing:
+            for used in tuple(self._used.values()):
+                used.close()

@@ -4,54 +4,43 @@ Every program has a container of its own, which is removed after it.
 
 from __future__ import annotations
 
-import io
-import shlex
-import tarfile
+import fcntl
+import glob
+import os
+import shutil
 import threading
+import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from engine.kernel.machine.cells import Cell, Cells, ProgramEnd
+from steno.engine.kernel.machine.cells import Cell, Cells
+from steno.engine.kernel.machine.exchange import SHARED, SHELL
 
-from .daemon import Daemon, SandboxUnavailable
-from .health import EngineHealth, examine
+from .container import Container
+from .daemon import Daemon, EngineHealth, SandboxUnavailable
 from .pool import ContainerPool
-from .program import Program
 
+_FOLDER, _PYTHON = "/steno", "/steno-python"  # in a container
+_LARGEST_FILE = 1 << 30  # bytes
+_TURN = 0.05  # seconds between two attempts to have the machine alone
 SECCOMP = Path(__file__).with_name("seccomp.json")
-# It waits for a script, and takes no notice of the SIGTERM that a deadline sends to all processes of the user
-_SHELL = ["sh", "-c", 'trap : TERM; read -r size && eval "$(head -c "$size")"']
-# "." says that the input was read; what a program writes is output, the shell alone speaks on the channel
-_RUN = """mkdir work && cd work && head -c {size} | tar -xf - && printf . || exit
-{words} </dev/null >&2
-echo $?
-"""
-_TAKE = """[ -f {file} ] && [ ! -L {file} ] && size=$(wc -c <{file}) && echo "$size" && [ "$size" -le {cap} ] &&
-head -c "$size" -- {file}
-"""
-_OPEN = """mkdir work && cd work && head -c {size} >../program && chmod 755 ../program && printf . &&
-exec ../program {words} 3<&0 4>&1 </dev/null >&2
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerLimits:
-    """What a container is made of and what a program may use; sizes in bytes."""
+    """The image of a container and the resources of a program; sizes in bytes."""
 
     image: str
     memory: int = 16 << 30  # files in /tmp count too
     tmp: int = 2 << 30
-    cpus: float = 4
+    cpus: float = 4  # as many processors as there are, at most
     pids: int = 256
-    file: int = 1 << 30  # the largest file
-    open_files: int = 1024
-    user: str = "10001:10001"
     devices: tuple[str, ...] = ()  # such as /dev/kfd and /dev/dri
-    groups: tuple[int, ...] = ()  # the gids of the devices
 
 
 class Containers(Cells):
@@ -67,22 +56,30 @@ class Containers(Cells):
         self.limits = limits
         self.daemon = Daemon(url)
         self._size = size
+        self._numbers = count()
         self._labels = {"steno": "listener", "steno.listener": name, "steno.pool": uuid.uuid4().hex}
         self._seccomp = SECCOMP.read_text("utf-8")
         self._pool: ContainerPool | None = None
         self._lock = threading.Lock()
+        self._shared = SHARED / f"steno-{name}-{self._labels['steno.pool']}"
+        here = sorted(os.sched_getaffinity(0))
+        self._cpuset = here[-max(1, min(len(here), round(limits.cpus))) :]
+        self.cpus = len(self._cpuset)
+        self.python_path = _PYTHON
+        self.ranks = os.geteuid() == 0
 
-    def arguments(self) -> dict[str, Any]:
-        """What the SDK is given to create a container."""
-        from docker.types import LogConfig, Ulimit
+    def arguments(self, folder: Path) -> dict[str, Any]:
+        """The SDK's arguments for a container that shares this folder. It has a set of processors, and no quota, which
+        would stop a program now and then.
+        """
+        from docker.types import LogConfig, Mount, Ulimit
 
         limits = self.limits
         return {
             "image": limits.image,
-            "command": _SHELL,
-            "stdin_open": True,
+            "command": ["sh", "-c", SHELL, _FOLDER],
             "entrypoint": [],
-            "user": limits.user,
+            "user": "10001:10001",
             "working_dir": "/tmp",  # noqa: S108 - of the container
             "environment": {"HOME": "/tmp/work", "TMPDIR": "/tmp"},  # noqa: S108
             "labels": self._labels,
@@ -94,68 +91,77 @@ class Containers(Cells):
             "tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,size={limits.tmp},nr_inodes=10000,mode=1777"},  # noqa: S108
             "mem_limit": limits.memory,
             "memswap_limit": limits.memory,  # without it swap doubles the memory
-            "cpu_period": 100_000,
-            "cpu_quota": int(limits.cpus * 100_000),  # nano_cpus above the machine's cores are refused
+            "cpuset_cpus": ",".join(map(str, self._cpuset)),
+            "mounts": [
+                Mount(_FOLDER, str(folder), type="bind"),
+                *(Mount(f"{_PYTHON}/{path.name}", str(path), type="bind", read_only=True) for path in _numpy()),
+            ],
             "pids_limit": limits.pids,
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges:true", f"seccomp={self._seccomp}"],
-            "devices": [f"{one}:{one}:rw" for one in limits.devices],
-            "group_add": list(limits.groups),
+            "devices": [f"{device}:{device}:rw" for device in limits.devices],
+            "group_add": sorted({Path(device).stat().st_gid for device in limits.devices if Path(device).exists()}),
             "ulimits": [
                 Ulimit(name=name, soft=bound, hard=bound)
-                for name, bound in (("core", 0), ("fsize", limits.file), ("nofile", limits.open_files))
+                for name, bound in (("core", 0), ("fsize", _LARGEST_FILE), ("nofile", 1024))
             ],
             "log_config": LogConfig(type="none"),
         }
 
-    def run(
-        self, argv: Sequence[str], files: Mapping[str, bytes], *, limit: float, takes: str = "", cap: int = 0
-    ) -> tuple[ProgramEnd, bytes | None]:
-        cap = cap if takes else 0
-        script = _RUN + (_TAKE.format(file=shlex.quote(takes), cap=cap) if takes else "")
-        program = self._program(script, _archive(files), argv, limit=limit, watched=False)
-        try:
-            taken = program.result(cap)
-        finally:
-            ended = program.end()
-        return ended, taken
+    def take(self) -> Cell:
+        return self.warm().take()
 
-    def open(self, program: bytes, words: Sequence[str], *, limit: float) -> Cell:
-        return self._program(_OPEN, program, words, limit=limit, watched=True)
+    def give_back(self, cell: Cell) -> None:
+        assert isinstance(cell, Container)  # noqa: S101 - `take` gave it
+        self.warm().give_back(cell)
+
+    def quiet(self) -> None:
+        self.warm().quiet()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Lock out the other listeners of this machine; ours removes used containers before every batch."""
+        with (SHARED / "steno.lock").open("a") as file:
+            while True:
+                with suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                self.check()
+                time.sleep(_TURN)
+            yield
 
     def interrupt(self) -> None:
-        for container in () if self._pool is None else self._pool.taken():
-            # in a thread: the engine answers only when the program's streams were read
-            threading.Thread(target=self._kill, args=(container,), daemon=True).start()
+        with suppress(SandboxUnavailable):  # who waits for the program hears it too
+            super().interrupt()
 
     def warm(self) -> ContainerPool:
         """Start the pool now; else the first program starts it."""
         with self._lock:
             if self._pool is None:
-                self._pool = ContainerPool(
-                    lambda: self.daemon.start(self.arguments()), self.daemon.remove, self._of_this_pool, self._size
-                )
+                self._pool = ContainerPool(self._made, self.daemon.remove, self._size)
             return self._pool
 
-    def _of_this_pool(self) -> list[str]:
-        found = self.daemon.labelled(f"steno.pool={self._labels['steno.pool']}")
-        return [container for container, _ in found]
+    def _made(self) -> Container:
+        folder = self._shared / f"{self._labels['steno.pool']}-{next(self._numbers)}"
+        try:
+            return Container(self, self.daemon, folder, self.arguments(folder))
+        except OSError as error:
+            raise SandboxUnavailable(f"{SHARED} cannot be used ({error.strerror}): mount a tmpfs there.") from None
 
     def health(self) -> EngineHealth:
-        return examine(self.daemon, self.limits.image, self.limits.devices)
-
-    def fetch(self) -> None:
-        """Pull the image; `health` says whether that worked."""
-        with suppress(SandboxUnavailable):
-            self.daemon.pull(self.limits.image)
+        return self.daemon.health(self.limits.image, self.limits.devices)
 
     def remove_leftovers(self) -> int:
         """Remove the containers that a dead listener of this name left, whatever runs in them; how many."""
-        mine = self._labels
-        found = self.daemon.labelled("steno=listener", f"steno.listener={mine['steno.listener']}")
-        old = [container for container, labels in found if labels.get("steno.pool") != mine["steno.pool"]]
+        name, pool = self._labels["steno.listener"], self._labels["steno.pool"]
+        containers = self.daemon.labelled(f"steno.listener={name}")
+        old = [container for container, labels in containers if labels.get("steno.pool") != pool]
         for container in old:
-            self.daemon.remove(container)
+            with suppress(SandboxUnavailable):  # the next one tries again
+                self.daemon.remove(container)
+        for folder in SHARED.glob(f"steno-{glob.escape(name)}-{'[0-9a-f]' * 32}"):
+            if folder != self._shared:
+                shutil.rmtree(folder, ignore_errors=True)
         return len(old)
 
     def close(self) -> None:
@@ -165,14 +171,7 @@ class Containers(Cells):
                 self._pool.close()
             self.daemon.close()
             self._pool = None
-
-    def _kill(self, container: str) -> None:
-        with suppress(SandboxUnavailable):  # `run` and `end` raise it too
-            self.daemon.kill(container)
-
-    def _program(self, script: str, data: bytes, words: Sequence[str], *, limit: float, watched: bool) -> Program:
-        told = script.replace("{size}", str(len(data))).replace("{words}", shlex.join(words)).encode()
-        return Program(self.daemon, self.warm(), told, data, limit=limit, watched=watched)
+        shutil.rmtree(self._shared, ignore_errors=True)
 
 
 def remove_containers_of(listeners: Collection[str]) -> None:
@@ -183,11 +182,9 @@ def remove_containers_of(listeners: Collection[str]) -> None:
                 daemon.remove(container)
 
 
-def _archive(files: Mapping[str, bytes]) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(data), 0o755
-            archive.addfile(entry, io.BytesIO(data))
-    return packed.getvalue()
+def _numpy() -> list[Path]:
+    """The folders of the judge's numpy, for references whose image has none."""
+    import numpy as np
+
+    home = Path(np.__file__).parent
+    return [path for path in (home, home.with_name("numpy.libs")) if path.exists()]

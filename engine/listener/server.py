@@ -7,49 +7,28 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
-from engine.errors import Conflict
+from steno.engine.errors import Conflict
 
+from .daemon import EngineHealth
 from .sandbox import Containers
 from .tasks import QueueFull, TaskNotFound, Tasks
 
 LARGEST = 16 << 20  # bytes of a request
-WAIT = 30.0  # seconds that a question for news waits at most
-_SOCKET = 60.0  # seconds of silence after which a connection is closed
+WAIT = 30.0  # seconds that a request for news waits at most
 _LOOK = 0.1  # seconds
-_FRESH = 5.0  # seconds for which the engine is believed to be well
-
-
-class DeadMan:
-    """Ends a machine that its engine has forgotten: after `limit` seconds without a word from it, once no task runs."""
-
-    def __init__(self, limit: float, idle: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit = limit
-        self._idle = idle
-        self._clock = clock
-        self._heard = clock()
-
-    def hear(self) -> None:
-        """The engine said something."""
-        self._heard = self._clock()
-
-    @property
-    def left(self) -> float:
-        """Seconds until the machine is to end; a task that runs may end first."""
-        return self._heard + self._limit - self._clock()
-
-    @property
-    def due(self) -> bool:
-        return self.left <= 0 and self._idle()
+_FRESH = 5.0  # seconds for which the engine is assumed to be well
+_STATUSES = {TaskNotFound: 404, Conflict: 409, QueueFull: 429}
 
 
 class ListenerServer(ThreadingHTTPServer):
-    """Answers at (host, port). `certificate`: a PEM file with its key; None: plain HTTP, for a tunnel."""
+    """Answers at (host, port). `forgotten_after`: seconds without a request after which the machine ends, once no task
+    runs. `certificate`: a PEM file with its key; None: plain HTTP, for a tunnel.
+    """
 
     daemon_threads = True
     request_queue_size = 64
@@ -60,7 +39,7 @@ class ListenerServer(ThreadingHTTPServer):
         token: str,
         tasks: Tasks,
         containers: Containers,
-        dead_man: DeadMan,
+        forgotten_after: float,
         certificate: Path | None = None,
     ) -> None:
         super().__init__(address, _Handler)
@@ -68,135 +47,74 @@ class ListenerServer(ThreadingHTTPServer):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-        self.token, self.tasks, self.containers, self.dead_man = token, tasks, containers, dead_man
-        self._examined: tuple[float, tuple[str, ...]] = (-_FRESH, ())
-        self.stopped = False  # set from other threads and from signal handlers, so it is no lock
+        self.token, self.tasks, self.containers = token, tasks, containers
+        self.forgotten_after = forgotten_after
+        self.heard_at = time.monotonic()  # the engine's last request
+        self._well = -_FRESH  # when the engine was
+        self.stopped = False  # set from other threads and from signal handlers, so it is not a lock
+
+    @property
+    def left(self) -> float:
+        """Seconds until the machine is to end; a task that runs may end first."""
+        return self.heard_at + self.forgotten_after - time.monotonic()
+
+    @property
+    def forgotten(self) -> bool:
+        return self.left <= 0 and self.tasks.idle
 
     def serve(self) -> bool:
-        """Answer until `stopped`, or until the engine was silent for too long: True then."""
+        """Answer until `stopped`, or until the machine is forgotten: True then."""
         thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="steno-listener", daemon=True)
         thread.start()
         try:
-            while not self.stopped:
+            while not self.stopped and not self.forgotten:
                 time.sleep(_LOOK)
-                if self.dead_man.due:
-                    return True
-            return False
+            return not self.stopped
         finally:
             self.shutdown()
             thread.join()
             self.server_close()
 
+    def stop(self, *_: object) -> None:
+        self.stopped = True
+
     def problems(self) -> tuple[str, ...]:
-        """Why no program can run, by what was seen a few seconds ago at most."""
+        """Why programs cannot run, as of a few seconds ago at most."""
         if self.stopped:
             return ("This machine is stopping.",)
-        at, found = self._examined
-        if time.monotonic() - at > _FRESH or found:
-            found = self.containers.health().problems
-            self._examined = time.monotonic(), found
-        return found
+        return () if time.monotonic() - self._well < _FRESH else self.examine().problems
 
-    def health(self) -> tuple[int, dict[str, Any]]:
-        """Status and object of `GET /health`."""
-        found = self.containers.health()
-        self._examined = time.monotonic(), found.problems
-        said = {
-            "ok": not found.problems,
-            "engine": found.engine,
-            "runc": found.runc,
-            "image": self.containers.limits.image,
-            "devices": list(self.containers.limits.devices),
-            "free_bytes": found.free_bytes,
-            "problems": list(found.problems),
-            "warnings": list(found.warnings),
-            "idle": self.tasks.idle,
-            "ends_in_seconds": round(max(0.0, self.dead_man.left)),
-        }
-        return (200 if said["ok"] else 503), said
+    def examine(self) -> EngineHealth:
+        health = self.containers.health()
+        self._well = -_FRESH if health.problems else time.monotonic()
+        return health
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: ListenerServer
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "steno", ""
-    timeout = _SOCKET
-    wbufsize = -1  # an answer in one piece: else its body waits 40 ms for the client's word on its head
-
-    def do_GET(self) -> None:
-        self._answered("GET")
-
-    def do_POST(self) -> None:
-        self._answered("POST")
-
-    def do_DELETE(self) -> None:
-        self._answered("DELETE")
+    timeout = 60.0  # seconds of silence after which a connection is closed
+    wbufsize = -1  # an answer in one piece: else its body waits 40 ms for the acknowledgement of its head
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the engine's record says what was asked."""
+        """Log nothing: the engine's record has every request."""
 
-    def _answered(self, method: str) -> None:
+    def do_GET(self) -> None:
         given = self.headers.get("Authorization", "")
-        if not secrets.compare_digest(given.encode(), f"Bearer {self.server.token}".encode()):
+        if secrets.compare_digest(given.encode(), f"Bearer {self.server.token}".encode()):
+            self.server.heard_at = time.monotonic()
+            try:
+                status, answer = self._answer()
+            except (TaskNotFound, Conflict, QueueFull) as error:
+                status, answer = _STATUSES[type(error)], {"detail": str(error)}
+            except (ValueError, RecursionError) as error:  # JSON that is nested too deep is the latter
+                self.close_connection = True
+                status, answer = 400, {"detail": str(error)}
+        else:
             self.close_connection = True  # its body was not read
-            self._say(401, {"detail": "the machine's token is needed: Authorization: Bearer …"})
-            return
-        self.server.dead_man.hear()
-        try:
-            status, said = self._asked(method)
-        except TaskNotFound as error:
-            status, said = 404, {"detail": str(error)}
-        except Conflict as error:
-            status, said = 409, {"detail": str(error)}
-        except QueueFull as error:
-            status, said = 429, {"detail": str(error)}
-        except (ValueError, RecursionError) as error:  # JSON that is nested too deep is the latter
-            self.close_connection = True
-            status, said = 400, {"detail": str(error)}
-        self._say(status, said)
-
-    def _asked(self, method: str) -> tuple[int, dict[str, Any]]:
-        asked = urlsplit(self.path)
-        tasks = self.server.tasks
-        match (method, *asked.path.strip("/").split("/")):
-            case ("GET", "health"):
-                return self.server.health()
-            case ("POST", "execute"):
-                body = self._body()
-                if problems := self.server.problems():
-                    return 503, {"detail": " ".join(problems)}
-                job, name = _object(body.get("job")), str(body.get("name", ""))
-                task = tasks.execute(str(body.get("task_id", "")), job, name)
-                return 202, {"task_id": task.task_id, "state": task.state}
-            case ("GET", "tasks"):
-                version, found = tasks.listing(*_waits(asked.query, "known"))
-                return 200, {"version": version, "tasks": found}
-            case ("GET", "tasks", task_id):
-                task, lines = tasks.news(task_id, *_waits(asked.query, "after"))
-                return 200, {"task_id": task_id, "state": task.state, "code": task.code, "lines": lines}
-            case ("POST", "cancel", task_id):
-                return 200, {"task_id": task_id, "state": tasks.cancel(task_id).state}
-            case ("DELETE", "tasks", task_id):
-                tasks.acknowledge(task_id)
-                return 200, {"task_id": task_id}
-            case ("POST", "shutdown"):
-                if not tasks.idle:
-                    raise Conflict("a task runs here")
-                self.close_connection = True
-                self.server.stopped = True
-                return 200, {"detail": "this machine is stopping"}
-            case _:
-                self.close_connection = True
-                return 404, {"detail": "there is /health, /execute, /tasks, /tasks/{id}, /cancel/{id} and /shutdown"}
-
-    def _body(self) -> dict[str, Any]:
-        size = int(self.headers.get("Content-Length", "-1"))
-        if not 0 <= size <= LARGEST:
-            raise ValueError(f"a request has a Content-Length of at most {LARGEST} bytes")
-        return _object(json.loads(self.rfile.read(size)))
-
-    def _say(self, status: int, said: dict[str, Any]) -> None:
-        data = json.dumps(said).encode()
+            status, answer = 401, {"detail": "the machine's token is needed: Authorization: Bearer …"}
+        data = json.dumps(answer).encode()
         try:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -208,14 +126,55 @@ class _Handler(BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True  # the engine asks again
 
+    do_POST = do_DELETE = do_GET  # noqa: N815 - as http.server has it
 
-def _waits(query: str, since: str) -> tuple[int, float]:
-    """What the asker has already, and how many seconds it waits for more."""
-    words = {name: values[-1] for name, values in parse_qs(query).items()}
-    return max(0, int(words.get(since, "0"))), max(0.0, min(WAIT, float(words.get("wait", "0"))))
+    def _answer(self) -> tuple[int, dict[str, Any]]:
+        """Status and object. Raises the errors of `_STATUSES`, and ValueError."""
+        server, tasks, address = self.server, self.server.tasks, urlsplit(self.path)
+        words = dict(parse_qsl(address.query))
+        wait = max(0.0, min(WAIT, float(words.get("wait", "0"))))
+        match (self.command, *address.path.strip("/").split("/")):
+            case ("GET", "health"):
+                health = server.examine()
+                facts = {
+                    "ok": not health.problems,
+                    **health._asdict(),
+                    "image": server.containers.limits.image,
+                    "devices": server.containers.limits.devices,
+                    "idle": tasks.idle,
+                    "ends_in_seconds": round(max(0.0, server.left)),
+                }
+                return (503 if health.problems else 200), facts
+            case ("POST", "execute"):
+                body = self._body()
+                if problems := server.problems():
+                    return 503, {"detail": " ".join(problems)}
+                task = tasks.execute(str(body.get("task_id", "")), body.get("job"), str(body.get("name", "")))
+                return 202, {"task_id": task.task_id, "state": task.state}
+            case ("GET", "tasks"):
+                version, listed = tasks.listing(int(words.get("known", "0")), wait)
+                return 200, {"version": version, "tasks": listed}
+            case ("GET", "tasks", task_id):
+                task, lines = tasks.news(task_id, max(0, int(words.get("after", "0"))), wait)
+                return 200, {"task_id": task_id, "state": task.state, "code": task.code, "lines": lines}
+            case ("POST", "cancel", task_id):
+                return 200, {"task_id": task_id, "state": tasks.cancel(task_id).state}
+            case ("DELETE", "tasks", task_id):
+                tasks.acknowledge(task_id)
+                return 200, {"task_id": task_id}
+            case ("POST", "shutdown"):
+                if not tasks.idle:
+                    raise Conflict("a task runs here")
+                self.close_connection = server.stopped = True
+                return 200, {"detail": "this machine is stopping"}
+        self.close_connection = True
+        return 404, {"detail": "there is /health, /execute, /tasks, /tasks/{id}, /cancel/{id} and /shutdown"}
 
-
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError("a JSON object is expected: {task_id, job}")  # noqa: TRY004 - it is the sender's mistake
-    return value
+    def _body(self) -> dict[str, Any]:
+        size = int(self.headers.get("Content-Length", "-1"))
+        if not 0 <= size <= LARGEST:
+            raise ValueError(f"a request has a Content-Length of at most {LARGEST} bytes")
+        body = json.loads(self.rfile.read(size))
+        if not isinstance(body, dict):
+            raise ValueError("a JSON object is expected: {task_id, job}")  # noqa: TRY004 - it is the sender's mistake
+        return body

@@ -5,12 +5,12 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from engine.live.live_world import LiveWorld
-from engine.providers.readings import READINGS
-from events.clock import Clock
-from events.errors import RecordReplaced, reported
-from events.store.record import Record
-from events.store.store import Where
+from steno.engine.live.live_world import LiveWorld
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import Clock
+from steno.events.errors import RecordReplaced, reported
+from steno.events.store.record import Record
+from steno.events.store.store import Where
 
 LOOK: Final = 0.01  # seconds between looks at the record
 _AGAIN: Final = 1.0  # seconds before a record that could not be read is tried again

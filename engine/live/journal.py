@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from engine.fold.outbox import Outbox
-from engine.fold.world_codec import WorldState
-from engine.policy import Policy, dump_policy
-from events import types
+from steno.engine.state.outbox import Outbox
+from steno.engine.state.policy import Policy, dump_policy
+from steno.engine.state.world import World
+from steno.events import types
 
 if TYPE_CHECKING:
-    from engine.live.live_world import LiveWorld
-    from events.store.record import Batch, Record, Unless
+    from steno.engine.live.live_world import LiveWorld
+    from steno.events.store.record import Batch, Record, Unless
 
 _PLACES: Final = frozenset({"RunPlaced"})
 
@@ -25,7 +25,7 @@ class Journal:
 
     def write(self, stream: str, *facts: types.Event) -> int:
         """Append facts to a stream (`run/<id>`, `vm/<id>` …) in one durable transaction; the position of the last."""
-        from events.store.record import Batch
+        from steno.events.store.record import Batch
 
         return self.append(Batch(stream=stream, events=facts))[-1]
 
@@ -33,7 +33,7 @@ class Journal:
         """Append to several streams in one durable transaction; VersionConflict, IdConflict: nothing was appended."""
         return self.record.append_many(batches, durable=True, unless=unless)
 
-    def adopt_policy(self, source: str, policy: Policy, state: WorldState) -> bool:
+    def adopt_policy(self, source: str, policy: Policy, state: World) -> bool:
         """Record that decisions about this source follow this policy from now on, as a replay needs it; False if they
         already did by `state`, the world at the record's head.
         """
@@ -51,7 +51,7 @@ class Journal:
         Raises:
             VersionConflict: another process decided meanwhile; nothing was appended.
         """
-        from events.store.record import Batch, Unless
+        from steno.events.store.record import Batch, Unless
 
         unless = None if seen is None else Unless(_PLACES, seen)
         self.append(Batch(stream=f"queue/{source}", events=facts, expected_version=version), unless=unless)
@@ -59,11 +59,11 @@ class Journal:
     def queue_version(self, source: str) -> int:
         return self.record.version(f"queue/{source}")
 
-    def ledger(self) -> Outbox:
-        """What is open now, including what other processes have written so far."""
+    def outbox(self) -> Outbox:
+        """Requests and intents that are open now, including those that other processes have written so far."""
         return self.state().outbox
 
-    def state(self) -> WorldState:
+    def state(self) -> World:
         """The world at the record's head."""
         if self._live is None:
             raise RuntimeError("this journal has no world, so it does not know what is open")

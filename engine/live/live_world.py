@@ -10,23 +10,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
-from engine.fold.change import Change, Touched
-from engine.fold.record_fold import RecordFold
-from engine.fold.snapshot import dump_held, segments_of
-from engine.fold.snapshot_store import AT_START, EVERY, SnapshotStore
-from engine.fold.tick import Until
-from engine.fold.world import World
-from engine.rules.current import CURRENT
-from events.clock import EPOCH
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import Until
+from steno.engine.fold.record_fold import RecordFold
+from steno.engine.fold.snapshot import dump_in_memory, segments_of
+from steno.engine.fold.snapshot_store import AT_START, EVERY, SnapshotStore
+from steno.engine.rules.sets import ADOPTED
+from steno.engine.state.changes import Change, Touched
+from steno.events.clock import EPOCH
 
 if TYPE_CHECKING:
-    from engine.fold.world_codec import WorldState
-    from engine.providers.reading import Readings
-    from events.store.record import Head, Record
+    from steno.engine.state.reading import Readings
+    from steno.engine.state.world import World
+    from steno.events.poll import Poll
+    from steno.events.store.record import Head, Record, StreamOf
 
 _log: Final = logging.getLogger("steno.fold")
 BATCH: Final = 500  # positions folded between turns of subscribers and readers
@@ -50,7 +52,7 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
 class Observer(Protocol):
     """Sees the world after each event, in the owner's thread: it computes and never waits."""
 
-    def start(self, record: "Record", state: "WorldState", position: int) -> None:
+    def start(self, record: "Record", state: "World", position: int) -> None:
         """This world, which is at `position`, is shown from now on: the first, or another after a mistake."""
 
     def begin(self, after: int, until: int, *, more: bool) -> Sequence[int]:
@@ -87,7 +89,7 @@ class LiveWorld:
         self._record: Record | None = None
         self._snapshots: SnapshotStore | None = None
         self._observer: Observer | None = None
-        self._started: WorldState | None = None  # the world that the observer sees
+        self._started: World | None = None  # the world that the observer sees
         self._shown: int | None = None  # the last published position; None before the first change set
         self._looked_at = time.monotonic()
         self._subscribers: list[Callable[[ChangeSet], None]] = []
@@ -104,6 +106,7 @@ class LiveWorld:
         """Follow this record from now on, from its snapshot if there is one; folds nothing yet."""
         self._record = record
         self._snapshots = SnapshotStore(record) if self._keep else None
+        record.on_rollback.append(self._forget_items)
         self._load(record)
 
     def catch_up(self, progress: Progress | None = None) -> None:
@@ -121,7 +124,7 @@ class LiveWorld:
         state, position = self.state, self._position
         if self._observer is not None and self._started is not state:
             with self._lock:
-                self._tell(self._observer, lambda one: one.start(record, state, position))
+                self._tell(self._observer, lambda observer: observer.start(record, state, position))
             self._started = state
         while self._position < head:
             until = min(head, self._position + BATCH)
@@ -135,7 +138,7 @@ class LiveWorld:
         if snapshots is not None and snapshots.is_due(self._position, every):
             self._retire()
             with self._lock:  # readers look at what is over too
-                world = dump_held(state)
+                world = dump_in_memory(state)
             snapshots.write(state.position, world, segments_of(state), every=every)
 
     def _retire(self) -> None:
@@ -156,7 +159,7 @@ class LiveWorld:
         return self._record
 
     @property
-    def world(self) -> World:
+    def world(self) -> Fold:
         """For the owner's thread; others use `reading`. Raises what `catch_up` does if a fold was broken off."""
         if self._fold is None:
             self.catch_up()
@@ -164,9 +167,15 @@ class LiveWorld:
         return self._fold.world
 
     @property
-    def state(self) -> "WorldState":
+    def state(self) -> "World":
         """For the owner's thread; others use `reading`."""
         return self.world.state
+
+    def stream_of(self, provider: str, poll: "Poll") -> "StreamOf":
+        """Names the streams of a poll's items for its append, as `RecordFold.stream_of` does."""
+        fold = self._fold
+        assert fold is not None  # noqa: S101 - the owner has caught up
+        return partial(fold.stream_of, provider, poll)
 
     def subscribe(self, subscriber: Callable[[ChangeSet], None]) -> None:
         """Call this with every change set, in the owner's thread."""
@@ -191,20 +200,24 @@ class LiveWorld:
         return time.monotonic() - self._looked_at
 
     def is_ready(self, timeout: float) -> bool:
-        """Whether the world has been at the record's head once; waits up to `timeout` seconds."""
+        """True if the world has been at the record's head once; waits up to `timeout` seconds."""
         return self._ready.wait(timeout)
 
     @contextmanager
-    def reading(self) -> "Iterator[WorldState | None]":
+    def reading(self) -> "Iterator[World | None]":
         """The world between two answers; None: there is none yet. The fold waits meanwhile: for short looks only."""
         with self._lock:
             yield None if self._fold is None else self._fold.world.state
 
     # -- the fold
 
+    def _forget_items(self) -> None:
+        if self._fold is not None:
+            self._fold.forget_items()
+
     def _load(self, record: "Record") -> None:
         state = None if self._snapshots is None else self._snapshots.load()
-        world = World(self._readings, CURRENT, state, live=True)
+        world = Fold(self._readings, ADOPTED, state, live=True)
         with self._lock:
             self._position = world.state.position
             self.touched = Touched(self._position)
@@ -212,34 +225,34 @@ class LiveWorld:
 
     def _fold_unseen(self, head: int, progress: Progress | None) -> None:
         """Fold without publishing: at first all but the newest events, later what was published before."""
-        begun, said = self._position, -1
+        begun, tenth = self._position, -1
         end = min(head, head - RECENT if self._shown is None else self._shown)
         while self._position < end:
-            self._advance(min(end, self._position + _FIRST), shown=False)
+            self._advance(min(end, self._position + _FIRST), published=False)
             self._retire()
             done, total = self._position - begun, head - begun
             if progress is not None:
                 progress(done, total)
-            if total >= LONG and 10 * done // total != said:
-                said = 10 * done // total
+            if total >= LONG and 10 * done // total != tenth:
+                tenth = 10 * done // total
                 _log.info("reading the record: %d %%, %s of %s events", 100 * done // total, f"{done:,}", f"{total:,}")
 
-    def _advance(self, until: int, *, shown: bool = True, more: bool = True) -> None:
+    def _advance(self, until: int, *, published: bool = True, more: bool = True) -> None:
         """Fold one batch. A world that an exception leaves half-way is loaded again by the next `catch_up`."""
         fold, after, changes = self._fold, self._position, list[Change]()
         assert fold is not None  # noqa: S101 - of `catch_up`
-        observer = self._observer if shown and self._started is fold.world.state else None
+        observer = self._observer if published and self._started is fold.world.state else None
 
         def each(position: int, new: tuple[Change, ...]) -> None:
             changes.extend(new)
             self.touched.note(position, new)
-            self._tell(observer, lambda one: one.changed(position, new))
+            self._tell(observer, lambda watcher: watcher.changed(position, new))
 
         with self._lock:
             try:
-                for stop in self._tell(observer, lambda one: one.begin(after, until, more=more)) or ():
+                for stop in self._tell(observer, lambda each: each.begin(after, until, more=more)) or ():
                     fold.run(Until(position=stop), each, repeats=False)
-                    self._tell(observer, lambda one, at=stop: one.reached(at))  # type: ignore[misc]
+                    self._tell(observer, lambda each, at=stop: each.reached(at))  # type: ignore[misc]
                 fold.run(Until(position=until), each, repeats=False)
             except BaseException:
                 self._fold = None
@@ -248,17 +261,17 @@ class LiveWorld:
             self.touched.end(until)
             if (ours := fold.world.state.clocks.get(EPOCH >> 16)) is not None:
                 fold.record.follow(ours.offset)
-            self._tell(observer, lambda one: one.end())
-        if shown:
-            self._shown, found = until, ChangeSet(after=after, until=until, changes=tuple(changes))
+            self._tell(observer, lambda each: each.end())
+        if published:
+            self._shown, change_set = until, ChangeSet(after=after, until=until, changes=tuple(changes))
             for subscriber in self._subscribers:
                 try:
-                    subscriber(found)
+                    subscriber(change_set)
                 except Exception:  # noqa: BLE001 - whatever it is, the fold goes on
                     _log.exception("a subscriber failed at position %d", until)
 
     def _tell(self, observer: Observer | None, call: "Callable[[Observer], T]") -> "T | None":
-        """Call an observer; one that raises gets its error and is left out until it observes again."""
+        """Call an observer; after an exception it gets the error and is left out until it observes again."""
         if observer is None or observer is not self._observer:
             return None
         try:

@@ -1,1 +1,1 @@
-"""What machines and runs cost: pure functions of the world. Integer micro-dollars, microseconds."""
+"""Costs of machines and runs: pure functions of the world. Integer micro-dollars, microseconds."""

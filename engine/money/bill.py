@@ -9,9 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.fold.change import VmStep
-from engine.fold.vm import Occupancy, Phase, Vm, VmDate
-from engine.money.life import (
+from steno.engine.money.life import (
     Holds,
     RunOccupancy,
     blocks_of,
@@ -23,10 +21,12 @@ from engine.money.life import (
     possible_end,
     possible_start,
 )
-from engine.money.prices import HIGH, LOW, Book, Tariff, exact, rung_at
-from engine.money.spans import Begun, Slice, slices
-from engine.policy import HOUR, Billing
-from engine.states import VmState
+from steno.engine.money.prices import HIGH, LOW, Book, Tariff, exact, rung_at
+from steno.engine.money.spans import Begun, Slice, slices
+from steno.engine.state.changes import VmStep
+from steno.engine.state.policy import HOUR, Billing
+from steno.engine.state.states import VmState
+from steno.engine.state.vm import Occupancy, Phase, Vm, VmDate
 
 
 class Line(StrEnum):
@@ -95,9 +95,9 @@ class SettledPart(NamedTuple):
 
     mark: PhaseStart
     intervals: tuple[Interval, ...]
-    steps: tuple[VmStep, ...]  # past ones, and the one after them
+    steps: tuple[VmStep, ...]  # past steps, and the step after them
     occupancies: tuple[Occupancy, ...]  # runs that have left, the last of which came when this was over
-    holds: tuple[RunOccupancy, ...]  # the last of these runs, and earlier ones that may still matter
+    holds: tuple[RunOccupancy, ...]  # the last of these runs, and earlier runs that may still matter
     dates: tuple[VmDate, ...]  # what the provider dated up to the last past step
     basis: tuple[object, ...]  # what else it was computed from
 
@@ -120,7 +120,7 @@ class BillCache:
         if kept is not None and kept.basis == basis and _is_of(kept, vm, certain):
             since, behind = kept.mark.begun.since, len(kept.occupancies)
             tail = vm.occupancies[behind:]
-            if _in_order(vm.occupancies[max(0, behind - 1) :]) and all(one.seen_at > since for one in tail):
+            if _in_order(vm.occupancies[max(0, behind - 1) :]) and all(stay.seen_at > since for stay in tail):
                 holds = holds_of(tail, blocks, kept.holds)
                 if all(hold.since > since for hold in holds[len(kept.holds) :]):
                     return kept, holds
@@ -136,7 +136,7 @@ class BillCache:
         bill: list[Interval],
     ) -> None:
         """Settle what can be settled by now. `marks`: those met since it was `opened`, in order; `bill`: the whole
-        bill. Settles up to before the arrival of the last run that left, since the next begins no sooner than it did;
+        bill. Settles up to before the arrival of the last run that left, since the next begins no sooner;
         later if many phases have passed since and all runs have left.
         """
         if len(marks) <= 2 * self.phases:
@@ -146,10 +146,12 @@ class BillCache:
         tail = vm.occupancies[behind:]
         if not _in_order(tail):
             return
-        gone = next((place for place, one in enumerate(tail) if one.until is None), len(tail))
+        gone = next((place for place, stay in enumerate(tail) if stay.until is None), len(tail))
         before = holds[: len(holds) - len(tail) + gone]
-        fit = [one for one in marks[: -self.phases] if one.begun.edge.at <= certain and one.begun.step < len(vm.steps)]
-        early = [one for one in fit if before and one.begun.since <= before[-1].since]
+        fit = [
+            mark for mark in marks[: -self.phases] if mark.begun.edge.at <= certain and mark.begun.step < len(vm.steps)
+        ]
+        early = [mark for mark in fit if before and mark.begun.since <= before[-1].since]
         if gone == len(tail) and len(fit) - len(early) > 2 * self.phases:
             early = fit
         if not early:
@@ -190,7 +192,7 @@ def _up_to(dates: tuple[VmDate, ...], moment: int) -> tuple[VmDate, ...]:
 
 
 def _in_order(occupancies: Sequence[Occupancy]) -> bool:
-    return all(order_of(one) <= order_of(other) for one, other in pairwise(occupancies))
+    return all(order_of(earlier) <= order_of(other) for earlier, other in pairwise(occupancies))
 
 
 # -- the bill ---------------------------------------------------------------------------------------------------------
@@ -298,7 +300,7 @@ def _priced(cut: Slice, tariff: Tariff) -> list[Slice]:
 
 
 def _interval(piece: Slice, tariff: Tariff, cost: int, began: int, certain: int) -> Interval:
-    """One interval; its bounds are those of its phase where it touches the phase's edges."""
+    """The interval of one slice; its bounds are those of its phase where it touches the phase's edges."""
     span = piece.span
     low_start = max(began, span.entered_high, piece.since) if piece.since == span.since else max(began, piece.since)
     low_end = min(piece.until, certain, span.left_low)
@@ -321,7 +323,7 @@ def _interval(piece: Slice, tariff: Tariff, cost: int, began: int, certain: int)
         cost=cost,
         low=min(cost, exact(tariff, low_start, low_end, LOW) // HOUR),
         high=max(cost, -(-exact(tariff, high_start, piece.until, HIGH) // HOUR)),
-        parts=tuple([(*one, part) for one, part in zip(lines, paid, strict=True)]),
+        parts=tuple([(*payer, part) for payer, part in zip(lines, paid, strict=True)]),
         times=tuple(times),
     )
 
@@ -337,5 +339,5 @@ def _charged(billing: Billing, life: int) -> int:
 
 
 def _rounding(billing: Billing, tariff: Tariff, since: int, until: int) -> int:
-    """What the backend's rounding adds, at the price in force at the end."""
+    """The micro-dollars that the backend's rounding adds, at the price in force at the end."""
     return _rounded((_charged(billing, until - since) - (until - since)) * rung_at(tariff, until).best)

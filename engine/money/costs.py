@@ -4,24 +4,25 @@ unconfirmed, provisioning or busy for no known run, and the backend's rounding. 
 exactly.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from engine.fold.archives import until_of
-from engine.fold.lazy_things import some_of
-from engine.fold.run import Run
-from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
-from engine.kernel.listener_run import KERNELS, is_kept, listener_machine
-from engine.money.bill import Bill, BillCache, Line, bill_vm, portions
-from engine.money.kernels import cut_by_kernels, stays_of
-from engine.money.prices import Book
+from steno.engine.money.bill import Bill, BillCache, Interval, Line, bill_vm, portions
+from steno.engine.money.prices import Book
+from steno.engine.state.archives import until_of
+from steno.engine.state.kernel_mark import KERNELS, is_kept, listener_machine
+from steno.engine.state.run import Run
+from steno.engine.state.vm import Phase, Vm
+from steno.engine.state.world import World
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
-    """One sum of a machine's bill. Micro-dollars."""
+    """A sum of a machine's bill, in micro-dollars."""
 
     vm_id: str
     line: Line
@@ -38,9 +39,9 @@ class Costs:
     calls `moved` after the world changed. What no later poll changes of a long bill stays in the cache.
     """
 
-    def __init__(self, state: WorldState, cache: BillCache | None = None) -> None:
+    def __init__(self, state: World) -> None:
         self.state = state
-        self._cache = BillCache() if cache is None else cache
+        self._cache = BillCache()
         self._book = Book.of(state)
         self._bills: dict[str, Bill] = {}
         self._charges: dict[str, dict[str | None, list[Charge]]] = {}
@@ -55,17 +56,17 @@ class Costs:
         """The bill of one machine. An open one is costed to the newest poll of any live source, in an archive to the
         archive's last.
         """
-        found = self._bills.get(vm_id)
-        if found is None:
-            found = self._bills[vm_id] = self.bill_of(self.state.vms[vm_id])
-        return found
+        bill = self._bills.get(vm_id)
+        if bill is None:
+            bill = self._bills[vm_id] = self.bill_of(self.state.vms[vm_id])
+        return bill
 
     def bill_of(self, vm: Vm) -> Bill:
         """As `bill`, of a machine that need not be kept in memory."""
-        found = bill_vm(vm, until=until_of(self.state, vm), book=self._book, cache=self._cache)
+        bill = bill_vm(vm, until=until_of(self.state, vm), book=self._book, cache=self._cache)
         for run_id, kept in self._kept_on(vm):
-            found = cut_by_kernels(found, run_id, stays_of(kept))
-        return found
+            bill = cut_by_kernels(bill, run_id, stays_of(kept))
+        return bill
 
     def _kept_on(self, vm: Vm) -> Iterator[tuple[str, Vm]]:
         """The listeners' runs that were on a machine, and the kernels' machine of each."""
@@ -87,11 +88,11 @@ class Costs:
 
     def bills(self) -> dict[str, Bill]:
         """The bill of every machine, in order of first sight."""
-        return {vm_id: self.bill(vm_id) for vm_id in self.state.vms}
+        return {vm_id: self.bill(vm_id) for vm_id in self.state.vms.ids()}
 
     def charges(self) -> Iterator[Charge]:
         """Every sum of every machine, machines in order of first sight."""
-        for vm_id in self.state.vms:
+        for vm_id in self.state.vms.ids():
             yield from self._of(vm_id)
 
     def _of(self, vm_id: str) -> Iterator[Charge]:
@@ -99,7 +100,7 @@ class Costs:
         return iter(()) if is_kept(self.state.vms[vm_id]) else charges(self.bill(vm_id))
 
     def paid_by(self, run_id: str, vm_id: str) -> list[Charge]:
-        """What a run pays of a machine's bill, in order of time."""
+        """The sums of a machine's bill that a run pays, in order of time."""
         by_run = self._charges.get(vm_id)
         if by_run is None:
             by_run = self._charges[vm_id] = {}
@@ -108,7 +109,7 @@ class Costs:
         return by_run.get(run_id, [])
 
     def of_run(self, run_id: str, machines: Iterable[str] | None = None) -> int | None:
-        """What a run costs so far, micro-dollars: 0 if it ended without a machine, None while its machine is unknown
+        """The cost of a run so far, micro-dollars: 0 if it ended without a machine, None while its machine is unknown
         or no source says since when it was there. `machines`: those it was on, if the caller knows them.
         """
         state = self.state
@@ -116,28 +117,28 @@ class Costs:
         if run is None:
             return None
         if run.tasks:
-            known = [cost for one in run.tasks if (cost := self.of_run(one)) is not None]
+            known = [cost for task in run.tasks if (cost := self.of_run(task)) is not None]
             return sum(known) if known else None
         if machines is None:  # a requeued run has no link to its earlier machines
             machines = dict.fromkeys(run.links.values())
             if run.requeues:
-                later = some_of(state.vms, lambda brief: brief.at >= run.first_at)
+                later = (*state.vms.open(), *state.vms.ended_since(run.first_at))
                 machines = (vm.vm_id for vm in later if run_id in vm.runs)
-        found = [vm_id for vm_id in machines if (vm := state.vms.get(vm_id)) is not None and run_id in self.payers(vm)]
-        if not found:
+        paid = [vm_id for vm_id in machines if (vm := state.vms.get(vm_id)) is not None and run_id in self.payers(vm)]
+        if not paid:
             return 0 if _never_had_one(run) else None
-        there = list(dict.fromkeys((*found, *self.beneath(found))))
+        there = list(dict.fromkeys((*paid, *self.beneath(paid))))
         cost = sum(charge.cost for vm_id in there for charge in self.paid_by(run_id, vm_id))
-        return None if not cost and any(run_id in _undated(state.vms[vm_id]) for vm_id in found) else cost
+        return None if not cost and any(run_id in _undated(state.vms[vm_id]) for vm_id in paid) else cost
 
     def of_runs(self) -> dict[str, int]:
         """run_id → micro-dollars, of every run whose cost is known; see `of_run`."""
-        costs = {run.run_id: 0 for run in self.state.runs.values() if _never_had_one(run)}
-        costs |= dict.fromkeys((run_id for vm in self.state.vms.values() for run_id in runs_on(vm)), 0)
+        costs = {run.run_id: 0 for run in self.state.runs.all() if _never_had_one(run)}
+        costs |= dict.fromkeys((run_id for vm in self.state.vms.all() for run_id in runs_on(vm)), 0)
         for charge in self.charges():
             if charge.run_id is not None:
                 costs[charge.run_id] += charge.cost
-        for run_id in (run_id for vm in self.state.vms.values() for run_id in _undated(vm)):
+        for run_id in (run_id for vm in self.state.vms.all() for run_id in _undated(vm)):
             if not costs.get(run_id):
                 costs.pop(run_id, None)
         return costs
@@ -145,13 +146,13 @@ class Costs:
 
 def _undated(vm: Vm) -> set[str]:
     """The runs that had left it before the poll that first showed them there: nothing dates when they came."""
-    return {one.run_id for one in vm.occupancies if one.until is not None and one.since > one.until}
+    return {stay.run_id for stay in vm.occupancies if stay.until is not None and stay.since > stay.until}
 
 
 def runs_on(vm: Vm) -> tuple[str, ...]:
     """The runs that pay for a machine, in order."""
     made_for = () if vm.made_for is None else (vm.made_for,)
-    return tuple(dict.fromkeys((*(one.run_id for one in vm.occupancies), *made_for)))
+    return tuple(dict.fromkeys((*(stay.run_id for stay in vm.occupancies), *made_for)))
 
 
 def charges(bill: Bill) -> Iterator[Charge]:
@@ -185,7 +186,87 @@ def cut_at(charge: Charge, moments: Iterable[int]) -> list[Charge]:
 
 
 def _never_had_one(run: Run) -> bool:
-    """Whether it ended, its jobs were seen, and none of them ever had a machine."""
+    """True if it ended, its jobs were seen, and none of them ever had a machine."""
     jobs = run.facts.jobs if run.terminal and run.facts is not None else ()
-    attempts = [one for job in jobs for one in job.attempts]
-    return bool(attempts) and all(one.hostname is None and one.price is None for one in attempts)
+    attempts = [attempt for job in jobs for attempt in job.attempts]
+    return bool(attempts) and all(attempt.hostname is None and attempt.price is None for attempt in attempts)
+
+
+# -- a machine that a listener keeps: each kernel on it pays from its start to its end by the listener's times; no run
+# pays the rest of the listener's own time, which is idle
+
+_NEVER: Final = 1 << 62
+
+
+class Stay(NamedTuple):
+    """A kernel on the machine."""
+
+    run_id: str
+    since: int
+    until: int
+
+
+def stays_of(vm: Vm) -> list[Stay]:
+    """The kernels that ran on a listener's machine, in order; one runs at a time."""
+    stays: list[Stay] = []
+    for stay in sorted(vm.occupancies, key=lambda occupancy: occupancy.started_at or 0):
+        if stay.started_at is not None:
+            since = max(stay.started_at, stays[-1].until if stays else 0)
+            stays.append(Stay(stay.run_id, since, max(since, _NEVER if stay.until is None else stay.until)))
+    return stays
+
+
+def cut_by_kernels(bill: Bill, listener: str, stays: list[Stay]) -> Bill:
+    """The same bill to the micro-dollar, the listener's busy time given to its kernels."""
+    sinces = [stay.since for stay in stays]
+    edges = sorted({edge for stay in stays for edge in stay[1:]})
+    intervals: list[Interval] = []
+    for interval in bill.intervals:
+        until = bill.until if interval.until is None else interval.until
+        if (
+            interval.phase is not Phase.BUSY
+            or until == interval.since
+            or all(run_id != listener for run_id, _, _ in interval.parts)
+        ):
+            intervals.append(interval)
+            continue
+        inside = edges[bisect_right(edges, interval.since) :]
+        cuts = [interval.since, *(edge for edge in inside if edge < until), until]
+        intervals += _pieces(interval, cuts, listener, [_at(stays, sinces, start) for start in cuts[:-1]])
+    return replace(bill, intervals=tuple(intervals))
+
+
+def _at(stays: list[Stay], sinces: list[int], moment: int) -> str | None:
+    place = bisect_right(sinces, moment) - 1
+    return stays[place].run_id if place >= 0 and stays[place].until > moment else None
+
+
+def _pieces(whole: Interval, cuts: list[int], listener: str, kernels: list[str | None]) -> list[Interval]:
+    """An interval cut at those moments, and the kernel of each piece instead of the listener."""
+    alone = all(run_id == listener for run_id, _, _ in whole.parts)
+    costs = [portions(cost, cuts) for _, _, cost in whole.parts]
+    times = [portions(time, cuts) for time in whole.times]
+    lows, highs = portions(whole.low, cuts), portions(whole.high, cuts)
+    rounding = whole.cost - sum(cost for _, _, cost in whole.parts)
+    last, pieces = len(kernels) - 1, []
+    for place, (kernel, (since, until)) in enumerate(zip(kernels, pairwise(cuts), strict=True)):
+        parts = []
+        for (run_id, line, _), paid, time in zip(whole.parts, costs, times, strict=True):
+            who = (kernel, Line.IDLE if kernel is None else Line.BUSY) if run_id == listener else (run_id, line)
+            parts.append(((*who, paid[place]), time[place]))
+        parts.sort(key=lambda part: part[0][0] is None)
+        cost = sum(part[2] for part, _ in parts) + (rounding if place == last else 0)
+        pieces.append(
+            replace(
+                whole,
+                phase=Phase.IDLE if alone and kernel is None else Phase.BUSY,
+                since=since,
+                until=whole.until if place == last else until,
+                cost=cost,
+                low=min(cost, lows[place]),
+                high=max(cost, highs[place]),
+                parts=tuple(part for part, _ in parts),
+                times=tuple(time for _, time in parts),
+            )
+        )
+    return pieces

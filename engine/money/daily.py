@@ -12,14 +12,13 @@ from typing import Annotated, Final, Literal, NamedTuple, get_args
 import msgspec
 from msgspec import Meta
 
-from engine.fold.vm import Phase
-from engine.money.bill import Bill
-from engine.money.costs import charges, cut_at
-from engine.money.report import midnights
-from engine.money.tables import Cell, Tabled, dollars
-from engine.policy import DAY
-from engine.wire import Shape, Usd
-from events.clock import SECOND
+from steno.engine.money.bill import Bill
+from steno.engine.money.costs import charges, cut_at
+from steno.engine.money.report import midnights
+from steno.engine.state.policy import DAY
+from steno.engine.state.vm import Phase
+from steno.engine.wire import Cell, Shape, Tabled, Usd, dollars
+from steno.events.clock import SECOND
 
 Stack = Literal["line", "gpu", "user"]
 Strip = Literal["gpu", "vm"]
@@ -33,7 +32,7 @@ MOST_DAYS: Final = 3660
 
 
 class DaySpend(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one machine cost on one day for one purpose."""
+    """The cost of a machine on one day for one purpose."""
 
     day: int  # UTC, since 1970
     user: str | None  # who submitted the runs that pay; None: no run pays
@@ -50,7 +49,7 @@ class DayUse(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class MachineDays(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One machine's bill by day."""
+    """A machine's bill by day."""
 
     spend: tuple[DaySpend, ...] = ()
     use: tuple[DayUse, ...] = ()
@@ -65,17 +64,17 @@ def days_of(bill: Bill, user: Callable[[str], str]) -> MachineDays:
             key = (part.since // DAY, who, part.line.value)
             spend[key] = spend.get(key, 0) + part.cost
     use: dict[int, list[int]] = {}
-    for one in bill.intervals:
-        end = bill.until if one.until is None else one.until
-        edges = [one.since, *midnights(one.since, end), end]
+    for interval in bill.intervals:
+        end = bill.until if interval.until is None else interval.until
+        edges = [interval.since, *midnights(interval.since, end), end]
         for start, stop in pairwise(edges):
-            found = use.setdefault(start // DAY, [0, 0])
-            found[0] += stop - start
-            found[1] += stop - start if one.phase is Phase.BUSY else 0
-    in_order = sorted(spend.items(), key=lambda one: (one[0][0], one[0][1] or "", one[0][2]))
+            used = use.setdefault(start // DAY, [0, 0])
+            used[0] += stop - start
+            used[1] += stop - start if interval.phase is Phase.BUSY else 0
+    in_order = sorted(spend.items(), key=lambda entry: (entry[0][0], entry[0][1] or "", entry[0][2]))
     return MachineDays(
         spend=tuple(DaySpend(*key, cost) for key, cost in in_order),
-        use=tuple(DayUse(day, *found) for day, found in sorted(use.items()) if found[0]),
+        use=tuple(DayUse(day, *used) for day, used in sorted(use.items()) if used[0]),
     )
 
 
@@ -99,7 +98,7 @@ class DayRange(NamedTuple):
 
 
 class Series(Shape, frozen=True, kw_only=True):
-    """One part of every day's stack."""
+    """A part of every day's stack."""
 
     key: Annotated[str, Meta(description="A purpose, a GPU or a user; in parentheses what no run pays, or the rest.")]
     total_usd: Usd
@@ -107,7 +106,7 @@ class Series(Shape, frozen=True, kw_only=True):
 
 
 class Spend(Tabled, frozen=True, kw_only=True):
-    """What machines cost by day. The series of a day sum to it exactly, and the days to the total."""
+    """The cost of machines by day. The series of a day sum to it exactly, and the days to the total."""
 
     by: Stack
     days: tuple[str, ...]  # without gaps
@@ -116,10 +115,10 @@ class Spend(Tabled, frozen=True, kw_only=True):
     series: tuple[Series, ...]  # the most expensive first, what no run pays and the rest last
 
     def table(self) -> Iterator[tuple[Cell, ...]]:
-        yield "day", *(one.key for one in self.series), "total"
+        yield "day", *(series.key for series in self.series), "total"
         for place, day in enumerate(self.days):
-            yield day, *(one.daily[place] for one in self.series), self.daily[place]
-        yield "total", *(dollars(one.total_usd) for one in self.series), dollars(self.total_usd)
+            yield day, *(series.daily[place] for series in self.series), self.daily[place]
+        yield "total", *(dollars(series.total_usd) for series in self.series), dollars(self.total_usd)
 
 
 class UseStrip(Shape, frozen=True, kw_only=True):
@@ -144,20 +143,20 @@ class Utilisation(Tabled, frozen=True, kw_only=True):
 
     def table(self) -> Iterator[tuple[Cell, ...]]:
         yield "day", "key", "label", "billed_seconds", "busy_seconds", "busy_percent"
-        for one in (*self.strips, self.total):
-            for day, (billed, busy) in zip(self.days, one.days, strict=True):
-                yield day, one.key, one.label, billed, busy, round(100 * busy / billed, 1) if billed else None
+        for strip in (*self.strips, self.total):
+            for day, (billed, busy) in zip(self.days, strip.days, strict=True):
+                yield day, strip.key, strip.label, billed, busy, round(100 * busy / billed, 1) if billed else None
 
 
-def spend_of(machines: Iterable[BilledMachine], by: Stack, shown: DayRange) -> Spend:
+def spend_of(machines: Iterable[BilledMachine], by: Stack, span: DayRange) -> Spend:
     """The spend of machines in a range of days, which begins with the first that has any."""
     sums: dict[str, dict[int, int]] = {}
     for machine in machines:
-        for one in machine.days.spend:
-            if shown.first <= one.day <= shown.last:
-                key = _series(by, machine.gpu, one)
-                found = sums.setdefault(key, {})
-                found[one.day] = found.get(one.day, 0) + one.cost
+        for spent in machine.days.spend:
+            if span.first <= spent.day <= span.last:
+                key = _series(by, machine.gpu, spent)
+                by_day = sums.setdefault(key, {})
+                by_day[spent.day] = by_day.get(spent.day, 0) + spent.cost
     order = sorted(sums, key=lambda key: (key.startswith("("), -sum(sums[key].values()), key))
     if len(order) > SERIES:
         paid = [key for key in order if not key.startswith("(")]
@@ -167,7 +166,7 @@ def spend_of(machines: Iterable[BilledMachine], by: Stack, shown: DayRange) -> S
             for day, cost in sums[key].items():
                 sums[OTHER][day] = sums[OTHER].get(day, 0) + cost
         order = [key for key in order if key not in rest] + [OTHER]
-    days = _without_gaps((day for found in sums.values() for day in found), shown)
+    days = _without_gaps((day for by_day in sums.values() for day in by_day), span)
     series = tuple(
         Series(
             key=key,
@@ -186,32 +185,32 @@ def spend_of(machines: Iterable[BilledMachine], by: Stack, shown: DayRange) -> S
     )
 
 
-def utilisation_of(machines: Iterable[BilledMachine], by: Strip, shown: DayRange) -> Utilisation:
+def utilisation_of(machines: Iterable[BilledMachine], by: Strip, span: DayRange) -> Utilisation:
     """Busy and billed time of machines in a range of days, which begins with the first that has any."""
     sums: dict[str, dict[int, list[int]]] = {} if by == "gpu" else {OTHER: {}}
     labels: dict[str, str] = {}
     used: list[tuple[int, str, BilledMachine]] = []  # (time billed, negative, id, machine)
     for machine in machines:
-        found = sums.setdefault(machine.gpu, {}) if by == "gpu" else sums[OTHER]
-        if length := _add(found, machine, shown):
+        by_day = sums.setdefault(machine.gpu, {}) if by == "gpu" else sums[OTHER]
+        if length := _add(by_day, machine, span):
             used.append((-length, machine.vm_id, machine))
     whole: dict[int, list[int]] = {}
-    for found in sums.values():
-        for day, (length, busy) in found.items():
+    for by_day in sums.values():
+        for day, (length, busy) in by_day.items():
             total = whole.setdefault(day, [0, 0])
             total[0] += length
             total[1] += busy
     if by == "vm":  # sums for each of thousands of machines cost more than all else
-        alone = nsmallest(MACHINES, used, key=lambda one: one[:2])
+        alone = nsmallest(MACHINES, used, key=lambda entry: entry[:2])
         for _, key, machine in alone:
             labels[key], sums[key] = machine.name or key, {}
-            _add(sums[key], machine, shown)
-            _add(sums[OTHER], machine, shown, sign=-1)
+            _add(sums[key], machine, span)
+            _add(sums[OTHER], machine, span, sign=-1)
         labels[OTHER] = f"{len(used) - len(alone)} other machines"
         if len(used) == len(alone):
             del sums[OTHER]
     order = sorted(sums, key=lambda key: (key == OTHER, -sum(length for length, _ in sums[key].values()), key))
-    days = _without_gaps(whole, shown)
+    days = _without_gaps(whole, span)
     return Utilisation(
         by=by,
         days=tuple(map(day_text, days)),
@@ -233,36 +232,36 @@ def day_text(day: int) -> str:
     return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
-def _series(by: Stack, gpu: str, one: DaySpend) -> str:
+def _series(by: Stack, gpu: str, spent: DaySpend) -> str:
     if by == "gpu":
         return gpu
-    return one.line if by == "line" else f"({one.line})" if one.user is None else one.user
+    return spent.line if by == "line" else f"({spent.line})" if spent.user is None else spent.user
 
 
-def _without_gaps(days: Iterable[int], shown: DayRange) -> range:
+def _without_gaps(days: Iterable[int], span: DayRange) -> range:
     first = min(days, default=None)
-    return range(0) if first is None else range(first, shown.last + 1)
+    return range(0) if first is None else range(first, span.last + 1)
 
 
-def _add(sums: dict[int, list[int]], machine: BilledMachine, shown: DayRange, *, sign: int = 1) -> int:
+def _add(sums: dict[int, list[int]], machine: BilledMachine, span: DayRange, *, sign: int = 1) -> int:
     """Add a machine's days in a range, or take them away; how long it was billed on them."""
     whole = 0
-    for one in machine.days.use:
-        if shown.first <= one.day <= shown.last:
-            found = sums.get(one.day)
-            if found is None:
-                found = sums[one.day] = [0, 0]
-            found[0] += sign * one.billed
-            found[1] += sign * one.busy
-            whole += one.billed
+    for use in machine.days.use:
+        if span.first <= use.day <= span.last:
+            times = sums.get(use.day)
+            if times is None:
+                times = sums[use.day] = [0, 0]
+            times[0] += sign * use.billed
+            times[1] += sign * use.busy
+            whole += use.billed
     return whole
 
 
-def _strip(key: str, label: str, found: dict[int, list[int]], days: Iterable[int]) -> UseStrip:
+def _strip(key: str, label: str, by_day: dict[int, list[int]], days: Iterable[int]) -> UseStrip:
     return UseStrip(
         key=key,
         label=label,
-        billed_seconds=sum(billed for billed, _ in found.values()) / SECOND,
-        busy_seconds=sum(busy for _, busy in found.values()) / SECOND,
-        days=tuple((billed / SECOND, busy / SECOND) for billed, busy in (found.get(day, (0, 0)) for day in days)),
+        billed_seconds=sum(billed for billed, _ in by_day.values()) / SECOND,
+        busy_seconds=sum(busy for _, busy in by_day.values()) / SECOND,
+        days=tuple((billed / SECOND, busy / SECOND) for billed, busy in (by_day.get(day, (0, 0)) for day in days)),
     )

@@ -1,4 +1,4 @@
-"""What so many runs a day cost: with a new machine for each, or with one that idles between them. P: provisioning, R:
+"""The cost of runs a day: with a new machine for each, or with a machine that idles between them. P: provisioning, R:
 one run, I: the idle timeout, g: the gap between two runs, n: runs in a row. Without reuse each run pays P + R. With
 reuse a series pays P + n·R + (n−1)·g + I. Times are microseconds, money is micro-dollars.
 """
@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from engine.policy import DAY, HOUR, MINUTE
-from events.clock import SECOND
+from steno.engine.state.policy import DAY, HOUR, MINUTE
+from steno.events.clock import SECOND
 
 Pattern = Literal["a new machine each", "one batch a day", "evenly spread"]
 PATTERNS: Final[tuple[Pattern, ...]] = ("a new machine each", "one batch a day", "evenly spread")
@@ -68,8 +68,9 @@ def cost_of(time: int, hourly: int) -> int:
 
 
 def machine_time(given: Workload, pattern: Pattern) -> int:
-    """Of a day. One batch: back to back on one machine. Evenly spread: one run every 24 h ÷ runs, round the clock; a
-    machine that never idles for its whole timeout is never off, and runs that need more than a day need more machines.
+    """The machine time of a day. One batch: back to back on one machine. Evenly spread: one run every 24 h ÷ runs, at
+    all hours; a machine that never idles for its whole timeout is never off, and runs that need more than a day need
+    more machines.
     """
     runs = given.runs_per_day
     if pattern == "a new machine each":
@@ -83,7 +84,7 @@ def machine_time(given: Workload, pattern: Pattern) -> int:
 
 
 def series_time(given: Workload, runs: int, gap: int = 0) -> int:
-    """Of a series of runs on one machine. A gap beyond the idle timeout ends it: then each run pays P + R + I."""
+    """The time of a series of runs on one machine. A gap beyond the idle timeout ends it: then each pays P + R + I."""
     idle = given.idle_timeout or 0
     if gap > idle:
         return runs * (given.provisioning + given.run + idle)

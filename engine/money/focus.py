@@ -1,22 +1,22 @@
 """Costs as rows in the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification (https://focus.finops.org).
-One row for each sum of a machine's bill, cut at midnights. It has all mandatory columns, and the conditional ones that
-we can fill; empty is null. The cloud sends us no invoice: the billing account is the source, and the billed cost is
-Steno's. Moments are whole seconds, as the specification wants; the exact time is in `ConsumedQuantity`.
+One row for each sum of a machine's bill, cut at midnights. It has all mandatory columns, and the conditional columns
+that we can fill; empty is null. The cloud sends us no invoice: the billing account is the source, and the billed cost
+is Steno's. Moments are whole seconds, as the specification wants; the exact time is in `ConsumedQuantity`.
 """
 
 import json
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from engine.fold.run import Run
-from engine.fold.vm import Vm
-from engine.money.bill import Line
-from engine.money.costs import Charge, Costs, cut_at
-from engine.money.prices import Book, rung_at
-from engine.money.report import gpu_of, midnights, user_of
-from engine.money.tables import csv_text
-from engine.policy import DOLLAR, HOUR
-from events.clock import SECOND, format_second, format_time
+from steno.engine.money.bill import Line
+from steno.engine.money.costs import Charge, Costs, cut_at
+from steno.engine.money.prices import Book, rung_at
+from steno.engine.money.report import gpu_of, midnights, user_of
+from steno.engine.state.policy import HOUR
+from steno.engine.state.run import Run
+from steno.engine.state.vm import Vm
+from steno.engine.wire import DOLLAR, csv_text
+from steno.events.clock import SECOND, format_second, format_time
 
 _SAID: Final = {
     Line.PROVISIONING: "Machine being made for a run",
@@ -30,7 +30,7 @@ _SAID: Final = {
 
 
 class _Row(NamedTuple):
-    """One charge. PricingQuantity × a unit price is the corresponding cost, as the specification asks: for a run that
+    """A charge. PricingQuantity × a unit price is the corresponding cost, as the specification asks: for a run that
     shares its machine it is the run's part of the machine's hours.
     """
 
@@ -58,7 +58,7 @@ class _Row(NamedTuple):
 
     @property
     def tags(self) -> str:
-        """What FOCUS has no column for, as a JSON object: its key-value format."""
+        """Facts without a column of FOCUS, as a JSON object: its key-value format."""
         charge, vm, run = self.charge, self.vm, self.run
         tags = {
             "line": charge.line.value,

@@ -4,10 +4,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from engine.fold.vm import Occupancy, Phase, Vm, VmDate
-from engine.fold.vm_turn import last_asked
-from engine.states import VmReason, VmState
-from events.clock import SECOND
+from steno.engine.state.states import VmReason, VmState
+from steno.engine.state.vm import Occupancy, Phase, Vm, VmDate, last_asked
+from steno.events.clock import SECOND
 
 NOTICE: Final = 300 * SECOND
 """Longest time in which a provider notices that a machine no longer answers. Measured: one was marked `unreachable`
@@ -43,8 +42,8 @@ def possible_start(vm: Vm) -> int:
     """
     if vm.facts.gives_end:
         return vm.created
-    asked = [one.since for one in vm.occupancies if one.cold and one.run_id == vm.made_for]
-    return min(vm.created, *asked) if asked else vm.created - CREATE_CALL
+    requested = [stay.since for stay in vm.occupancies if stay.cold and stay.run_id == vm.made_for]
+    return min(vm.created, *requested) if requested else vm.created - CREATE_CALL
 
 
 def certain_start(vm: Vm) -> int:
@@ -79,7 +78,7 @@ def certain_end(vm: Vm, until: int) -> int:
 
 def _proofs(occupancies: Sequence[Occupancy]) -> list[int]:
     """Ends of runs that prove that their machine existed."""
-    return [one.until for one in occupancies if one.until is not None and not (one.cut_off or one.forgotten)]
+    return [stay.until for stay in occupancies if stay.until is not None and not (stay.cut_off or stay.forgotten)]
 
 
 def _told_to_go(vm: Vm) -> int:
@@ -93,22 +92,22 @@ def _told_to_go(vm: Vm) -> int:
     if step.after is VmState.UNCONFIRMED:
         return step.low_at
     dated = (date.at for date in vm.dates if date.after in (VmState.TERMINATING, VmState.TERMINATED))
-    found = [moment for moment in dated if step.low_at <= moment <= step.at][:1]
-    found += [moment for moment in _proofs(vm.occupancies) if moment <= step.at]
-    return max([step.low_at, *found])
+    moments = [moment for moment in dated if step.low_at <= moment <= step.at][:1]
+    moments += [moment for moment in _proofs(vm.occupancies) if moment <= step.at]
+    return max([step.low_at, *moments])
 
 
 def _lost_at(vm: Vm) -> int | None:
     """When the provider first knew that it no longer answered; None: it answered to the end."""
-    given_up = [one.until for one in vm.occupancies if one.cut_off and one.until is not None]
+    given_up = [stay.until for stay in vm.occupancies if stay.cut_off and stay.until is not None]
     answered = _answered(vm) if given_up else 0
-    found = [moment for moment in given_up if moment > answered]
+    moments = [moment for moment in given_up if moment > answered]
     silence = silent_from(vm)
     if silence is not None:
-        found.append(silence)
+        moments.append(silence)
     if vm.reason is not None and vm.facts.cause in _LOST and vm.steps:  # the provider's word, whoever stopped it
-        found.append(vm.steps[-1].at)
-    return min(found, default=None)
+        moments.append(vm.steps[-1].at)
+    return min(moments, default=None)
 
 
 def silent_from(vm: Vm) -> int | None:
@@ -126,20 +125,20 @@ def silent_from(vm: Vm) -> int | None:
 
 def _answered(vm: Vm) -> int:
     """The newest moment at which it certainly answered: it became ready, or a job on it went on."""
-    found = [one.answered_at for one in vm.occupancies if one.answered_at is not None]
+    moments = [stay.answered_at for stay in vm.occupancies if stay.answered_at is not None]
     for step in vm.steps:
         if step.after in (VmState.IDLE, VmState.BUSY) and step.before in (VmState.REQUESTED, VmState.PROVISIONING):
             dated = (date.at for date in vm.dates if date.before == VmState.PROVISIONING)
             ready = [moment for moment in dated if step.low_at <= moment <= step.at]
-            found.append(ready[0] if ready else step.low_at)
-    return max([vm.created, *found])
+            moments.append(ready[0] if ready else step.low_at)
+    return max([vm.created, *moments])
 
 
 # -- the runs on it ---------------------------------------------------------------------------------------------------
 
 
 class RunOccupancy(NamedTuple):
-    """One run on so many blocks of the machine. `forgotten`: we lost sight of the run at `until`, and the machine may
+    """A run on some blocks of the machine. `forgotten`: we lost sight of the run at `until`, and the machine may
     have been busy with it longer.
     """
 
@@ -163,21 +162,21 @@ class Holds:
         """When the runs' own times make the machine busy and idle, in order of time. A run submitted before the machine
         was created does not say when it was ready.
         """
-        found: list[VmDate] = []
+        shifts: list[VmDate] = []
         over: int | None = None
-        for hold in sorted((one for one in self._holds if not one.forgotten), key=lambda hold: hold.since):
+        for hold in sorted((hold for hold in self._holds if not hold.forgotten), key=lambda hold: hold.since):
             if over is None or hold.since >= over:
                 if over is not None:
-                    found.append(VmDate(at=over, before="busy", after="idle"))
+                    shifts.append(VmDate(at=over, before="busy", after="idle"))
                 if over is not None or hold.since > created:
-                    found.append(VmDate(at=hold.since, before="idle", after="busy"))
+                    shifts.append(VmDate(at=hold.since, before="idle", after="busy"))
             over = hold.until if over is None else max(over, hold.until)
         if over is not None and over < NEVER:
-            found.append(VmDate(at=over, before="busy", after="idle"))
-        return found
+            shifts.append(VmDate(at=over, before="busy", after="idle"))
+        return shifts
 
     def between(self, after: int, before: int) -> Sequence[RunOccupancy]:
-        """Those that ended after `after` and began before `before`, in order."""
+        """The holds that ended after `after` and began before `before`, in order."""
         if self._in_turn:
             return self._holds[bisect_right(self._untils, after) : bisect_left(self._sinces, before)]
         return [hold for hold in self._holds if hold.since < before and hold.until > after]
@@ -189,36 +188,36 @@ class Holds:
         return [hold for hold in self._holds if hold.since <= moment < hold.until]
 
     def left(self, after: int, moment: int) -> Sequence[RunOccupancy]:
-        """The one that ended last, after `after` and not after `moment`."""
+        """The hold that ended last, after `after` and not after `moment`."""
         if self._in_turn:
             place = bisect_right(self._untils, moment) - 1
             return self._holds[place : place + 1] if place >= 0 and self._untils[place] > after else ()
-        return sorted((one for one in self._holds if after < one.until <= moment), key=lambda hold: hold.until)[-1:]
+        return sorted((hold for hold in self._holds if after < hold.until <= moment), key=lambda hold: hold.until)[-1:]
 
 
 def blocks_of(vm: Vm) -> int:
     return max(1, vm.facts.total_blocks or 1)
 
 
-def order_of(one: Occupancy) -> tuple[int, int]:
-    return one.seen_at, one.since
+def order_of(occupancy: Occupancy) -> tuple[int, int]:
+    return occupancy.seen_at, occupancy.since
 
 
 def holds_of(occupancies: Iterable[Occupancy], total: int, before: Iterable[RunOccupancy] = ()) -> list[RunOccupancy]:
-    """Who was on a machine of so many blocks, in order of arrival, after those of `before`. A run begins at its
+    """The runs on a machine of `total` blocks, in order of arrival, after those of `before`. A run begins at its
     submission, or at the newest sight of the machine without it. If a machine takes one run at a time, the next begins
     when the one before has left: until then its submission waited.
     """
-    found = [*before]
-    for one in occupancies:
-        since, until = one.since, NEVER if one.until is None else max(one.since, one.until)
-        if one.free_at is not None and one.free_at < until:
-            since = max(since, one.free_at)
-        if total == 1 and found:
-            last = found[-1]
-            handover = max(last.since, min(last.until, one.seen_at))
-            found[-1] = last._replace(until=handover)
+    holds = [*before]
+    for stay in occupancies:
+        since, until = stay.since, NEVER if stay.until is None else max(stay.since, stay.until)
+        if stay.free_at is not None and stay.free_at < until:
+            since = max(since, stay.free_at)
+        if total == 1 and holds:
+            last = holds[-1]
+            handover = max(last.since, min(last.until, stay.seen_at))
+            holds[-1] = last._replace(until=handover)
             since = max(since, handover)
-        blocks = max(1, min(total, 1 if one.blocks is None else one.blocks))
-        found.append(RunOccupancy(one.run_id, since, max(since, until), blocks, forgotten=one.forgotten))
-    return found
+        blocks = max(1, min(total, 1 if stay.blocks is None else stay.blocks))
+        holds.append(RunOccupancy(stay.run_id, since, max(since, until), blocks, forgotten=stay.forgotten))
+    return holds

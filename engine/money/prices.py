@@ -1,4 +1,4 @@
-"""What an hour of a machine costs: at each moment of its life, and before it exists. The price is the provider's
+"""The price of an hour of a machine: at each moment of its life, and before it exists. The price is the provider's
 recorded one, unless the settings override it. An override is of one GPU of a model; it applies to on-demand machines of
 that model, times their GPUs, from the adoption of the policy on. Spot machines and other models keep the recorded
 price.
@@ -11,12 +11,11 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from engine.amounts import rate
-from engine.fold.vm import Pause, PriceStep, Vm
-from engine.fold.world_codec import PolicyStep, WorldState
-from engine.policy import Billing, Policy
-from engine.price_list import UNNAMED_GPU, list_price
-from engine.requirements import Requirements
+from steno.engine.state.policy import UNNAMED_GPU, Billing, Policy, list_price
+from steno.engine.state.run import Requirements
+from steno.engine.state.vm import Pause, PriceStep, Vm
+from steno.engine.state.world import PolicyStep, World
+from steno.engine.wire import rate
 
 
 class Rung(NamedTuple):
@@ -37,21 +36,21 @@ Tariff = tuple[Rung, ...]  # in order of time; the first holds before its own mo
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
-    """What the policies in force at each time say about prices and rounding."""
+    """The rates and rounding of the policies in force at each time."""
 
     policies: Mapping[str, tuple[PolicyStep, ...]] = {}  # source → policies, oldest first
 
     @classmethod
-    def of(cls, state: WorldState) -> "Book":
+    def of(cls, state: World) -> "Book":
         return cls(policies=state.policies)
 
     def digest(self) -> str:
         """Books of equal digest make equal bills."""
-        said: dict[str, list[tuple[object, ...]]] = {}
+        terms: dict[str, list[tuple[object, ...]]] = {}
         for source, steps in sorted(self.policies.items()):
             if any(step.policy.rates or step.policy.billing for step in steps):
-                said[source] = [(step.at, step.policy.rates, step.policy.billing) for step in steps]
-        return hashlib.sha256(msgspec.msgpack.encode(said)).hexdigest()
+                terms[source] = [(step.at, step.policy.rates, step.policy.billing) for step in steps]
+        return hashlib.sha256(msgspec.msgpack.encode(terms)).hexdigest()
 
     def tariff(self, vm: Vm) -> Tariff:
         recorded = _recorded(vm)
@@ -76,7 +75,9 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
         """How its backend rounds what it charges, by the policy in force at that moment."""
         policy = in_force(self.policies.get(vm.source, ()), moment)
         backend = (vm.facts.backend or "").casefold()
-        known = (one for one in (() if policy is None else policy.billing) if one.backend.casefold() == backend)
+        known = (
+            billing for billing in (() if policy is None else policy.billing) if billing.backend.casefold() == backend
+        )
         return next(known, Billing(backend=backend))
 
 
@@ -84,16 +85,11 @@ def overridden(gpu: str | None, count: int, policy: Policy | None) -> int | None
     """The price set by an override: micro-dollars an hour of an on-demand machine with that many of that GPU."""
     if policy is None or gpu is None or count <= 0:
         return None
-    return next((one.hourly * count for one in policy.rates if one.gpu.casefold() == gpu.casefold()), None)
+    return next((rate.hourly * count for rate in policy.rates if rate.gpu.casefold() == gpu.casefold()), None)
 
 
 def rung_at(tariff: Tariff, moment: int) -> Rung:
-    found = tariff[0]
-    for rung in tariff:
-        if rung.since > moment:
-            break
-        found = rung
-    return found
+    return next((rung for rung in reversed(tariff) if rung.since <= moment), tariff[0])
 
 
 def exact(tariff: Tariff, since: int, until: int, bound: Bound = BEST) -> int:
@@ -125,10 +121,10 @@ def _without(tariff: Tariff, pauses: Sequence[Pause]) -> Tariff:
     """The tariff with no price while the machine was suspended."""
     if not pauses:
         return tariff
-    edges = {edge for one in pauses for edge in (one.since, one.until)}
+    edges = {edge for pause in pauses for edge in (pause.since, pause.until)}
     return tuple(
         Rung(moment, 0, 0, 0)
-        if any(one.since <= moment < one.until for one in pauses)
+        if any(pause.since <= moment < pause.until for pause in pauses)
         else rung_at(tariff, moment)._replace(since=moment)
         for moment in sorted(edges | {rung.since for rung in tariff})
     )
@@ -159,7 +155,7 @@ def price_of(terms: Requirements, policy: Policy, vms: Iterable[Vm]) -> Guess | 
     known = [vm for vm in vms if not terms.backends or (vm.facts.backend or "") in terms.backends]
     count = max(1, terms.gpu_count) if terms.gpu else terms.gpu_count
     models: tuple[str | None, ...] = (*terms.gpu, *terms.fallback) or (None,)
-    guesses = [found for model in models for found in _one(model, count, terms, policy, known)]
+    guesses = [guess for model in models for guess in _one(model, count, terms, policy, known)]
     highest = max(guesses, key=lambda guess: guess.hourly, default=None)
     if terms.max_price is not None and (highest is None or highest.hourly > terms.max_price):
         return Guess(terms.max_price, f"max_price {rate(terms.max_price)}")
@@ -171,9 +167,13 @@ def _one(model: str | None, count: int, terms: Requirements, policy: Policy, kno
     of = "a machine" if model is None else f"{model}:{count}" if count > 1 else model
     override = None if terms.spot == "spot" else overridden(model, count, policy)
     fitting = [vm for vm in known if vm.prices and _fits(model, count, terms, vm)]
-    named = [one for one in policy.assumed if one.gpu and model is not None and one.gpu.casefold() == model.casefold()]
+    named = [
+        rate for rate in policy.assumed if rate.gpu and model is not None and rate.gpu.casefold() == model.casefold()
+    ]
     # A rate without a model is that of any whole machine there.
-    assumed = [one.hourly * count for one in named] + [one.hourly for one in policy.assumed if not one.gpu]
+    assumed = [named_rate.hourly * count for named_rate in named] + [
+        rate.hourly for rate in policy.assumed if not rate.gpu
+    ]
     listed = _by_list(model, count, terms, policy) if terms.any_machine else None
     if override is not None:
         yield Guess(override, f"the rate set for {of}")
@@ -191,8 +191,10 @@ def _one(model: str | None, count: int, terms: Requirements, policy: Policy, kno
 def _by_list(model: str | None, count: int, terms: Requirements, policy: Policy) -> int | None:
     """The price of a machine made to measure, as its bill computes it; None: a GPU of it has no rate."""
     gpus = {UNNAMED_GPU if model is None else model: count} if count else {}
-    found = list_price(gpus, {"cpu": terms.cpus.least or 0}, {one.gpu: one.hourly for one in policy.assumed if one.gpu})
-    return None if found is None else round(found)
+    price = list_price(
+        gpus, {"cpu": terms.cpus.least or 0}, {rate.gpu: rate.hourly for rate in policy.assumed if rate.gpu}
+    )
+    return None if price is None else round(price)
 
 
 def _fits(model: str | None, count: int, terms: Requirements, vm: Vm) -> bool:

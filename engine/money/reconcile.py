@@ -11,24 +11,23 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from engine.amounts import usd
-from engine.fold.change import Anomaly, AnomalyKind
-from engine.fold.run import Run
-from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
-from engine.kernel.listener_run import gpu_kept
-from engine.money.bill import Line
-from engine.money.costs import Charge
-from engine.money.life import silent_from
-from engine.money.prices import Book, Tariff, exact, rung_at
-from engine.policy import CENT, HOUR
-from engine.wire import Shape, Usd
+from steno.engine.money.bill import Line
+from steno.engine.money.costs import Charge
+from steno.engine.money.life import silent_from
+from steno.engine.money.prices import Book, Tariff, exact, rung_at
+from steno.engine.state.changes import Anomaly, AnomalyKind
+from steno.engine.state.kernel_mark import gpu_kept
+from steno.engine.state.policy import CENT, HOUR
+from steno.engine.state.run import Run
+from steno.engine.state.vm import Vm
+from steno.engine.state.world import World
+from steno.engine.wire import Shape, Usd, usd
 
 HALF_STEP: Final = 50  # the provider rounds to 100 micro-dollars
 
 
 class Cause(StrEnum):
-    """Why the two figures differ. Positive lines are in ours only, negative ones in the provider's only."""
+    """Why the two figures differ. Positive lines are in ours only, negative lines in the provider's only."""
 
     QUEUEING = "queueing"  # submitted, and no machine busy with it yet
     SILENT = "machine silent"  # the provider charges it, and the machine no longer answered
@@ -64,7 +63,7 @@ Sums = dict[Cause, Fraction]  # micro-dollars by cause; 0 by default
 
 
 class Difference(Shape, frozen=True, rename={"amount": "amount_usd"}):
-    """One reason why two figures differ; positive is in ours only."""
+    """A reason why two figures differ; positive is in ours only."""
 
     cause: Cause
     amount: Usd
@@ -104,7 +103,7 @@ def reconciliation(
 class Charged(NamedTuple):
     key: str  # as in `Occupancy.job`
     since: int
-    until: int  # its end; of one that goes on, the newest poll of the run
+    until: int  # its end; while it goes on, the newest poll of the run
     price: int
 
     @property
@@ -128,9 +127,9 @@ def reconcile_sums(
 
 
 def reconcile_run(
-    run: Run, charges: Iterable[Charge], state: WorldState, machines: Mapping[tuple[str, str], Vm]
+    run: Run, charges: Iterable[Charge], state: World, machines: Mapping[tuple[str, str], Vm]
 ) -> Reconciliation:
-    """One run. `machines`: (run_id, submission) → the machine it was on."""
+    """A run's two figures. `machines`: (run_id, submission) → the machine it was on."""
     mine = list(charges)
     ours = sum(charge.cost for charge in mine)
     if run.cost is None:
@@ -138,16 +137,17 @@ def reconcile_run(
     sums: Sums = defaultdict(Fraction)
     theirs = Fraction(0)
     spans: dict[str, list[Charged]] = defaultdict(list)
-    for one in charged(run):
-        theirs += one.cost
-        vm = machines.get((run.run_id, one.key))
+    for submission in charged(run):
+        theirs += submission.cost
+        vm = machines.get((run.run_id, submission.key))
         if vm is None:
-            sums[Cause.NO_MACHINE] -= one.cost
+            sums[Cause.NO_MACHINE] -= submission.cost
         else:
-            spans[vm.vm_id].append(one)
+            spans[vm.vm_id].append(submission)
     unseen = Cause.BETWEEN_POLLS if gpu_kept(run) is None else Cause.KERNELS
-    for vm_id in dict.fromkeys((*(one.vm_id for one in mine), *spans)):
-        _compare(state.vms[vm_id], [one for one in mine if one.vm_id == vm_id], spans.get(vm_id, []), sums, unseen)
+    for vm_id in dict.fromkeys((*(charge.vm_id for charge in mine), *spans)):
+        on_it = [charge for charge in mine if charge.vm_id == vm_id]
+        _compare(state.vms[vm_id], on_it, spans.get(vm_id, []), sums, unseen)
     if abs(theirs - run.cost) <= HALF_STEP + 1:
         cause = Cause.ROUNDING
     elif not is_settled(run):
@@ -161,7 +161,7 @@ def reconcile_run(
 
 
 def _compare(vm: Vm, mine: list[Charge], spans: list[Charged], sums: Sums, unseen: Cause) -> None:
-    """What the two sides charge of one machine for one run, over the same time; `unseen`: why only the provider
+    """The charges of both sides for one run on one machine, over the same time; `unseen`: why only the provider
     does.
     """
     listed, silent = Book().tariff(vm), silent_from(vm)
@@ -222,39 +222,41 @@ def _outside(since: int, until: int, covered: Iterable[tuple[int, int]]) -> list
 def charged(run: Run) -> Iterator[Charged]:
     """Every submission of the newest answer that the provider charges for."""
     for job in () if run.facts is None else run.facts.jobs:
-        for one in job.attempts:
-            if one.submitted_at is None or not one.price:
+        for attempt in job.attempts:
+            if attempt.submitted_at is None or not attempt.price:
                 continue
-            until = one.finished_at if one.finished_at is not None else run.last_at
-            if until > one.submitted_at:
-                yield Charged(f"{job.replica_num}/{job.job_num}/{one.num}", one.submitted_at, until, one.price)
+            until = attempt.finished_at if attempt.finished_at is not None else run.last_at
+            if until > attempt.submitted_at:
+                yield Charged(
+                    f"{job.replica_num}/{job.job_num}/{attempt.num}", attempt.submitted_at, until, attempt.price
+                )
 
 
 def is_settled(run: Run) -> bool:
-    """Whether its figure is final: it has ended, and so have its submissions."""
+    """True if its figure is final: the run and its submissions have ended."""
     jobs = () if run.facts is None else run.facts.jobs
-    return run.terminal and all(one.finished_at is not None for job in jobs for one in job.attempts)
+    return run.terminal and all(attempt.finished_at is not None for job in jobs for attempt in job.attempts)
 
 
 def is_cut(run: Run) -> bool:
-    """Whether the newest answer shows fewer submissions than there were."""
+    """True if the newest answer leaves submissions out."""
     jobs = () if run.facts is None else run.facts.jobs
-    counts = ((len(job.attempts), 1 + max((one.num for one in job.attempts), default=0)) for job in jobs)
-    return not jobs or any(shown < made for shown, made in counts)
+    counts = ((len(job.attempts), 1 + max((attempt.num for attempt in job.attempts), default=0)) for job in jobs)
+    return not jobs or any(listed < made for listed, made in counts)
 
 
-def divergences(state: WorldState) -> tuple[Anomaly, ...]:
+def divergences(state: World) -> tuple[Anomaly, ...]:
     """An anomaly for each run whose figure is more than a cent off what its own submissions give. A figure that may
-    still change, or whose answer left submissions out, is no contradiction.
+    still change, or whose answer left submissions out, is not a contradiction.
     """
-    found = []
-    for run in state.runs.values():
+    anomalies = []
+    for run in state.runs.all():
         if run.cost is None or not is_settled(run) or is_cut(run):
             continue
-        given = sum((one.until - one.since) * one.price for one in charged(run)) // HOUR
+        given = sum((charge.until - charge.since) * charge.price for charge in charged(run)) // HOUR
         if abs(given - run.cost) > CENT:
             detail = f"{run.provider} says {usd(run.cost)}, its own submissions give {usd(given)}"
             position = run.cost_at if run.cost_at is not None else run.last_position
             kind = AnomalyKind.COST_DIVERGENCE
-            found.append(Anomaly(kind=kind, subject=f"run/{run.run_id}", position=position, detail=detail))
-    return tuple(found)
+            anomalies.append(Anomaly(kind=kind, subject=f"run/{run.run_id}", position=position, detail=detail))
+    return tuple(anomalies)

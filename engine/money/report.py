@@ -1,25 +1,25 @@
-"""What costs are summed by; and starts, idle shutdowns and costs against their targets. Money is micro-dollars, times
-are microseconds.
+"""The keys that costs are summed by; starts, idle shutdowns and costs against their targets. Micro-dollars and
+microseconds.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
 
-from engine.fold.run import Run
-from engine.fold.vm import Vm
-from engine.kernel.listener_run import gpu_kept
-from engine.money.costs import Costs
-from engine.policy import MINUTE
-from engine.states import VmReason, VmState
-from events.clock import SECOND
+from steno.engine.money.costs import Costs
+from steno.engine.state.kernel_mark import gpu_kept
+from steno.engine.state.policy import MINUTE
+from steno.engine.state.run import Run
+from steno.engine.state.states import VmReason, VmState
+from steno.engine.state.vm import Vm
+from steno.events.clock import SECOND
 
 _DAY: Final = 86_400 * SECOND
 
 
 def user_of(run: Run) -> str:
-    """Who submitted it: to us, else to the provider; `unknown` if nobody says."""
+    """The submitter: to us, else to the provider; `unknown` if neither is known."""
     if run.terms is not None:
         return run.terms.submitter
     return (None if run.facts is None else run.facts.user) or "unknown"
@@ -38,12 +38,12 @@ def midnights(since: int, until: int) -> Iterator[int]:
 # -- targets -----------------------------------------------------------------------------------------------------------
 
 SLACK: Final = MINUTE
-"""What an idle shutdown may take beyond its timeout: the poll that sees it, one more, and the tear-down."""
+"""The longest that an idle shutdown may take beyond its timeout: the poll that sees it, one more, and the tear-down."""
 _TASK: Final = ("$0.05", 50_000)  # the target of a task's cost
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure; None: nothing was measured."""
+    """A figure; None: nothing was measured."""
 
     name: str
     what: str
@@ -61,14 +61,14 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 def performance(costs: Costs) -> tuple[Measure, ...]:
     """Every figure that has a target."""
     state, by_run = costs.state, costs.of_runs()
-    runs = [run for run in state.runs.values() if run.start is not None and gpu_kept(run) is None]
+    runs = [run for run in state.runs.all() if run.start is not None and gpu_kept(run) is None]
     cold = [run for run in runs if run.start == "cold"]
     warm = [run for run in runs if run.start == "warm"]
     ended = [run for run in runs if run.terminal]
     each = [by_run[run.run_id] for run in ended if run.run_id in by_run]
     whole, count = sum(bill.cost for bill in costs.bills().values()), len(ended)
     shares = [(whole + count // 2) // count] * count if ended else []
-    gone = [_shutdown(vm) for vm in state.vms.values()]
+    gone = [_shutdown(vm) for vm in state.vms.all()]
     starts, idled = "submitted → running, machine ", "seen idle → ended, of machines that idled too long"
     return (
         _measure("cold start", f"{starts}made for it", [start_time(run) for run in cold], ("< 5 min", 5 * MINUTE)),
@@ -107,8 +107,13 @@ def _shutdown(vm: Vm) -> int | None:
     idled = by_us or vm.reason is VmReason.IDLE_TIMEOUT
     if vm.state is not VmState.TERMINATED or vm.finished_at is None or not idled:
         return None
-    idle = [step.at for step in vm.steps if step.after is VmState.IDLE and step.before is not VmState.DRAINING]
+    idle = idle_moments(vm)
     return max(0, vm.finished_at - idle[-1]) if idle else None
+
+
+def idle_moments(vm: Vm) -> list[int]:
+    """When polls first showed it idle, each time."""
+    return [step.at for step in vm.steps if step.after is VmState.IDLE and step.before is not VmState.DRAINING]
 
 
 def _measure(
@@ -116,7 +121,7 @@ def _measure(
 ) -> Measure:
     ordered = sorted(value for value in values if value is not None)
     count = len(ordered)
-    p95 = _rank(ordered, 95)
+    p95 = rank(ordered, 95)
     mean = (2 * sum(ordered) + count) // (2 * count) if count else None
     judged = mean if unit == "money" else p95
     return Measure(
@@ -124,7 +129,7 @@ def _measure(
         what=what,
         unit=unit,
         count=count,
-        median=_rank(ordered, 50),
+        median=rank(ordered, 50),
         mean=mean,
         p95=p95,
         worst=ordered[-1] if count else None,
@@ -134,5 +139,6 @@ def _measure(
     )
 
 
-def _rank(ordered: list[int], percent: int) -> int | None:
+def rank(ordered: Sequence[int], percent: int) -> int | None:
+    """A percentile by nearest rank; None: there are no values."""
     return ordered[-(-len(ordered) * percent // 100) - 1] if ordered else None

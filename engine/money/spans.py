@@ -11,18 +11,18 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from engine.fold.change import VmStep
-from engine.fold.sources import BLIND_AFTER
-from engine.fold.vm import PHASE_OF, Phase, Vm, VmDate
-from engine.money.life import NEVER, Holds, blocks_of, life_end, silent_from
-from engine.states import VmState
+from steno.engine.money.life import NEVER, Holds, blocks_of, life_end, silent_from
+from steno.engine.state.changes import VmStep
+from steno.engine.state.sources import BLIND_AFTER
+from steno.engine.state.states import VmState
+from steno.engine.state.vm import PHASE_OF, Phase, Vm, VmDate
 
 _PHASES: Final = {phase.value: phase for phase in Phase}
 _LIVE: Final = frozenset({Phase.PROVISIONING, Phase.BUSY, Phase.IDLE})
 
 
 class Span(NamedTuple):
-    """One phase. It began between `entered_low` and `entered_high`, and did not end before `left_low`."""
+    """A phase. It began between `entered_low` and `entered_high`, and did not end before `left_low`."""
 
     phase: Phase
     since: int
@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """A part of a span with the same runs on the machine: (run, blocks), `of` so many that the price is split by."""
+    """A part of a span with the same runs on the machine: (run, blocks); `of`: blocks by which the price is split."""
 
     phase: Phase
     since: int
@@ -87,7 +87,7 @@ def spans(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Itera
 def _span(
     mark: Begun | None, edge: _Edge, until: int, left_low: int, silent: int | None
 ) -> Iterator[tuple[Begun | None, Span]]:
-    """One phase; after the machine fell silent for good it is unconfirmed."""
+    """A phase; unconfirmed after the machine fell silent for good."""
     cut = until if silent is None or edge.phase not in _LIVE else _within(silent, edge.at, until)
     if cut > edge.at or until == edge.at:
         yield mark, Span(edge.phase, edge.at, cut, edge.low, edge.high, min(cut, left_low))
@@ -104,19 +104,19 @@ class _Dates:
         self.left = tuple(left)
 
     def take(self, after: int, until: int, phase: Phase | None) -> tuple[VmDate, ...]:
-        """What was left, and the dates after `after`, up to `until`, as far as the last of them in `phase`: a poll at
-        `until` shows that phase.
+        """The dates that were left, and those after `after`, up to `until`, as far as the last in `phase`: a poll
+        at `until` shows that phase.
         """
         if not self._dates and not self.left:
             return ()
-        found = (*self.left, *self._dates[bisect_right(self._times, after) : bisect_right(self._times, until)])
-        count = len(found)
+        dates = (*self.left, *self._dates[bisect_right(self._times, after) : bisect_right(self._times, until)])
+        count = len(dates)
         for place in reversed(range(count if phase is not None else 0)):
-            if phase in (found[place].after, found[place].before):
-                count = place + (found[place].after == phase)
+            if phase in (dates[place].after, dates[place].before):
+                count = place + (dates[place].after == phase)
                 break
-        self.left = found[count:]
-        return found[:count]
+        self.left = dates[count:]
+        return dates[:count]
 
 
 def _edges(vm: Vm, end: int, holds: Holds, begun: Begun | None) -> Iterator[Marked]:
@@ -135,20 +135,20 @@ def _edges(vm: Vm, end: int, holds: Holds, begun: Begun | None) -> Iterator[Mark
             # The provider took back an end: the machine had existed all along, as far as anybody can tell.
             target = Phase.UNCONFIRMED
         own = dates.take(since, step.at, target)
-        found = _up_to(step, target, edge, vm.created, end, own, shifts.take(since, step.at, target))
+        edges = _up_to(step, target, edge, vm.created, end, own, shifts.take(since, step.at, target))
         since = max(since, step.at)
-        for one in found[:-1]:
-            yield None, one
-        if found:
-            edge = found[-1]
-            shown = target is not None and edge.phase is target
-            yield (Begun(index, edge, since, dates.left, shifts.left) if shown else None), edge
+        for inner in edges[:-1]:
+            yield None, inner
+        if edges:
+            edge = edges[-1]
+            is_target = target is not None and edge.phase is target
+            yield (Begun(index, edge, since, dates.left, shifts.left) if is_target else None), edge
     if vm.state is not VmState.TERMINATED and edge is not None:
-        # A provider's clock may be ahead, so a date may lie behind `end`: it counts, lest a later poll changes a phase.
+        # A provider's clock may be ahead, so a date behind `end` counts, else a later poll would change a phase.
         own, runs = dates.take(since, NEVER, edge.phase), shifts.take(since, NEVER, edge.phase)
-        found = _dated(own, runs, edge.phase, edge.phase, edge.at, NEVER, NEVER)
-        if found and found[-1].phase is edge.phase:
-            yield from ((None, one._replace(high=min(one.high, end))) for one in found if one.at < end)
+        edges = _dated(own, runs, edge.phase, edge.phase, edge.at, NEVER, NEVER)
+        if edges and edges[-1].phase is edge.phase:
+            yield from ((None, inner._replace(high=min(inner.high, end))) for inner in edges if inner.at < end)
 
 
 def _up_to(
@@ -169,19 +169,19 @@ def _up_to(
     if target is not None and len(own) == 1 and own[0].before == before and own[0].after == target:
         at = _within(own[0].at, low, at)
         return [_Edge(at, target, at, at)]
-    found = _dated(own, runs, before, target, first, low, at)
-    phase = found[-1].phase if found else before
+    edges = _dated(own, runs, before, target, first, low, at)
+    phase = edges[-1].phase if edges else before
     if phase is None:
-        found.append(_Edge(first, target or Phase.IDLE, first, first))
-    elif target is not None and (phase is not target or not found):
-        found.append(_Edge(at, target, low, at))
+        edges.append(_Edge(first, target or Phase.IDLE, first, first))
+    elif target is not None and (phase is not target or not edges):
+        edges.append(_Edge(at, target, low, at))
     # The last poll before the step showed the phase before, so its final end is after that poll.
     if before is not None:
-        gone = 1 + max((place for place, one in enumerate(found) if one.phase is before), default=-1)
-        found[gone:] = [
-            _Edge(max(low, one.at), one.phase, max(low, one.low), max(low, one.high)) for one in found[gone:]
+        gone = 1 + max((place for place, inner in enumerate(edges) if inner.phase is before), default=-1)
+        edges[gone:] = [
+            _Edge(max(low, inner.at), inner.phase, max(low, inner.low), max(low, inner.high)) for inner in edges[gone:]
         ]
-    return found
+    return edges
 
 
 def _dated(
@@ -203,23 +203,23 @@ def _dated(
     joined = all(date.before == word for word, date in zip(words, own, strict=False) if word is not None)
     if own and joined and (target is None or words[-1] == target):
         runs = ()
-    found: list[_Edge] = []
+    edges: list[_Edge] = []
     phase = before
     for date in sorted((*own, *runs), key=lambda date: date.at) if runs else own:
         was, after = _PHASES.get(date.before), _PHASES.get(date.after)
         if after is None or after is phase:
             continue
-        moment = found[-1].at if found else first
+        moment = edges[-1].at if edges else first
         begins = _within(date.at, moment, at)
         if phase is None:
-            found.append(_Edge(first, was or after, first, first))
+            edges.append(_Edge(first, was or after, first, first))
         elif was is not None and was is not phase:
             missed = _within(low, moment, begins)
-            found.append(_Edge(missed, was, missed, begins))
+            edges.append(_Edge(missed, was, missed, begins))
         # A run was submitted, and came some time later.
-        found.append(_Edge(begins, after, begins, at if date in runs and after is Phase.BUSY else begins))
+        edges.append(_Edge(begins, after, begins, at if date in runs and after is Phase.BUSY else begins))
         phase = after
-    return found
+    return edges
 
 
 def slices(vm: Vm, until: int, holds: Holds, begun: Begun | None = None) -> Iterator[tuple[Begun | None, Slice]]:
@@ -243,20 +243,20 @@ def _shared(span: Span, holds: Holds, total: int) -> Iterator[Slice]:
     there = holds.between(span.entered_low, span.until)
     inner = {edge for hold in there for edge in (hold.since, hold.until)} | {covered}
     edges = [span.since, *sorted(edge for edge in inner if span.since < edge < span.until), span.until]
-    found: Slice | None = None
+    piece: Slice | None = None
     for start, end in pairwise(edges):
         here = holds.at(start)
         if not here and start < covered:
             here = holds.left(span.entered_low, start)
         runs = tuple([(hold.run_id, hold.blocks) for hold in here])
-        if found is not None and runs == found.runs:
-            found = found._replace(until=end)
+        if piece is not None and runs == piece.runs:
+            piece = piece._replace(until=end)
             continue
-        if found is not None:
-            yield found
-        found = Slice(span.phase, start, end, runs, max(total, sum([hold.blocks for hold in here])), span)
-    if found is not None:
-        yield found
+        if piece is not None:
+            yield piece
+        piece = Slice(span.phase, start, end, runs, max(total, sum([hold.blocks for hold in here])), span)
+    if piece is not None:
+        yield piece
 
 
 def _within(moment: int, low: int, high: int) -> int:

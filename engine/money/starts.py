@@ -7,12 +7,11 @@ from typing import Annotated, Final, Literal, get_args
 
 from msgspec import Meta
 
-from engine.fold.run import Run
-from engine.money.report import start_time
-from engine.money.tables import Cell, Tabled, seconds
-from engine.states import State
-from engine.wire import Shape, Usd
-from events.clock import SECOND
+from steno.engine.money.report import rank, start_time
+from steno.engine.state.run import Run
+from steno.engine.state.states import State
+from steno.engine.wire import Cell, Shape, Tabled, Usd, seconds
+from steno.events.clock import SECOND
 
 EDGES: Final = (0, 1, 2, 5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
 """Seconds at which the buckets of start-up times begin; the last has no end."""
@@ -47,7 +46,7 @@ class Starts(Tabled, frozen=True, kw_only=True):
 
     def table(self) -> Iterator[tuple[Cell, ...]]:
         yield "from_seconds", "to_seconds", "cold", "warm"
-        yield from ((one.from_seconds, one.to_seconds, one.cold, one.warm) for one in self.buckets)
+        yield from ((bucket.from_seconds, bucket.to_seconds, bucket.cold, bucket.warm) for bucket in self.buckets)
 
 
 def starts_of(times: Iterable[tuple[str, int]]) -> Starts:
@@ -58,16 +57,16 @@ def starts_of(times: Iterable[tuple[str, int]]) -> Starts:
     cold, warm = sorted(kinds["cold"]), sorted(kinds["warm"])
     edges = [edge * SECOND for edge in EDGES]
     counts = [[0, 0] for _ in EDGES]
-    for which, found in enumerate((cold, warm)):
-        for took in found:
+    for which, times_of_kind in enumerate((cold, warm)):
+        for took in times_of_kind:
             counts[bisect_right(edges, took) - 1][which] += 1
     used = [place for place, count in enumerate(counts) if any(count)]
     ends = [*EDGES[1:], None]
-    shown = range(used[0], used[-1] + 1) if used else range(0)
+    places = range(used[0], used[-1] + 1) if used else range(0)
     return Starts(
         buckets=tuple(
             StartBucket(from_seconds=EDGES[place], to_seconds=ends[place], cold=counts[place][0], warm=counts[place][1])
-            for place in shown
+            for place in places
         ),
         cold=_figures(cold),
         warm=_figures(warm),
@@ -75,11 +74,10 @@ def starts_of(times: Iterable[tuple[str, int]]) -> Starts:
 
 
 def _figures(ordered: Sequence[int]) -> StartFigures:
-    count = len(ordered)
     return StartFigures(
-        count=count,
+        count=len(ordered),
         median_seconds=median(ordered) / SECOND if ordered else None,
-        p95_seconds=seconds(ordered[-(-count * 95 // 100) - 1]) if ordered else None,
+        p95_seconds=seconds(rank(ordered, 95)),
         worst_seconds=seconds(ordered[-1]) if ordered else None,
     )
 
@@ -111,15 +109,15 @@ class Like(Tabled, frozen=True, kw_only=True):
 
     def table(self) -> Iterator[tuple[Cell, ...]]:
         yield "phase", "seconds", "median_seconds", "count"
-        yield from ((one.phase, one.seconds, one.median_seconds, one.count) for one in self.phases)
+        yield from ((part.phase, part.seconds, part.median_seconds, part.count) for part in self.phases)
 
 
 def like_of(run: Run, others: Sequence[Run], *, cost: int | None, costs: Sequence[int]) -> Like:
     """The run and its cost beside others and the costs that are known of them, in micro-dollars."""
-    own, theirs = spans_of(run), [spans_of(one) for one in others]
+    own, theirs = spans_of(run), [spans_of(other) for other in others]
     phases = []
     for place, name in enumerate(SPANS):
-        known = [found for spans in theirs if (found := spans[place]) is not None]
+        known = [length for spans in theirs if (length := spans[place]) is not None]
         phases.append(
             LikeSpan(
                 phase=name,

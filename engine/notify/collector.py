@@ -2,7 +2,7 @@
 
 A run is one trace: its id is the run's own. The root span is the run from submission to end; its children are the
 states it was in, each linked to the poll that caused it, and the root to the polls that the verdict rests on. All ids
-follow from the run's id, so that what is sent twice is the same trace. A poll is no span of ours: a link names its
+follow from the run's id, so that what is sent twice is the same trace. A poll is not a span: a link names its
 position, for `steno poll`.
 """
 
@@ -14,18 +14,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from engine.amounts import money
-from engine.errors import NotConfigured
-from engine.fold.run import Run
-from engine.money.costs import Costs
-from engine.states import State
-from events.installation import installing
+from steno.engine.errors import NotConfigured
+from steno.engine.money.costs import Costs
+from steno.engine.state.run import Run
+from steno.engine.state.states import State
+from steno.engine.wire import money
+from steno.events.installation import installing
 
 if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import KeyValue
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-    from engine.fold.world_codec import WorldState
+    from steno.engine.state.world import World
 
 HEADERS: Final = {"Content-Type": "application/x-protobuf", "User-Agent": "steno"}
 _PATH: Final = "/v1/traces"
@@ -52,7 +52,7 @@ def collector_at(endpoint: str | None) -> Collector | None:
     return Collector(url=base if base.endswith(_PATH) else base + _PATH)
 
 
-def traces_of(run_ids: Iterable[str], state: "WorldState", record_id: str) -> bytes:
+def traces_of(run_ids: Iterable[str], state: "World", record_id: str) -> bytes:
     """An ExportTraceServiceRequest with the traces of these runs as the world knows them; of none that it does not."""
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope

@@ -10,19 +10,29 @@ from typing import Literal, cast
 
 import msgspec
 
-from engine.fold.outbox import OpenNotice
-from engine.fold.run import Run
-from engine.fold.world_codec import WorldState
-from engine.live.journal import Journal
-from engine.notify.collector import HEADERS, Collector, traces_of
-from engine.notify.messages import Fields, budget_text, digest, envelope, one
-from engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, TRACE, News, NewsItem, notice_id
-from engine.notify.webhook import Outcome, Webhook, headers_of, outcome_of, send
-from events import types
-from events.clock import SECOND, Clock, Ids, format_time
-from events.errors import IdConflict, VersionConflict
-from events.store.append import Batch
-from events.store.store import Lease
+from steno.engine.live.journal import Journal
+from steno.engine.notify.collector import HEADERS, Collector, traces_of
+from steno.engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, TRACE, News, NewsItem, notice_id
+from steno.engine.notify.webhook import (
+    Fields,
+    Outcome,
+    Webhook,
+    budget_text,
+    digest,
+    envelope,
+    headers_of,
+    message_of,
+    outcome_of,
+    send,
+)
+from steno.engine.state.outbox import OpenNotice
+from steno.engine.state.run import Run
+from steno.engine.state.world import World
+from steno.events import types
+from steno.events.clock import SECOND, Clock, Ids, format_time
+from steno.events.errors import IdConflict, VersionConflict
+from steno.events.store.append import Batch
+from steno.events.store.store import Lease
 
 Kind = Literal["budget", "orphan", "run_end", "anomaly", "test", "trace"]
 
@@ -35,7 +45,7 @@ _TIMEOUT = 3.0
 
 
 class _Traces(msgspec.Struct):
-    """What the intent of traces says."""
+    """The content of an intent to send traces."""
 
     runs: tuple[str, ...]
 
@@ -73,13 +83,13 @@ class Notices:
 
     def adopt(self, *, stays: bool) -> None:
         """Record which kinds of news of the source are reported from now on. `stays`: this process runs until it is
-        stopped, so its settings hold; one that acts once keeps those of other processes.
+        stopped, so its settings hold; a process that acts once keeps those of others.
         """
         if self._adopted:
             return
         self._adopted = True
         kinds = tuple(sorted(self._kinds))
-        known = self._journal.ledger().told.get(self._source)
+        known = self._journal.outbox().told.get(self._source)
         if set(known or ()) == set(kinds) or (known is not None and not stays):
             return
         self._journal.write(f"source/{self._source}", types.AlertsAdopted(source=self._source, kinds=kinds))
@@ -96,62 +106,52 @@ class Notices:
         except (VersionConflict, IdConflict):
             return  # the recorder of another source of this record crossed it first
 
-    def collect(self, state: WorldState) -> None:
+    def collect(self, state: World) -> None:
         """Record the intents to report the world's news: each fact once, many at once as a digest."""
         if not self._kinds:
             return
-        ledger, now = self._journal.ledger(), self._clock.now()
-        facts = self._news.collect(state, ledger, self._kinds, now)
-        traces = sum(notice.intent.kind == TRACE for notice in ledger.notices.values())
-        room = ROOM - (len(ledger.notices) - traces)
+        outbox, now = self._journal.outbox(), self._clock.now()
+        facts = self._news.collect(state, outbox, self._kinds, now)
+        traces = sum(notice.intent.kind == TRACE for notice in outbox.notices.values())
+        room = ROOM - (len(outbox.notices) - traces)
         for kind in (ORPHAN, RUN_END, ANOMALY):
             new = [fact for fact in facts if fact.kind == kind]
             while new and room > 0:
-                told = 1 if len(new) <= room else MOST
-                self._report(new[:told], state, now)
-                room, new = room - 1, new[told:]
+                count = 1 if len(new) <= room else MOST
+                self._report(new[:count], state, now)
+                room, new = room - 1, new[count:]
         ended = [fact for fact in facts if fact.kind == TRACE]
         for start in range(0, len(ended), MOST)[: max(0, ROOM - traces)]:
-            self._trace(ended[start : start + MOST])
+            self._report(ended[start : start + MOST], state, now)
 
-    def _report(self, facts: Sequence[NewsItem], state: WorldState, now: int) -> None:
-        about: tuple[str, ...] = ()
-        if len(facts) == 1:
-            name = facts[0].fact_id
-            text, page, fields = one(facts[0], state, now)
+    def _report(self, facts: Sequence[NewsItem], state: World, now: int) -> None:
+        """Record the intent to report facts of one kind. That of traces has the runs alone: the traces are made of the
+        world when they are sent.
+        """
+        kind, about = cast("Kind", facts[0].kind), () if len(facts) == 1 else tuple(fact.fact_id for fact in facts)
+        what = "traces/" if kind == TRACE else "digest/"
+        name = notice_id(self._journal.record.id, what + "/".join(about)) if about else facts[0].fact_id
+        if kind == TRACE:
+            runs = [fact.subject for fact in facts if isinstance(fact.subject, Run)]
+            of = f"traces of {len(runs)} runs" if about else f"trace of {runs[0].name or runs[0].run_id}"
+            body = msgspec.json.encode({"text": f"Steno: {of}", "runs": [run.run_id for run in runs]})
+            batch = _intent(name, kind, body, about)
         else:
-            about = tuple(fact.fact_id for fact in facts)
-            name = notice_id(self._journal.record.id, "digest/" + "/".join(about))
-            text, page, fields = digest(facts, state)
-        self._intend(self.batch(cast("Kind", facts[0].kind), name, text, page, fields, about))
-
-    def _trace(self, facts: Sequence[NewsItem]) -> None:
-        """As `_report`, for the collector: what is sent is made of the world when it is sent."""
-        runs = [fact.subject for fact in facts if isinstance(fact.subject, Run)]
-        about = () if len(facts) == 1 else tuple(fact.fact_id for fact in facts)
-        name = notice_id(self._journal.record.id, "traces/" + "/".join(about)) if about else facts[0].fact_id
-        text = (
-            f"Steno: trace of {runs[0].name or runs[0].run_id}" if not about else f"Steno: traces of {len(runs)} runs"
-        )
-        body = msgspec.json.encode({"text": text, "runs": [run.run_id for run in runs]})
-        intent = types.NoticeIntended(notice_id=name, kind="trace", body=body, about=about)
-        self._intend(Batch(stream=f"notice/{name}", events=(intent,), expected_version=0))
-
-    def _intend(self, batch: Batch) -> None:
+            message = digest(facts, state) if about else message_of(facts[0], state, now)
+            batch = self.batch(kind, name, *message, about)
         try:
             self._journal.append(batch)
         except VersionConflict:
             return  # another process did
 
     def batch(self, kind: Kind, name: str, text: str, page: str, fields: Fields, about: tuple[str, ...] = ()) -> Batch:
-        """The intent to report something, on the notice's own stream, which can hold it only once."""
+        """The intent to report something."""
         ours: Fields = {"kind": kind, "notice_id": name, "record": self._journal.record.id}
         ours |= {"at": format_time(self._clock.now()), **fields}
         dashboard = None if self._webhook is None else self._webhook.dashboard
         link = None if dashboard is None else f"{dashboard.rstrip('/')}{page}"
         body = envelope(text, link, ours | ({} if link is None else {"link": link}))
-        intent = types.NoticeIntended(notice_id=name, kind=kind, body=body, about=about)
-        return Batch(stream=f"notice/{name}", events=(intent,), expected_version=0)
+        return _intent(name, kind, body, about)
 
     # -- delivery
 
@@ -183,8 +183,8 @@ class Notices:
         if not self._kinds:
             return {}
         unknown = {kind for kind, to in ((True, self._collector), (False, self._webhook)) if to is None}
-        notices = self._journal.ledger().notices
-        return {name: one for name, one in notices.items() if (one.intent.kind == TRACE) not in unknown}
+        notices = self._journal.outbox().notices
+        return {name: notice for name, notice in notices.items() if (notice.intent.kind == TRACE) not in unknown}
 
     def _message(self, notice: OpenNotice, now: int) -> tuple[str, bytes, dict[str, str]]:
         """(address, body, headers) of an attempt."""
@@ -221,6 +221,12 @@ class Notices:
             outcome = self._outcomes.get()
             self._attempts.pop(outcome.notice_id).join()
             self._journal.write(f"notice/{outcome.notice_id}", outcome)
+
+
+def _intent(name: str, kind: Kind, body: bytes, about: tuple[str, ...]) -> Batch:
+    """The intent to send a notice, on its own stream, which can hold it only once."""
+    intent = types.NoticeIntended(notice_id=name, kind=kind, body=body, about=about)
+    return Batch(stream=f"notice/{name}", events=(intent,), expected_version=0)
 
 
 def _wait(notice: OpenNotice, now: int) -> int:

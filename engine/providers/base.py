@@ -1,13 +1,12 @@
-"""What every provider can do. The engine holds providers by this interface only: one fold serves all of them."""
+"""The interface of a provider. The engine knows providers by it alone: one fold serves all of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from engine.errors import ProviderError, VmNotFound
-from engine.providers.task import alternatives
-from events.poll import Poll
+from steno.engine.errors import ProviderError, VmNotFound
+from steno.events.poll import Poll
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +28,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """One task to be run, complete: nothing is read from the environment at the call."""
+    """A complete task: nothing is read from the environment at the call."""
 
     run_id: str  # in every answer about the run: the proof that the run is ours
     name: str  # unique among active runs, so that one submission cannot run twice
@@ -43,7 +42,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StopTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run to end, with what proves in the moment of the call that it is still that run: ids may come again."""
+    """A run to end, with the proof, at the call, that it is still that run: ids may come again."""
 
     provider_id: str
     name: str
@@ -57,7 +56,7 @@ class StopTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preparation(msgspec.Struct, frozen=True, kw_only=True):
-    """What must exist at the provider before a task can run there: on some, a group of machines."""
+    """A thing that must exist at the provider before a task can run there: on some, a group of machines."""
 
     project: str
     name: str
@@ -65,7 +64,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offers(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider could start a task on."""
+    """The machines that a provider could start a task on."""
 
     count: int  # machines that it could make, or has
     reason: str = ""  # it refuses to plan the task, in its own words
@@ -88,7 +87,7 @@ class Way:
 
 
 class Provider(ABC):
-    """One place that runs tasks, as seen by one user in one project. Several threads may call it, but only one polls.
+    """A place that runs tasks, as seen by one user in one project. Several threads may call it, but only one polls.
 
     Methods that ask the provider raise ProviderUnreachable (no answer), ProviderRefused (our access is refused),
     ProviderError (an unusable answer), ProjectNotFound (no such project, or not ours) and RunNotFound (an unknown run).
@@ -103,11 +102,11 @@ class Provider(ABC):
 
     @abstractmethod
     def poll(self, follow: Mapping[str, int], *, since: int | None) -> Iterator[Poll]:
-        """One round of questions. It yields each answer at once, to be recorded; a failure is a failed `Poll`.
+        """Ask one round of questions. It yields each answer at once, to be recorded; a failure is a failed `Poll`.
 
-        `follow` has provider ids of runs that have not ended, and since when each is there (microseconds, UTC, by the
-        provider's clock if that says); the round covers each if it can. A first contact reads history back to `since`
-        (microseconds, UTC); None: all of it.
+        `follow`: provider ids of runs that have not ended, and since when each is there (microseconds, UTC, by the
+        provider's clock if known); the round covers them as far as possible. A first contact reads history back to
+        `since` (microseconds, UTC); None: all of it.
         """
 
     @abstractmethod
@@ -137,10 +136,6 @@ class Provider(ABC):
     def expect_project(self) -> None:  # noqa: B027 - not every provider has projects
         """Check before recording that the project exists; raises nothing if the provider does not answer."""
 
-    def names(self, name: str, run_id: str) -> tuple[str, ...]:
-        """The names a run may be submitted under, in order of preference: its own first."""
-        return alternatives(name, run_id)
-
     def holder(self, name: str) -> Named | None:
         """The run that a new one of that name would collide with, or replace in the provider's lists."""
         return None
@@ -150,15 +145,15 @@ class Provider(ABC):
         return None
 
     def is_same(self, submission: Submission, provider_id: str) -> bool:
-        """Whether that run, which has no mark, equals this submission and is by the same user; False where unknown."""
+        """True if that run, which has no mark, equals this submission and is by the same user; False where unknown."""
         return False
 
     def plan(self, submission: Submission, *, ahead: int = 0) -> Preparation | None:
-        """What must be made before this task can run. `ahead`: machines of other submissions, not listed yet."""
+        """The thing to make before this task can run. `ahead`: machines of other submissions, not listed yet."""
         return None
 
     def offers(self, submission: Submission) -> Offers | None:
-        """What it could start the task on, without starting anything; None: it has no plan to ask."""
+        """The offers for this task, without starting anything; None: the provider gives no plan."""
         return None
 
     def prepare(self, preparation: Preparation) -> bool:
@@ -166,7 +161,7 @@ class Provider(ABC):
         return True
 
     def stop_vm(self, provider_id: str) -> None:
-        """Ask that this machine end, if it is empty; one that is ending or gone is left alone.
+        """Ask that this machine end, if it is empty; does nothing to a machine that is ending or gone.
 
         Raises VmInUse if a run is on it or the provider refuses for now, VmNotFound if the provider does not know it.
         """

@@ -1,4 +1,4 @@
-"""What a provider package offers. Its entry point in the group `steno.providers` names one `ProviderKind`."""
+"""The interface of a provider package. Its entry point in the group `steno.providers` names one `ProviderKind`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 
-from engine.providers.task import Completed, Draft, complete_plain
-from events.errors import StenoError
+from steno.engine.providers.task import Completed, Draft, complete_plain
+from steno.events.errors import StenoError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.providers.base import Provider
-    from engine.providers.reading import Reading
-    from engine.rules.sets import RuleSet
-    from engine.settings.known import Block
-    from engine.settings.settings import Settings
-    from events.clock import Clock, Ids
-    from events.poll import Poll
-    from events.store.store import Store
+    from steno.engine.providers.base import Provider
+    from steno.engine.rules.sets import RuleSet
+    from steno.engine.settings.settings import Settings
+    from steno.engine.settings.values import Block
+    from steno.engine.state.reading import Reading
+    from steno.events.clock import Clock, Ids
+    from steno.events.poll import Poll
+    from steno.events.store.store import Store
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelRights(StrEnum):
-    """What a kernel, code of strangers, may do where a provider runs it."""
+    """Rights of a kernel, code of strangers, where a provider runs it."""
 
     ISOLATED = "isolated"  # it has a container of its own
     AS_USER = "as_user"  # what the user may: only their own code is to be submitted
@@ -71,12 +71,12 @@ def with_profile(task: Mapping[str, object], profile: TaskProfile) -> tuple[dict
     """The task with the profile's fields where it has none of its own, and a line that says which."""
     taken = {key: value for key, value in profile.fields.items() if task.get(key) is None}
     own = [key for key in profile.fields if key not in taken]
-    shown = ", ".join(
+    fields = ", ".join(
         f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
         for key, value in taken.items()
     )
     kept = f"; the task has its own {', '.join(own)}" if own else ""
-    return {**task, **taken}, f"profile {profile.name} of {profile.file}: {shown or 'nothing taken'}{kept}"
+    return {**task, **taken}, f"profile {profile.name} of {profile.file}: {fields or 'nothing taken'}{kept}"
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Host(Protocol):
-    """What the command line gives a provider's own commands."""
+    """The command line, as a provider's own commands use it."""
 
     @property
     def settings(self) -> Settings:
@@ -119,8 +119,8 @@ class Host(Protocol):
     def ids(self) -> Ids:
         """Generates new ids."""
 
-    def print(self, text: str, found: object) -> None:
-        """Print the text; with `--json`, `found` as JSON."""
+    def print(self, text: str, value: object, /) -> None:
+        """Print the text; with `--json`, `value` as JSON."""
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         """Rows in columns, as in every list of Steno."""
@@ -145,12 +145,12 @@ class Host(Protocol):
 
 
 class ProviderKind(ABC):
-    """One kind of provider. The command line imports it at its start, so heavy imports belong inside its methods."""
+    """A kind of provider. The command line imports it at its start, so heavy imports belong inside its methods."""
 
     name: ClassVar[str]  # as in `--provider NAME`, `RunRequested.provider` and the names of its sources
     summary: ClassVar[str]  # where its tasks run, in a few words
     settings: ClassVar[Block]  # `Block(provider=name)` where it has none
-    options: ClassVar[tuple[Option, ...]] = ()  # of `steno submit`, beside the common ones
+    options: ClassVar[tuple[Option, ...]] = ()  # of `steno submit`, beside the common options
     repeats_names: ClassVar[bool] = False  # several active runs may have one name
     delete_run: ClassVar[str] = ""  # its command that deletes the finished run `{name}`, for messages
     delete_machine: ClassVar[str] = ""  # its command that deletes the machines of the fleet `{fleet}`
@@ -160,7 +160,7 @@ class ProviderKind(ABC):
     task_files: ClassVar[tuple[str, ...]] = ()  # its own task files, looked for in the current folder
 
     def no_kernels(self) -> str | None:
-        """Why no kernel may be submitted; None: it may."""
+        """Why no kernel may be submitted; None: kernels are welcome."""
         if self.kernels is not KernelRights.NONE:
             return None
         return f"the provider {self.name} cannot run kernels: its tasks have no containers; use another provider"
@@ -194,7 +194,7 @@ class ProviderKind(ABC):
         return None
 
     def kept_here(self, record: Store) -> Callable[[str], bool] | None:
-        """Whether a machine of that id is, or was, one of this host; None: the provider runs nothing here.
+        """A predicate on ids of machines: it is, or was, of this host. None: the provider runs nothing here.
 
         What runs here is polled before the record is shown: that needs no network.
         """
@@ -216,7 +216,7 @@ class ProviderKind(ABC):
         """Import what the first `complete` would wait for."""
 
     def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool, trial: bool = False) -> Checkup:
-        """What `steno doctor` says of it; changes nothing there. `wanted`: the settings name this provider; `trial`:
-        its trial is to be run, so that is the task to judge.
+        """The checks of `steno doctor`; changes nothing there. `wanted`: the settings name this provider; `trial`: its
+        trial is to be run, so that is the task to judge.
         """
         return Checkup(checks=(Check(name=self.name, message=self.summary),) if wanted else ())

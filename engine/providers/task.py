@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from engine.errors import TaskInvalid
-from events.errors import UnreadableInput
+from steno.engine.errors import TaskInvalid
+from steno.events.errors import UnreadableInput
 
 _VARIABLE = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 LISTENER = "STENO_LISTENER"  # the variable of a task whose ports are to be reached: it brings a listener
@@ -30,6 +30,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     bare: bool = False  # a command with flags, without a file
     folder: Path | None = None  # relative paths start here; None: nothing of this machine may be read
     recorded: bool = False  # a task of the record, submitted again: it takes nothing new from the environment
+    given: Mapping[str, object] = {}  # the fields that flags set over the file; `configuration` has them too
+    profile: str | None = None  # the profile wanted by name
+    stem: str | None = None  # how a generated name begins
+    kernel: bytes | None = None  # the mark of a task whose output is read
     notify: Callable[[str], None] = _ignore  # gets a line on what its provider took from the environment
 
 
@@ -40,6 +44,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     configuration: dict[str, object]
     base: str | None = None  # relative `files:` and `repos:` paths start here
     fallback: tuple[str, ...] = ()  # GPU models to try in turn if the provider has none of the task's own
+    kernel: bytes | None = None  # the mark of a task whose output is read
 
 
 def overlaid(
@@ -50,20 +55,20 @@ def overlaid(
     Without a `base`, `command` is what runs: one word is a shell line, several are quoted. `env`: `NAME=value`, or
     `NAME` for its value here. `flags`: by field (those of `RESOURCES` in `resources`); None and () are unset.
     """
-    found: dict[str, object] = dict(base) if base is not None else {"type": "task"}
+    task: dict[str, object] = dict(base) if base is not None else {"type": "task"}
     if command:
-        found["commands"] = [command[0] if len(command) == 1 else shlex.join(command)]
+        task["commands"] = [command[0] if len(command) == 1 else shlex.join(command)]
     given = {name: value for name, value in flags.items() if value is not None and value != ()}
     wanted = {name: given.pop(name) for name in RESOURCES if name in given}
     if wanted:
-        resources = found.get("resources") or {}
+        resources = task.get("resources") or {}
         if not isinstance(resources, dict):
             raise TaskInvalid("`resources`: must be a mapping (`gpu:`, `cpu:`, `memory:`, `disk:`)")
-        found["resources"] = {**resources, **wanted}
-    found.update({name: list(value) if isinstance(value, tuple) else value for name, value in given.items()})
+        task["resources"] = {**resources, **wanted}
+    task.update({name: list(value) if isinstance(value, tuple) else value for name, value in given.items()})
     if env:
-        found["env"] = _merged(found.get("env"), env)
-    return found
+        task["env"] = _merged(task.get("env"), env)
+    return task
 
 
 def complete_plain(draft: Draft) -> dict[str, object]:
@@ -97,16 +102,16 @@ def resolve_env(env: object, environ: Mapping[str, str], where: str) -> object:
         return {name: str(value) if type(value) in (int, float) else value for name, value in env.items()}
     if not isinstance(env, list) or not all(isinstance(entry, str) for entry in env):
         return env
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for entry in env:
         name, given, value = entry.partition("=")
         _check_variable(name, where)
-        if name in found:
+        if name in variables:
             raise TaskInvalid(f"{where}: env has {name} twice")
         if not given and name not in environ:
             raise TaskInvalid(f"{where}: env wants {name} from your environment, where it is not set; export it first")
-        found[name] = value if given else environ.get(name, "")
-    return found
+        variables[name] = value if given else environ.get(name, "")
+    return variables
 
 
 def _check_variable(name: object, where: str) -> None:
@@ -146,7 +151,7 @@ def check_name(name: str) -> str:
 def choose_name(run_id: str, stem: str | None = None) -> str:
     """A unique name: the stem (default `steno`) and 12 hexadecimal digits of the run id.
 
-    The same run id gives the same name, so that a submission repeated after a crash finds the first one.
+    The same run id gives the same name, so that a submission repeated after a crash finds the first submission.
     """
     digits = run_id.replace("-", "").lower()[-12:]
     words = re.sub("[^a-z0-9]+", "-", (stem or "").lower()).strip("-")
@@ -165,7 +170,7 @@ def alternatives(name: str, run_id: str) -> tuple[str, ...]:
 
 # -- its file ----------------------------------------------------------------------------------------------------------
 
-LARGEST = 512 << 10  # bytes of a task file; usual ones have 1 kB, and this size takes seconds
+LARGEST = 512 << 10  # bytes of a task file; usually it has 1 kB, and this size takes seconds
 _DEEPEST = 30
 _MOST = 10_000  # values of a task: a dozen lines of nested aliases mean a billion
 

@@ -1,18 +1,25 @@
 """The result of a replay, as a whole and step by step, and where two rule sets disagree about one history."""
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from engine.fold.change import Change
-from engine.fold.run import Run
-from engine.fold.sources import open_blind
-from engine.fold.world import World
-from engine.money.costs import Costs
-from engine.money.reconcile import divergences
-from engine.objects import blind_object, run_object, vm_object
-from engine.rules.sets import RuleSet
-from events.poll import Poll
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import PollReader, listed_once
+from steno.engine.money.costs import Costs
+from steno.engine.money.reconcile import divergences
+from steno.engine.objects import blind_object, run_object, vm_object
+from steno.engine.providers.registry import READINGS
+from steno.engine.rules.sets import RuleSet
+from steno.engine.state.changes import Change
+from steno.engine.state.run import Run
+from steno.engine.state.sources import open_blind
+from steno.events.poll import Poll
+
+if TYPE_CHECKING:
+    from steno.events.store.record import Record
+
 
 JsonObject = dict[str, Any]
 
@@ -20,23 +27,23 @@ JsonObject = dict[str, Any]
 class Replay:
     """A history folded to its end, or to its limit."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Fold) -> None:
         state, costs = world.state, Costs(world.state)
-        still = (found for source in state.sources.values() if (found := open_blind(source)) is not None)
+        still = (gap for source in state.sources.values() if (gap := open_blind(source)) is not None)
         self.rules = world.rules
         self.events, self.position = state.events, state.position
-        """How many polls and intents were folded, and the last one; 0 if there was none."""
-        self.runs = tuple(run for run in state.runs.values() if run.carries is None)
-        self.vms = tuple(state.vms.values())
-        """In order of first sight. A run that carries another is a part of that one."""
-        self.bills = costs.bills()  # by vm_id; open ones are costed to the last poll
+        """How many polls and intents were folded, and the position of the last; 0 if there was none."""
+        self.runs = tuple(run for run in state.runs.all() if run.carries is None)
+        self.vms = tuple(state.vms.all())
+        """In order of first sight. A run that carries another is a part of the other."""
+        self.bills = costs.bills()  # by vm_id; open bills are costed to the last poll
         self.costs = costs.of_runs()  # run_id → micro-dollars, ours, of runs with a known cost
         self.anomalies = (*state.anomalies, *(divergences(state) if world.rules.metadata else ()))
         self.blind = (*state.blind, *still)  # in order of their end; those still open last
 
     def to_json(self) -> JsonObject:
         """The object `steno replay --json` prints."""
-        found: JsonObject = {
+        answer: JsonObject = {
             "rules": self.rules.name,
             "events": self.events,
             "runs": [run_object(run, self.rules, self.costs.get(run.run_id)) for run in self.runs],
@@ -44,7 +51,7 @@ class Replay:
             "anomalies": self.anomalies,
             "blind": [blind_object(blind) for blind in self.blind],
         }
-        return msgspec.json.decode(msgspec.json.encode(found), type=JsonObject)
+        return msgspec.json.decode(msgspec.json.encode(answer), type=JsonObject)
 
 
 class Step(NamedTuple):
@@ -55,7 +62,7 @@ class Step(NamedTuple):
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rule set says of a run."""
+    """A rule set's judgement of a run."""
 
     state: str
     reason: str | None
@@ -65,7 +72,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunDifference(msgspec.Struct, frozen=True):
-    """One run that two rule sets judge differently; None: a rule set does not know the run."""
+    """A run that two rule sets judge differently; None: a rule set does not know the run."""
 
     run_id: str
     name: str | None
@@ -76,19 +83,26 @@ class RunDifference(msgspec.Struct, frozen=True):
 
 def diff(left: Replay, right: Replay) -> tuple[RunDifference, ...]:
     """The runs whose state, reason or exit status differ, in order of first sight; empty if the rule sets agree."""
-    lefts, rights = ({run.run_id: run for run in replay.runs} for replay in (left, right))
-    found = []
+    compared = compare_runs(left.runs, right.runs, left.rules, right.rules)
+    return tuple(difference for difference, verdict_differs in compared if verdict_differs)
+
+
+def compare_runs(
+    left: Iterable[Run], right: Iterable[Run], left_rules: RuleSet, right_rules: RuleSet
+) -> Iterator[tuple[RunDifference, bool]]:
+    """The runs whose verdict differs, and those that only came to it another way: (run, whether its verdict does)."""
+    lefts, rights = ({run.run_id: run for run in runs} for runs in (left, right))
     for run_id in dict.fromkeys((*lefts, *rights)):
-        one, other = lefts.get(run_id), rights.get(run_id)
-        opinions = _opinion(one, left.rules), _opinion(other, right.rules)
-        if len({said and (said.state, said.reason, said.exit_status) for said in opinions}) > 1:
-            name, parts_at = (one or rights[run_id]).name, _parting(one, other)
-            found.append(RunDifference(run_id, name, parts_at, *opinions))
-    return tuple(found)
+        first, other = lefts.get(run_id), rights.get(run_id)
+        opinions = _opinion(first, left_rules), _opinion(other, right_rules)
+        verdicts = {opinion and (opinion.state, opinion.reason, opinion.exit_status) for opinion in opinions}
+        parts_at = _parting(first, other)
+        if len(verdicts) > 1 or parts_at is not None:
+            yield RunDifference(run_id, (first or rights[run_id]).name, parts_at, *opinions), len(verdicts) > 1
 
 
 def diff_object(left: Replay, right: Replay) -> JsonObject:
-    """What `steno replay --diff --json` prints."""
+    """The object that `steno replay --diff --json` prints."""
     return {
         "rules": [left.rules.name, right.rules.name],
         "events": left.events,
@@ -114,9 +128,33 @@ def _parting(left: Run | None, right: Run | None) -> int | None:
     if left is None or right is None:
         return None
     lefts, rights = ({step.position: step.after for step in run.transitions} for run in (left, right))
-    one = other = None
+    state = other = None
     for position in sorted({*lefts, *rights}):
-        one, other = lefts.get(position, one), rights.get(position, other)
-        if one is not other:
+        state, other = lefts.get(position, state), rights.get(position, other)
+        if state is not other:
             return position
     return None
+
+
+# -- the provider's own cost of runs, which a fold of a record leaves out
+
+
+def fill_costs(record: "Record", runs: Iterable[Run]) -> None:
+    """Read the provider's own cost of these runs from the newest poll that counts every submission."""
+    wanted: dict[int, list[Run]] = {}
+    for run in runs:
+        if run.cost_at is not None:
+            wanted.setdefault(run.cost_at, []).append(run)
+    for position, there in wanted.items():
+        (stored,) = record.read(after=position - 1, limit=1)
+        scope = None if stored.scope is None else record.scope(stored.scope)
+        reading = None if scope is None else READINGS.asked(scope.path, bytes(scope.req))[1]
+        if reading is None:
+            continue
+        listed = [reading.costs(item) for item in record.items(position)]
+        costs = {provider_id: cost for item in listed for provider_id, cost in item.items()}
+        if len(costs) < sum(map(len, listed)):  # a run is listed twice: one of its rows counts
+            tick = listed_once(PollReader(READINGS).read(position, record.poll(position)), reading)
+            costs |= {row.facts.provider_id: row.cost for row in tick.runs}
+        for run in there:
+            run.cost = costs.get(run.provider_id or "")

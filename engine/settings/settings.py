@@ -1,4 +1,4 @@
-"""Every setting with its value and where the value comes from.
+"""Every setting with its value and where the value comes from; and the policy that they describe for one provider.
 
 Later wins: defaults, a provider's own files, `steno.toml` of the user's configuration folder, `steno.toml` of the
 current folder, `.env` of the current folder, the environment, flags.
@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from engine.errors import NotConfigured
-from engine.settings.known import Block, Known, Values
-from engine.settings.table import PROFILES, Table
-from events.errors import StenoError
+from steno.engine.errors import NotConfigured
+from steno.engine.settings.table import PROFILES, Table
+from steno.engine.settings.values import Block, Known, Values
+from steno.engine.state.policy import Billing, Policy, Rate
+from steno.events.errors import StenoError
 
 SITE = "default of the AMD_ variables"
 _SHOWN = 60  # characters of a wrong value that a message repeats
@@ -81,18 +82,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         block = next((block for block in self.blocks if block.provider == provider and block.rates is not None), None)
         if block is None or self.value(block.rates or "") is not None:
             return None
-        return next(one.variables[0] for one in block.known if one.name == block.rates)
+        return next(known.variables[0] for known in block.known if known.name == block.rates)
 
     def prices(self, provider: str | None) -> Mapping[str, int]:
         """Micro-dollars an hour of one GPU of each model of that provider, by its settings."""
         return next((block.prices(self.value) for block in self.blocks if block.provider == provider), {})
 
     def schedules(self, provider: str | None) -> bool:
-        """Whether that provider has a queue of its own, so that Steno holds no run back for lack of a machine."""
+        """True if that provider has a queue of its own, so that Steno holds no run back for lack of a machine."""
         return any(block.schedules for block in self.blocks if block.provider == provider)
 
     def hosted(self, provider: str | None) -> bool:
-        """Whether the machines of that provider are runs of another one."""
+        """True if the machines of that provider are runs of another provider."""
         return any(block.hosted for block in self.blocks if block.provider == provider)
 
 
@@ -139,8 +140,8 @@ def load_settings(
     table.add(values["provider"][0])
     if len(table.blocks) > built_in:
         values = read()  # a provider of another package has defaults and variables of its own
-    found = ((block.provider, block.own_files(values, home)) for block in table.blocks)
-    problems = {provider: error for provider, error in found if error is not None}
+    failures = ((block.provider, block.own_files(values, home)) for block in table.blocks)
+    problems = {provider: error for provider, error in failures if error is not None}
     profile, _ = values.get("profile", ("", ""))
     if profile in PROFILES and values["vms.idle_timeout"][1] == "default":
         values["vms.idle_timeout"] = (PROFILES[profile].idle_duration, f"profile {profile}")
@@ -154,16 +155,16 @@ def load_settings(
     )
 
 
-def _checked(known: Known, found: tuple[str, str] | None) -> Setting:
-    if found is None:
+def _checked(known: Known, given: tuple[str, str] | None) -> Setting:
+    if given is None:
         return Setting(name=known.name, value=None, source="not set", secret=known.secret)
     # only the presence of a backend's cloud key concerns us: drop its value here
-    value, source = ("set", found[1]) if known.presence_only else found
+    value, source = ("set", given[1]) if known.presence_only else given
     try:
         parsed = value if known.parse is None else known.parse(value)
     except ValueError as error:
-        said = "set" if known.secret else repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
-        raise NotConfigured(f"{known.name} is {said} ({source}); it must be {error}") from None
+        text = "set" if known.secret else repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
+        raise NotConfigured(f"{known.name} is {text} ({source}); it must be {error}") from None
     return Setting(name=known.name, value=value, parsed=parsed, source=source, secret=known.secret)
 
 
@@ -221,11 +222,68 @@ def _dotenv(path: Path, table: Table) -> Values:
     from dotenv import dotenv_values
 
     with _readable(path):
-        found = dotenv_values(path, interpolate=False, encoding="utf-8")
-    return _variables(found, table, suffix=" in .env")
+        variables = dotenv_values(path, interpolate=False, encoding="utf-8")
+    return _variables(variables, table, suffix=" in .env")
 
 
 def _variables(environ: Mapping[str, str | None], table: Table, suffix: str = "") -> Values:
     """The settings that variables give; an empty variable counts as not set."""
-    found = ((known.name, name) for known in table.known for name in reversed(known.variables))
-    return {setting: (text, name + suffix) for setting, name in found if (text := environ.get(name))}
+    names = ((known.name, name) for known in table.known for name in reversed(known.variables))
+    return {setting: (text, name + suffix) for setting, name in names if (text := environ.get(name))}
+
+
+def policy_from(settings: Settings, provider: str | None = None) -> Policy:
+    """The policy in force for that provider; rates in micro-dollars, times in microseconds. Without a provider: for one
+    whose machines have prices. If a provider gives all its machines one price, estimates assume that. A user's rate is
+    an override; the shipped rate of the MI300X is what estimates assume without a recorded price.
+
+    Raises:
+        NotConfigured: `vms.share = user` without `vms.mode = pool`: a provider chooses among its idle machines without
+            asking who used them.
+    """
+    mode, share, text = settings.parsed("vms.mode"), settings.find("vms.share"), settings.parsed
+    if share.value == "user" and mode != "pool":
+        raise NotConfigured(
+            f"vms.share is user ({share.source}), and only Steno's own pool can see to that: set vms.mode to pool"
+        )
+    if settings.hosted(provider):
+        return Policy(
+            mode="pool",
+            max_vms=None,
+            idle_timeout=text("vms.idle_timeout"),
+            share=share.parsed,
+            queue_patience=text("queue.patience"),
+            assumed=(),
+            budget_total=None,
+        )
+    rates: dict[bool, tuple[Rate, ...]] = {True: (), False: ()}
+    for entry in settings.entries:
+        if entry.name.startswith("rates.") and entry.value is not None:
+            rates[entry.given] += (Rate(gpu=entry.name.removeprefix("rates."), hourly=entry.parsed),)
+    rates[False] += tuple(Rate(gpu=gpu, hourly=price) for gpu, price in settings.prices(provider).items())
+    hourly = settings.hourly(provider)
+    if hourly is not None:
+        rates[False] = (Rate(gpu="", hourly=hourly),) if hourly else ()
+    return Policy(
+        mode=mode,
+        max_vms=None if settings.schedules(provider) else text("vms.max"),
+        idle_timeout=text("vms.idle_timeout"),
+        share=share.parsed,
+        queue_patience=text("queue.patience"),
+        rates=rates[True],
+        assumed=rates[False],
+        billing=_billing(settings),
+        budget_total=text("budget.total"),
+        thresholds=text("budget.alerts"),
+        assumed_duration=text("budget.assumed_duration"),
+        free=hourly == 0,
+    )
+
+
+def _billing(settings: Settings) -> tuple[Billing, ...]:
+    spans: dict[str, dict[str, int]] = {}
+    for entry in settings.entries:
+        if entry.name.startswith("billing.") and entry.value is not None:
+            backend, _, key = entry.name.removeprefix("billing.").rpartition(".")
+            spans.setdefault(backend, {})[key] = entry.parsed
+    return tuple(Billing(backend=backend, **times) for backend, times in spans.items())

@@ -1,4 +1,4 @@
-"""The settings there are: names, variables, defaults, and valid values."""
+"""All settings: names, variables, defaults, and valid values."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from engine.settings.known import Block, Known
-from engine.settings.values import (
+from steno.engine.settings.values import (
+    Block,
+    Known,
     alerts,
     budget,
     cpus,
@@ -27,11 +28,11 @@ from engine.settings.values import (
     webhook,
     whole,
 )
-from events.clock import parse_duration
+from steno.events.clock import parse_duration
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task of this kind asks for by default, in the words of a task file."""
+    """Defaults of a kind of task, in the words of a task file."""
 
     idle_duration: str
     creation_policy: str | None = None
@@ -91,6 +92,9 @@ GENERAL: tuple[Known, ...] = (
     _setting("alerts.on", "STENO_ALERTS_ON", default="run_end,anomaly,budget,orphan", parse=alerts)(
         help="Notices to send: run_end, anomaly, budget, orphan, separated by commas. off: none."
     ),
+    _setting("causes.rules", "STENO_CAUSES")(
+        help="A TOML file with rules of your own for `steno causes`, read before Steno's."
+    ),
     _setting("otlp.endpoint", "STENO_OTLP_ENDPOINT", secret=True, parse=webhook)(
         help="OTLP/HTTP endpoint that receives a trace of each run: http://localhost:4318. It is never shown."
     ),
@@ -113,7 +117,7 @@ GENERAL: tuple[Known, ...] = (
         help="Maximum rate of submissions per caller over HTTP: 1/s, 30/m, 100/h. off: no limit."
     ),
     _setting("kernel.image", "STENO_KERNEL_IMAGE", default="rocm/dev-ubuntu-24.04:6.4-complete")(
-        help="Container image for kernels; it must have Python and hipcc."
+        help="Container image for kernels; it must have Python 3, numpy and hipcc."
     ),
     _setting(
         "kernel.compiler",
@@ -127,12 +131,15 @@ GENERAL: tuple[Known, ...] = (
     _setting("kernel.max_duration", "STENO_KERNEL_MAX_DURATION", default="10m", parse=positive_duration)(
         help="Longest duration of a kernel's task."
     ),
+    _setting("kernel.batch_memory", "STENO_KERNEL_BATCH_MEMORY", default="1GiB", parse=memory)(
+        help="Most memory for the tensors of the calls that are timed together."
+    ),
     _setting("kernel.cancel_on_close", "STENO_KERNEL_CANCEL_ON_CLOSE", default="false", parse=one_of("true", "false"))(
         help="true: stop a kernel when its submitter closes the stream."
     ),
     _setting("kernel.warm", "STENO_KERNEL_WARM", default="auto", parse=one_of("on", "off", "auto"))(
-        help="on: run kernels in containers on machines that stay warm. off: each kernel is a task. auto: on for "
-        "the provider local."
+        help="on, auto: run kernels in containers on machines that stay warm. off: refuse kernels, except with "
+        "kernel.unsafe_local."
     ),
     _setting("kernel.machines", "STENO_KERNEL_MACHINES", default="1", parse=whole)(
         help="Maximum number of warm machines for kernels, per GPU model."
@@ -150,7 +157,7 @@ GENERAL: tuple[Known, ...] = (
         help="Memory limit of a kernel's container, including files in its /tmp."
     ),
     _setting("container.cpu_limit", "AMD_CONTAINER_CPU_LIMIT", default="4.0", parse=cpus)(
-        help="CPU limit of a kernel's container."
+        help="Processors of a kernel's container, rounded to a whole number."
     ),
 )
 
@@ -164,7 +171,7 @@ that a backend charges for a machine, and the time of which it charges whole mul
 
 
 class Table:
-    """The settings of one call: the general ones and those of the providers that matter to it.
+    """The settings of one call: general settings, and those of the providers that matter to it.
 
     Args:
         built_in: the settings of the providers that come with Steno.
@@ -192,8 +199,8 @@ class Table:
             help=f"Where tasks run: {built_in}, or a provider of another package."
         )
         project = _setting("project", "STENO_PROJECT")(help="Project at the provider.")
-        found = [GENERAL[0], provider, project, GENERAL[1], *(one for block in self.blocks for one in block.known)]
-        return tuple(map(self._with_variables, (*found, *GENERAL[2:])))
+        table = [GENERAL[0], provider, project, GENERAL[1], *(known for block in self.blocks for known in block.known)]
+        return tuple(map(self._with_variables, (*table, *GENERAL[2:])))
 
     def add(self, provider: str) -> bool:
         """Add the settings of a provider; False: they were there, or there is none of that name. NotConfigured: its
@@ -210,9 +217,9 @@ class Table:
         if name.startswith("rates."):
             rates = {known.name.lower(): known.name for known in GENERAL if known.name.startswith("rates.")}
             name = rates.get(name.lower(), "rates." + name.removeprefix("rates.").upper())
-        found = next((known for known in self.known if known.name == name), None)
-        if found is not None:
-            return found
+        setting = next((known for known in self.known if known.name == name), None)
+        if setting is not None:
+            return setting
         for names, parse in _FAMILIES:
             if names.fullmatch(name):
                 return Known(name=name, help="", parse=parse)

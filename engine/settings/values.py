@@ -1,14 +1,18 @@
-"""The meaning of a setting's text: each function gives the value, or a ValueError that says what it must be."""
+"""Settings: the definition of one (its name, its variables, its default), and the parsers of their texts."""
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from events.clock import SECOND, parse_duration
+import msgspec
+
+from steno.events.clock import SECOND, parse_duration
+from steno.events.errors import StenoError
 
 _DOLLARS: Final = 1_000_000_000
 _RATE: Final = 10_000  # dollars an hour that no machine costs
@@ -23,7 +27,7 @@ Parse = Callable[[str], Any]
 
 
 def is_off(text: str) -> bool:
-    """Whether the text switches its setting off: `off`, `none`, `unlimited`."""
+    """True if the text switches its setting off: `off`, `none`, `unlimited`."""
     return text.strip().lower() in _OFF
 
 
@@ -52,10 +56,10 @@ def one_of(*choices: str) -> Parse:
 
 
 def _number(text: str, *, least: int, most: int, expected: str = "a whole number") -> int:
-    found = text.strip()
-    if not (found.isascii() and found.isdecimal() and len(found) < 10 and least <= int(found) <= most):
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 10 and least <= int(digits) <= most):
         raise ValueError(expected)
-    return int(found)
+    return int(digits)
 
 
 whole = partial(_number, least=1, most=_MACHINES, expected="a whole number above 0")
@@ -78,9 +82,9 @@ timeout = _or_off(parse_duration, "a duration up to a year, or off for never: 60
 
 def memory(text: str) -> int:
     """Bytes: 16GB, 512MB, 16GiB; at least 64 MB."""
-    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
-    step = 1024 if found is not None and found[3] else 1000
-    size = 0 if found is None else float(found[1]) * step ** " KMGT".index(found[2].upper() or " ")
+    size_text = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    step = 1024 if size_text is not None and size_text[3] else 1000
+    size = 0 if size_text is None else float(size_text[1]) * step ** " KMGT".index(size_text[2].upper() or " ")
     if size < 64e6:
         raise ValueError("a size of at least 64MB: 16GB, 512MB")
     return int(size)
@@ -115,8 +119,8 @@ submit_rate = _or_off(
 
 
 def _dollars(text: str, *, least: int = 1, most: int = _RATE, expected: str = "dollars") -> int:
-    found = text.strip().removeprefix("$")
-    amount = Decimal(found) * 1_000_000 if _NUMBER.fullmatch(found) else Decimal(-1)
+    digits = text.strip().removeprefix("$")
+    amount = Decimal(digits) * 1_000_000 if _NUMBER.fullmatch(digits) else Decimal(-1)
     if amount != int(amount) or not least <= amount <= most * 1_000_000:
         raise ValueError(expected)
     return int(amount)
@@ -129,7 +133,7 @@ budget = _or_off(partial(_dollars, most=_DOLLARS), "dollars above 0 (1400.00), o
 
 
 def _thresholds(text: str) -> tuple[int, ...]:
-    found = set()
+    shares = set()
     for part in text.split(","):
         share, percent, rest = part.strip().partition("%")
         thousandths = (
@@ -137,8 +141,8 @@ def _thresholds(text: str) -> tuple[int, ...]:
         )
         if not 0 < thousandths <= 1000 or thousandths != int(thousandths):
             raise ValueError
-        found.add(int(thousandths))
-    return tuple(sorted(found))
+        shares.add(int(thousandths))
+    return tuple(sorted(shares))
 
 
 thresholds = _or_off(
@@ -152,10 +156,10 @@ thresholds = _or_off(
 
 
 def _alerts(text: str) -> frozenset[str]:
-    found = frozenset(part.strip() for part in text.split(","))
-    if not found <= ALERTS:
+    kinds = frozenset(part.strip() for part in text.split(","))
+    if not kinds <= ALERTS:
         raise ValueError
-    return found
+    return kinds
 
 
 alerts = _or_off(_alerts, "some of run_end, anomaly, budget, orphan, with commas between, or off", frozenset())
@@ -164,13 +168,13 @@ alerts = _or_off(_alerts, "some of run_end, anomaly, budget, orphan, with commas
 
 def host(text: str) -> str:
     """An address or a host name to listen at, without brackets and port."""
-    found = text.strip().removeprefix("[").removesuffix("]")
+    name = text.strip().removeprefix("[").removesuffix("]")
     try:
-        ipaddress.ip_address(found)
+        ipaddress.ip_address(name)
     except ValueError:
-        if not _NAME.fullmatch(found) or found.replace(".", "").isdecimal():
+        if not _NAME.fullmatch(name) or name.replace(".", "").isdecimal():
             raise ValueError("an address or a host name without a port: 127.0.0.1, ::1, 0.0.0.0, localhost") from None
-    return found
+    return name
 
 
 def _web(text: str) -> SplitResult:
@@ -190,15 +194,54 @@ def webhook(text: str) -> str:
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    found = dict.fromkeys(part.strip() for part in text.split(","))
-    for origin in found:
+    unique = dict.fromkeys(part.strip() for part in text.split(","))
+    for origin in unique:
         parts = _web(origin)
         if parts.username is not None or parts.port == 0 or origin.count("/") != 2 or set("?#*") & set(origin):
             raise ValueError
-    return tuple(dict.fromkeys(map(str.lower, found)))
+    return tuple(dict.fromkeys(map(str.lower, unique)))
 
 
 origins = _or_off(
     _origins, "origins with commas between, each scheme and host alone: https://front.example, or off", ()
 )
 """Origins as a browser sends them (`https://front.example`, `http://localhost:3000`)."""
+
+
+Values = dict[str, tuple[str, str]]  # setting name → (value, where it comes from)
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that Steno knows."""
+
+    name: str  # as in `steno.toml` (`api.url` is `url` under `[api]`), flags and `steno config`
+    variables: tuple[str, ...] = ()  # environment variables that set it, the strongest first
+    default: str | None = None
+    site_default: str | None = None  # its default where a variable of the first site, `AMD_…`, sets any setting
+    help: str
+    secret: bool = False
+    presence_only: bool = False  # only whether it is set is ever kept
+    question: str | None = None  # what `steno init` asks where the setting's provider is chosen
+    parse: Parse | None = None  # gives the value its text means; ValueError says what it must be
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one provider, and what follows from them."""
+
+    provider: str
+    known: tuple[Known, ...] = ()  # their names begin with `<provider>.`
+    variables: Mapping[str, tuple[str, ...]] = {}
+    """Further variables of general settings, weaker than those of Steno: setting name → variables."""
+    own_files: Callable[[Values, Path], StenoError | None] = lambda _values, _home: None
+    """Fills in what the provider's own files say, for values without a stronger source; the second argument is the
+    user's home. Gives the error to raise if a needed value is then missing.
+    """
+    schedules: bool = False
+    """It has a queue of its own and gives each run its machine: Steno's limit of machines does not apply."""
+    hosted: bool = False
+    """Its machines are runs of another provider, which bears their cost and has their limits; each holds one run."""
+    rates: str | None = None  # the setting without which none of its machines has a price; None: it gives prices itself
+    prices: Callable[[Callable[[str], str | None]], Mapping[str, int]] = lambda _value: {}
+    """Price of one GPU of each model by the provider's settings, micro-dollars an hour; the argument gives a value."""
+    hourly: str | None = None
+    """The setting with the price of each of its machines, micro-dollars an hour (0: free); None: each has its own."""

@@ -4,15 +4,15 @@ cold part, in order; neither occurs in JSON text.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from events.shape.secrets import is_secret_name
-from events.shape.shape import LINES, BodyShape, Node
+from steno.events.shape.secrets import is_secret_name
+from steno.events.shape.shape import LINES, BodyShape, Node
 
 HOLE: Final = b"\x00"
 PART: Final = b"\x01"
@@ -160,15 +160,15 @@ def identity(item: bytes, key: str) -> str:
         return ""
     if raw[:1] == b'"' and b"\\" not in raw:
         return raw[1:-1].decode()
-    found = json.loads(raw)
-    return "" if found is None or isinstance(found, (dict, list)) else str(found)
+    value = json.loads(raw)
+    return "" if value is None or isinstance(value, (dict, list)) else str(value)
 
 
 def identity_of(item: bytes, shape: BodyShape) -> str:
     """The name of an item of an answer; "" without one."""
     if shape.items != LINES:
         return identity(item, shape.identity)
-    columns = str(json.loads(item)).split(shape.separator)
+    columns = str(json.loads(item)).split("|")
     number = int(shape.identity)
     return columns[number].strip() if number < len(columns) else ""
 
@@ -181,55 +181,31 @@ class Split(NamedTuple):
     plain: bool  # frame and items give the text back byte for byte
 
 
-def split(body: bytes, shape: BodyShape | None, clean: Callable[[bytes], bytes] = bytes) -> Split | None:
+def split(body: bytes, shape: BodyShape | None) -> Split | None:
     """The items of an answer; None if it does not have the declared form. Raises msgspec.MsgspecError or RecursionError
     for text that is not JSON.
-
-    `clean` replaces the secrets in the text around the items.
     """
     if shape is None or not shape.items:
         return None
     if shape.items == LINES:
         return _lines(body)
-    path = [key for key in shape.items.removesuffix("[]").split(".") if key]
-    text = msgspec.json.format(body, indent=-1) if path else body
-    found = _inside(text, path, bytes)
-    if found is None:
+    try:
+        items = [bytes(item) for item in _list.decode(body)]
+    except msgspec.ValidationError:
         return None
-    whole = woven(found.frame.split(PART), found.items) == text
-    if not path:
-        return found._replace(plain=whole)
-    # Repeated or escaped keys would not come back.
-    return _inside(text, path, clean) if whole else None
+    frame = b"[" + b",".join([PART] * len(items)) + b"]"
+    return Split(items, frame, plain=woven(frame.split(PART), items) == body)
 
 
 def items_of(body: bytes, shape: BodyShape) -> Sequence[bytes]:
     """The items of `split` alone, and its errors; none if the answer does not have the declared form."""
     if shape.items == "[]":  # most answers, and a replay reads all
         try:
-            return [bytes(one) for one in _list.decode(body)]
+            return [bytes(item) for item in _list.decode(body)]
         except msgspec.ValidationError:
             return ()
-    found = split(body, shape)
-    return () if found is None else found.items
-
-
-def _inside(raw: bytes, path: list[str], clean: Callable[[bytes], bytes]) -> Split | None:
-    try:
-        if not path:
-            items = [bytes(one) for one in _list.decode(raw)]
-            return Split(items, b"[" + b",".join([PART] * len(items)) + b"]", plain=False)
-        members = _object.decode(raw)
-    except msgspec.ValidationError:
-        return None
-    below = _inside(bytes(members[path[0]]), path[1:], clean) if path[0] in members else None
-    if below is None:
-        return None
-    out = []
-    for key, value in members.items():
-        name = _name(key)[1:]
-        out.append(name + below.frame if key == path[0] else clean(b"{" + name + bytes(value) + b"}")[1:-1])
-    return below._replace(frame=b"{" + b",".join(out) + b"}")
+    parts = split(body, shape)
+    return () if parts is None else parts.items
 
 
 def _lines(body: bytes) -> Split | None:
@@ -239,8 +215,8 @@ def _lines(body: bytes) -> Split | None:
     inner = text[1:-1]
     lines, at = [], 0
     while at < len(inner):
-        found = _LINE.match(inner, at)
-        end = len(inner) if found is None else found.end()
+        line = _LINE.match(inner, at)
+        end = len(inner) if line is None else line.end()
         lines.append(b'"' + inner[at:end] + b'"')
         at = end + 2
     # The break after the last line belongs to the frame: it does not add a line.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from events.shape.shape import Node
+from steno.events.shape.shape import Node
 
 PREFIX: Final = "steno:secret:"
 COMMITMENT: Final = re.compile(rb"steno:secret:[0-9a-f]{64}")
@@ -35,24 +35,16 @@ _PEM: Final = re.compile(
     rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|(?=\"$)|$)", re.DOTALL
 )
 
-
-def _spellings(names: frozenset[str]) -> str:
-    """A pattern for names in small, capital and title letters, by first letter: most keys fail at once."""
-    by_letter: dict[str, list[str]] = {}
-    for spelt in sorted({spelt for name in names for spelt in (name, name.upper(), name.title())}):
-        by_letter.setdefault(spelt[0], []).append(spelt[1:])
-    return "|".join(f"{letter}(?:{'|'.join(rest)})" for letter, rest in by_letter.items())
-
-
-_LETTERS: Final = "".join(sorted({letter for name in _HOLDERS | _NAMED for letter in (name[0], name[0].upper())}))
+_LETTERS: Final = "".join(sorted({name[0] for name in _HOLDERS | _NAMED}))  # most keys fail at the first
 _WORTH_A_LOOK: Final = re.compile(
-    rf'"(?=[{_LETTERS}])(?:(?:{_spellings(_HOLDERS)})"\s*:\s*[\[{{]\s*[^\]}}\s]|(?:{_spellings(_NAMED)})"\s*:\s*["\d-])'.encode()
+    rf'"(?=[{_LETTERS}{_LETTERS.upper()}])(?i:(?:{"|".join(sorted(_HOLDERS))})"\s*:\s*[\[{{]\s*[^\]}}\s]'
+    rf'|(?:{"|".join(sorted(_NAMED))})"\s*:\s*["\d-])'.encode()
 )
 _LITERALS: Final = frozenset({b"true", b"false", b"null", b"\x00", b"\x01", b'""'})
 
 
 class _Frame(NamedTuple):
-    """One open object or list of the walk."""
+    """An open object or list of the walk."""
 
     node: Node | None
     secret: bool
@@ -60,7 +52,7 @@ class _Frame(NamedTuple):
 
 
 def scrub(text: bytes, replace: Replace, node: Node | None = None, *, secret: bool = False) -> bytes:
-    """`text` with every secret replaced. `node`: its place in a shape; `secret`: all of it is."""
+    """`text` with every secret replaced. `node`: its place in a shape; `secret`: the whole text is secret."""
     # A quick look does not recognise an escaped key.
     suspect = secret or b"PRIVATE KEY" in text or b"\\u00" in text or _WORTH_A_LOOK.search(text) is not None
     if not suspect and (node is None or not node.may_hold_secret(text)):
@@ -109,7 +101,7 @@ def _replaced(raw: bytes, replace: Replace, *, secret: bool, assigned: bool = Fa
 
 
 def is_secret_name(key: str) -> bool:
-    """Whether a value under a key of this name is always secret."""
+    """True if a value under a key of this name is always secret."""
     return key.lower() in _HOLDERS or key.lower() in _NAMED
 
 

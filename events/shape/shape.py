@@ -16,12 +16,11 @@ LINES: Final = "lines"  # `BodyShape.items` of an answer that is a text
 
 class BodyShape(msgspec.Struct, frozen=True, kw_only=True):
     kind: str  # what an item is: `run`, `vm`, `provider_event`, `fleet` or `other`
-    items: str = ""  # "": it is one; `[]`: a list of them; `jobs[]`: under a key (`a.b[]`); `LINES`: a text
-    identity: str = "id"  # the key that names an item; of a line, the number of its column, from 0
-    separator: str = "|"  # what stands between the columns of a line
+    items: str = ""  # "": the answer is an item; `[]`: a list of them; `LINES`: a text
+    identity: str = "id"  # the key that names an item; of a line, the number of its column (`|` between), from 0
     volatile: tuple[str, ...] = ()  # paths whose values change without an event; kept with the poll
     cold: tuple[str, ...] = ()  # paths whose values rarely change; stored apart, once
-    secret: tuple[str, ...] = ()  # paths of secrets besides the defaults of `events.shape.secrets`
+    secret: tuple[str, ...] = ()  # paths of secrets besides the defaults of `steno.events.shape.secrets`
 
 
 Router = Callable[[str, bytes], BodyShape | None]  # (path, req) → shape; None: stored as one part
@@ -33,7 +32,7 @@ def no_shapes(_path: str, _req: bytes, /) -> BodyShape | None:
 
 
 class Node:
-    """One step of compiled paths."""
+    """A step of compiled paths."""
 
     def __init__(self) -> None:
         self.keys: dict[str, Node] = {}
@@ -45,7 +44,7 @@ class Node:
         return self.keys.get(name, self.any)
 
     def may_hold_secret(self, text: bytes) -> bool:
-        """Whether a declared secret may be in JSON text at this step, by its unescaped keys: a quick look."""
+        """True if a declared secret may be in JSON text at this step, by its unescaped keys: a quick look."""
         return self._guard.search(text) is not None
 
     @cached_property
@@ -63,12 +62,12 @@ def _guarded(node: Node, name: str) -> set[str]:
     """The nearest keys above the secrets declared here and below."""
     if node.secret:
         return {name}
-    found: set[str] = set()
+    names: set[str] = set()
     below = [*node.keys.items(), (name, node.any), (name, node.each)]
     for key, step in below:
         if step is not None:
-            found |= _guarded(step, key)
-    return found
+            names |= _guarded(step, key)
+    return names
 
 
 def compile_paths(shape: BodyShape | None) -> Node:
@@ -86,7 +85,7 @@ def compile_answer(shape: BodyShape | None) -> Node:
     if shape is None or not shape.items or shape.items == LINES:
         return node
     whole = Node()
-    _step_to(whole, shape.items.removesuffix("[]")).each = node
+    whole.each = node
     return whole
 
 

@@ -12,11 +12,23 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from events.errors import RecordDamaged
-from events.shape.cut import HOLE, PART, Piece, Template, cut, fill, identity, identity_of, joined_lines, split, woven
-from events.shape.secrets import Replace, scrub
-from events.shape.shape import BodyShape, compile_paths
-from events.store.parts import Parts
+from steno.events.errors import RecordDamaged
+from steno.events.shape.cut import (
+    HOLE,
+    PART,
+    Piece,
+    Template,
+    cut,
+    fill,
+    identity,
+    identity_of,
+    joined_lines,
+    split,
+    woven,
+)
+from steno.events.shape.secrets import Replace, scrub
+from steno.events.shape.shape import BodyShape, compile_paths
+from steno.events.store.parts import Parts
 
 OPAQUE: Final = "opaque"  # the kind of a body that cannot be walked; kept whole
 
@@ -36,7 +48,7 @@ class Answer(NamedTuple):
     between: tuple[bytes, ...]  # one more than items; empty: the text cannot be recognised
 
     def match(self, body: bytes, values: list[bytes]) -> bool:
-        """Whether `body` is this answer again except for volatile values, which are appended."""
+        """True if `body` is this answer again except for volatile values, which are appended."""
         if not self.between or not body.startswith(self.between[0]):
             return False
         at = len(self.between[0])
@@ -78,10 +90,10 @@ class Answers:
 
     def _walkable(self, body: bytes, shape: BodyShape, family: Hashable) -> tuple[Answer, list[bytes]]:
         values: list[bytes] = []
-        found = split(body, shape, lambda text: scrub(text, self._replace))
-        if found is not None:
-            items = tuple([self._item(raw, identity_of(raw, shape), shape, values, family) for raw in found.items])
-            frame, plain = found.frame, found.plain
+        parts = split(body, shape)
+        if parts is not None:
+            items = tuple([self._item(raw, identity_of(raw, shape), shape, values, family) for raw in parts.items])
+            frame, plain = parts.frame, parts.plain
         else:
             item = bytes(msgspec.json.decode(body, type=msgspec.Raw))
             name = "" if shape.items else identity(item, shape.identity)

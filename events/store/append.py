@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from events.clock import Clock, SteadyClock
-from events.codec import CODES, encode, type_of
-from events.errors import IdConflict, RecordNotWritable, VersionConflict
-from events.store.chain import MARK_BYTES, SEAL_EVERY, chained, subject
-from events.store.parts import READER_CACHE, WRITER_CACHE
-from events.store.read import Reader
-from events.store.store import HeadMoved, Lease, Store
-from events.types import Event
+from steno.events.clock import Clock, SteadyClock
+from steno.events.codec import CODES, encode, type_of
+from steno.events.errors import IdConflict, RecordNotWritable, VersionConflict
+from steno.events.store.chain import MARK_BYTES, SEAL_EVERY, chained, subject
+from steno.events.store.parts import READER_CACHE, WRITER_CACHE
+from steno.events.store.read import Reader
+from steno.events.store.store import HeadMoved, Lease, Store
+from steno.events.types import Event
 
 if TYPE_CHECKING:
-    from events.store.store import Session
+    from steno.events.store.store import Session
 
 T = TypeVar("T")
 _STREAMS_KEPT: Final = 100_000
@@ -56,9 +56,9 @@ class StreamHead:
     subjects: dict[int, bytes] = field(default_factory=dict)  # by kind, as `about` caches them
 
     def about(self, kind: int) -> bytes:
-        """What the headers of this stream's events of one kind share."""
-        found = self.subjects[kind] = subject(self.name, *type_of(kind))
-        return found
+        """The part that the headers of this stream's events of one kind share."""
+        about = self.subjects[kind] = subject(self.name, *type_of(kind))
+        return about
 
 
 class Appender(Reader):
@@ -75,10 +75,10 @@ class Appender(Reader):
         self._dirty: dict[int, StreamHead] = {}  # not yet in `streams`, by id
         self._pending: list[tuple[object, ...]] = []
         self._leases: list[Lease] = []
-        self._on_rollback: list[Callable[[], None]] = [self._parts.forget]
+        self.on_rollback: list[Callable[[], None]] = [self._parts.forget]  # the ids of parts may be reused then
 
     def _appended(self, work: Callable[[], T], *, durable: bool) -> T:
-        """What `work` returns, after everything it appended was committed; nothing is if it raises.
+        """The result of `work`, after everything it appended was committed; nothing is if it raises.
 
         It runs once more, with other writers excluded, if one of them came first.
         """
@@ -101,13 +101,13 @@ class Appender(Reader):
                 self._dirty.clear()
             done = work()
             self._flush_rows()
-            moved = [(one.version, one.item, one.since, one.id) for one in self._dirty.values()]
+            moved = [(stream.version, stream.item, stream.since, stream.id) for stream in self._dirty.values()]
             self._dirty.clear()
             self._session.commit((self._position, self._hash), moved)
             self._seen = self._position, self._hash
         except BaseException:
             self._position = -1
-            for forget in self._on_rollback:
+            for forget in self.on_rollback:
                 forget()
             self._session.rollback()
             raise
@@ -157,7 +157,7 @@ class Appender(Reader):
 
         VersionConflict if what `unless` names is there.
 
-        An event whose id and bytes exist already is not appended again: its position is the old one. VersionConflict,
+        An event whose id and bytes exist already is not appended again: its position stays. VersionConflict,
         IdConflict, RecordLocked, RecordNotWritable and RecordDamaged mean that nothing was appended.
         """
         now = self._time()
@@ -213,7 +213,7 @@ class Appender(Reader):
         if (
             batch.expected_version is not ANY
             and batch.expected_version != stream.version
-            and (batch.ids is None or None in [self._there(event_id_bytes(one)) for one in batch.ids])
+            and (batch.ids is None or None in [self._there(event_id_bytes(event_id)) for event_id in batch.ids])
         ):
             raise VersionConflict(
                 f"{batch.stream} is at version {stream.version}, not {batch.expected_version}: read it again and retry."

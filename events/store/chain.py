@@ -10,16 +10,17 @@ verifies. Nobody without the record's key can guess what is hidden, as the salts
 """
 
 import hashlib
+import hmac
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from events.codec import type_of
+from steno.events.codec import type_of
 
 if TYPE_CHECKING:
-    from events.store.store import Identity
+    from steno.events.store.store import Identity
 
 MARK_BYTES: Final = 8  # a row keeps this much of its hash, to locate damage; chain and head use all 32
 
@@ -53,6 +54,14 @@ def committer(identity: "Identity") -> Commit:
     if identity.format == 1:
         return Commit(shared, lambda _position, data: shared(data))
     return Commit(shared, _by_position(identity.key))
+
+
+def salt_of(identity: "Identity", part: bytes, position: int | None = None) -> bytes:
+    """The salt that opens one commitment and no other: of a part that events share, or of the data at a position."""
+    if position is None or identity.format == 1:
+        return hmac.digest(identity.key, _sha256(part).digest(), "sha256")
+    salts = hashlib.shake_256(b"steno data %b %d" % (identity.key, position // _SALTS)).digest(_SALTS * _SALT_BYTES)
+    return salts[position % _SALTS * _SALT_BYTES :][:_SALT_BYTES]
 
 
 def _by_position(key: bytes) -> Callable[[int, bytes], bytes]:
@@ -93,7 +102,7 @@ def canonical_part(text: bytes, children: tuple[bytes, ...]) -> bytes:
 
 
 def subject(stream: str, type_name: str, type_version: int) -> bytes:
-    """What the headers of all events of one type on one stream share."""
+    """The part that the headers of all events of one type on one stream share."""
     name, kind = stream.encode(), type_name.encode()
     return b"".join((_COUNT.pack(len(name)), name, _COUNT.pack(len(kind)), kind, _COUNT.pack(type_version)))
 
@@ -120,7 +129,7 @@ def chained(
 
 
 def mark(position: int, digest: bytes) -> bytes:
-    """What the row at `position` keeps of its hash."""
+    """The bytes of its hash that the row at `position` keeps."""
     return digest if position % SEAL_EVERY == 0 else digest[:MARK_BYTES]
 
 

@@ -1,22 +1,28 @@
-"""Copies a record into another store: rows as they are, under the same ids, the chain checked on the way, so that head
-and bytes are equal. A copy that was interrupted is the record up to a position, and goes on from there.
+"""Copies a record into another store, and puts a copy in the place of a record that was lost or damaged.
+
+A copy has the same rows under the same ids; the chain is checked on the way, so that head and bytes are equal. A copy
+that was interrupted is the record up to a position, and continues from there.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from typing import Any, Final
 from zlib import crc32
 
+import msgspec
 from sqlalchemy import bindparam, select
 
-from events.clock import Clock
-from events.codec import CODES
-from events.errors import IdConflict, RecordDamaged, RecordNotFound
-from events.store.chain import Head, committer, followed, mark
-from events.store.rows import LAST, Rows
-from events.store.schema import head, parts, streams
-from events.store.store import Session, Store
-from events.types import RunObserved, VmObserved
+from steno.events.clock import Clock
+from steno.events.codec import CODES
+from steno.events.errors import IdConflict, RecordDamaged, RecordNotFound, StenoError
+from steno.events.store.chain import Head, committer, followed, mark
+from steno.events.store.record import Batch, Record
+from steno.events.store.rows import HEAD, LAST, Rows
+from steno.events.store.schema import parts, streams
+from steno.events.store.store import Session, Store
+from steno.events.types import RecordRestored, RunObserved, VmObserved
 
 _CHUNK: Final = 2_000
 _PARTS: Final = (
@@ -27,7 +33,6 @@ _STREAMS: Final = (
     .where(streams.c.id > bindparam("after"), streams.c.id <= bindparam("until"))
     .order_by(streams.c.id)
 )
-_HEAD: Final = select(head.c.position, head.c.hash)
 _COMMITMENTS: Final = select(parts.c.id, parts.c.commitment)
 _MOVED: Final = select(streams.c.id, streams.c.name, streams.c.version, streams.c.item_id, streams.c.since)
 _COMPANY: Final = ("vault", "tokens")
@@ -68,7 +73,7 @@ class _Copier:
         with target.guard(), target.snapshot():
             self._commitments: dict[int, bytes] = dict(target.stream(_COMMITMENTS))
             self._streams = {row[0]: list(row[1:]) for row in target.stream(_MOVED)}
-            position, self._hash = target.run(_HEAD).fetchone()
+            position, self._hash = target.run(HEAD).fetchone()
         self._position = int(position)
         self._rows = Rows(source)
         kept = self._rows.raw(self._position)
@@ -77,7 +82,7 @@ class _Copier:
 
     def run(self, progress: Callable[[int, int], None]) -> tuple[int, bytes]:
         with self._source.guard():
-            total = int(self._source.run(_HEAD).fetchone()[0])
+            total = int(self._source.run(HEAD).fetchone()[0])
         before = -1
         while before < self._position:
             before = self._position
@@ -120,7 +125,7 @@ class _Copier:
         else:
             good += 1
         self._target.add_events([tuple(row) for row in rows[:good]])
-        states = [(*self._streams[one][1:4], one) for one in sorted(moved)]
+        states = [(*self._streams[stream_id][1:4], stream_id) for stream_id in sorted(moved)]
         self._target.commit((self._position, self._hash), states)
         if broken is not None:
             raise broken
@@ -138,3 +143,35 @@ class _Copier:
             if self._target.add_stream(name) != stream_id:
                 raise RecordDamaged(f"Stream {stream_id} of {self._source_name} was changed: run `steno verify`.")
             self._streams[stream_id] = [name, 0, None, None]
+
+
+class Restored(msgspec.Struct, frozen=True, kw_only=True):
+    copy: Head
+    lost: int | None  # where the record ended before; None: it could not be read, or there was none
+    common: int  # the newest position that was the same in both
+    kept: str | None  # where the record from before is now
+
+
+def restore(backup: Store, target: Store, *, clock: Clock, progress: Callable[[int, int], None]) -> Restored:
+    """Put a copy in the place of a record, with a `RecordRestored`; vault and tokens of the place stay. RecordDamaged:
+    the copy is not whole; IdConflict: it is of another record; RecordLocked: a process has the record. Then nothing was
+    changed.
+    """
+    with Record.open(backup, clock=clock) as origin:
+        verdict, head = origin.verify(), origin.head()
+        if not verdict.ok:
+            raise RecordDamaged(f"The copy {backup} is damaged ({verdict.damage[0].detail}): nothing was changed.")
+        lost, common, record_id = None, head.position, origin.id
+        with suppress(StenoError, TypeError), Record.open(target, clock=clock, check=False) as there:
+            lost, record_id = there.head().position, there.id
+            both = range(1, min(head.position, lost) + 1)
+            common = bisect_left(both, 1, key=lambda at: there.digest(at) != origin.digest(at))
+        if record_id != origin.id:
+            raise IdConflict(f"{backup} is a copy of another record than {target}: nothing was changed.")
+    copied = partial(copy, backup, clock=clock, progress=progress)
+    kept = target.replace(partial(copied, private=False))
+    copied(target)  # what is private, where there is none
+    target.blob("snapshot").replace(b"")
+    with Record.open(target, clock=clock, write=True) as record:
+        record.append_many([Batch("record", [RecordRestored(common=common, lost=lost)])], durable=True)
+    return Restored(copy=head, lost=lost, common=common, kept=kept)

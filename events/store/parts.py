@@ -1,4 +1,4 @@
-"""What events share, stored once by content: questions, answers' lists, items, and cold values in items.
+"""Texts that events share, stored once by content: questions, answers' lists, items, and cold values in items.
 
 A part is text and the parts it refers to, compressed against an earlier part of its family if that helps, so a new
 version of an item costs about what changed.
@@ -13,13 +13,13 @@ from zlib import crc32
 import zstandard
 from sqlalchemy import bindparam, select
 
-from events.errors import RecordDamaged
-from events.store.chain import canonical_part
-from events.store.question import fold, read_numbers, unfold, write_number
-from events.store.schema import parts
+from steno.events.errors import RecordDamaged
+from steno.events.store.chain import canonical_part
+from steno.events.store.poll_header import fold, read_numbers, unfold, write_number
+from steno.events.store.schema import parts
 
 if TYPE_CHECKING:
-    from events.store.store import Session
+    from steno.events.store.store import Session
 
 WRITER_CACHE: Final = 4 << 20  # least bytes a writer keeps: the newest part of all it polls
 _ANSWERS: Final = 4  # the least answers, as large as the largest so far, that it keeps
@@ -193,12 +193,12 @@ class Parts:
 
     def _coder(self, kept: dict[int | None, _Coder], base: int | None, make: Callable[..., _Coder]) -> _Coder:
         """A compressor or decompressor for a base; keeps the last used."""
-        found = kept.pop(base, None)
-        if found is None:
+        coder = kept.pop(base, None)
+        if coder is None:
             if len(kept) >= _CODERS_KEPT:
                 del kept[next(iter(kept))]
             text = b"" if base is None else self.get(base).text
             raw = zstandard.DICT_TYPE_RAWCONTENT
-            found = make(dict_data=zstandard.ZstdCompressionDict(text, dict_type=raw) if text else None)
-        kept[base] = found
-        return found
+            coder = make(dict_data=zstandard.ZstdCompressionDict(text, dict_type=raw) if text else None)
+        kept[base] = coder
+        return coder

@@ -1,7 +1,7 @@
 """Reads a record: its events in order, by kind and for a fold; its polls, rebuilt from parts and values."""
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, ca
 import msgspec
 from sqlalchemy import select
 
-from events.codec import CODES, KINDS, POLLS, decode, type_of
-from events.errors import PositionNotFound, RecordDamaged, RecordReplaced
-from events.poll import Poll
-from events.shape.cut import HOLE, identity
-from events.store.answers import bare_text, body_text, item_texts, read_listing
-from events.store.chain import Head, committer, mark
-from events.store.parts import READER_CACHE, Parts
-from events.store.question import SHARED, Own, PollScope, decode_data, decode_head, read_numbers, read_scope
-from events.store.rows import LAST, Rows
-from events.store.schema import head, streams
-from events.types import OBSERVED, Event, ObservedEvent, PollFailed, PollRecorded
+from steno.events.codec import CODES, KINDS, POLLS, decode, type_of
+from steno.events.errors import PositionNotFound, RecordDamaged, RecordReplaced
+from steno.events.poll import Poll
+from steno.events.shape.cut import HOLE, identity
+from steno.events.store.answers import bare_text, body_text, item_texts, read_listing
+from steno.events.store.chain import Head, committer, mark
+from steno.events.store.parts import READER_CACHE, Parts
+from steno.events.store.poll_header import SHARED, Own, PollScope, decode_data, decode_head, read_numbers, read_scope
+from steno.events.store.rows import HEAD, LAST, Rows
+from steno.events.store.schema import streams
+from steno.events.types import OBSERVED, Event, ObservedEvent, PollFailed, PollRecorded
 
 if TYPE_CHECKING:
     from sqlalchemy import Executable
 
-    from events.store.store import Session
+    from steno.events.store.store import Session
 
 Row: TypeAlias = tuple[int, int, int, int, int, int | None, int | None, bytes | None]
 """position, kind, stream, observed_at, took, scope part, listing part, clock: so few alone cost half of whole rows."""
@@ -35,7 +35,6 @@ _OBSERVED: Final = {CODES[kind]: kind for kind in OBSERVED.values()}
 
 _OF_POLL: Final = (0, 1, 3, 5, 6, 8, 9, 10, 12)  # columns of a whole row
 _STREAMS: Final = select(streams.c.name, streams.c.version).order_by(streams.c.id)
-_HEAD: Final = select(head.c.position, head.c.hash)
 
 
 class PollRow(NamedTuple):
@@ -66,7 +65,7 @@ class Stored(msgspec.Struct, frozen=True):
     scope: int | None  # a poll's question (`Record.scope`)
     body: int | None  # a poll's answer (`Record.children`), or an observation's item (`Record.item`)
     hash: str  # the first 16 hex digits (all 64 at every hundredth position)
-    clock: bytes | None = None  # epoch and boot time at `observed_at` (`events.clock.Stamp`)
+    clock: bytes | None = None  # epoch and boot time at `observed_at` (`steno.events.clock.Stamp`)
 
 
 class Reader:
@@ -79,6 +78,10 @@ class Reader:
         self._parts = Parts(session, self._commit.shared, cache=cache)
         self._scopes: dict[int, PollScope] = {}
         self._seen = (0, session.identity.genesis())  # position and hash of the newest end that was seen
+
+    def widen(self, size: int) -> None:
+        """Make room in the caches for answers of `size` bytes, which are read more than once."""
+        self._parts.expect(size)
 
     def shrink(self) -> None:
         """Drop the caches, after a look at all of a record."""
@@ -108,12 +111,10 @@ class Reader:
         )
         return map(self._stored, chain.from_iterable(pages))
 
-    def at(self, positions: Iterable[int]) -> Iterator[Stored]:
-        """The events at these positions, as far as they exist."""
-        for position in positions:
-            row = self._rows.whole(position)
-            if row is not None:
-                yield self._stored(row)
+    def at(self, position: int) -> Stored | None:
+        """The event at a position; None: there is none."""
+        row = self._rows.whole(position)
+        return None if row is None else self._stored(row)
 
     def scan(
         self, *, after: int = 0, until: int | None = None, polls_of: Collection[str] | None = None
@@ -124,8 +125,8 @@ class Reader:
         """
         ids: tuple[int, ...] | None = None
         if polls_of is not None:
-            found = (self._rows.find_stream(name) for name in sorted(polls_of))
-            ids = tuple([int(row[0]) for row in found if row is not None])
+            rows = (self._rows.find_stream(name) for name in sorted(polls_of))
+            ids = tuple([int(row[0]) for row in rows if row is not None])
         pages: Iterator[Any] = self._rows.scan(after, LAST if until is None else until, ids)
         return chain.from_iterable(pages)
 
@@ -140,7 +141,7 @@ class Reader:
     def head(self) -> Head:
         """Where the record ends now. Raises RecordReplaced if it does not go on from where it was seen to end."""
         self._session.expect_in_place()
-        position, digest = self._run(_HEAD)[0]
+        position, digest = self._run(HEAD)[0]
         self._goes_on(position, digest)
         return Head(position=position, hash=digest.hex())
 
@@ -190,13 +191,13 @@ class Reader:
         return self._of_part(bare_text, item_id)
 
     def scope(self, scope_id: int) -> PollScope:
-        """What was asked, and how it went."""
-        found = self._scopes.get(scope_id)
-        if found is None:
+        """The question, and how it went."""
+        scope = self._scopes.get(scope_id)
+        if scope is None:
             if len(self._scopes) > _SCOPES_KEPT:
                 self._scopes.clear()
-            found = self._scopes[scope_id] = self._of_part(_read_scope, scope_id)
-        return found
+            scope = self._scopes[scope_id] = read_scope(self._of_part(Parts.get, scope_id).text)
+        return scope
 
     def items(self, position: int) -> tuple[bytes, ...]:
         """The items of the answer at `position`, whole, in the order of `children`."""
@@ -228,13 +229,10 @@ class Reader:
                 extra=scope.extra,
             )
 
-    def position_of(self, event_id: bytes) -> int | None:
-        return self._rows.position_of(event_id)
-
     def polled(self, *, until: int | None = None) -> list[tuple[str, int, int, int]]:
         """(source, polls, first and last `observed_at`) of every source polled up to `until`; reads every row."""
-        found = self._rows.polled(LAST if until is None else until)
-        return [(name.removeprefix("source/"), polls, first, last) for name, polls, first, last in found]
+        rows = self._rows.polled(LAST if until is None else until)
+        return [(name.removeprefix("source/"), polls, first, last) for name, polls, first, last in rows]
 
     def server_time(self, position: int) -> int | None:
         """The provider's own clock at the poll at `position`, as `poll` has it."""
@@ -243,7 +241,7 @@ class Reader:
             return decode_head(row[10], row[5])[1]
 
     def is_imported(self, position: int) -> bool:
-        """Whether the poll at `position` was imported: only imports give polls ids."""
+        """True if the poll at `position` was imported: only imports give polls ids."""
         row = self._rows.raw(position)
         return row is not None and row[4] is not None
 
@@ -265,10 +263,10 @@ class Reader:
 
     def _poll_row(self, position: int) -> PollRow:
         row = self._row(position)
-        found = PollRow._make([row[column] for column in _OF_POLL])
-        if found.kind not in POLLS:
-            raise PositionNotFound(f"Position {position} holds {type_of(found.kind)[0]}, which is not a poll.")
-        return found
+        poll = PollRow._make([row[column] for column in _OF_POLL])
+        if poll.kind not in POLLS:
+            raise PositionNotFound(f"Position {position} holds {type_of(poll.kind)[0]}, which is not a poll.")
+        return poll
 
     def _row(self, position: int) -> Sequence[Any]:
         row = self._rows.whole(position)
@@ -302,7 +300,7 @@ class Reader:
         return observed(poll=poll.position, provider_id=identity(self.item(listing.items[index]), listing.key))
 
     def _of_part(self, read: Callable[[Parts, int], _T], part_id: int) -> _T:
-        """What `read` makes of a part. This runs for every answer: only a failure pays for the guards."""
+        """The result of `read` for a part. This runs for every answer: only a failure pays for the guards."""
         try:
             return read(self._parts, part_id)
         except Exception:
@@ -315,13 +313,9 @@ class Reader:
         return rows
 
 
-def _read_scope(parts: Parts, scope_id: int) -> PollScope:
-    return read_scope(parts.get(scope_id).text)
-
-
 @contextmanager
 def _readable(what: str) -> Iterator[None]:
-    """Turns errors of reading damaged columns into one error."""
+    """Turns errors of reading damaged columns into RecordDamaged."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:

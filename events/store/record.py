@@ -13,37 +13,36 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from events.clock import SECOND, Clock, foreign_run_id
-from events.codec import CODES
-from events.errors import IdConflict, PositionNotFound
-from events.poll import Poll
-from events.shape.cut import split
-from events.shape.secrets import is_secret_name, scrub
-from events.shape.shape import BodyShape, Node, Router, compile_answer, no_shapes
-from events.store.answers import Answer, Answers
-from events.store.append import ANY, Appender, Batch, StreamHead, Unless, When, event_id_bytes
-from events.store.chain import Head
-from events.store.question import EarlierPoll, encode_data, scope_text, write_number
-from events.store.read import Row, Stored
-from events.store.store import Store, Where, store_at
-from events.store.vault import Vault
-from events.store.verify import Verification, Verifier
-from events.store.verify_apart import ApartVerifier
-from events.types import OBSERVED, PollFailed, PollRecorded
+from steno.events.clock import SECOND, Clock, foreign_run_id
+from steno.events.codec import CODES
+from steno.events.errors import IdConflict, PositionNotFound
+from steno.events.poll import Poll
+from steno.events.shape.secrets import is_secret_name, scrub
+from steno.events.shape.shape import BodyShape, Node, Router, compile_answer, no_shapes
+from steno.events.store.answers import Answer, Answers
+from steno.events.store.append import ANY, Appender, Batch, StreamHead, Unless, When, event_id_bytes
+from steno.events.store.chain import Head
+from steno.events.store.poll_header import EarlierPoll, encode_data, scope_text, write_number
+from steno.events.store.read import Row, Stored
+from steno.events.store.store import Store, Where, store_at
+from steno.events.store.vault import Vault
+from steno.events.store.verify import Verification, Verifier
+from steno.events.store.verify_pieces import ApartVerifier
+from steno.events.types import OBSERVED, PollFailed, PollRecorded
 
 if TYPE_CHECKING:
-    from events.pool import WorkPool
-    from events.store.store import Session
+    from steno.events.store.store import Session
+    from steno.events.store.verify_pieces import WorkPool
 
 __all__ = ["ANY", "Batch", "Head", "PollAppended", "Record", "Row", "Stored", "Unless", "Verification"]
 
-StreamOf = Callable[[str, str, bytes], str]  # (kind, provider id, item as sent) → stream of observations
+StreamOf = Callable[[str, str, int], str]  # (kind, provider id, part of the item) → stream of observations
 
 _QUESTIONS_KEPT: Final = 10_000
 _IDS_KEPT: Final = 100_000
 _LATEST: Final = 60 * SECOND
 _WAIT_STEP = SECOND // 50
-_OBSERVED: Final = {shown: CODES[kind] for shown, kind in OBSERVED.items()}
+_OBSERVED: Final = {item_kind: CODES[kind] for item_kind, kind in OBSERVED.items()}
 _RECORDED, _FAILED = CODES[PollRecorded], CODES[PollFailed]
 
 
@@ -62,7 +61,7 @@ class _Question:
     listing: bytes = b""
     base: EarlierPoll | None = None
     observed: Answer | None = None  # the answer last compared with the streams of its items
-    shown: dict[str, int] = field(default_factory=dict)  # each item's part in that answer
+    items: dict[str, int] = field(default_factory=dict)  # each item's part in that answer
 
 
 class Record(Appender):
@@ -75,7 +74,7 @@ class Record(Appender):
         self._answers = Answers(self._parts, self.vault.replacement)
         self._questions: dict[Hashable, _Question] = {}
         self._event_ids: set[bytes] = set()
-        self._on_rollback += (self._answers.forget, self._questions.clear, self._event_ids.clear)
+        self.on_rollback += (self._answers.forget, self._questions.clear, self._event_ids.clear)
 
     @staticmethod
     def open(
@@ -152,8 +151,8 @@ class Record(Appender):
         progress: Callable[[int, int], None] | None = None,
         pool: "WorkPool | None" = None,
     ) -> Verification:
-        """Whether every byte that carries data is as written; `expect` and `after` are heads saved earlier. What came
-        before `after` is not read again; without it, a pool may prove a record whole in pieces.
+        """Check that every byte that carries data is as written; `expect` and `after` are heads saved earlier. What
+        came before `after` is not read again; without it, a pool may prove a record whole in pieces.
         """
         if pool is not None and after is None:
             whole = ApartVerifier(self._session, expect, None).apart(self.store.url, pool, progress)
@@ -162,7 +161,7 @@ class Record(Appender):
         return Verifier(self._session, expect, progress, after).run()
 
     def wait(self, after: int, timeout: int) -> bool:
-        """Whether the record goes beyond position `after` within `timeout` microseconds."""
+        """True if the record goes beyond position `after` within `timeout` microseconds."""
         end = self._clock.now() + timeout
         while self.head().position <= after:
             left = end - self._clock.now()
@@ -186,7 +185,7 @@ class Record(Appender):
         if there is not None and there != poll:
             raise IdConflict(f"The event id {event_id.hex()} is given to two different polls: use a new id.")
         if position is None:
-            position = self.position_of(event_id)
+            position = self._rows.position_of(event_id)
             same = position is None
             with suppress(PositionNotFound):
                 same = same or _comparable(self.poll(position or 0)) == _comparable(self.scrubbed(poll))
@@ -249,8 +248,8 @@ class Record(Appender):
             if last.match(body, values):
                 return last
             del values[count:]
-        answer, found = self._answers.understand(body, scope.shape, scope.id)
-        values += found
+        answer, new = self._answers.understand(body, scope.shape, scope.id)
+        values += new
         scope.answer = answer
         scope.listing = self._parts.commitment(answer.listing)
         return answer
@@ -259,11 +258,10 @@ class Record(Appender):
         self, poll: Poll, scope: _Question, answer: Answer, position: int, when: When, stream_of: StreamOf | None
     ) -> list[tuple[str, str, str]]:
         changed: list[tuple[str, str, str]] = []
-        raws: list[bytes] | None = None
         kind = answer.kind
         # What this question showed before is not news, even if another question showed it otherwise since.
-        before, scope.observed = scope.shown, answer
-        scope.shown = {item.identity: item.item for item in answer.items}
+        before, scope.observed = scope.items, answer
+        scope.items = {item.identity: item.item for item in answer.items}
         for index, item in enumerate(answer.items):
             if not item.identity or before.get(item.identity) == item.item:
                 continue
@@ -272,10 +270,7 @@ class Record(Appender):
                 event_id = sha256(f"{poll.source}\n{item.identity}".encode()).digest()[:16]
                 name = "source/" + poll.source
             elif stream_of is not None:
-                if raws is None:
-                    found = split(poll.body or b"", scope.shape)
-                    raws = [poll.body or b""] if found is None else found.items
-                name = stream_of(kind, item.identity, raws[index])
+                name = stream_of(kind, item.identity, item.item)
             else:
                 name = _foreign_stream(poll.source, kind, item.identity)
             stream = self._stream(name)
@@ -292,13 +287,13 @@ class Record(Appender):
         return changed
 
     def _is_first_sight(self, event_id: bytes) -> bool:
-        """Whether the entry of the provider's log was in no answer before."""
+        """True if no earlier answer had this entry of the provider's log."""
         if event_id in self._event_ids:
             return False
         if len(self._event_ids) > _IDS_KEPT:
             self._event_ids.clear()
         self._event_ids.add(event_id)
-        return self.position_of(event_id) is None
+        return self._rows.position_of(event_id) is None
 
 
 @lru_cache(maxsize=_IDS_KEPT)
@@ -307,8 +302,8 @@ def _foreign_stream(source: str, kind: str, identity: str) -> str:
 
 
 def _is_news(stream: StreamHead, item: int, started_at: int) -> bool:
-    """Whether the stream showed something else last; an answer asked for before the newest one is not news, unless it
-    seems so late that the clock was set back.
+    """True if the stream showed something else last; an answer to a question older than the newest is not news, unless
+    it seems so late that the clock was set back.
     """
     if stream.item == item or (stream.since is not None and 0 < stream.since - started_at <= _LATEST):
         return False

@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import and_, bindparam, false, func, literal_column, or_, select
 
-from events.codec import CODES
-from events.errors import RecordDamaged
-from events.store.schema import events, streams
-from events.types import PollRecorded
+from steno.events.codec import CODES
+from steno.events.errors import RecordDamaged
+from steno.events.store.chain import mark
+from steno.events.store.schema import events, head, parts, streams
+from steno.events.types import PollRecorded
 
 if TYPE_CHECKING:
     from sqlalchemy import Executable, Select
 
-    from events.store.store import Session
+    from steno.events.store.store import Session
 
 LAST: Final = (1 << 63) - 1
 _CHUNK: Final = 2000
 _FIRST_CHUNK: Final = 32  # most readers who name no limit look at a few rows; each page is four times the one before
 _SCANNED: Final = 500  # rows held at a time: too few to start Python's garbage collector
+_AHEAD: Final = 1_000  # rows of a `Lookup` read at once
+_KEPT: Final = 200_000
 _SCAN_COLUMNS: Final = ("position", "kind", "stream_id", "observed_at", "took", "scope_id", "body_id", "clock")
 
 _C = events.c
@@ -42,7 +45,15 @@ _POLLED: Final = (
     .where(_C.kind < literal_column("3"), *_SPAN)
     .group_by(_C.stream_id)
 )
+_COMMITMENTS: Final = select(parts.c.id, parts.c.commitment).where(
+    parts.c.id >= bindparam("first"), parts.c.id < bindparam("past")
+)
+_NAMES: Final = select(streams.c.id, streams.c.name).where(
+    streams.c.id >= bindparam("first"), streams.c.id < bindparam("past")
+)
 _BEHIND: Final = select(events).where(*_SPAN).order_by(_C.position).limit(bindparam("most"))
+HEAD: Final = select(head.c.position, head.c.hash)
+_LAST: Final = select(_C.position, _C.hash).order_by(_C.position.desc()).limit(literal_column("1"))
 
 
 @lru_cache(maxsize=256)
@@ -72,7 +83,7 @@ def _scan(polls_of: tuple[int, ...] | None) -> "Select[Any]":
 
 class Rows:
     """The rows of `events` of one record, through one session. Whole rows have the columns of `events`, the stream by
-    its name; raw ones by its id.
+    its name; raw rows by its id.
     """
 
     def __init__(self, session: "Session") -> None:
@@ -109,17 +120,22 @@ class Rows:
         """Whole rows with low < position ≤ high, of some kinds and of one stream if given, in order or backwards, not
         more than `most`.
         """
-        found = () if stream is None else self.find_stream(stream)
-        if found is None or kinds == ():
+        named = () if stream is None else self.find_stream(stream)
+        if named is None or kinds == ():
             return
         source = None if stream is None else stream.startswith("source/")
-        given = tuple(found[:1])
         by_kind = kinds is not None and CODES[PollRecorded] not in kinds and source is not False
+        each = [(kind,) for kind in kinds or ()] if by_kind else [kinds]
+        queries = [_page(some, by_kind=by_kind, source=source, backwards=backwards) for some in each]
         chunk = _FIRST_CHUNK
         while most > 0 and low < high:
             size = min(_SCANNED if by_kind else chunk, most)
             chunk = min(4 * chunk, _CHUNK)
-            rows = self._read_page(low, high, kinds, given, source, size, by_kind=by_kind, backwards=backwards)
+            pages = [self._run(query, low, high, *named[:1], size) for query in queries]
+            rows = pages[0]
+            if by_kind:
+                positions = islice(merge(*pages, key=itemgetter(0), reverse=backwards), size)
+                rows = [row for (position,) in positions if (row := self.whole(position)) is not None]
             yield rows
             most -= len(rows)
             if len(rows) < size:
@@ -148,21 +164,41 @@ class Rows:
     def _at(self, query: "Executable", position: int) -> Sequence[Any] | None:
         return next(iter(self._run(query, position)), None) if 0 < position <= LAST else None
 
-    def _read_page(
-        self, low: int, high: int, kinds: tuple[int, ...] | None, given: tuple[int, ...], source: bool | None,
-        size: int, *, by_kind: bool, backwards: bool,
-    ) -> Sequence[Sequence[Any]]:  # fmt: skip
-        each = [(kind,) for kind in kinds or ()] if by_kind else [kinds]
-        found = [
-            self._run(_page(some, by_kind=by_kind, source=source, backwards=backwards), low, high, *given, size)
-            for some in each
-        ]
-        if not by_kind:
-            return found[0]
-        positions = islice(merge(*found, key=itemgetter(0), reverse=backwards), size)
-        return [row for (position,) in positions if (row := self.whole(position)) is not None]
-
     def _run(self, statement: "Executable", *given: object) -> list[Any]:
         with self._session.guard():
             rows: list[Any] = self._session.run(statement, *given).fetchall()
         return rows
+
+
+def expect_head(session: "Session", where: object) -> None:
+    """Raise RecordDamaged unless the head names the newest event."""
+    with session.snapshot():  # another process may append between the two questions
+        ends = session.run(HEAD).fetchone()
+        last = session.run(_LAST).fetchone() or (0, session.identity.genesis())
+    if ends is None or ends[0] != last[0] or mark(*ends) != last[1]:
+        raise RecordDamaged(f"The newest events of the record {where} are missing or changed: run `steno verify`.")
+
+
+class Lookup(dict[int, Any]):
+    """Values by id, each read with those behind it. KeyError: there is none."""
+
+    def __init__(self, session: "Session", query: "Select[Any]") -> None:
+        super().__init__()
+        self._session = session
+        self._query = query
+
+    @classmethod
+    def commitments(cls, session: "Session") -> "Lookup":
+        return cls(session, _COMMITMENTS)
+
+    @classmethod
+    def names(cls, session: "Session") -> "Lookup":
+        return cls(session, _NAMES)
+
+    def __missing__(self, key: int) -> Any:
+        if len(self) > _KEPT:
+            self.clear()
+        with self._session.guard():
+            rows = dict(self._session.run(self._query, key, key + _AHEAD).fetchall())
+        self.update(rows)
+        return rows[key]

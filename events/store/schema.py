@@ -4,22 +4,17 @@
 change: they say where the next event goes.
 """
 
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, Column, ForeignKey, LargeBinary, SmallInteger, Table, Text
 
+from steno.events.store.store import CLOCKED, REVISION
+
 if TYPE_CHECKING:
     from alembic.config import Config
-
-FORMAT: Final = 2  # of bytes inside the rows (codec, parts, chain); kept in `meta`
-
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005_clock", "0006_roles")  # the Alembic revisions this code reads
-
-CLOCKED: Final = "0005_clock"  # from this one on, events have a clock
-
-REVISION: Final = REVISIONS[-1]  # the one it writes
 
 metadata = sa.MetaData()
 
@@ -79,7 +74,7 @@ events = Table(
     Column("body_id", BigInteger, ForeignKey("parts.id")),
     Column("data", LargeBinary, nullable=False),
     Column("hash", LargeBinary, nullable=False),
-    Column("clock", LargeBinary),  # the epoch and boot time of `observed_at` (`events.clock.Stamp`)
+    Column("clock", LargeBinary),  # the epoch and boot time of `observed_at` (`steno.events.clock.Stamp`)
 )
 
 for _name, _columns, _unique, _condition in (
@@ -96,6 +91,13 @@ REFUSED: Final = {"UPDATE": (events, parts, meta), "DELETE": (events, parts, met
 """The statements that a trigger refuses, by table."""
 
 
+@cache
+def compiled(statement: Any, dialect: sa.Dialect, schema: str = "") -> str:
+    """A statement's text; its constants must be literals in it. A record of an older schema has no clock."""
+    text = str(statement.compile(dialect=dialect))
+    return text.replace("events.clock", "NULL AS clock") if "" < schema < CLOCKED else text
+
+
 def make_tables(connection: sa.Connection) -> None:
     """Make the newest schema, as the migrations do, without Alembic: it takes 9 MB and 0.2 s to import."""
     metadata.create_all(connection, checkfirst=False)
@@ -106,7 +108,7 @@ def make_tables(connection: sa.Connection) -> None:
 def migrations_folder() -> Path:
     """Inside the installed package, or beside it in a source tree."""
     installed = Path(__file__).parents[1] / "_migrations"
-    return installed if installed.is_dir() else Path(__file__).parents[2] / "migrations"
+    return installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "migrations"
 
 
 def alembic_config(connection: sa.Connection | None = None) -> "Config":
@@ -124,3 +126,10 @@ def migrate(connection: sa.Connection, version: str = REVISION) -> None:
     from alembic import command
 
     command.upgrade(alembic_config(connection), version)
+
+
+def run_script(connection: sa.Connection, version: str) -> None:
+    """Run the SQL of a migration that PostgreSQL has of its own."""
+    driver = connection.connection.driver_connection
+    assert driver is not None  # noqa: S101
+    driver.execute((migrations_folder() / "postgres" / f"{version}.sql").read_bytes())

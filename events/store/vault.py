@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from events.errors import RecordDamaged, RecordNotWritable, SecretGone
-from events.shape.secrets import COMMITMENT, PREFIX, scrub, secret_bytes
-from events.shape.shape import BodyShape, Node, compile_paths
-from events.store.store import Blob
+from steno.events.errors import RecordDamaged, RecordNotWritable, SecretGone
+from steno.events.shape.secrets import COMMITMENT, PREFIX, scrub, secret_bytes
+from steno.events.shape.shape import BodyShape, Node, compile_paths
+from steno.events.store.store import Blob
 
 _WHOLE: Final = re.compile(rb'"(steno:secret:[0-9a-f]{64})"')
 
@@ -36,7 +36,7 @@ class Vault:
 
     def commitment(self, value: bytes) -> str:
         """`steno:secret:<hmac>` of a secret value; equal secrets give equal commitments, which do not reveal them."""
-        if self._key is None and not self._blob.exists():
+        if self._key is None and self._blob.stamp() is None:
             with self._changing():
                 pass  # the first write makes the key
         if self._key is None:
@@ -72,16 +72,16 @@ class Vault:
             return text
         known = {name: token for kept in self._read().secrets.values() for name, token in kept.items()}
 
-        def value(found: re.Match[bytes]) -> bytes:
-            token = known.get(found[found.lastindex or 0].decode())
+        def value(match: re.Match[bytes]) -> bytes:
+            token = known.get(match[match.lastindex or 0].decode())
             if token is None:
                 raise SecretGone("A secret of this request is no longer in the vault: submit it again.")
             return token.encode("utf-8", "surrogateescape")
 
-        return COMMITMENT.sub(lambda found: value(found).strip(b'"'), _WHOLE.sub(value, text))
+        return COMMITMENT.sub(lambda commitment: value(commitment).strip(b'"'), _WHOLE.sub(value, text))
 
     def erase(self, owner: str) -> None:
-        if self._blob.exists() and owner in self.owners():
+        if owner in self.owners():
             with self._changing() as content:
                 content.secrets.pop(owner, None)
 
@@ -92,11 +92,11 @@ class Vault:
     def _read(self) -> _Content:
         return self._decoded(self._blob.read())
 
-    def _decoded(self, found: bytes | None) -> _Content:
-        if found is None:
+    def _decoded(self, encoded: bytes | None) -> _Content:
+        if encoded is None:
             return _Content(key=random.token_hex(32))
         try:
-            content = msgspec.json.decode(found, type=_Content)
+            content = msgspec.json.decode(encoded, type=_Content)
             if len(bytes.fromhex(content.key)) != 32:
                 raise ValueError("the key is cut")
         except (msgspec.MsgspecError, ValueError) as error:
@@ -105,7 +105,7 @@ class Vault:
 
     @contextmanager
     def _changing(self) -> Iterator[_Content]:
-        """The content, written back whole: other processes see the old vault or the new one."""
+        """The content, written back whole: other processes see the old vault or the new."""
         if not self._write:
             raise RecordNotWritable(f"The vault {self._blob} is opened for reading only.")
         with self._blob.locked() as blob:

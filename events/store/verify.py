@@ -1,25 +1,27 @@
 """Says whether every byte of a record that carries data is as written, and which positions are not."""
 
 import struct
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zlib import crc32
 
 import msgspec
 import zstandard
 from sqlalchemy import bindparam, select
 
-from events.errors import RecordUnreachable, StenoError
-from events.store.chain import SEAL_EVERY, Head, canonical_part, committer, followed, mark
-from events.store.lookup import Lookup
-from events.store.parts import COMPRESSED, WRITER_CACHE, Parts
-from events.store.rows import LAST, Rows
-from events.store.schema import FORMAT, REVISIONS, events, head, meta, parts, revision, streams
+from steno.events.errors import RecordUnreachable, StenoError
+from steno.events.store.chain import SEAL_EVERY, Head, canonical_part, committer, followed, mark
+from steno.events.store.parts import COMPRESSED, WRITER_CACHE, Parts
+from steno.events.store.rows import LAST, Lookup, Rows
+from steno.events.store.schema import events, head, meta, parts, revision, streams
+from steno.events.store.store import FORMAT, REVISIONS
 
 if TYPE_CHECKING:
-    from events.store.store import Session
+    from steno.events.store.store import Session
 
+T = TypeVar("T")
 _CHUNK: Final = 1000
 _UNREADABLE: Final = (  # errors of reading damaged columns: any type may be in any column
     ArithmeticError, AttributeError, LookupError, MemoryError, StenoError, TypeError, ValueError, struct.error,
@@ -30,8 +32,6 @@ _MOST: Final = 1000  # damages named one by one
 
 _META: Final = select(meta.c.key)
 _REVISION: Final = select(revision.c.version_num)
-_NAMES: Final = select(streams.c.id, streams.c.name)
-_COMMITMENTS: Final = select(parts.c.id, parts.c.commitment)
 _HEADS: Final = select(head.c.id, head.c.position, head.c.hash)
 _BEHIND: Final = select(events).where(events.c.position > bindparam("after")).order_by(events.c.position)
 _PAGE: Final = _BEHIND.limit(bindparam("most"))
@@ -42,7 +42,7 @@ _STREAM: Final = select(streams).where(streams.c.id == bindparam("id"))
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
-    """One deviation from what was written."""
+    """A deviation from what was written."""
 
     position: int | None  # the first position it touches; None: the record as a whole
     kind: str  # `page`, `schema`, `trigger`, `meta`, `chain`, `missing`, `body`, `stream`, `head` or `expect`
@@ -80,8 +80,8 @@ class Verifier:
         self._progress = progress
         self._damage: dict[tuple[int | None, str, str], Damage] = {}
         self._first_use: dict[int, int] = {}
-        self._commitments: dict[int, bytes] = {}
-        self._names: dict[int, str] = {}
+        self._ids = array("q")  # of the parts that were read
+        self._commitments, self._names = Lookup.commitments(session), Lookup.names(session)
         self._versions: dict[int, int] = {}
         self._firsts: dict[int, int] = {}  # the version of each stream's first event that was seen
         self._latest: dict[int, tuple[int, int]] = {}
@@ -92,24 +92,27 @@ class Verifier:
 
     def run(self) -> Verification:
         with self._session.snapshot():
-            first = self._resume, self._database, self._meta, self._load
-            for step in (*first, self._chain, self._parts, self._streams, self._head):
+            for step in (
+                self._resume, self._database, self._meta, self._walk, self._parts, self._streams, self._head,
+            ):  # fmt: skip
                 self._take(step)
         return self._verdict()
 
-    def _take(self, step: Callable[[], None]) -> None:
+    def _take(self, step: Callable[[], T]) -> T | None:
+        """The result of a step; None, and a damage, where the record cannot be read."""
         try:
             with self._session.guard():
-                step()
+                return step()
         except RecordUnreachable:
             raise
         except (OverflowError, ValueError, TypeError, StenoError) as error:
             self._say(None, "page", f"reading stopped: {error.__cause__ or error}")
+            return None
 
     def _verdict(self) -> Verification:
-        found = sorted(self._damage.values(), key=lambda one: (one.position is None, one.position or 0, one.kind))
+        damage = sorted(self._damage.values(), key=lambda each: (each.position is None, each.position or 0, each.kind))
         ends = Head(position=self._last[0], hash=self._last[1].hex())
-        return Verification(ok=not found, events=self._events, head=ends, damage=tuple(found[:_MOST]))
+        return Verification(ok=not damage, events=self._events, head=ends, damage=tuple(damage[:_MOST]))
 
     def _say(self, position: int | None, kind: str, detail: str) -> None:
         self._damage.setdefault(
@@ -123,20 +126,16 @@ class Verifier:
         self._total = ends[1] if ends else 0
         if after is None:
             return
-        names, commitments = self._names, self._commitments
-        self._names, self._commitments = Lookup.names(self._session), Lookup.commitments(self._session)
         self._events = self._total
         try:
-            if self._is_there(after):
-                self._after, self._partly = after, True
+            self._partly = self._is_there(after)
         finally:
-            if self._partly:
-                self._events, self._last = after.position, (after.position, bytes.fromhex(after.hash))
-            else:  # then all of it is looked at
-                self._events, self._names, self._commitments = 0, names, commitments
+            self._events = 0  # then all of it is looked at
+        if self._partly:
+            self._after, self._events, self._last = after, after.position, (after.position, bytes.fromhex(after.hash))
 
     def _database(self) -> None:
-        """What the database itself finds: schema, triggers, and all pages and indexes if all events are read."""
+        """Damage that the database itself finds: schema, triggers, and all pages and indexes if all events are read."""
         for position, kind, detail in self._session.damage(pages=self._after is None):
             self._say(position, kind, detail)
 
@@ -145,22 +144,16 @@ class Verifier:
         keys = {key for (key,) in self._run(_META)}
         if keys != {"format", "record_id", "key", "created_at"} or not 1 <= self._session.identity.format <= FORMAT:
             self._say(None, "meta", "the record's description of itself was changed")
-        found = self._run(_REVISION).fetchall()
-        if len(found) != 1 or found[0][0] not in REVISIONS:
-            self._say(None, "schema", f"the schema says it is {found}, not {REVISIONS[-1]}")
+        revisions = self._run(_REVISION).fetchall()
+        if len(revisions) != 1 or revisions[0][0] not in REVISIONS:
+            self._say(None, "schema", f"the schema says it is {revisions}, not {REVISIONS[-1]}")
 
-    def _load(self) -> None:
-        if not self._partly:
-            self._names.update(self._session.stream(_NAMES))
-            self._commitments.update(self._session.stream(_COMMITMENTS))
-
-    def _chain(self) -> None:
-        """Every event follows from the one before; after a break the walk resumes at the next whole hash."""
-        position, digest = self._last
-        self._walk(digest, position + 1, self._total)
-
-    def _walk(self, previous: bytes | None, expected: int, total: int, until: int = LAST) -> None:
-        """Every event from a position on, up to `until`; `previous`: the hash before it, `total`: for the progress."""
+    def _walk(self, until: int = LAST) -> None:
+        """Every event behind the last, up to `until`, follows from the one before; after a break the walk resumes
+        at the next whole hash.
+        """
+        expected, total = self._last[0] + 1, self._total
+        previous: bytes | None = self._last[1]
         rows = self._every(expected - 1, total)
         for row in rows if until == LAST else takewhile(lambda row: row[0] <= until, rows):
             position = row[0]
@@ -210,15 +203,14 @@ class Verifier:
         users: dict[int, list[int]] = {}
         bad = dict(self._bad_parts(users))
         uses = dict(self._first_use)
-        # Parts only refer to older ones: going down, every user is known before what it uses.
+        # Parts only refer to older parts: going down, every user is known before what it uses.
         for part_id in sorted(uses.keys() | users.keys(), reverse=True):
             through = [uses[user] for user in (part_id, *users.get(part_id, ())) if user in uses]
             if through:
                 uses[part_id] = min(through)
-        for part_id in self._first_use.keys() | users.keys():
-            if self._commitment(part_id) is None:
-                bad[part_id] = "it is missing"
-        for part_id in () if self._partly else self._commitments.keys() - uses.keys():
+        there = set(self._ids)
+        bad |= dict.fromkeys((self._first_use.keys() | users.keys()) - there, "it is missing")
+        for part_id in () if self._partly else there - uses.keys():
             bad.setdefault(part_id, "no event uses it")
         for part_id, why in bad.items():
             self._say(uses.get(part_id), "body", f"part {part_id}: {why}")
@@ -228,6 +220,7 @@ class Verifier:
         stored = Parts(self._session, self._commit.shared, cache=WRITER_CACHE)
         reached = list(self._first_use)
         for part_id, commitment, base_id, encoding, crc, data in self._reached(reached):
+            self._ids.append(part_id)
             try:
                 if crc32(data) != crc:
                     # Not every byte of a packed text changes the text: the sum is over the stored bytes.
@@ -244,12 +237,6 @@ class Verifier:
                     yield part_id, "its bytes were changed"
             except _UNREADABLE as error:
                 yield part_id, f"it cannot be read ({type(error).__name__}: {error})"
-
-    def _commitment(self, part_id: int) -> bytes | None:
-        try:
-            return self._commitments[part_id]  # `in` and `get` of a `Lookup` read nothing
-        except KeyError:
-            return None
 
     def _reached(self, from_: list[int]) -> Iterable[tuple[Any, ...]]:
         """The rows of all parts; after a saved head, of the parts in `from_`, to which the caller adds as it reads."""
@@ -281,8 +268,8 @@ class Verifier:
         """The rows of all streams; after a saved head, of those with later events."""
         if not self._partly:
             return self._session.stream(_STREAMS)
-        found = (self._run(_STREAM, stream_id).fetchone() for stream_id in sorted(self._versions))
-        return (row for row in found if row is not None)
+        rows = (self._run(_STREAM, stream_id).fetchone() for stream_id in sorted(self._versions))
+        return (row for row in rows if row is not None)
 
     def _head(self) -> None:
         rows = self._run(_HEADS).fetchall()
@@ -301,22 +288,22 @@ class Verifier:
             self._is_there(self._expect)
 
     def _is_there(self, saved: Head) -> bool:
-        """Whether the record has a head that was saved earlier."""
+        """True if the record has a head that was saved earlier."""
         position = saved.position
-        found = self._hash_at(position)
-        if found is None:
+        digest = self.hash_at(position)
+        if digest is None:
             why = f"position {position} is missing, or an event before it cannot be read"
             if position > self._events:
                 why = f"the record ends at position {self._events}: what followed up to {position} is lost"
             self._say(position, "expect", why)
-        elif found.hex() != saved.hash.lower():
+        elif digest.hex() != saved.hash.lower():
             why = "it was restored to an older state and continued, or it was rewritten"
-            self._say(position, "expect", f"position {position} has another hash, {found.hex()}: {why}")
+            self._say(position, "expect", f"position {position} has another hash, {digest.hex()}: {why}")
         else:
             return True
         return False
 
-    def _hash_at(self, position: int) -> bytes | None:
+    def hash_at(self, position: int) -> bytes | None:
         """The whole hash at a position, walked from the last whole one before it; None if an event on the way is not
         there or cannot be read.
         """

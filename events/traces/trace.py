@@ -26,12 +26,12 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 import msgspec
 import zstandard
 
-from events.clock import BOOT, SECOND, Stamp, format_time, parse_time
-from events.errors import SourceIsLive, UnreadableInput
-from events.poll import Poll, too_deep, too_wide
+from steno.events.clock import BOOT, SECOND, Stamp, format_time, parse_time
+from steno.events.errors import SourceIsLive, UnreadableInput
+from steno.events.poll import Poll, too_deep, too_wide
 
 if TYPE_CHECKING:
-    from events.store.record import Record
+    from steno.events.store.record import Record
 
 SLURM: Final = "slurm:"  # start of the path of a Slurm poll; the command follows
 
@@ -57,7 +57,7 @@ _ID_BYTES: Final = 8  # tells all trace lines of a record apart; every imported 
 
 
 class TraceReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a line alone does not say; the engine knows."""
+    """Functions of the engine for what a line alone does not say."""
 
     source_of: Callable[[str, bytes], str]  # (path, req) → who was asked
     answered: Callable[[str, bytes, int | None, bytes | None, str | None], bool]
@@ -208,7 +208,7 @@ def write_left_out(events: dict[str, int]) -> bytes:
 
 
 def _left_out(raw: bytes) -> dict[str, int]:
-    """What a line that is not a poll says is left out."""
+    """The counts in a line that says what a trace leaves out; {} for other lines."""
     try:
         return msgspec.json.decode(raw, type=LeftOut).events
     except (msgspec.DecodeError, RecursionError):
@@ -220,10 +220,10 @@ def _members(raw: bytes) -> dict[str, msgspec.Raw]:
         return _line.decode(raw)
     except msgspec.DecodeError:
         # Other writers' JSON may hold what strict readers refuse (NaN, half a surrogate pair).
-        found = json.loads(raw)
-        if not isinstance(found, dict):
+        members = json.loads(raw)
+        if not isinstance(members, dict):
             raise ValueError("it is not a JSON object") from None  # noqa: TRY004 - the caller names the line
-        return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in found.items()}
+        return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in members.items()}
 
 
 def numbered_lines(
@@ -372,7 +372,7 @@ def _identified(
 
 
 def _is_recorded(record: "Record", stream: str) -> bool:
-    """Whether a recorder polls, or has polled, the source of this stream."""
+    """True if a recorder polls, or has polled, the source of this stream."""
     first = next(record.read(stream=stream, types={"PollRecorded", "PollFailed"}, limit=1), None)
     started = next(record.read(stream=stream, types={"RecorderStarted"}, limit=1), None)
     return started is not None or (first is not None and first.event_id is None)

@@ -8,19 +8,19 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from engine.errors import NameInUse, ProviderUnreachable, RunNotFound, TaskInvalid, VmInUse, VmNotFound
-from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
-from engine.providers.base import Named, Provider, StopTarget, Submission, Submitted
-from engine.providers.kind import Option, ProviderKind
-from engine.providers.reading import Listing, Reading, Scope
-from engine.settings.known import Block, Known
-from engine.settings.settings import Settings
-from engine.settings.values import price
-from engine.states import Reason, State, VmReason, VmState
-from events.clock import Clock, Ids
-from events.poll import Poll
-from events.shape.shape import BodyShape
-from events.store.store import Store
+from steno.engine.errors import NameInUse, ProviderUnreachable, RunNotFound, TaskInvalid, VmInUse, VmNotFound
+from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from steno.engine.providers.base import Named, Provider, StopTarget, Submission, Submitted
+from steno.engine.providers.kind import Option, ProviderKind
+from steno.engine.state.reading import Listing, Reading, Scope
+from steno.engine.settings.values import Block, Known
+from steno.engine.settings.settings import Settings
+from steno.engine.settings.values import price
+from steno.engine.state.states import Reason, State, VmReason, VmState
+from steno.events.clock import Clock, Ids
+from steno.events.poll import Poll
+from steno.events.shape.shape import BodyShape
+from steno.events.store.store import Store
 
 SCRIPT = """(
 mkdir started 2>/dev/null || exit 0
@@ -103,7 +103,7 @@ class ExampleProvider(Provider):
 
     def submit(self, submission: Submission) -> Submitted:
         job, task = self._folder / submission.run_id, submission.configuration
-        if any(one.provider_id != job.name and not one.ended for one in self.find(submission.name, 0)):
+        if any(run.provider_id != job.name and not run.ended for run in self.find(submission.name, 0)):
             raise NameInUse(f"an active job is named {submission.name}; stop it first, or choose another name")
         if not task.get("commands"):
             raise TaskInvalid("`commands` is empty: write what to run")
@@ -122,7 +122,7 @@ class ExampleProvider(Provider):
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
         rows = (row for row in map(self._row, self._jobs()) if row["name"] == name and row["created"] >= since)
-        return tuple(Named(provider_id=(one := row["provider_id"]), mark=one, ended=bool(row["end"])) for row in rows)
+        return tuple(Named(provider_id=(job := row["provider_id"]), mark=job, ended=bool(row["end"])) for row in rows)
 
     def stop(self, stop: StopTarget) -> None:
         job = self._job(stop.provider_id, RunNotFound)
@@ -147,15 +147,15 @@ class ExampleProvider(Provider):
 
     def _jobs(self) -> list[Path]:
         try:
-            found = list(self._folder.glob("*/group")) if self._folder.exists() else []
+            groups = list(self._folder.glob("*/group")) if self._folder.exists() else []
         except OSError as error:
             raise ProviderUnreachable(f"cannot read {self._folder}: {error.strerror}") from None
-        return [file.parent for file in sorted(found, key=lambda file: -file.stat().st_mtime_ns)]  # newest first
+        return [file.parent for file in sorted(groups, key=lambda file: -file.stat().st_mtime_ns)]  # newest first
 
     def _job(self, provider_id: str, missing: type[Exception]) -> Path:
-        if (found := next((job for job in self._jobs() if job.name == provider_id), None)) is None:
+        if (folder := next((job for job in self._jobs() if job.name == provider_id), None)) is None:
             raise missing(f"there is no job {provider_id}")
-        return found
+        return folder
 
     def _row(self, job: Path) -> dict[str, object]:
         end = (job / "end").read_text().strip() if (job / "end").exists() else ""
@@ -172,7 +172,7 @@ class ExampleProvider(Provider):
 
 
 class ExampleKind(ProviderKind):
-    """What the entry point names."""
+    """The provider that the entry point names."""
 
     name = "example"
     summary = "shell processes in a folder"

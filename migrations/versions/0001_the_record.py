@@ -1,9 +1,9 @@
 """The record: events, parts, streams, head, meta and the triggers that refuse change."""
 
-from pathlib import Path
-
 import sqlalchemy as sa
 from alembic import op
+
+from steno.events.store.schema import run_script
 
 revision: str = "0001"
 down_revision: str | None = None
@@ -19,10 +19,7 @@ def _to_part(name: str) -> sa.Column[int]:
 def upgrade() -> None:
     connection = op.get_bind()
     if connection.dialect.name == "postgresql":
-        script = Path(__file__).parents[1] / "postgres" / f"{revision}.sql"
-        driver = connection.connection.driver_connection
-        assert driver is not None  # noqa: S101
-        driver.execute(script.read_bytes())
+        run_script(connection, revision)
         return
     op.create_table(
         "meta", sa.Column("key", sa.Text(), primary_key=True), sa.Column("value", sa.LargeBinary(), nullable=False)
@@ -76,7 +73,3 @@ def upgrade() -> None:
             )
     # "STNO": tells a record from other SQLite files.
     op.execute(f"PRAGMA application_id = {0x53544E4F}")
-
-
-def downgrade() -> None:
-    raise NotImplementedError("The record is never taken back to an older schema.")

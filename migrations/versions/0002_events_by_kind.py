@@ -10,7 +10,3 @@ down_revision: str | None = "0001"
 def upgrade() -> None:
     where = sa.text("kind > 1")
     op.create_index("events_kind", "events", ["kind", "position"], sqlite_where=where, postgresql_where=where)
-
-
-def downgrade() -> None:
-    raise NotImplementedError("The record is never taken back to an older schema.")

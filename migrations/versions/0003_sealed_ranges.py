@@ -1,9 +1,9 @@
 """Ranges of events that are sealed in files: which, and what finds an id and a stream in them."""
 
-from pathlib import Path
-
 import sqlalchemy as sa
 from alembic import op
+
+from steno.events.store.schema import run_script
 
 revision: str = "0003"
 down_revision: str | None = "0002"
@@ -23,10 +23,7 @@ def _number(name: str, *, key: bool = False) -> sa.Column[int]:
 def upgrade() -> None:
     connection = op.get_bind()
     if connection.dialect.name == "postgresql":
-        script = Path(__file__).parents[1] / "postgres" / f"{revision}.sql"
-        driver = connection.connection.driver_connection
-        assert driver is not None  # noqa: S101
-        driver.execute(script.read_bytes())
+        run_script(connection, revision)
         return
     op.create_table(
         "sealed",
@@ -59,7 +56,3 @@ def upgrade() -> None:
             f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} {_WHEN.get((verb, table), '')}"
             f"BEGIN SELECT RAISE(ABORT, 'the record is append-only: no {verb} on {table}'); END"
         )
-
-
-def downgrade() -> None:
-    raise NotImplementedError("The record is never taken back to an older schema.")

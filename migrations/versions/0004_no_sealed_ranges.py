@@ -1,11 +1,10 @@
 """The tables of sealed ranges are dropped (ADR 65), and no event is ever deleted again."""
 
-from pathlib import Path
-
 import sqlalchemy as sa
 from alembic import op
 
-from events.errors import RecordTooOld
+from steno.events.errors import RecordTooOld
+from steno.events.store.schema import run_script
 
 revision: str = "0004"
 down_revision: str | None = "0003"
@@ -27,10 +26,4 @@ def upgrade() -> None:
     for table in ("sealed", "sealed_ids", "sealed_streams"):
         op.drop_table(table)
     if postgres:
-        driver = connection.connection.driver_connection
-        assert driver is not None  # noqa: S101
-        driver.execute((Path(__file__).parents[1] / "postgres" / f"{revision}.sql").read_bytes())
-
-
-def downgrade() -> None:
-    raise NotImplementedError("The record is never taken back to an older schema.")
+        run_script(connection, revision)

@@ -9,7 +9,3 @@ down_revision: str | None = "0004"
 
 def upgrade() -> None:
     op.add_column("events", sa.Column("clock", sa.LargeBinary()))
-
-
-def downgrade() -> None:
-    raise NotImplementedError("The record is never taken back to an older schema.")

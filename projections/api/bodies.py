@@ -1,6 +1,7 @@
 """JSON bodies: of requests, checked and converted; of answers, with entity tag and position."""
 
 import re
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TypeVar
 
@@ -8,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from projections.api.problems import Problem
+from steno.projections.api.problems import Problem
 
 T = TypeVar("T")
 JSON = "application/json"
@@ -38,9 +39,9 @@ async def json_body(request: Request, shape: type[T], default: T | None = None) 
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
-        said = str(error)
-        what, path = (at["what"], at["path"]) if (at := _AT.match(said)) is not None else (said, "")
-        if not path and (named := _FIELD.search(said)) is not None:
+        text = str(error)
+        what, path = (at["what"], at["path"]) if (at := _AT.match(text)) is not None else (text, "")
+        if not path and (named := _FIELD.search(text)) is not None:
             path = named["name"]
         raise Problem(422, f"{what[:1].lower()}{what[1:]}"[:300], field=path[:_SHOWN] or "body") from None
 
@@ -50,8 +51,8 @@ def expect_json(request: Request) -> str:
     given = request.headers.get("content-type", "")
     kind, _, rest = given.partition(";")
     if kind.strip().lower() != JSON:
-        said = f"the Content-Type is {given[:60]!r}" if given else "there is no Content-Type"
-        raise Problem(415, f"{said}; send application/json", field=_TYPE, headers=(("Accept", JSON),))
+        what = f"the Content-Type is {given[:60]!r}" if given else "there is no Content-Type"
+        raise Problem(415, f"{what}; send application/json", field=_TYPE, headers=(("Accept", JSON),))
     return rest
 
 
@@ -61,10 +62,10 @@ def etag_of(body: bytes) -> str:
 
 
 def matches(header: str | None, etag: str) -> bool:
-    """Whether `If-None-Match` names this tag (RFC 9110, weak comparison)."""
+    """True if `If-None-Match` names this tag (RFC 9110, weak comparison)."""
     if header is None:
         return False
-    named = {one.strip().removeprefix("W/") for one in header.split(",")}
+    named = {tag.strip().removeprefix("W/") for tag in header.split(",")}
     return etag in named or "*" in named
 
 
@@ -74,14 +75,18 @@ def read_answer(request: Request, body: bytes, position: int | None = None, *, m
     headers = {"Cache-Control": "no-cache", "ETag": tag}
     if position is not None:
         headers[STENO_POSITION] = str(position)
-    if any(matches(one, tag) for one in request.headers.getlist("if-none-match")):
+    if any(matches(header, tag) for header in request.headers.getlist("if-none-match")):
         return Response(status_code=304, headers=headers)
     return Response(body, media_type=media, headers=headers)
 
 
+def fresh_answer(value: object, *, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
+    """An answer that no cache keeps."""
+    fresh = {"Cache-Control": "no-store", **headers}
+    return Response(msgspec.json.encode(value), status_code=status, media_type=JSON, headers=fresh)
+
+
 def made_answer(value: object, position: int, *, status: int = 202, location: str | None = None) -> Response:
     """The answer to a command; a read at `position` or later shows its effect."""
-    headers = {"Cache-Control": "no-store", STENO_POSITION: str(position)}
-    if location is not None:
-        headers["Location"] = location
-    return Response(msgspec.json.encode(value), status_code=status, media_type=JSON, headers=headers)
+    headers = {} if location is None else {"Location": location}
+    return fresh_answer(value, status=status, headers={STENO_POSITION: str(position), **headers})

@@ -9,23 +9,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from engine.commands.rerun import missing_values, repeated
-from engine.commands.stop import needs_stop, needs_vm_stop, request_stop, request_vm_stop
-from engine.fold.run import Run
-from engine.fold.vm import Vm
-from engine.live.journal import Journal
-from events.types import RunRequested
-from projections.api.bodies import json_body, made_answer
-from projections.api.openapi import Operation, Reply, routed
-from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key
-from projections.api.problems import Problem
-from projections.api.reads.requests import repeatable_here
-from projections.api.service import Service, Writer
-from projections.api.submission import HttpSubmission, submit
-from projections.store.world_table import decode_run
+from steno.engine.live.journal import Journal
+from steno.engine.providers.task import Draft
+from steno.engine.state.run import Run
+from steno.engine.state.vm import Vm
+from steno.engine.submit.completion import missing_values, repeated
+from steno.engine.submit.requests import needs_stop, needs_vm_stop, request_stop, request_vm_stop
+from steno.events.types import RunRequested
+from steno.projections.api.bodies import json_body, made_answer
+from steno.projections.api.openapi import Operation, Reply, routed
+from steno.projections.api.parameters import KEY_HEADER, asked_of, idempotency_key
+from steno.projections.api.problems import Problem
+from steno.projections.api.reads.runs import repeatable_here
+from steno.projections.api.service import Service, Writer
+from steno.projections.api.submission import FIELD, HttpSubmission, content_of, submit
+from steno.projections.read_models.world_table import decode_run
 
 _NAME: Final = "Overrides the configuration's name; without either, a name is generated."
 _KEPT: Final = "Default: the run's name, unless Steno generated that."
+_RUN_NAME: Final = "^[a-z][a-z0-9-]{1,40}$"
 _Changed = Annotated[str, Meta(min_length=1, max_length=200, description="As the option of `steno submit`.")] | None
 _PROJECT: Final = "Default: the project of the settings."
 
@@ -33,7 +35,7 @@ _PROJECT: Final = "Default: the project of the settings."
 class SubmitBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A run to submit."""
 
-    name: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]{1,40}$", description=_NAME)] | None = None
+    name: Annotated[str, Meta(pattern=_RUN_NAME, description=_NAME)] | None = None
     project: Annotated[str, Meta(min_length=1, max_length=100, description=_PROJECT)] | None = None
     configuration: Annotated[
         dict[str, Any],
@@ -59,9 +61,9 @@ class SubmitBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class RerunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different; what is left out stays as it was."""
+    """The changes; a field that is left out keeps its value."""
 
-    name: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]{1,40}$", description=_KEPT)] | None = None
+    name: Annotated[str, Meta(pattern=_RUN_NAME, description=_KEPT)] | None = None
     image: _Changed = None
     gpu: _Changed = None
     cpu: _Changed = None
@@ -91,21 +93,21 @@ class RunAccepted(msgspec.Struct, frozen=True, kw_only=True):
     position: Annotated[int, Meta(ge=1, description="Of the request; a read with this `min_position` shows it.")]
 
 
-class Stop(msgspec.Struct, frozen=True, kw_only=True):
+class Stop(msgspec.Struct, frozen=True, kw_only=True, rename={"requested": "asked"}):
     """The result of a stop."""
 
     position: Annotated[int, Meta(ge=0)]
     state: Annotated[str, Meta(description="The state when the stop request arrived.")]
-    asked: Annotated[bool, Meta(description="False: it had already ended, and nothing was requested.")]
+    requested: Annotated[bool, Meta(description="False: it had already ended, and nothing was requested.")]
 
 
-class RunStop(Stop, frozen=True, kw_only=True):
+class RunStop(Stop, frozen=True, kw_only=True, rename={"requested": "asked"}):
     """The result of the stop of a run."""
 
     run_id: str
 
 
-class VmStop(Stop, frozen=True, kw_only=True):
+class VmStop(Stop, frozen=True, kw_only=True, rename={"requested": "asked"}):
     """The result of the stop of a machine."""
 
     vm_id: str
@@ -117,10 +119,23 @@ def routes(service: Service) -> list[BaseRoute]:
     async def submit_run(request: Request) -> Response:
         asked_of(request, ())
         body = await json_body(request, SubmitBody)
+        content = content_of(body.name, body.project, body.configuration)
+        task = body.configuration if body.name is None else {**body.configuration, "name": body.name}
+        return await accepted(request, Draft(configuration=task, where=FIELD, environ={}), body.project, content)
+
+    async def rerun_a_run(request: Request) -> Response:
+        word = asked_of(request, ())["id"]
+        body = await json_body(request, RerunBody, RerunBody())
+        before = await to_thread.run_sync(_request_of, service, word)
+        draft = _again(before, body)
+        return await accepted(request, draft, before.project, content_of(None, before.project, draft.configuration))
+
+    async def accepted(request: Request, draft: Draft, project: str | None, content: bytes) -> Response:
         wanted = HttpSubmission(
-            name=body.name,
-            project=body.project,
-            configuration=body.configuration,
+            provider=service.provider,
+            project=project,
+            draft=lambda _: draft,
+            content=content,
             submitter=_submitter(request),
             key=idempotency_key(request),
         )
@@ -128,25 +143,17 @@ def routes(service: Service) -> list[BaseRoute]:
         answer = RunAccepted(run_id=made.run_id, name=made.name, position=made.position)
         return made_answer(answer, made.position, location=f"/api/runs/{made.run_id}")
 
-    async def rerun_a_run(request: Request) -> Response:
-        word = asked_of(request, ())["id"]
-        body = await json_body(request, RerunBody, RerunBody())
-        before = await to_thread.run_sync(_request_of, service, word)
-        made = await submit(service, writer, _again(before, body, _submitter(request), idempotency_key(request)))
-        answer = RunAccepted(run_id=made.run_id, name=made.name, position=made.position)
-        return made_answer(answer, made.position, location=f"/api/runs/{made.run_id}")
-
     async def stop_a_run(request: Request) -> Response:
         word = asked_of(request, ())["id"]
         body = await json_body(request, StopRunBody, StopRunBody())
         stop = await stop_run(service, writer, word, abort=body.abort, submitter=_submitter(request))
-        return made_answer(stop, stop.position, status=202 if stop.asked else 200)
+        return made_answer(stop, stop.position, status=202 if stop.requested else 200)
 
     async def stop_a_vm(request: Request) -> Response:
         word = asked_of(request, ())["id"]
         body = await json_body(request, StopVmBody, StopVmBody())
         stop = await stop_vm(service, writer, word, when_idle=body.when_idle, submitter=_submitter(request))
-        return made_answer(stop, stop.position, status=202 if stop.asked else 200)
+        return made_answer(stop, stop.position, status=202 if stop.requested else 200)
 
     return routed(OPERATIONS, submit_run, rerun_a_run, stop_a_run, stop_a_vm)
 
@@ -157,28 +164,19 @@ def _submitter(request: Request) -> str:
 
 
 def _request_of(service: Service, word: str) -> RunRequested:
-    """What was asked for; raises `RunNotFound`, or `Conflict` if it cannot be submitted again here."""
+    """The request; raises `RunNotFound`, or `Conflict` if it cannot be submitted again here."""
     with service.pool.latest() as look:
         return repeatable_here(service, look, look.view.row(word))
 
 
-def _again(before: RunRequested, body: RerunBody, submitter: str, key: str | None) -> HttpSubmission:
-    """The submission of a run once more; raises `Problem` (422) if the value of a variable is not given."""
+def _again(before: RunRequested, body: RerunBody) -> Draft:
+    """The task of a run once more; raises `Problem` (422) if the value of a variable is not given."""
     changes = msgspec.structs.asdict(body)
     changes["env"] = [f"{name}={value}" for name, value in body.env.items()]
-    draft, stem = repeated(before, changes=changes, environ={}, folder=False)
+    draft = repeated(before, changes=changes, environ={}, folder=False)
     for name in missing_values(draft.configuration):
         raise Problem(422, f"the value of {name} is not recorded: give it in `env`", field=f"env.{name}")
-    return HttpSubmission(
-        name=None,
-        project=before.project,
-        configuration=draft.configuration,
-        submitter=submitter,
-        key=key,
-        stem=stem,
-        fallback=draft.fallback,
-        sizes=changes,
-    )
+    return msgspec.structs.replace(draft, where=FIELD)
 
 
 async def stop_run(service: Service, writer: Writer, word: str, *, abort: bool, submitter: str) -> RunStop:
@@ -190,14 +188,14 @@ async def stop_run(service: Service, writer: Writer, word: str, *, abort: bool, 
             return run, look.position, needs_stop(run, look.view.state, service.settings, look.now)
 
     def append(journal: Journal) -> int:
-        project = run.project or service.outside.project()
+        project = run.project or service.project
         return request_stop(journal, run, project=project, abort=abort, submitter=submitter)
 
     run, position, needed = await to_thread.run_sync(find)
     if needed:
         position = await writer.do(append)
         service.projector.hurry()
-    return RunStop(run_id=run.run_id, position=position, state=run.state.value, asked=needed)
+    return RunStop(run_id=run.run_id, position=position, state=run.state.value, requested=needed)
 
 
 async def stop_vm(service: Service, writer: Writer, word: str, *, when_idle: bool, submitter: str) -> VmStop:
@@ -211,14 +209,14 @@ async def stop_vm(service: Service, writer: Writer, word: str, *, when_idle: boo
             return vm, look.position, needs_vm_stop(vm)
 
     def append(journal: Journal) -> int:
-        project = vm.facts.project or service.outside.project()
+        project = vm.facts.project or service.project
         return request_vm_stop(journal, vm, project=project, when_idle=when_idle, submitter=submitter)
 
     vm, position, needed = await to_thread.run_sync(find)
     if needed:
         position = await writer.do(append)
         service.projector.hurry()
-    return VmStop(vm_id=vm.vm_id, position=position, state=vm.state.value, asked=needed)
+    return VmStop(vm_id=vm.vm_id, position=position, state=vm.state.value, requested=needed)
 
 
 _TAKEN: Final = "The request is in the record."

@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from events.installation import version
-from projections.api.bodies import CSV, JSON, read_answer
-from projections.api.parameters import asked_of, path_parameters
-from projections.api.problems import MEDIA_TYPE, ProblemObject
+from steno.events.installation import version
+from steno.projections.api.bodies import CSV, JSON, read_answer
+from steno.projections.api.parameters import asked_of, path_parameters
+from steno.projections.api.problems import MEDIA_TYPE, ProblemObject
 
 OPEN = frozenset({"/healthz", "/readyz", "/api/session"})  # paths that need no token
 
@@ -57,7 +57,7 @@ _REF = "#/components/schemas/{name}"
 
 
 class Reply(NamedTuple):
-    """One answer in the OpenAPI document."""
+    """An answer in the OpenAPI document."""
 
     description: str
     shape: Any = None  # type of the body, or of a stream message's data; None: no body
@@ -88,8 +88,10 @@ class Operation(NamedTuple):
 
 
 def routed(operations: Iterable[Operation], *endpoints: Callable[..., Any]) -> list[BaseRoute]:
-    pairs = zip(operations, endpoints, strict=True)
-    return [Route(one.path, endpoint, methods=[one.method]) for one, endpoint in pairs]
+    return [
+        Route(operation.path, endpoint, methods=[operation.method], name=operation.path)
+        for operation, endpoint in zip(operations, endpoints, strict=True)
+    ]
 
 
 def routes(parts: Sequence[Any]) -> list[BaseRoute]:
@@ -107,14 +109,14 @@ def routes(parts: Sequence[Any]) -> list[BaseRoute]:
 
 
 def document(parts: Iterable[Any]) -> dict[str, Any]:
-    operations = [*(one for part in parts for one in part.OPERATIONS), _OWN]
-    answers = [answer for one in operations for answer in one.answers.values()]
-    shapes = dict.fromkeys([ProblemObject, *(one.body for one in operations), *(one.shape for one in answers)])
+    operations = [*(operation for part in parts for operation in part.OPERATIONS), _OWN]
+    answers = [answer for operation in operations for answer in operation.answers.values()]
+    shapes = dict.fromkeys([ProblemObject, *(known.body for known in operations), *(reply.shape for reply in answers)])
     schemas, components = msgspec.json.schema_components(shapes, ref_template=_REF)
     schema_of = dict(zip(shapes, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for one in operations:
-        paths.setdefault(one.path, {})[one.method.lower()] = _described(one, schema_of)
+    for known in operations:
+        paths.setdefault(known.path, {})[known.method.lower()] = _described(known, schema_of)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -139,48 +141,48 @@ def document(parts: Iterable[Any]) -> dict[str, Any]:
     }
 
 
-def _described(one: Operation, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
-    reads = one.method == "GET"
+def _described(operation: Operation, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
+    reads = operation.method == "GET"
     problems = dict(_READ_PROBLEMS if reads else _COMMAND_PROBLEMS)
-    if one.path in OPEN:
+    if operation.path in OPEN:
         del problems[401], problems[403]
-    if "{" not in one.path and reads:
+    if "{" not in operation.path and reads:
         del problems[404]
     known = {status: Reply(text, ProblemObject, MEDIA_TYPE) for status, text in problems.items()}
-    answers: dict[Any, Reply] = {**known, **one.answers}
+    answers: dict[Any, Reply] = {**known, **operation.answers}
     answers["default"] = Reply("Any other error.", ProblemObject, MEDIA_TYPE)
-    found: dict[str, Any] = {
-        "operationId": one.name or _name(one),
-        "summary": one.summary,
-        "tags": [one.tag],
-        "parameters": [*path_parameters(one.path), *one.parameters],
+    described: dict[str, Any] = {
+        "operationId": operation.name or _name(operation),
+        "summary": operation.summary,
+        "tags": [operation.tag],
+        "parameters": [*path_parameters(operation.path), *operation.parameters],
         "responses": {str(status): _answer(answer, schema_of) for status, answer in answers.items()},
     }
-    if one.description is not None:
-        found["description"] = one.description
-    if one.body is not None:
-        schema = schema_of[one.body]
+    if operation.description is not None:
+        described["description"] = operation.description
+    if operation.body is not None:
+        schema = schema_of[operation.body]
         optional = {"type": "null"} in schema.get("anyOf", ())
-        found["requestBody"] = {"required": not optional, "content": {JSON: {"schema": schema}}}
-    return found | ({"security": []} if one.path in OPEN else {})
+        described["requestBody"] = {"required": not optional, "content": {JSON: {"schema": schema}}}
+    return described | ({"security": []} if operation.path in OPEN else {})
 
 
 def _answer(answer: Reply, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"description": answer.description}
+    described: dict[str, Any] = {"description": answer.description}
     if answer.shape is not None:
         schema = schema_of[answer.shape]
         streamed = {"type": "string", "x-data": schema}
-        found["content"] = {answer.media: {"schema": streamed if answer.media == EVENTS else schema}}
+        described["content"] = {answer.media: {"schema": streamed if answer.media == EVENTS else schema}}
     if answer.csv:
-        found["content"][CSV] = {"schema": {"type": "string"}}
-    return found if answer.headers is None else {**found, "headers": answer.headers}
+        described["content"][CSV] = {"schema": {"type": "string"}}
+    return described if answer.headers is None else {**described, "headers": answer.headers}
 
 
-def _name(one: Operation) -> str:
-    words = [part for part in one.path.removeprefix("/api/").split("/") if not part.startswith("{")]
-    if "{" in one.path and len(words[0]) > 1:
+def _name(operation: Operation) -> str:
+    words = [part for part in operation.path.removeprefix("/api/").split("/") if not part.startswith("{")]
+    if "{" in operation.path and len(words[0]) > 1:
         words[0] = words[0].removesuffix("s")
-    return one.method.lower() + "".join(word.capitalize() for word in words)
+    return operation.method.lower() + "".join(word.capitalize() for word in words)
 
 
 _SERVED = {200: Reply("OpenAPI 3.1.", dict[str, Any])}

@@ -8,7 +8,6 @@ from contextlib import suppress
 from itertools import starmap
 from typing import Final, Literal
 
-import msgspec
 from anyio import to_thread
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -17,29 +16,27 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from engine.errors import NotConfigured
-from engine.fold.archives import live_part
-from engine.fold.change import AnomalyKind
-from engine.fold.lazy_things import tally_of
-from engine.fold.run import Run
-from engine.fold.sources import BLIND_AFTER, Observability, observability
-from engine.kernel.listener_run import gpu_kept
-from engine.policy import DOLLAR
-from engine.states import State, VmState
-from engine.wire import Shape, wire
-from events.clock import SECOND
-from events.errors import StenoError
-from events.installation import version
-from events.store.store import Store
-from projections.api.bodies import JSON
-from projections.api.openapi import TEXT, Operation, Reply, routed
-from projections.api.parameters import asked_of
-from projections.api.problems import Problem
-from projections.api.reads.money import policy_at
-from projections.api.service import Service
-from projections.api.tally import LASTING, entered_at
-from projections.models.projector import Building, Lag
-from projections.models.view import SourceView, source_view, waits, watched
+from steno.engine.errors import NotConfigured
+from steno.engine.state.archives import live_part
+from steno.engine.state.changes import AnomalyKind
+from steno.engine.state.kernel_mark import gpu_kept
+from steno.engine.state.run import Run
+from steno.engine.state.sources import BLIND_AFTER, Observability, observability
+from steno.engine.state.states import State, VmState
+from steno.engine.wire import DOLLAR, Shape, wire
+from steno.events.clock import SECOND
+from steno.events.errors import StenoError
+from steno.events.installation import version
+from steno.events.store.store import Store
+from steno.projections.api.bodies import fresh_answer
+from steno.projections.api.counters import LASTING, entered_at
+from steno.projections.api.openapi import TEXT, Operation, Reply, routed
+from steno.projections.api.parameters import asked_of
+from steno.projections.api.problems import Problem
+from steno.projections.api.reads.money import policy_at
+from steno.projections.api.service import Service
+from steno.projections.read_models.projector import Building, Lag
+from steno.projections.read_models.view import SourceView, source_view, waits, watched
 
 _PRESENT: Final = tuple(state for state in VmState if state is not VmState.TERMINATED)
 _Figures = Iterator[tuple[str, str, float]]  # (name, what it is, number)
@@ -86,19 +83,19 @@ class ServiceCollector(Collector):
                 policy = policy_at(self._service, look.view.state)
             except NotConfigured:
                 return
-            found = look.view.account(policy, look.now)
-        for name, said, amount in (
-            ("steno_budget_limit_usd", "The whole budget.", found.total),
-            ("steno_budget_spent_usd", "Every machine's bill since ever.", found.spent),
-            ("steno_budget_committed_usd", "The worst that live runs and machines may still cost.", found.committed),
-            ("steno_budget_remaining_usd", "Budget less spent.", found.remaining),
-            ("steno_spend_last_day_usd", "Spent in the last 24 hours.", found.spent_day),
-            ("steno_spend_rate_usd_per_hour", "What all machines that may be billed cost now.", found.rate_now),
+            account = look.view.account(policy, look.now)
+        for name, meaning, amount in (
+            ("steno_budget_limit_usd", "The whole budget.", account.total),
+            ("steno_budget_spent_usd", "Every machine's bill since ever.", account.spent),
+            ("steno_budget_committed_usd", "The worst that live runs and machines may still cost.", account.committed),
+            ("steno_budget_remaining_usd", "Budget less spent.", account.remaining),
+            ("steno_spend_last_day_usd", "Spent in the last 24 hours.", account.spent_day),
+            ("steno_spend_rate_usd_per_hour", "What all machines that may be billed cost now.", account.rate_now),
         ):
             if amount is not None:
-                yield name, said, amount / DOLLAR
-        if found.exhausted_at is not None:
-            used_up, at = "When the budget is used up at the rate of the last day.", found.exhausted_at / SECOND
+                yield name, meaning, amount / DOLLAR
+        if account.exhausted_at is not None:
+            used_up, at = "When the budget is used up at the rate of the last day.", account.exhausted_at / SECOND
             yield "steno_budget_exhausted_timestamp_seconds", used_up, at
         if policy.budget_total is not None and policy.thresholds:
             first = "The first part of the budget at which an alert is given."
@@ -110,16 +107,18 @@ class ServiceCollector(Collector):
         now = self._service.clock.now()
         with self._feed.state() as whole:  # the fold waits: only what is needed is taken
             state = live_part(whole)
-            known = tally_of(state.runs, "runs but listeners by state", _state_of)
-            unsettled = [state.runs[run_id] for run_id in state.unsettled]
-            machines = Counter(state.vms[vm_id].state for vm_id in state.open_vms)
-            sources = [(one.name, one.last_answered, one.failed, observability(one, now)) for one in watched(state)]
+            known = state.runs.sums("runs but listeners by state", _state_of)
+            unsettled = state.runs.open()
+            machines = Counter(vm.state for vm in state.vms.open())
+            sources = [
+                (each.name, each.last_answered, each.failed, observability(each, now)) for each in watched(state)
+            ]
             last_at = state.last_at
-        runs = {f"{one.value} ": 0 for one in State} | known
+        runs = {f"{each.value} ": 0 for each in State} | known
         states = ((tuple(name.split(" ")), number) for name, number in sorted(runs.items()))
         yield _gauges("steno_runs", "Runs of the record by state and reason.", ("state", "reason"), states)
-        ages = {one: [now - entered_at(run) for run in unsettled if run.state is one] for one in LASTING}
-        oldest = (((one.value,), max([0, *found]) / SECOND) for one, found in ages.items())
+        ages = {phase: [now - entered_at(run) for run in unsettled if run.state is phase] for phase in LASTING}
+        oldest = (((phase.value,), max([0, *spans]) / SECOND) for phase, spans in ages.items())
         longest = "For how long a run has been in a state, the longest."
         yield _gauges("steno_run_oldest_seconds", longest, ("state",), oldest)
         yield GaugeMetricFamily("steno_queue_length", "Runs in Steno's own queue.", sum(map(waits, unsettled)))
@@ -128,9 +127,11 @@ class ServiceCollector(Collector):
         answers = (((name,), last / SECOND) for name, last, _, _ in sources if last is not None)
         last_answer = "steno_source_last_answer_timestamp_seconds"
         yield _gauges(last_answer, "When a source last answered.", ("source",), answers)
-        seen = (((name, one.value), float(one is found)) for name, _, _, found in sources for one in Observability)
-        said = "1 for what a source is now, 0 for the others."
-        yield _gauges("steno_source_observability", said, ("source", "state"), seen)
+        seen = (
+            ((name, kind.value), float(kind is current)) for name, _, _, current in sources for kind in Observability
+        )
+        meaning = "1 for what a source is now, 0 for the others."
+        yield _gauges("steno_source_observability", meaning, ("source", "state"), seen)
         silent = "Time in which a source told us nothing."
         blind = CounterMetricFamily("steno_source_blind_seconds", silent, labels=("source",))
         for name, last, failed, _ in sources:
@@ -151,9 +152,9 @@ def _state_of(run: Run) -> tuple[str, int] | None:
     )
 
 
-def _gauges(name: str, said: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+def _gauges(name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
     """A gauge; `rows`: (label values, number)."""
-    family = GaugeMetricFamily(name, said, labels=labels)
+    family = GaugeMetricFamily(name, meaning, labels=labels)
     for values, number in rows:
         family.add_metric(values, number)
     return family
@@ -165,13 +166,13 @@ MOST_LOCKED: Final = 5.0  # seconds that another process may have the vault: a r
 
 
 class Health(Shape, frozen=True, kw_only=True):
-    """What `/healthz` answers."""
+    """The answer of `/healthz`."""
 
     status: Literal["ok"] = "ok"
 
 
 class Readiness(Shape, frozen=True, kw_only=True):
-    """What `/readyz` answers."""
+    """The answer of `/readyz`."""
 
     status: str  # `ready` or `not_ready`
     reasons: tuple[str, ...]
@@ -211,9 +212,9 @@ def readiness(service: Service) -> Readiness:
     if feed.trouble is None:
         try:
             with feed.state() as state:
-                sources = tuple(source_view(one, now) for one in watched(state))
-                jumps = (one.detail for one in reversed(state.anomalies) if one.kind is AnomalyKind.CLOCK_JUMP)
-                clock = next(jumps, None)
+                sources = tuple(source_view(source, now) for source in watched(state))
+                newest = reversed(state.anomalies)
+                clock = next((note.detail for note in newest if note.kind is AnomalyKind.CLOCK_JUMP), None)
         except Problem as problem:
             reasons.append(problem.detail)
     return Readiness(
@@ -229,10 +230,10 @@ def readiness(service: Service) -> Readiness:
 
 
 def _vault_is_free(store: Store) -> bool:
-    """Whether a secret can be kept, if there are any; waits for whoever keeps one now."""
+    """True if a secret can be kept, if there are any; waits while another process keeps its own."""
     vault, end = store.blob("vault"), time.monotonic() + MOST_LOCKED
     with suppress(StenoError):  # a service that only reads keeps none; of a database that is away the head tells
-        while vault.exists():
+        while vault.stamp() is not None:
             with vault.try_locked() as held:
                 if held is not None:
                     break
@@ -242,7 +243,6 @@ def _vault_is_free(store: Store) -> bool:
     return True
 
 
-_FRESH: Final = {"Cache-Control": "no-store"}
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -256,17 +256,16 @@ def routes(service: Service) -> list[BaseRoute]:
     async def metrics(request: Request) -> Response:
         asked_of(request, ())
         text = await to_thread.run_sync(generate_latest, registry)
-        return Response(text, headers={**_FRESH, "Content-Type": _TEXT})
+        return Response(text, headers={"Cache-Control": "no-store", "Content-Type": _TEXT})
 
     async def healthz(request: Request) -> Response:
         asked_of(request, ())
-        return Response(msgspec.json.encode(Health()), media_type=JSON, headers=_FRESH)
+        return fresh_answer(Health())
 
     async def readyz(request: Request) -> Response:
         asked_of(request, ())
-        found = await to_thread.run_sync(readiness, service)
-        status = 503 if found.reasons else 200
-        return Response(msgspec.json.encode(wire(found)), status_code=status, media_type=JSON, headers=_FRESH)
+        now = await to_thread.run_sync(readiness, service)
+        return fresh_answer(wire(now), status=503 if now.reasons else 200)
 
     return routed(OPERATIONS, metrics, healthz, readyz)
 

@@ -8,16 +8,18 @@ from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
 
-from events.clock import parse_time
-from projections.api.problems import Problem
+from steno.events.clock import parse_time
+from steno.projections.api.problems import Problem
 
 KEY: Final = "Idempotency-Key"
+_KEY: Final = "[!-~]+"
+_LONGEST_KEY: Final = 255
 KEY_HEADER: Final = {  # as in the OpenAPI document
     "name": KEY,
     "in": "header",
     "required": False,
     "description": "The same key with the same body always means the same run; with another body: 409.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": _LONGEST_KEY, "pattern": f"^{_KEY}$"},
 }
 MAX_ID: Final = 100  # characters of an id or name; more would slow the search for similar names
 NAMED: Final = (  # how every route finds a run or a machine (`View.row`, `View.vm_row`)
@@ -26,7 +28,6 @@ NAMED: Final = (  # how every route finds a run or a machine (`View.row`, `View.
 )
 A_TIME: Final = "time as 2026-11-20T15:00:00Z"
 MOST_POSITION: Final = 10**18 - 1
-_KEY: Final = re.compile("[!-~]{1,255}")
 _SHOWN: Final = 60  # characters of a wrong value that an answer repeats
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 _TIME: Final = re.compile(
@@ -38,7 +39,7 @@ Asked = Mapping[str, Any]  # path parts as text, and parameter values or their d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One query parameter; may be left out unless it is required, not repeated."""
+    """A query parameter; may be left out unless it is required, not repeated."""
 
     name: str
     help: str
@@ -57,30 +58,31 @@ def asked_of(request: Request, parameters: Iterable[Parameter]) -> Asked:
     """The checked parameters. Raises `Problem`: 400 with the unknown, repeated or invalid parameter; 404 a name is too
     long.
     """
-    known = {one.name: one for one in parameters}
-    found: dict[str, Any] = {}
+    known = {parameter.name: parameter for parameter in parameters}
+    values: dict[str, Any] = {}
     for name, text in request.query_params.multi_items():
         if name not in known:
             there = ", ".join(known) or "none"
             raise Problem(400, f"unknown parameter {_cut(name)}; known: {there}", field=_cut(name))
-        if name in found:
+        if name in values:
             raise Problem(400, f"{name} is given more than once", field=name)
-        found[name] = known[name].read(text)
-        if found[name] is None:
+        values[name] = known[name].read(text)
+        if values[name] is None:
             raise Problem(400, f"{name} is {_cut(text)!r}; it must be {known[name].expected}", field=name)
-    for name, one in known.items():
-        if one.required and name not in found:
-            raise Problem(400, f"{name} is missing; it is {one.expected}", field=name)
+    for name, wanted in known.items():
+        if wanted.required and name not in values:
+            raise Problem(400, f"{name} is missing; it is {wanted.expected}", field=name)
     for name, word in request.path_params.items():
         if len(word) > MAX_ID:
             raise Problem(404, f"no name is that long ({len(word)} characters)", field=name)
-    return {**{one.name: one.default for one in known.values()}, **found, **request.path_params}
+    return {**{parameter.name: parameter.default for parameter in known.values()}, **values, **request.path_params}
 
 
 def path_parameters(path: str) -> list[dict[str, Any]]:
     word = {"type": "string", "minLength": 1, "maxLength": MAX_ID}
     number = {"type": "integer", "minimum": 1, "maximum": MOST_POSITION}
     known = {"id": (word, NAMED), "position": (number, "A position of the record.")}
+    known["case"] = number, "The number of a case."
     names = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
     return [
         {"name": name, "in": "path", "required": True, "schema": known[name][0], "description": known[name][1]}
@@ -93,8 +95,8 @@ def idempotency_key(request: Request) -> str | None:
     given = request.headers.getlist(KEY)
     if len(given) > 1:
         raise Problem(400, f"{KEY} is given more than once", field=KEY)
-    if given and _KEY.fullmatch(given[0]) is None:
-        raise Problem(400, f"{KEY} must be 1 to 255 visible ASCII characters", field=KEY)
+    if given and (len(given[0]) > _LONGEST_KEY or re.fullmatch(_KEY, given[0]) is None):
+        raise Problem(400, f"{KEY} must be 1 to {_LONGEST_KEY} visible ASCII characters", field=KEY)
     return given[0] if given else None
 
 
@@ -146,11 +148,6 @@ def read_time(text: str) -> int | None:
     return None
 
 
-def position(name: str, help_: str) -> Parameter:
-    schema = {"type": "integer", "minimum": 0, "maximum": MOST_POSITION}
-    return Parameter(name=name, help=help_, schema=schema, expected="a position: a whole number", read=read_position)
-
-
 def read_position(text: str) -> int | None:
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
 
@@ -168,26 +165,40 @@ class Moment(NamedTuple):
 
 
 def _read_at(text: str) -> Moment | None:
-    found = Moment(read_position(text), read_time(text))
-    return found if found.position or found.time is not None else None
+    moment = Moment(read_position(text), read_time(text))
+    return moment if moment.position or moment.time is not None else None
 
 
+def _read_known(text: str) -> Moment | None:
+    return Moment(None, None) if text == "now" else _read_at(text)
+
+
+_PLACES: Final[list[dict[str, object]]] = [
+    {"type": "integer", "minimum": 1, "maximum": MOST_POSITION},
+    {"type": "string", "format": "date-time"},
+]
 MOMENT = (  # parameters of every read
     Parameter(
         name="at",
         help="Show the state at a position or at a time (ISO 8601; UTC without an offset).",
-        schema={
-            "anyOf": [
-                {"type": "integer", "minimum": 1, "maximum": MOST_POSITION},
-                {"type": "string", "format": "date-time"},
-            ]
-        },
+        schema={"anyOf": _PLACES},
         expected=f"a position from 1, or a {A_TIME}",
         read=_read_at,
     ),
-    position(
-        "min_position",
-        "Wait up to two seconds until the answer includes this position, for example the one a command returned.",
+    Parameter(
+        name="known",
+        help="With `at`: show that moment by what was known of it at this later position or time, or `now`. Default: "
+        "by what was known at the moment itself.",
+        schema={"anyOf": [*_PLACES, {"const": "now"}]},
+        expected=f"a position from 1, a {A_TIME}, or `now`",
+        read=_read_known,
+    ),
+    Parameter(
+        name="min_position",
+        help="Wait up to two seconds until the answer includes this position, for example the one a command returned.",
+        schema={"type": "integer", "minimum": 0, "maximum": MOST_POSITION},
+        expected="a position: a whole number",
+        read=read_position,
     ),
 )
 

@@ -5,16 +5,17 @@ from http import HTTPStatus
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.routing import Match, Router
+from starlette.routing import Match, Route, Router
 from starlette.types import Receive, Scope, Send
 
-from engine import errors as engine
-from engine.commands.tokens import without_secrets
-from events import errors as events
-from projections.models.projector import Building
-from projections.models.reader_pool import Behind, BeingBuilt
+from steno.engine import errors as engine
+from steno.events import errors as events
+from steno.projections.api.token_store import without_secrets
+from steno.projections.read_models.projector import Building
+from steno.projections.read_models.reader_pool import Behind, BeingBuilt
 
 MEDIA_TYPE = "application/problem+json"
+OTHER = "other"  # the name of a path without a route
 
 
 @dataclass(eq=False)
@@ -51,7 +52,7 @@ _ERRORS: dict[int, tuple[type[BaseException], ...]] = {
     403: (engine.RefusedByPolicy,),
     404: (
         *(events.PositionNotFound, engine.ProjectNotFound, engine.RunNotFound),
-        *(engine.VmNotFound, engine.TokenNotFound),
+        *(engine.CaseNotFound, engine.VmNotFound, engine.TokenNotFound, engine.NothingRecorded),
     ),
     409: (
         *(events.VersionConflict, events.IdConflict, events.SecretGone),
@@ -104,12 +105,17 @@ class Routes(Router):
         try:
             await super().__call__(scope, receive, send)
         except HTTPException as error:
-            said, headers = str(error.detail), dict(error.headers or {})
+            detail, headers = str(error.detail), dict(error.headers or {})
             if error.status_code == 404:
-                said = "there is nothing at this path; /openapi.json lists all paths"
+                detail = "there is nothing at this path; /openapi.json lists all paths"
             if error.status_code == 405:
                 fitting = [route for route in self.routes if route.matches(dict(scope))[0] is not Match.NONE]
                 methods = {method for route in fitting for method in getattr(route, "methods", None) or ()}
-                said = "this path does not support this method; Allow lists those it supports"
+                detail = "this path does not support this method; Allow lists those it supports"
                 headers["Allow"] = ", ".join(sorted(methods))
-            raise Problem(error.status_code, said, headers=tuple(headers.items())) from None
+            raise Problem(error.status_code, detail, headers=tuple(headers.items())) from None
+
+    def name_of(self, path: str) -> str:
+        """The name of a path's route, which metrics have: clients cannot create labels."""
+        names = (route.name for route in self.routes if isinstance(route, Route) and route.path_regex.fullmatch(path))
+        return next(names, OTHER)

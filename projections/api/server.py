@@ -16,8 +16,8 @@ import uvicorn
 import uvloop
 from starlette.types import ASGIApp
 
-from engine.errors import Conflict, NotConfigured
-from projections.api.access.protocol import Protocol
+from steno.engine.errors import Conflict, NotConfigured
+from steno.projections.api.access.protocol import Protocol
 
 SHUTDOWN_TIMEOUT: Final = 5  # seconds that requests in flight may still take once the server is told to stop
 _BACKLOG: Final = 2048  # pending connections: 1,000 clients reconnect at once after a restart
@@ -49,13 +49,13 @@ def bound(host: str, port: int) -> tuple[socket.socket, ...]:
     use) or `NotConfigured` (no such address, or not allowed to listen there).
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise NotConfigured(f"api.host is {host}, which names no address ({error.strerror}): give another") from None
     sockets: list[socket.socket] = []
     refused: NotConfigured | None = None
     with contextlib.ExitStack() as stack:
-        for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+        for family, address in dict.fromkeys((entry[0], entry[4]) for entry in addresses):
             at = (address[0], sockets[0].getsockname()[1], *address[2:]) if sockets else address
             try:
                 sockets.append(stack.enter_context(_bound(family, at, host)))
@@ -80,8 +80,8 @@ def _bound(family: int, address: tuple[Any, ...], host: str) -> socket.socket:
     except OSError as error:
         where, why = f"port {address[1]}", os.strerror(error.errno or 0).lower()
         if error.errno == errno.EADDRINUSE:
-            said = f"{where} of {host} is in use: stop what listens there, or choose another with --port"
-            raise Conflict(said) from None
+            detail = f"{where} of {host} is in use: stop what listens there, or choose another with --port"
+            raise Conflict(detail) from None
         raise NotConfigured(
             f"cannot listen at {host}, {where} ({why}): choose another with --host and --port"
         ) from None
@@ -135,8 +135,8 @@ class Server:
     def check(self) -> None:
         """Raise `ServerFailed` if the server ended by itself."""
         if self._failure is not None:
-            said = f"{type(self._failure).__name__}: {self._failure}"
-            raise ServerFailed(f"the HTTP server ended: {said}") from self._failure
+            why = f"{type(self._failure).__name__}: {self._failure}"
+            raise ServerFailed(f"the HTTP server ended: {why}") from self._failure
         if self._over and not self._told:
             raise ServerFailed("the HTTP server ended by itself, without a word")
 
@@ -154,8 +154,8 @@ class Server:
         self._uvicorn.should_exit = True
         if self._thread.ident is not None:
             self._thread.join()
-        for one in self._sockets:
-            one.close()
+        for listening in self._sockets:
+            listening.close()
 
     def _run(self) -> None:
         try:

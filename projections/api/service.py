@@ -3,67 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from engine.live.journal import Journal
-from engine.providers.readings import READINGS
-from events.store.record import Record
-from projections.models.judged_kernel import JudgedKernels
+from steno.engine.live.journal import Journal
+from steno.engine.providers.registry import READINGS, kind
+from steno.events.store.record import Record
+from steno.projections.answers.judged_kernel import JudgedKernels
 
 if TYPE_CHECKING:
-    from engine.fold.run import Run
-    from engine.providers.task import Completed
-    from engine.settings.settings import Settings
-    from events.clock import Clock, Ids
-    from events.store.store import Store
-    from projections.api.feed.feed import Feed
-    from projections.api.tokens import Tokens
-    from projections.models.projector import Projector
-    from projections.models.reader_pool import Pool
+    from steno.engine.providers.base import Provider
+    from steno.engine.settings.settings import Settings
+    from steno.engine.state.run import Run
+    from steno.events.clock import Clock, Ids
+    from steno.events.store.store import Store
+    from steno.projections.api.feed.feed import Feed
+    from steno.projections.api.tokens import Tokens
+    from steno.projections.read_models.projector import Projector
+    from steno.projections.read_models.reader_pool import Pool
 
 _T = TypeVar("_T")
-
-
-class Outside(Protocol):
-    """The configured provider as HTTP needs it, since projections know no providers. Called from worker threads."""
-
-    @property
-    def provider(self) -> str: ...
-
-    def project(self) -> str:
-        """The provider's project of these runs; raises `NotConfigured` if the settings name none."""
-        ...
-
-    @property
-    def isolates_kernels(self) -> bool:
-        """Whether a kernel has a container; where it has none, it runs as the service's user."""
-        ...
-
-    def complete(
-        self,
-        configuration: Mapping[str, object],
-        *,
-        run_id: str,
-        where: str,
-        stem: str | None = None,
-        fallback: tuple[str, ...] = (),
-        sizes: Mapping[str, object] | None = None,
-    ) -> Completed:
-        """The valid, named task, as `steno submit -f` makes it, without values of this machine. `where` names the
-        configuration in messages; `stem` begins a generated name; `sizes`: those that change a recorded task. Raises
-        `TaskInvalid` if the provider would refuse it, or it needs something from this machine.
-        """
-        ...
-
-    def logs(self, run: Run, *, follow: bool, clock: Clock) -> Iterator[bytes]:
-        """The run's output in order; with `follow`, until it ended. `clock.sleep` raises once the client left. Raises
-        `RunNotFound`, `ProviderUnreachable`, `ProviderRefused` or `ProviderError`.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +40,16 @@ class Service:
     projector: Projector  # keeps them caught up
     feed: Feed  # the record as it grows, and the engine's own world at its head
     tokens: Tokens
-    outside: Outside
-    kernels: Outside  # where kernels go
+    provider: str  # where runs go
+    kernels: str  # where kernels go
+    opened: Callable[[Run, Clock], Provider]  # the provider of a run, in the run's own project
     judged_kernels: JudgedKernels = field(default_factory=JudgedKernels)
     closing: ExitStack = field(default_factory=ExitStack)  # closed by its creator after the server ended
+
+    @property
+    def project(self) -> str:
+        """The provider's project of these runs; raises `NotConfigured` if the settings name none."""
+        return kind(self.provider).project(self.settings)
 
 
 class Writer:

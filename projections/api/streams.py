@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from engine.objects import RunObject, VmObject
-from projections.api.feed.feed import SOON, Feed
-from projections.api.feed.frames import event_id
-from projections.api.feed.listener import Listener
-from projections.api.openapi import EVENTS, Operation, Reply, routed
-from projections.api.parameters import Parameter, asked_of
-from projections.api.problems import MEDIA_TYPE, Problem, ProblemObject
-from projections.api.service import Service
+from steno.engine.objects import RunObject, VmObject
+from steno.projections.api.feed.feed import SOON, Feed
+from steno.projections.api.feed.framer import event_id
+from steno.projections.api.feed.listener import Listener
+from steno.projections.api.openapi import EVENTS, Operation, Reply, routed
+from steno.projections.api.parameters import Parameter, asked_of
+from steno.projections.api.problems import MEDIA_TYPE, Problem, ProblemObject
+from steno.projections.api.service import Service
 
 LAST_EVENT_ID: Final = "Last-Event-ID"
 RETRY: Final = b"retry: 1000\n\n"  # browsers reconnect after 1000 ms
@@ -33,16 +33,19 @@ _TIMEOUT: Final = 30.0  # seconds until the feed must know where the record stan
 Seen = tuple[int, str]  # a position, and the start of the chain's hash there; empty: not given
 
 
+_SEEN: Final = "[0-9]{1,18}(-[0-9a-f]{8})?"
+
+
 def _read_seen(text: str) -> Seen | None:
-    found = re.fullmatch("([0-9]{1,18})(?:-([0-9a-f]{8}))?", text)
-    return None if found is None else (int(found[1]), found[2] or "")
+    position, _, digest = text.partition("-")
+    return (int(position), digest) if re.fullmatch(_SEEN, text) else None
 
 
 _AFTER = Parameter(
     name="after",
     help=f"Start after this position or message id (0: at the start). {LAST_EVENT_ID} takes precedence. Without "
     "either: from now on.",
-    schema={"type": "string", "pattern": "^[0-9]{1,18}(-[0-9a-f]{8})?$"},
+    schema={"type": "string", "pattern": f"^{_SEEN}$"},
     expected="a position, or the id of a message",
     read=_read_seen,
 )
@@ -90,7 +93,7 @@ async def known_position(request: Request, feed: Feed, seen: Seen | None = None)
     """The client's last position, from its header or `seen`; waits until the feed is there. Raises `Problem`: 503 the
     feed is not ready; 400 not an id; 410 the record has no such event.
     """
-    field, last = "after", [one.strip() for one in request.headers.getlist(LAST_EVENT_ID) if one.strip()]
+    field, last = "after", [text.strip() for text in request.headers.getlist(LAST_EVENT_ID) if text.strip()]
     if len(last) > 1:
         raise Problem(400, f"{LAST_EVENT_ID} is given more than once", field=LAST_EVENT_ID)
     if last:
@@ -115,7 +118,7 @@ async def known_position(request: Request, feed: Feed, seen: Seen | None = None)
 
 
 def run_named(service: Service, word: str) -> str:
-    """The id of the named run, found as in every other route; waits for one that was just requested. A whole run id
+    """The id of the named run, found as in every other route; waits for a run that was just requested. A whole run id
     needs no read models. Raises `RunNotFound` (none or several match) or `Problem` 503 (the record is still being
     read).
     """
@@ -157,8 +160,8 @@ class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def last_event_header(what: str) -> dict[str, Any]:
-    said = f"The id of the last {what} received, or its position; the stream resumes after it."
-    return {"name": LAST_EVENT_ID, "in": "header", "description": said, "schema": dict(_AFTER.schema)}
+    help_ = f"The id of the last {what} received, or its position; the stream resumes after it."
+    return {"name": LAST_EVENT_ID, "in": "header", "description": help_, "schema": dict(_AFTER.schema)}
 
 
 _PARAMETERS: Final = (_AFTER.described(), last_event_header("message"))

@@ -1,4 +1,4 @@
-"""The tokens of a record in a running server: in memory, reloaded when the file changes."""
+"""Callers, and the tokens of a record in a running server: in memory, reloaded when the file changes."""
 
 import hashlib
 import hmac
@@ -6,15 +6,14 @@ import logging
 import re
 import secrets
 import threading
-from dataclasses import replace
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final, Literal, NamedTuple
 
-from engine.commands.tokens import TOKEN, Role, TokenBlob, TokenStore, digest
-from events.clock import SECOND, Clock
-from events.errors import RecordNotWritable
-from events.store.store import Store
-from projections.api.problems import Problem
-from projections.api.roles import Caller
+from steno.events.clock import SECOND, Clock
+from steno.events.errors import RecordNotWritable
+from steno.events.store.store import Store
+from steno.projections.api.problems import Problem
+from steno.projections.api.token_store import ANONYMOUS, TOKEN, Role, TokenBlob, TokenStore, digest
 
 _log = logging.getLogger("steno.access")
 
@@ -24,6 +23,17 @@ _COOKIE: Final = re.compile(
 )
 LOOK_AGAIN: Final = SECOND // 4  # between checks of the file: the delay of a revocation
 SESSION: Final = 12 * 3600 * SECOND  # how long a browser stays logged in, microseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    name: str  # the token's name, or `loopback`; the record names it as the submitter
+    role: Role
+    via: Literal["token", "session", "loopback"]
+    token_id: str | None = None  # the token it authenticated with; None on loopback without one
+
+
+LOOPBACK = Caller(name=ANONYMOUS, role=Role.ADMIN, via="loopback")  # a local caller without a token
 
 
 class UsableToken(NamedTuple):
@@ -58,7 +68,7 @@ class Tokens:
             raise Problem(503, "this service cannot read its tokens now; its log says why")
 
     def usable_at(self, now: int) -> bool:
-        """Whether a recent check of the file succeeded."""
+        """True if a recent check of the file succeeded."""
         return self._looked_at <= now < self._look_at and self.trouble is None
 
     def usable(self, role: Role = Role.READ) -> int:
@@ -69,14 +79,14 @@ class Tokens:
 
     def bearer(self, text: str) -> Caller | None:
         """The owner of a token; None if unknown, revoked or expired."""
-        found = TOKEN.fullmatch(text)
-        if found is None:
+        match = TOKEN.fullmatch(text)
+        if match is None:
             return None
-        known = self._valid(found[1])
+        known = self._valid(match[1])
         return known.who if known is not None and hmac.compare_digest(digest(text), known.digest) else None
 
     def holds(self, who: Caller) -> bool:
-        """Whether the caller's token or session is still valid."""
+        """True if the caller's token or session is still valid."""
         return who.token_id is None or self._valid(who.token_id) is not None
 
     @property
@@ -99,13 +109,13 @@ class Tokens:
 
     def session(self, cookie: str) -> Caller | None:
         """The owner of a session; None if unknown or expired."""
-        found = _COOKIE.fullmatch(cookie)
-        known = None if found is None else self._valid(found["token"])
-        if found is None or known is None or not self._key:
+        match = _COOKIE.fullmatch(cookie)
+        known = None if match is None else self._valid(match["token"])
+        if match is None or known is None or not self._key:
             return None
-        if not hmac.compare_digest(found["seal"], self._sealed(found["text"], known)):
+        if not hmac.compare_digest(match["seal"], self._sealed(match["text"], known)):
             return None
-        if int(found["until"]) <= self._clock.now() or found["nonce"] in self._ended:
+        if int(match["until"]) <= self._clock.now() or match["nonce"] in self._ended:
             return None
         return replace(known.who, via="session")
 
@@ -126,7 +136,7 @@ class Tokens:
         return None if over else known
 
     def reload(self) -> None:
-        """Take up a change of the file at once."""
+        """Load a change of the file at once."""
         self._look(at_once=True)
 
     def _look(self, *, at_once: bool = False) -> None:

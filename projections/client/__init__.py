@@ -5,15 +5,15 @@
         run = steno.wait(accepted.run_id)
         print(run.state, run.reason, run.cost_usd)
         sys.stdout.writelines(steno.logs(run.run_id))
-        for one in steno.each(runs(state="failed", since="2026-11-20")):
-            print(one.name, one.reason)
+        for failed in steno.each(runs(state="failed", since="2026-11-20")):
+            print(failed.name, failed.reason)
 
-`AsyncStenoClient` has the same methods: `await steno.ask(…)`, `async for one in steno.each(…)`.
+`AsyncStenoClient` has the same methods: `await steno.ask(…)`, `async for run in steno.each(…)`.
 """
 
-from projections.api.client import Refused, Unreachable
-from projections.client.connection import AsyncStenoClient, StenoClient
-from projections.client.requests import (
+from steno.projections.client.attempts import Refused, Unreachable
+from steno.projections.client.connection import AsyncStenoClient, StenoClient
+from steno.projections.client.requests import (
     budget,
     costs,
     explain,

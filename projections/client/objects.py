@@ -1,4 +1,4 @@
-"""What the service answers, as far as programs need it. Keys that the service adds later are ignored."""
+"""The answers of the service, as far as programs need them. Keys that the service adds later are ignored."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -10,7 +10,7 @@ _ENDED = frozenset({"succeeded", "failed", "stopped"})
 
 
 class RanInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run executes, on what, and for whom."""
+    """The command and image of a run, its GPU, and for whom it runs."""
 
     command: str | None
     image: str | None
@@ -23,7 +23,7 @@ class RanInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One run."""
+    """A run."""
 
     run_id: str
     provider_id: str | None
@@ -62,7 +62,7 @@ class PhaseInfo(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "fro
 
 
 class MachineInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine with its bill."""
+    """A machine with its bill."""
 
     vm_id: str
     provider_id: str
@@ -90,7 +90,7 @@ class CostRowInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What everything cost."""
+    """The cost of everything."""
 
     by: str
     rows: tuple[CostRowInfo, ...]
@@ -111,7 +111,7 @@ class BudgetInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeriesInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of every day's spend: a purpose, a GPU or a user."""
+    """A part of every day's spend: a purpose, a GPU or a user."""
 
     key: str
     total_usd: Decimal
@@ -119,7 +119,7 @@ class SeriesInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpendInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What machines cost by day; the series of a day sum to it."""
+    """The cost of machines by day; the series of a day sum to it."""
 
     days: tuple[str, ...]  # ISO dates without gaps
     daily: tuple[Decimal, ...]
@@ -181,7 +181,7 @@ class PartInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LikeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A run beside the newest ended ones of its name; `runs` is how many."""
+    """A run beside the newest ended runs of its name; `runs` is how many."""
 
     run_id: str
     name: str | None
@@ -192,7 +192,7 @@ class LikeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of the record, and what it changed."""
+    """An event of the record, and what it changed."""
 
     position: int
     event: str

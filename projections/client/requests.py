@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from projections.client.objects import (
+from steno.projections.client.objects import (
     AcceptedInfo,
     BudgetInfo,
     CostInfo,
@@ -26,7 +26,7 @@ Day = datetime | str | None  # a time of that day, or the range's default
 
 
 class Ask(msgspec.Struct, Generic[T], frozen=True):
-    """One request for a `kind`; of a list, `items` is the key of the page's rows."""
+    """A request for a `kind`; of a list, `items` is the key of the page's rows."""
 
     kind: type[T]
     path: str

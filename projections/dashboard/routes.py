@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from projections.api.bodies import matches
-from projections.api.problems import Problem
-from projections.api.service import Service
+from steno.projections.api.bodies import matches
+from steno.projections.api.problems import OTHER, Problem
+from steno.projections.api.service import Service
 
 FOLDER = Path(__file__).parent / "assets"
 TYPES = {
@@ -38,6 +38,7 @@ PAGES = {  # address → the module that draws the page
     "/record": "record",
     "/record/{position}": "record",
     "/incidents": "incidents",
+    "/cases": "cases",
     "/docs": "reference",
     "/compare": "compare",
     "/admin": "admin",
@@ -56,7 +57,7 @@ _WORTH = 600  # bytes under which compressing saves nothing
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One answer, plain and compressed."""
+    """An answer, plain and compressed."""
 
     type: str
     body: bytes
@@ -91,7 +92,7 @@ class Bundle:
     @cached_property
     def files(self) -> dict[str, File]:
         """Name under `/assets/<version>/` → file; all style sheets are merged."""
-        found = {
+        files = {
             name: File.of(TYPES[PurePosixPath(name).suffix], body)
             for name, body in self._sources.items()
             if not name.endswith((".html", ".css"))
@@ -99,7 +100,7 @@ class Bundle:
         rank = {name: place for place, name in enumerate(_FIRST)}
         sheets = [name for name in self._sources if name.endswith(".css")]
         sheets.sort(key=lambda name: (rank.get(PurePosixPath(name).name, len(rank)), name))
-        return found | {"all.css": File.of(TYPES[".css"], b"\n".join(self._sources[name] for name in sheets))}
+        return files | {"all.css": File.of(TYPES[".css"], b"\n".join(self._sources[name] for name in sheets))}
 
     @cached_property
     def pages(self) -> dict[tuple[str, bool], File]:
@@ -128,7 +129,7 @@ class Bundle:
             if name in met or name not in self._sources:
                 continue
             met[name] = None
-            targets = (one or other for one, other in _IMPORT.findall(self._sources[name].decode()))
+            targets = (target or other for target, other in _IMPORT.findall(self._sources[name].decode()))
             ahead += [posixpath.normpath(posixpath.join(posixpath.dirname(name), target)) for target in targets]
         return list(met)
 
@@ -147,17 +148,20 @@ def routes(service: Service) -> list[BaseRoute]:  # noqa: ARG001 - every part is
 
     async def asset(request: Request) -> Response:
         name = request.path_params["name"]
-        found = bundle.files.get(name) if request.path_params["version"] == bundle.version else None
-        if found is None:
+        file = bundle.files.get(name) if request.path_params["version"] == bundle.version else None
+        if file is None:
             raise Problem(404, "this file does not exist; the dashboard's page names the files")
-        return _answer(request, found, "public, max-age=31536000, immutable")
+        return _answer(request, file, "public, max-age=31536000, immutable")
 
     async def page(name: str, request: Request) -> Response:
         return _answer(request, bundle.pages[name, "at" in request.query_params], "no-cache")
 
     return [
-        Route("/assets/{version}/{name:path}", asset, methods=["GET"], include_in_schema=False),
-        *(Route(path, partial(page, name), methods=["GET"], include_in_schema=False) for path, name in PAGES.items()),
+        Route("/assets/{version}/{name:path}", asset, methods=["GET"], name="/assets/{path}"),
+        *(
+            Route(path, partial(page, module), methods=["GET"], name=OTHER if module == "login" else "/{page}")
+            for path, module in PAGES.items()
+        ),
     ]
 
 

@@ -1,6 +1,6 @@
 """A record as tables: Arrow, pandas and polars frames of any moment.
 
-from projections.frames import costs, runs
+from steno.projections.frames import costs, runs
 
 runs("record.db").to_pandas()
 costs("postgresql://db/steno", at="2026-11-20T15:00:00Z").to_polars()
@@ -12,15 +12,15 @@ again, with None as the record is by then. docs/questions.md has the columns. Mo
 UTC.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from projections.frames.arrow import ArrowFrame
-from projections.frames.catalogue import TABLES
-from projections.frames.source import At, opened
+from steno.projections.frames.catalogue import TABLES
+from steno.projections.frames.source import At, opened
+from steno.projections.frames.table import ArrowFrame
 
 if TYPE_CHECKING:
-    from events.store.record import Record
-    from events.store.store import Where
+    from steno.events.store.record import Record
+    from steno.events.store.store import Where
 
 
 def frame(name: str, record: "Where | Record | None" = None, at: At = None) -> ArrowFrame:
@@ -29,39 +29,26 @@ def frame(name: str, record: "Where | Record | None" = None, at: At = None) -> A
     return ArrowFrame(TABLES[name], lambda: opened(where, at))
 
 
-def polls(record: "Where | Record | None" = None, *, at: At = None) -> ArrowFrame:
-    """Questions to providers, without their answers."""
-    return frame("polls", record, at)
+class TableFunction(Protocol):
+    """`runs(record, at=…)`: the table of its name."""
+
+    __name__: str
+
+    def __call__(self, record: "Where | Record | None" = None, *, at: At = None) -> ArrowFrame: ...
 
 
-def events(record: "Where | Record | None" = None, *, at: At = None) -> ArrowFrame:
-    """Every event of the record."""
-    return frame("events", record, at)
+def _function(name: str) -> TableFunction:
+    def table(record: "Where | Record | None" = None, *, at: At = None) -> ArrowFrame:
+        return frame(name, record, at)
+
+    table.__name__ = table.__qualname__ = name
+    table.__doc__ = TABLES[name].row
+    return table
 
 
-def runs(record: "Where | Record | None" = None, *, at: At = None) -> ArrowFrame:
-    """Runs: verdicts, times, costs."""
-    return frame("runs", record, at)
-
-
-def transitions(record: "Where | Record | None" = None, *, at: At = None) -> ArrowFrame:
-    """Changes of the states of runs."""
-    return frame("transitions", record, at)
-
-
-def machines(record: "Where | Record | None" = None, *, at: At = None) -> ArrowFrame:
-    """Machines with their bills."""
-    return frame("machines", record, at)
-
-
-def intervals(record: "Where | Record | None" = None, *, at: At = None) -> ArrowFrame:
-    """The phases of machines."""
-    return frame("intervals", record, at)
-
-
-def costs(record: "Where | Record | None" = None, *, at: At = None) -> ArrowFrame:
-    """The sums of machines' bills, and who pays them."""
-    return frame("costs", record, at)
+polls, events = _function("polls"), _function("events")
+runs, transitions = _function("runs"), _function("transitions")
+machines, intervals, costs = _function("machines"), _function("intervals"), _function("costs")
 
 
 def _record_of_settings() -> str:
@@ -71,7 +58,7 @@ def _record_of_settings() -> str:
 
     from platformdirs import user_config_path, user_data_path
 
-    from engine.providers.registry import load_settings
+    from steno.engine.providers.registry import load_settings
 
     return load_settings(
         flags={},

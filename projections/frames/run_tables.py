@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from engine.objects import RanObject, RunObject, TransitionObject
-from events.clock import SECOND, parse_time
-from projections.frames.column import FrameTable, integer, integers, money, seconds, text, time
+from steno.engine.objects import RanObject, RunObject, TransitionObject
+from steno.events.clock import SECOND, parse_time
+from steno.projections.frames.table import FrameTable, integer, integers, money, seconds, text, time
 
 if TYPE_CHECKING:
-    from projections.frames.source import FrameSource
-    from projections.store.schema import RunRow
+    from steno.projections.frames.source import FrameSource
+    from steno.projections.read_models.schema import RunRow
 
 _run: Final = msgspec.json.Decoder(RunObject).decode
 _ran: Final = msgspec.json.Decoder(RanObject).decode
@@ -20,14 +20,14 @@ _ran: Final = msgspec.json.Decoder(RanObject).decode
 
 class _Run(NamedTuple):
     row: "RunRow"
-    shown: RunObject
+    object: RunObject
     ran: RanObject
 
 
 class _Step(NamedTuple):
     run: _Run
     step: TransitionObject
-    until: int | None  # the next one
+    until: int | None  # the next step
 
 
 def moment(text: str | None) -> int | None:
@@ -47,7 +47,7 @@ def _runs(source: "FrameSource") -> Iterator[_Run]:
 
 def _steps(source: "FrameSource") -> Iterator[_Step]:
     for run in _runs(source):
-        for step, following in pairwise((*run.shown.transitions, None)):
+        for step, following in pairwise((*run.object.transitions, None)):
             assert step is not None  # noqa: S101 - None is the last
             yield _Step(run, step, None if following is None else parse_time(following.at))
 
@@ -56,8 +56,8 @@ def _seconds(span: int | None) -> float | None:
     return None if span is None else span / SECOND
 
 
-def _lasted(one: _Step) -> float | None:
-    return None if one.until is None else (one.until - parse_time(one.step.at)) / SECOND
+def _lasted(row: _Step) -> float | None:
+    return None if row.until is None else (row.until - parse_time(row.step.at)) / SECOND
 
 
 _NOTHING_RAN: Final = RanObject(type=None, command=None, image=None, gpu_asked=None)
@@ -66,48 +66,50 @@ RUNS: Final = FrameTable[_Run](
     "runs",
     "One run, without those of hidden archives.",
     (
-        text("run_id", "Its id.", lambda r: r.shown.run_id),
-        text("name", "Its name, which several may have.", lambda r: r.shown.name),
-        text("provider", "Where it ran.", lambda r: r.shown.provider),
-        text("provider_id", "The provider's id.", lambda r: r.shown.provider_id),
+        text("run_id", "Its id.", lambda r: r.object.run_id),
+        text("name", "Its name, which several may have.", lambda r: r.object.name),
+        text("provider", "Where it ran.", lambda r: r.object.provider),
+        text("provider_id", "The provider's id.", lambda r: r.object.provider_id),
         text("project", "The provider's project.", lambda r: r.row.project),
         text("source", "Whose polls show it, or its archive.", lambda r: r.row.source),
         text("username", "Who submitted it.", lambda r: r.row.user),
-        text("state", "Our verdict, or how far it is.", lambda r: r.shown.state),
-        text("reason", "The reason beside the verdict.", lambda r: r.shown.reason),
-        integer("exit_status", "Of its first job.", lambda r: r.shown.exit_status),
-        text("rule", "The rule that gave the verdict.", lambda r: r.shown.rule),
-        integers("evidence", "The polls it rests on.", lambda r: r.shown.evidence),
-        text("reported_status", "The provider's own word.", lambda r: r.shown.reported and r.shown.reported.status),
-        text("reported_reason", "The provider's own reason.", lambda r: r.shown.reported and r.shown.reported.reason),
-        integer("attempts", "How often the provider was asked to run it.", lambda r: r.shown.attempts),
-        text("vm_id", "Its machine, the last of several.", lambda r: r.shown.vm_id),
-        text("start", "`cold`: a machine was made for it; `warm`; null: unknown.", lambda r: r.shown.start),
-        time("submitted_at", "When it was requested, or submitted elsewhere.", lambda r: moment(r.shown.submitted_at)),
+        text("state", "Our verdict, or its progress.", lambda r: r.object.state),
+        text("reason", "The reason beside the verdict.", lambda r: r.object.reason),
+        integer("exit_status", "Of its first job.", lambda r: r.object.exit_status),
+        text("rule", "The rule that gave the verdict.", lambda r: r.object.rule),
+        integers("evidence", "The polls it rests on.", lambda r: r.object.evidence),
+        text("reported_status", "The provider's own word.", lambda r: r.object.reported and r.object.reported.status),
+        text("reported_reason", "The provider's own reason.", lambda r: r.object.reported and r.object.reported.reason),
+        integer("attempts", "How often the provider was asked to run it.", lambda r: r.object.attempts),
+        text("vm_id", "Its machine, the last of several.", lambda r: r.object.vm_id),
+        text("start", "`cold`: a machine was made for it; `warm`; null: unknown.", lambda r: r.object.start),
+        time("submitted_at", "When it was requested, or submitted elsewhere.", lambda r: moment(r.object.submitted_at)),
         time(
             "provider_submitted_at",
             "When its provider got it; null: it was submitted elsewhere, or waits in Steno's queue.",
-            lambda r: moment(r.shown.provider_submitted_at),
+            lambda r: moment(r.object.provider_submitted_at),
         ),
-        time("started_at", "When its last attempt ran.", lambda r: moment(r.shown.started_at)),
-        time("finished_at", "When it ended.", lambda r: moment(r.shown.finished_at)),
+        time("started_at", "When its last attempt ran.", lambda r: moment(r.object.started_at)),
+        time("finished_at", "When it ended.", lambda r: moment(r.object.finished_at)),
         seconds(
             "waited_seconds",
             "From `submitted_at` until it ran, Steno's queue included; null: unknown, or tried again.",
             lambda r: _seconds(r.row.waited),
         ),
-        seconds("execution_seconds", "From `started_at` to `finished_at`.", lambda r: r.shown.execution_seconds),
+        seconds("execution_seconds", "From `started_at` to `finished_at`.", lambda r: r.object.execution_seconds),
         money(
-            "cost_microusd", "What it costs, without idle time; null: unknown.", lambda r: microusd(r.shown.cost_usd)
+            "cost_microusd", "What it costs, without idle time; null: unknown.", lambda r: microusd(r.object.cost_usd)
         ),
-        money("provider_cost_microusd", "The provider's own figure.", lambda r: microusd(r.shown.provider_cost_usd)),
+        money("provider_cost_microusd", "The provider's own figure.", lambda r: microusd(r.object.provider_cost_usd)),
         text("gpu_asked", "The GPU it asked for: `MI300X:2`.", lambda r: r.ran.gpu_asked),
         text("gpu_got", "The GPU of its machine.", lambda r: r.ran.gpu_got),
         text("image", "Its container's image.", lambda r: r.ran.image),
         text("command", "What it executes, cut after 1,000 characters.", lambda r: r.ran.command),
-        text("waits", "Why it waits at its provider, if that says so.", lambda r: r.shown.waits and str(r.shown.waits)),
-        text("kernel", "The problem that it solves, if it is a kernel.", lambda r: r.shown.kernel),
-        text("archive", "The archive that holds it; null: live.", lambda r: r.shown.archive),
+        text(
+            "waits", "Why it waits at its provider, if that says so.", lambda r: r.object.waits and str(r.object.waits)
+        ),
+        text("kernel", "The problem that it solves, if it is a kernel.", lambda r: r.object.kernel),
+        text("archive", "The archive that holds it; null: live.", lambda r: r.object.archive),
     ),
     _runs,
 )
@@ -116,14 +118,14 @@ TRANSITIONS: Final = FrameTable[_Step](
     "transitions",
     "One change of a run's state, at the poll that caused it.",
     (
-        text("run_id", "The run.", lambda one: one.run.shown.run_id),
-        integer("position", "The poll, or our own event.", lambda one: one.step.position),
-        time("observed_at", "When that was.", lambda one: moment(one.step.at)),
-        text("from_state", "The state before.", lambda one: one.step.origin),
-        text("to_state", "The state after.", lambda one: one.step.target),
-        text("rule", "The rule that decided.", lambda one: one.step.rule),
+        text("run_id", "The run.", lambda row: row.run.object.run_id),
+        integer("position", "The poll, or our own event.", lambda row: row.step.position),
+        time("observed_at", "The time of that position.", lambda row: moment(row.step.at)),
+        text("from_state", "The state before.", lambda row: row.step.origin),
+        text("to_state", "The state after.", lambda row: row.step.target),
+        text("rule", "The rule that decided.", lambda row: row.step.rule),
         seconds("seconds", "How long it was in `to_state`; null: it still is.", _lasted),
-        text("archive", "The archive that holds the run; null: live.", lambda one: one.run.shown.archive),
+        text("archive", "The archive that holds the run; null: live.", lambda row: row.run.object.archive),
     ),
     _steps,
 )

@@ -1,4 +1,4 @@
-"""What the tables are read from: a record and its read models, as of one moment."""
+"""The source of the tables: a record and its read models, as of one moment."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from events.clock import SystemClock, parse_time
-from events.errors import StenoError
-from events.store.record import Record
-from projections.models.past_worlds import opened as opened_at
-from projections.models.position_at import NOTHING, Beyond, moment_at
-from projections.models.projector import caught_up
-from projections.models.view import View
+from steno.events.clock import SystemClock, parse_time
+from steno.events.errors import StenoError
+from steno.events.store.record import Record
+from steno.projections.read_models.past_worlds import NOTHING, Beyond, moment_at
+from steno.projections.read_models.past_worlds import opened as opened_at
+from steno.projections.read_models.projector import caught_up
+from steno.projections.read_models.view import View
 
 if TYPE_CHECKING:
-    from events.store.record import Stored
-    from events.store.store import Where
-    from projections.store.store import ProjectionStore
+    from steno.events.store.record import Stored
+    from steno.events.store.store import Where
+    from steno.projections.read_models.store import ProjectionStore
 
 T = TypeVar("T")
 At = int | str | datetime | None  # a position; a time (UTC where it names no zone); None: now
@@ -25,7 +25,7 @@ At = int | str | datetime | None  # a position; a time (UTC where it names no zo
 
 @dataclass(kw_only=True)
 class FrameSource:
-    """One moment of a record, for one thread at a time."""
+    """A moment of a record, for one thread at a time."""
 
     record: Record
     view: View
@@ -51,9 +51,7 @@ class FrameSource:
 def of_store(
     record: Record, store: "ProjectionStore", position: int | None = None, beyond: Beyond = NOTHING
 ) -> Iterator[FrameSource]:
-    """An open store as the source, unchanged until the block ends. `position` and `beyond`: the moment it shows; None:
-    up to where it is.
-    """
+    """A source of an open store, unchanged in the block. `position` and `beyond`: its moment; None: the head."""
     with store, store.reading():
         view = View(store)
         yield FrameSource(
@@ -68,11 +66,11 @@ def opened(record: "Where | Record", at: At = None) -> Iterator[FrameSource]:
         with _at(record, at) as source:
             yield source
         return
-    from engine.providers.readings import READINGS
+    from steno.engine.providers.registry import READINGS
 
     with (
-        Record.open(record, write=False, shapes=READINGS.shape, clock=SystemClock()) as found,
-        _at(found, at) as source,
+        Record.open(record, write=False, shapes=READINGS.shape, clock=SystemClock()) as opened_record,
+        _at(opened_record, at) as source,
     ):
         yield source
 

@@ -14,28 +14,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import httpx
 import msgspec
 import pytest
 from stenolab.dashboard import Busy
-from stenotest import prefork
+from stenotest import steno_process
 from stenotest.command_line import VARIABLES
 from stenotest.frozen_time import Hands, time_in_hand
-from stenotest.served import PATIENCE, Served, isolated
+from stenotest.service import PATIENCE, Served, isolated
 
-from cli.wiring.http_service import _warm, serving
-from engine.live.live_world import LiveWorld
-from engine.providers.readings import READINGS
-from engine.replay.trace import open_trace
-from events.clock import SECOND, SystemClock
-from events.poll import Poll
-from events.store.record import Record
-from projections.models.projector import caught_up
-
-if TYPE_CHECKING:
-    pass
+from steno.cli.wiring.http_service import serving
+from steno.engine.live.live_world import LiveWorld
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace
+from steno.events.clock import SECOND, SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.projections.api.submission import _warm
+from steno.projections.read_models.projector import caught_up
 
 TRACES = Path(__file__).parent.parent / "traces"
 TOWN = ("success", "failure", "warm_reuse", "several", "retry_success", "no_capacity", "unreachable")
@@ -85,8 +83,8 @@ def _serving() -> Iterator[Serve]:
     """Services whose readers wait for the read models as long as a crowded machine needs, not two seconds."""
     with ExitStack() as every:
         patch = every.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr("projections.models.reader_pool.PATIENCE", PATIENCE * SECOND)
-        patch.setattr("projections.models.projector._TIMEOUT", PATIENCE)  # of who stops it
+        patch.setattr("steno.projections.read_models.reader_pool.PATIENCE", PATIENCE * SECOND)
+        patch.setattr("steno.projections.read_models.projector._TIMEOUT", PATIENCE)  # of who stops it
 
         def serve(record: Path | str, **settings: str | None) -> Served:
             stack = every.enter_context(ExitStack())
@@ -100,8 +98,8 @@ def _serving() -> Iterator[Serve]:
 @pytest.fixture(scope="module")
 def hands() -> Iterator[Hands]:
     """The clock of this process, for a whole file of tests: servers and all."""
-    import_module("pydantic.v1")  # what a service imports late defines types of dates: of the real ones
-    import_module("projections.app")
+    import_module("pydantic.v1")  # a late import of a service defines types of dates: of real dates
+    import_module("steno.projections.app")
     _warm("dstack")
     with time_in_hand(runs=True) as moved:
         yield moved
@@ -202,14 +200,14 @@ class Process:
 
     @property
     def url(self) -> str:
-        """Where it says it serves, once it does."""
+        """The address that it prints, once it serves."""
         assert self._ready.wait(PATIENCE)
-        found = next((match[1] for line in self.out if (match := _READY.search(line))), None)
-        assert found is not None, (self.out, self.err)
-        return found
+        address = next((match[1] for line in self.out if (match := _READY.search(line))), None)
+        assert address is not None, (self.out, self.err)
+        return address
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        """What it answers; asked again, as it says, while its read models are on their way."""
+        """Its answer; asked again, as it says, while its read models are being built."""
         return self._asked("GET", path, **options)
 
     def post(self, path: str, **options: Any) -> httpx.Response:
@@ -254,23 +252,21 @@ class Process:
                 stream.close()
 
 
-STENO = ("-m", "cli.main")
+STENO = ("-m", "steno.cli.main")
 
 
 @contextmanager
 def running(
     folder: Path, *words: object, stdout: int = subprocess.PIPE, program: Sequence[object] = STENO, **variables: str
 ) -> Iterator[Process]:
-    """`steno …` in an empty home, with a port of its own and nothing of who runs the tests; it has ended afterwards.
-
-    Args:
-        program: what Python runs in Steno's place.
+    """`steno …`, or `program`, in an empty home, with a port of its own and nothing of who runs the tests; it has ended
+    afterwards.
     """
     home = folder / "home"
     home.mkdir(exist_ok=True)
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", **VARIABLES}
     process = Process(
-        prefork.python(
+        steno_process.python(
             [*map(str, program), *map(str, words)],
             cwd=home,
             env=environment | variables,
@@ -355,20 +351,20 @@ def _odd_town(_town: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(_town, folder)
     town = folder / "record.db"
     appended(town, polls_of("dstack-0.22.5/server_restart"))
-    told = polls_of("dstack-0.22.5/success")
+    success = polls_of("dstack-0.22.5/success")
     running = next(
         poll
-        for poll in told
+        for poll in success
         if poll.body is not None and b'"status":"running"' in poll.body and b"job_submissions" in poll.body
     )
-    later = told[-1].observed_at + 60 * SECOND
+    later = success[-1].observed_at + 60 * SECOND
     appended(town, [msgspec.structs.replace(running, started_at=later, observed_at=later + 1000)])
     return kept(town).parent
 
 
 @pytest.fixture
 def odd_town(_odd_town: Path, tmp_path: Path) -> Path:
-    """The town with a server that was away for a while, and one that takes back an end it had told."""
+    """The town with a server that was away for a while, and a server that takes back an end it had told."""
     folder = tmp_path / "odd"
     shutil.copytree(_odd_town, folder)
     return folder / "record.db"
@@ -378,6 +374,24 @@ def odd_town(_odd_town: Path, tmp_path: Path) -> Path:
 def towned(served_on: Serve, towns: Path) -> Served:
     """A service of the town, for a whole file of tests that change nothing of it."""
     return served_on(towns)
+
+
+@pytest.fixture(scope="module")
+def reader(towned: Served) -> httpx.Client:
+    """A client of `towned`."""
+    return towned.client
+
+
+@pytest.fixture(scope="module")
+def here(served_on: Serve, towns: Path) -> Served:
+    """A service of the town, for a whole file of tests; nothing limits submissions."""
+    return served_on(towns, api__submit_rate="off")
+
+
+@pytest.fixture
+def client(served: Serve, town: Path) -> httpx.Client:
+    """A client of a service of the test's own town; nothing limits submissions."""
+    return served(town, api__submit_rate="off").client
 
 
 @pytest.fixture(scope="module")

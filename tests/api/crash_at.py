@@ -24,6 +24,6 @@ async def on_tick(self: uvicorn.Server, counter: int) -> bool:
 uvicorn.Server.on_tick = on_tick  # type: ignore[method-assign]
 sys.argv = ["steno", *words]
 if __name__ == "__main__":
-    from cli.main import main
+    from steno.cli.main import main
 
     main()

@@ -1,4 +1,4 @@
-"""What schemathesis cannot know of a record: how far it goes, and what is in it. Loaded by test_openapi.py."""
+"""Facts of a record that schemathesis cannot know: its end and its contents. Loaded by test_openapi.py."""
 
 import json
 import os
@@ -14,7 +14,7 @@ KNOWN: dict[str, Any] = json.loads(Path(os.environ["STENO_KNOWN"]).read_text())
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
-    """Of valid requests, bring moments into the record's life, and let half of them be about what there is."""
+    """Bring moments of valid requests into the record's life, and let half of the requests be about existing things."""
     if case.meta is None or case.meta.generation.mode.value != "positive":
         return
     query, path = case.query or {}, case.path_parameters or {}
@@ -23,12 +23,17 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         query["at"] = at % KNOWN["head"] + 1
     elif isinstance(at, str):
         query["at"] = KNOWN["first_at"] if len(at) % 2 else KNOWN["last_at"]
+    if at is None:  # `known` is about a moment, and not before it
+        query.pop("known", None)
+    elif "known" in query:
+        query["known"] = KNOWN["head"] if isinstance(query["known"], int) else "now"
     if isinstance(query.get("min_position"), int):
         query["min_position"] %= KNOWN["head"] + 1
     if case.path == "/api/runs":  # of this record and this list: a schema cannot say which values those are
         for name in ("cursor", "user", "project", "gpu", "machine", "source"):
             query.pop(name, None)
-    if case.path in {"/api/spend", "/api/utilisation", "/api/starts"} and "since" in query:  # not after the end
+    ranged = {"/api/record", "/api/spend", "/api/utilisation", "/api/starts"}
+    if case.path in ranged and "since" in query:  # not after the end
         query["since"] = KNOWN["first_at"]
         query.pop("until", None)
     word = path.get("id")

@@ -1,61 +1,17 @@
-"""What pages of other sites may do, and what every answer tells a browser."""
+"""Pages of other sites, and the headers by which every answer holds a browser back."""
 
 from __future__ import annotations
 
-import socket
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
-
-from engine.commands.tokens import Issuer, Role
-from engine.providers.readings import READINGS
-from events.clock import RandomIds, SystemClock
-from events.store.record import Record
+from stenotest.service import RUN, bearer, problem, raw_answer, token
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Serve, Served
-
-RUN = {"configuration": {"type": "task", "commands": ["true"]}}
-
-
-@pytest.fixture(scope="module")
-def here(served_on: Serve, towns: Path) -> Served:
-    """A service on loopback, one for all of this file."""
-    return served_on(towns, api__submit_rate="off")
-
-
-def problem(answer: httpx.Response, status: int, field: str | None = None) -> dict[str, object]:
-    """The RFC 9457 problem of a refusal."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json()
-    assert told["status"] == status
-    assert told["title"]
-    assert told["detail"]
-    assert told.get("field") == field
-    return told
-
-
-def asked(service: Served, request: bytes) -> bytes:
-    """The raw answer to raw bytes."""
-    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=120)) as client:
-        client.sendall(request)
-        pieces = b""
-        while piece := client.recv(65536):
-            pieces += piece
-    return pieces
-
-
-def token(record: Path) -> str:
-    """A new token that may read."""
-    clock = SystemClock()
-    with Record.open(record, write=True, shapes=READINGS.shape, clock=clock) as opened:
-        return Issuer(opened, clock, RandomIds()).create(role=Role.READ, name=None, expires_at=None, by="tester")[1]
 
 
 # -- pages of other sites
@@ -91,12 +47,11 @@ def test_a_page_of_another_site_changes_nothing(here: Served, headers: dict[str,
     ],
 )
 def test_a_page_of_another_site_opens_nothing_with_its_visitors_rights(here: Served, headers: dict[str, str]) -> None:
-    """It could read no answer, but hold streams open and time answers. By the quick way neither."""
+    """It could read no answer, but hold streams open and time answers."""
     run = here.client.get("/api/runs?limit=1").json()["runs"][0]["run_id"]
     field = "Origin" if "Origin" in headers else "Sec-Fetch-Site"
     for path in ("/api/runs", f"/api/runs/{run}", "/api/stream", f"/api/runs/{run}/stream", "/metrics"):
-        for _ in range(2):
-            problem(here.client.get(path, headers=headers), 403, field)
+        problem(here.client.get(path, headers=headers), 403, field)
 
 
 def test_a_link_on_a_page_of_another_site_can_be_followed(here: Served) -> None:
@@ -109,8 +64,8 @@ def test_a_link_on_a_page_of_another_site_can_be_followed(here: Served) -> None:
 
 
 def test_a_page_that_has_a_token_of_its_own_is_asked_for_nothing_else(here: Served) -> None:
-    """What it sends is its own right, not its visitor's; without api.cors it still reads no answer."""
-    headers = {"Authorization": f"Bearer {token(here.record)}", "Sec-Fetch-Site": "cross-site"}
+    """A token that it sends is its own right, not its visitor's; without api.cors it still reads no answer."""
+    headers = bearer(token(here.record, "read")) | {"Sec-Fetch-Site": "cross-site"}
     end = time.monotonic() + 120
     while (answer := here.client.get("/api/runs", headers=headers)).status_code == 401:
         assert time.monotonic() < end
@@ -164,7 +119,7 @@ def test_a_listed_page_may(served: Serve, town: Path) -> None:
 )
 def test_every_answer_carries_the_headers_that_hold_a_browser_back(here: Served, request_line: str) -> None:
     """Errors too, and what never became a request."""
-    head = asked(here, f"{request_line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    head = raw_answer(here, f"{request_line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
     head = head.partition(b"\r\n\r\n")[0].lower()
     for name in (
         b"content-security-policy: default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; ",

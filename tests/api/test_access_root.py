@@ -1,4 +1,4 @@
-"""What a service asks of root before it runs commands for whoever is on the machine."""
+"""A service asks root to choose before it runs commands for whoever is on the machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.errors import NotConfigured
+from steno.engine.errors import NotConfigured
 
 if TYPE_CHECKING:
     from pathlib import Path

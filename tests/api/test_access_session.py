@@ -9,26 +9,17 @@ import httpx
 import pytest
 from stenotest.frozen_time import Hands
 from stenotest.records import StandingClock
+from stenotest.service import revoke, token
 
-from engine.commands.tokens import Issuer, Role
-from engine.providers.readings import READINGS
-from events.clock import SECOND, RandomIds, SystemClock
-from events.store.record import Record
-from events.store.store import store_at
-from projections.api.access.session import LOGINS
-from projections.api.tokens import SESSION, Tokens
+from steno.events.clock import SECOND, SystemClock
+from steno.events.store.store import store_at
+from steno.projections.api.access.routes import LOGINS
+from steno.projections.api.tokens import SESSION, Tokens
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Serve, Served
-
-
-def token(record: Path, role: str, name: str, *, clock: SystemClock | StandingClock | None = None) -> str:
-    """A new token of that record."""
-    clock = clock or SystemClock()
-    with Record.open(record, write=True, shapes=READINGS.shape, clock=clock) as opened:
-        return Issuer(opened, clock, RandomIds()).create(role=Role(role), name=name, expires_at=None, by="tester")[1]
 
 
 @pytest.fixture
@@ -64,9 +55,9 @@ def test_a_cookie_stands_for_the_token(hands: Hands, service: Served) -> None:
     [cookie] = answer.headers.get_list("set-cookie")
     name, _, rest = cookie.partition("=")
     assert name.startswith("steno_")
-    said = {part.strip().lower() for part in rest.split(";")[1:]}
-    assert {"httponly", "samesite=strict", "path=/", f"max-age={SESSION // SECOND}"} <= said
-    assert "secure" not in said
+    attributes = {part.strip().lower() for part in rest.split(";")[1:]}
+    assert {"httponly", "samesite=strict", "path=/", f"max-age={SESSION // SECOND}"} <= attributes
+    assert "secure" not in attributes
     assert text.split("_", 2)[2] not in cookie
     assert service.client.get("/api/session").json() == {"name": "browser", "role": "submit", "via": "session"}
     assert service.client.get("/api/runs").status_code == 200
@@ -123,8 +114,7 @@ def test_a_session_ends_with_its_token(hands: Hands, service: Served) -> None:
     hands.later(0.3)
     service.client.post("/api/session", json={"token": text})
     assert service.client.get("/api/runs").status_code == 200
-    with Record.open(service.record, write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
-        Issuer(record, SystemClock(), RandomIds()).revoke("browser", by="tester")
+    revoke(service.record, "browser")
     hands.later(1)
     assert service.client.get("/api/runs").status_code == 401
 
@@ -200,11 +190,11 @@ def test_two_services_of_one_machine_do_not_share_a_cookie(
 
 
 def test_a_token_logs_in_so_often(hands: Hands, service: Served) -> None:
-    """What is closed is kept in a file that is read again and again: one reader must not make it grow without end."""
+    """A closed session is kept in a file that is read again and again: one reader must not make it grow without end."""
     text, other = token(service.record, "read", "often"), token(service.record, "read", "once")
     hands.later(0.3)
-    found = [service.client.post("/api/session", json={"token": text}) for _ in range(LOGINS + 5)]
-    assert {answer.status_code for answer in found[:LOGINS]} == {200}
-    assert found[-1].status_code == 429
-    assert int(found[-1].headers["retry-after"]) > 0
+    answers = [service.client.post("/api/session", json={"token": text}) for _ in range(LOGINS + 5)]
+    assert {answer.status_code for answer in answers[:LOGINS]} == {200}
+    assert answers[-1].status_code == 429
+    assert int(answers[-1].headers["retry-after"]) > 0
     assert service.client.post("/api/session", json={"token": other}).status_code == 200

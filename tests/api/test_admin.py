@@ -9,11 +9,11 @@ import httpx
 import msgspec
 import pytest
 
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SystemClock
-from events.store.append import Batch
-from events.store.record import Record
+from steno.engine.providers.registry import READINGS
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.append import Batch
+from steno.events.store.record import Record
 
 if TYPE_CHECKING:
     from conftest import Serve
@@ -64,13 +64,13 @@ def test_tokens_are_made_listed_and_revoked_over_http(served: Serve, town: Path)
     assert here.client.delete("/api/tokens/nobody").status_code == 404
     least = {"min_position": submitted["position"] + 1}
     actions = here.client.get("/api/audit", params=least).json()["actions"]
-    assert [(one["who"], one["action"], one["name"]) for one in actions] == [
+    assert [(row["who"], row["action"], row["name"]) for row in actions] == [
         ("loopback", "revoked the token", "site"),
         ("site", "submitted the run", submitted["name"]),
         ("loopback", "created the token", "site"),
     ]
     mine = here.client.get("/api/audit", params={"who": "site", "limit": 1} | least).json()
-    assert [one["subject"] for one in mine["actions"]] == [f"run/{submitted['run_id']}"]
+    assert [row["subject"] for row in mine["actions"]] == [f"run/{submitted['run_id']}"]
     page = here.client.get("/api/audit", params={"limit": 1} | least).json()
     rest = here.client.get("/api/audit", params={"cursor": page["next"]} | least).json()
     assert page["actions"] + rest["actions"] == actions
@@ -79,18 +79,18 @@ def test_tokens_are_made_listed_and_revoked_over_http(served: Serve, town: Path)
 
 
 def test_notices_say_whether_they_were_accepted(served: Serve, town: Path) -> None:
-    """Newest first, now and as it was; of the webhook's address only the host."""
+    """Newest first, now and in the past; of the webhook's address only the host."""
     head = told(town)
     here = served(town, alerts__webhook="https://hooks.example.org/services/secret", alerts__on="run_end")
-    found = here.client.get("/api/notices", params={"min_position": head}).json()
-    assert [(one["notice_id"], one["state"], one["attempts"]) for one in found["notices"]] == [
+    page = here.client.get("/api/notices", params={"min_position": head}).json()
+    assert [(notice["notice_id"], notice["state"], notice["attempts"]) for notice in page["notices"]] == [
         ("waits", "pending", 1),
         ("bad", "failed", 5),
         ("good", "delivered", 2),
     ]
-    assert (found["webhook"], found["signed"]) == ("hooks.example.org", False)
+    assert (page["webhook"], page["signed"]) == ("hooks.example.org", False)
     assert "secret" not in here.client.get("/api/notices").text
-    before = {"at": found["notices"][1]["position"]}
+    before = {"at": page["notices"][1]["position"]}
     assert here.client.get("/api/notices", params=before).json()["notices"][0]["state"] == "pending"
 
 

@@ -29,13 +29,13 @@ _HERE = {"instance": "here", "job": "steno"}
 @pytest.fixture
 def prometheus() -> str:
     """The server; its tool is beside it."""
-    found = shutil.which("prometheus")
-    if found is None or shutil.which("promtool") is None:
-        said = "these tests need a Prometheus: `apt-get install prometheus`"
+    path = shutil.which("prometheus")
+    if path is None or shutil.which("promtool") is None:
+        why = "these tests need a Prometheus: `apt-get install prometheus`"
         if os.environ.get("STENO_REQUIRE_LAB") == "1":
-            pytest.fail(said)
-        pytest.skip(said)
-    return found
+            pytest.fail(why)
+        pytest.skip(why)
+    return path
 
 
 def alerts() -> dict[str, dict[str, Any]]:
@@ -124,12 +124,12 @@ QUIET = [
 
 
 def tool(*words: str) -> subprocess.CompletedProcess[str]:
-    """What promtool says."""
+    """A call of promtool."""
     return subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
 
 
 def unit_tests(folder: Path, tests: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
-    """What promtool says of unit tests."""
+    """A call of promtool with unit tests."""
     path = folder / "tests.yml"
     path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
     return tool("test", "rules", str(path))
@@ -137,9 +137,9 @@ def unit_tests(folder: Path, tests: list[dict[str, Any]]) -> subprocess.Complete
 
 def test_the_rules_are_valid(prometheus: str) -> None:
     """By Prometheus' own tool."""
-    said = tool("check", "rules", str(RULES))
-    assert said.returncode == 0, said.stderr
-    assert f"{len(alerts())} rules found" in said.stdout
+    done = tool("check", "rules", str(RULES))
+    assert done.returncode == 0, done.stderr
+    assert f"{len(alerts())} rules found" in done.stdout
 
 
 def test_every_alert_says_what_is_wrong_and_what_to_do() -> None:
@@ -155,7 +155,7 @@ def test_an_alert_fires_where_it_should(prometheus: str, name: str, tmp_path: Pa
     """And no other does."""
     given, when, labels = CASES[name]
     firing = {"alertname": name, "alertstate": "firing", **alerts()[name]["labels"]}
-    expected = [{"labels": _text("ALERTS", {**firing, **_HERE, **one}), "value": 1} for one in labels]
+    expected = [{"labels": _text("ALERTS", {**firing, **_HERE, **extra}), "value": 1} for extra in labels]
     all_of_them = 'ALERTS{alertstate="firing"}'
     tests = [
         {
@@ -164,15 +164,15 @@ def test_an_alert_fires_where_it_should(prometheus: str, name: str, tmp_path: Pa
             "promql_expr_test": [{"expr": all_of_them, "eval_time": when, "exp_samples": expected}],
         }
     ]
-    said = unit_tests(tmp_path, tests)
-    assert said.returncode == 0, said.stdout + said.stderr
+    done = unit_tests(tmp_path, tests)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_service_in_which_all_is_well_is_quiet(prometheus: str, tmp_path: Path) -> None:
     """None fires."""
     quiet = {"expr": "count(ALERTS)", "eval_time": "30m", "exp_samples": []}
-    said = unit_tests(tmp_path, [{"interval": "1m", "input_series": QUIET, "promql_expr_test": [quiet]}])
-    assert said.returncode == 0, said.stdout + said.stderr
+    done = unit_tests(tmp_path, [{"interval": "1m", "input_series": QUIET, "promql_expr_test": [quiet]}])
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_real_prometheus_scrapes_a_service_by_these_rules(
@@ -181,21 +181,27 @@ def test_a_real_prometheus_scrapes_a_service_by_these_rules(
     """The target is up, every rule evaluates, and what the record shows is what it fires."""
     here = served(town, budget__total="1400")
     metrics = {
-        one.name
+        sample.name
         for family in text_string_to_metric_families(here.client.get("/metrics").text)
-        for one in family.samples
+        for sample in family.samples
     }
     with running(prometheus, tmp_path, here.url.removeprefix("http://")) as api:
-        (target,) = _once(lambda: [one for one in _ask(api, "targets")["activeTargets"] if one["health"] == "up"])
+        (target,) = _once(
+            lambda: [active for active in _ask(api, "targets")["activeTargets"] if active["health"] == "up"]
+        )
         assert target["lastError"] == ""
         (group,) = _once(
             lambda: [
-                one for one in _ask(api, "rules")["groups"] if all(rule["health"] == "ok" for rule in one["rules"])
+                rules
+                for rules in _ask(api, "rules")["groups"]
+                if all(rule["health"] == "ok" for rule in rules["rules"])
             ]
         )
         assert {rule["name"] for rule in group["rules"]} == alerts().keys()
         _once(
-            lambda: [one for one in _ask(api, "alerts")["alerts"] if one["labels"]["alertname"] == "StenoRecorderGone"]
+            lambda: [
+                alert for alert in _ask(api, "alerts")["alerts"] if alert["labels"]["alertname"] == "StenoRecorderGone"
+            ]
         )
         known = set(_ask(api, "label/__name__/values"))
         assert {name for name in metrics if name.startswith("steno_")} <= known
@@ -242,9 +248,9 @@ def listening(process: subprocess.Popen[bytes]) -> int | None:
     """The port a process listens at; None: not yet."""
     assert process.poll() is None
     sockets = set()
-    for one in Path(f"/proc/{process.pid}/fd").iterdir():
+    for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
         with suppress(OSError):  # closed meanwhile
-            sockets.add(str(one.readlink()))
+            sockets.add(str(descriptor.readlink()))
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         words = line.split()
         if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
@@ -261,9 +267,9 @@ def _ask(api: httpx.Client, what: str) -> Any:
 
 
 def _once(ask: Any) -> Any:
-    """What it gives, once it gives something."""
+    """The first true value of `ask()`."""
     end = time.monotonic() + 300
-    while not (found := ask()):
+    while not (value := ask()):
         assert time.monotonic() < end
         time.sleep(0.2)
-    return found
+    return value

@@ -19,13 +19,14 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from httpx_sse import connect_sse
-from stenotest import prefork
+from stenotest import steno_process
 from stenotest.command_line import VARIABLES
 from stenotest.kernels import BRIEF, DOING, SHIPPED, asked, briefly
 
-from events.clock import SystemClock
-from events.store.record import Record
-from projections.api.client import Refused, follow_hip_kernel, get_orchestrator_metrics, submit_hip_kernel
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
+from steno.projections.client import Refused
+from steno.projections.client.kernels import follow_hip_kernel, get_orchestrator_metrics, submit_hip_kernel
 
 if TYPE_CHECKING:
     from conftest import Serve
@@ -66,8 +67,8 @@ class Site:
     environment: dict[str, str]
 
     def steno(self, *words: str) -> str:
-        """What `steno` prints."""
-        return prefork.run([*words, "--record", str(self.record)], env=self.environment, check=True).stdout
+        """The output of a `steno` command."""
+        return steno_process.run([*words, "--record", str(self.record)], env=self.environment, check=True).stdout
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         pass
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", **PRICED}
     words = ["up", "--record", str(record)]
-    with prefork.Popen(words, env=environment | VARIABLES, cwd=folder, stdout=subprocess.DEVNULL) as up:
+    with steno_process.Popen(words, env=environment | VARIABLES, cwd=folder, stdout=subprocess.DEVNULL) as up:
         try:
             yield Site(record, environment)
             up.terminate()
@@ -109,13 +110,13 @@ def gate() -> Iterator[Gate]:
     """It is open when the test has ended: the next one needs the machine. A kernel's own user can look for it."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        found = Gate(Path(folder) / "go")
-        yield found
-        found.open()
+        made = Gate(Path(folder) / "go")
+        yield made
+        made.open()
 
 
 def shown(url: str, path: str, least: int = 0) -> Any:
-    """What the service answers, once it shows that position."""
+    """The answer of the service, once it shows that position."""
     with httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client:
         assert client.get("/api/runs", params={"min_position": least}).status_code == 200
         answer = client.get(path)
@@ -131,28 +132,27 @@ def url(site: Site, served: Serve) -> str:
     ).url
 
 
-def heard(response: httpx.Response | Any) -> list[Item]:
-    return [event.json() for event in response.iter_sse() if event.data]
+@contextmanager
+def streaming(url: str, method: str = "POST", path: str = SUBMIT, **more: Any) -> Iterator[Iterator[Item]]:
+    """The statuses of a kernel as they arrive."""
+    with (
+        httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client,
+        connect_sse(client, method, path, **more) as source,
+    ):
+        assert source.response.status_code == 200, source.response.read()
+        yield (event.json() for event in source.iter_sse() if event.data)
 
 
 def posted(url: str, body: Item, **headers: str) -> list[Item]:
     """Every status of a kernel."""
-    with (
-        httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client,
-        connect_sse(client, "POST", "/api/amd/submit", json=body, headers=headers) as source,
-    ):
-        assert source.response.status_code == 200, source.response.read()
-        return heard(source)
+    with streaming(url, json=body, headers=headers) as items:
+        return list(items)
 
 
 def resumed(url: str, run_id: str, after: int | None = None) -> list[Item]:
     headers = {} if after is None else {"Last-Event-ID": str(after)}
-    with (
-        httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client,
-        connect_sse(client, "GET", f"/api/amd/runs/{run_id}/stream", headers=headers) as source,
-    ):
-        assert source.response.status_code == 200, source.response.read()
-        return heard(source)
+    with streaming(url, "GET", f"/api/amd/runs/{run_id}/stream", headers=headers) as items:
+        return list(items)
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def seeds_request(host: str) -> bytes:
         {
             "solution_code": SHIPPED["matmul"].example,
             "problem": "matmul",
-            "problem_def": briefly("matmul", M=96, N=96, K=96),
+            "problem_def": briefly("matmul", M=64, N=64, K=64),
             "gpu_type": "MI300X",
             "dtype": "float32",
             "language": "hip",
@@ -273,13 +273,13 @@ def test_a_check_ends_checked_and_can_be_taken_up_anywhere(site: Site, served: S
     assert statuses(whole)[-1] == "CHECKED"
     assert "BENCHMARKING" not in statuses(whole)
     run_id, again = whole[0]["run_id"], served(site.record, kernel__unsafe_local="true").url
-    told = [(item["position"], item["status"], item["message"]) for item in whole]
+    story = [(item["position"], item["status"], item["message"]) for item in whole]
     for where in (url, again):
-        assert [(one["position"], one["status"], one["message"]) for one in resumed(where, run_id)] == told
+        assert [(item["position"], item["status"], item["message"]) for item in resumed(where, run_id)] == story
         for index in (0, len(whole) // 2, len(whole) - 1):
             rest = resumed(where, run_id, whole[index]["position"])
-            assert [one["position"] for one in rest] == [position for position, *_ in told[index + 1 :]]
-    assert [one["position"] for one in resumed(url, whole[0]["name"])] == [position for position, *_ in told]
+            assert [item["position"] for item in rest] == [position for position, *_ in story[index + 1 :]]
+    assert [item["position"] for item in resumed(url, whole[0]["name"])] == [position for position, *_ in story]
 
 
 def test_the_same_key_is_the_same_kernel(url: str) -> None:
@@ -301,20 +301,16 @@ def test_nobody_who_reads_the_record_reads_a_solution(url: str, site: Site) -> N
 
 
 def test_a_second_kernel_waits_in_the_queue_and_says_why(url: str, gate: Gate) -> None:
-    """One machine is allowed: the second is told its turn has not come, then takes over the warm machine."""
-    with (
-        httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client,
-        connect_sse(client, "POST", SUBMIT, json=asked(solution_code=gate.source, endpoint="checker")) as before,
-    ):
-        told = (event.json() for event in before.iter_sse() if event.data)
-        first = [next(told)]  # it is asked for
-        with connect_sse(client, "POST", SUBMIT, json=asked(endpoint="checker")) as source:
+    """Only one machine is allowed: the second kernel waits for its turn, then takes over the warm machine."""
+    with streaming(url, json=asked(solution_code=gate.source, endpoint="checker")) as before:
+        first = [next(before)]  # it is submitted
+        with streaming(url, json=asked(endpoint="checker")) as items:
             second = []
-            for item in (event.json() for event in source.iter_sse() if event.data):
+            for item in items:
                 second.append(item)
                 if item.get("why") == "cap":
                     gate.open()
-        first += told
+        first += before
     assert (first[-1]["status"], second[-1]["status"]) == ("CHECKED", "CHECKED")
     held = [item for item in second if item.get("why") == "cap"]
     assert held, [(item["position"], item["status"], item["message"]) for item in second]
@@ -328,11 +324,8 @@ def test_closing_the_stream_stops_a_kernel_only_if_so_set(
 ) -> None:
     """By default a front end that goes away takes nothing with it; what happened to it can be asked later."""
     url = served(site.record, kernel__unsafe_local="true", local__price="1.99", kernel__cancel_on_close=cancels).url
-    with (
-        httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client,
-        connect_sse(client, "POST", SUBMIT, json=asked(solution_code=gate.source, endpoint="checker")) as source,
-    ):
-        first = next(event.json() for event in source.iter_sse() if event.data)
+    with streaming(url, json=asked(solution_code=gate.source, endpoint="checker")) as statuses_so_far:
+        first = next(statuses_so_far)
     if cancels == "false":
         gate.open()
     items = resumed(url, first["run_id"])
@@ -343,38 +336,26 @@ def test_closing_the_stream_stops_a_kernel_only_if_so_set(
 
 def test_a_stop_of_the_run_ends_its_story(url: str, gate: Gate) -> None:
     """POST …/stop is there for whoever wants to cancel."""
-    with (
-        httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client,
-        connect_sse(client, "POST", SUBMIT, json=asked(solution_code=gate.source, endpoint="checker")) as source,
-    ):
-        items = []
-        for event in source.iter_sse():
-            if not event.data:
-                continue
-            items.append(event.json())
-            if len(items) == 1:
-                stopped = client.post(f"/api/runs/{items[0]['run_id']}/stop")
-                assert stopped.status_code == 202
-    assert (items[-1]["status"], items[-1]["reason"], items[-1]["message"]) == (
-        "ERROR",
-        "stopped_by_user",
-        "stopped by a user",
-    )
+    with streaming(url, json=asked(solution_code=gate.source, endpoint="checker")) as items:
+        stopped = httpx.post(f"{url}/api/runs/{next(items)['run_id']}/stop", timeout=PATIENCE, trust_env=False)
+        assert stopped.status_code == 202
+        *_, last = items
+    assert (last["status"], last["reason"], last["message"]) == ("ERROR", "stopped_by_user", "stopped by a user")
 
 
 def test_the_client_comes_back_by_itself(site: Site, served: Serve, gate: Gate, a_port: str) -> None:
     """Its service is restarted in the middle, at the same address: every status is given once, in order."""
     first = served(site.record, kernel__unsafe_local="true", local__price="1.99", api__port=a_port)
-    found: list[Item] = []
+    items: list[Item] = []
     statuses_of = submit_hip_kernel(gate.source, "vector-add", endpoint="checker", base_url=first.url)
-    found.append(next(statuses_of))
+    items.append(next(statuses_of))
     first.stop()
     served(site.record, kernel__unsafe_local="true", local__price="1.99", api__port=a_port)
     gate.open()
-    found.extend(statuses_of)
-    assert statuses(found)[-1] == "CHECKED"
-    again = list(follow_hip_kernel(found[0]["run_id"], base_url=first.url))
-    assert [item["position"] for item in found] == [item["position"] for item in again]
+    items.extend(statuses_of)
+    assert statuses(items)[-1] == "CHECKED"
+    again = list(follow_hip_kernel(items[0]["run_id"], base_url=first.url))
+    assert [item["position"] for item in items] == [item["position"] for item in again]
 
 
 def test_the_client_says_what_was_refused(url: str) -> None:

@@ -1,4 +1,4 @@
-"""What the kernel endpoint takes, what it refuses, and what it publishes about both; nothing runs here."""
+"""The requests that the kernel endpoint takes and refuses, and the pages about them; nothing runs here."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from stenotest.kernels import SHIPPED, asked
 
-from engine.kernel.definition import DTYPES
-from engine.kernel.submission import GPUS, LONGEST_SOURCE
-from engine.providers.readings import READINGS
-from events.clock import SystemClock
-from events.store.record import Record
+from steno.engine.kernel.definition import DTYPES
+from steno.engine.kernel.submission import GPUS, LONGEST_SOURCE
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
 
 if TYPE_CHECKING:
     from conftest import Serve
@@ -26,7 +26,7 @@ MATMUL: dict[str, Any] = json.loads(msgspec.json.encode(SHIPPED["matmul"].proble
 
 @pytest.fixture(scope="module")
 def client(served_on: Serve, tmp_path_factory: pytest.TempPathFactory) -> httpx.Client:
-    """A client of a service of an empty record: requests that are refused leave it as it is."""
+    """A client of a service of an empty record: refused requests do not change it."""
     path = tmp_path_factory.mktemp("amd") / "empty.db"
     Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()).close()
     return served_on(path, api__submit_rate="off").client
@@ -94,13 +94,17 @@ WRONG = [
     ({"problem_def": changed("reference", {"problem": "nothing"})}, "problem_def.reference.problem"),
     ({"problem_def": changed("tolerance", {"absolute": -1.0, "relative": 0.0})}, "problem_def.tolerance.absolute"),
     ({"problem_def": {**MATMUL, "tolerence": {}}}, "problem_def"),
+    ({"problem_def": {**MATMUL, "terms": ["Q"]}}, "problem_def.terms[0]"),
+    ({"problem_def": {**MATMUL, "dtypes": ["float64"]}}, "dtype"),
+    ({"problem": "softmax", "dtype": "int32"}, "dtype"),
+    ({"problem_def": changed("signature.inputs.0.dtype", "float16")}, "problem_def.signature.inputs[0].dtype"),
 ]
 
 
 def test_what_is_wrong_is_named(client: httpx.Client) -> None:
     """422, with the part that is wrong as its sender wrote it, and nothing is asked of anybody."""
-    found = [refusal(client, json.dumps(asked(**{"problem": "matmul", **change})).encode()) for change, _ in WRONG]
-    assert found == [(422, field) for _, field in WRONG]
+    refusals = [refusal(client, json.dumps(asked(**{"problem": "matmul", **change})).encode()) for change, _ in WRONG]
+    assert refusals == [(422, field) for _, field in WRONG]
     assert client.get("/api/runs").json()["runs"] == []
 
 
@@ -131,14 +135,14 @@ def test_what_is_no_json_object_is_refused_as_such(client: httpx.Client) -> None
 
 
 def test_source_that_is_no_text_is_refused(client: httpx.Client) -> None:
-    """Half a character escaped into JSON, and bytes that are no UTF-8."""
+    """Half a character escaped into JSON, and bytes that are not UTF-8."""
     assert refusal(client, json.dumps(asked("matmul", solution_code="\ud800")).encode())[0] in (400, 422)
     body = json.dumps(asked("matmul")).encode().replace(b"MI300X", b"MI300X\xe9")
     assert refusal(client, body) == (400, "body")
 
 
 def test_headers_that_mean_nothing_are_refused(client: httpx.Client) -> None:
-    """A body that is not said to be JSON, a key that is none, a parameter nobody knows."""
+    """A body without the type of JSON, an invalid key, an unknown parameter."""
     body = json.dumps(asked("matmul")).encode()
     assert refusal(client, body, Content_Type="text/plain") == (415, "Content-Type")
     assert refusal(client, body, Idempotency_Key="a key with blanks") == (400, "Idempotency-Key")
@@ -146,7 +150,7 @@ def test_headers_that_mean_nothing_are_refused(client: httpx.Client) -> None:
 
 
 def test_a_place_that_never_was_is_refused(client: httpx.Client) -> None:
-    """A Last-Event-ID that is no id, or of no event of this record; and a run that is not there."""
+    """A Last-Event-ID that is not an id, or of no event of this record; and an unknown run."""
     for given, status in (("seven", 400), ("-1", 400), ("1" * 40, 400), ("999999", 410), ("1-00000000", 410)):
         answer = client.get("/api/amd/runs/nobody/stream", headers={"Last-Event-ID": given})
         assert (answer.status_code, answer.json().get("field")) == (status, "Last-Event-ID"), given
@@ -169,8 +173,14 @@ def test_what_is_taken_is_published(client: httpx.Client) -> None:
 def test_what_can_be_asked_for_is_listed(client: httpx.Client) -> None:
     """For a page that submits: problems with a working example, types, endpoints, GPUs."""
     offered = client.get("/api/amd/problems").json()
-    assert [one["problem"] for one in offered["problems"]] == ["leaky-relu", "matmul", "vector-add"]
-    assert all(one["title"] and one["problem_def"] and "solution" in one["example"] for one in offered["problems"])
+    assert [problem["problem"] for problem in offered["problems"]] == list(SHIPPED)
+    assert all(
+        problem["title"] and problem["problem_def"] and "solution" in problem["example"]
+        for problem in offered["problems"]
+    )
+    works = {problem["problem"]: problem["work"] for problem in offered["problems"]}
+    assert all(case["bytes"] > 0 and case["floor_ms"]["MI300X"] > 0 for work in works.values() for case in work)
+    assert works["matmul"][0]["operations"] == 2 * 320**3
     assert offered["dtypes"] == list(DTYPES)
     assert (offered["endpoints"], offered["gpus"]) == (["benchmark", "checker"], list(GPUS))
     tag = client.get("/api/amd/problems").headers["etag"]
@@ -179,8 +189,8 @@ def test_what_can_be_asked_for_is_listed(client: httpx.Client) -> None:
 
 def test_an_empty_record_has_figures(client: httpx.Client) -> None:
     """All seven, in their order."""
-    found = client.get("/api/amd/metrics").json()
-    assert found == {
+    metrics = client.get("/api/amd/metrics").json()
+    assert metrics == {
         "total_cost_usd": 0.0,
         "remaining_credits_usd": None,  # no budget is set
         "credits_used_pct": None,

@@ -1,4 +1,4 @@
-"""What the service says of archives: they are marked, and neither blind, nor billed on, nor in any budget."""
+"""The service marks archives: they are marked, and neither blind, nor billed on, nor in any budget."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from stenolab.waiting import wait
 
-from cli.wiring.trace_files import trace_reading
-from engine.fold.tick import Until
-from engine.providers.readings import READINGS
-from engine.replay.record import replay_record
-from engine.replay.trace import replay_trace
-from events.clock import SECOND, SystemClock, parse_time
-from events.poll import Poll
-from events.store.record import Batch, Record
-from events.traces.trace import import_trace
-from events.types import SourceHidden
+from steno.cli.wiring.files import trace_reading
+from steno.engine.fold.poll_reader import Until
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import replay_record, replay_trace
+from steno.events.clock import SECOND, SystemClock, parse_time
+from steno.events.poll import Poll
+from steno.events.store.record import Batch, Record
+from steno.events.traces.trace import import_trace
+from steno.events.types import SourceHidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,10 +63,10 @@ def metrics(client: httpx.Client, *but: str) -> dict[str, float]:
     families = text_string_to_metric_families(client.get("/metrics").text)
     names = ("steno_runs", "steno_machines", "steno_source", "steno_budget", "steno_spend", "steno_run_oldest")
     return {
-        f"{one.name}{json.dumps(one.labels, sort_keys=True)}": one.value
+        f"{sample.name}{json.dumps(sample.labels, sort_keys=True)}": sample.value
         for family in families
         if family.name.startswith(names) and family.name not in but
-        for one in family.samples
+        for sample in family.samples
     }
 
 
@@ -98,16 +97,16 @@ def test_nine_imported_traces_change_no_figure(served: Callable[..., Any], recor
     head = imported(record, NINE)
     after = served(record, budget__total="5.00")
     sources = told(after.client, f"/api/sources?min_position={head}")["sources"]
-    assert [one["kind"] for one in sources].count("archive") == len(NINE)
+    assert [row["kind"] for row in sources].count("archive") == len(NINE)
     for path, page in pages.items():
         now = told(after.client, path)
         for changing in ("position", "at", "head", "exhausted_at", "window"):
             now.pop(changing, None)
             page.pop(changing, None)
-        for one in (now, page):
-            one.get("budget", {}).pop("exhausted_at", None)
-            if one.get("burn"):
-                one["burn"] = one["burn"][-1]["spent_usd"]
+        for body in (now, page):
+            body.get("budget", {}).pop("exhausted_at", None)
+            if body.get("burn"):
+                body["burn"] = body["burn"][-1]["spent_usd"]
         assert now == page, path
     assert metrics(after.client, *MOVING) == figures
 
@@ -138,12 +137,12 @@ def test_sources_are_listed_and_hidden_ones_are_in_no_list(served: Callable[...,
     with Record.open(record, write=True, shapes=READINGS.shape, clock=SystemClock()) as there:
         there.append_many([Batch(f"source/{OPEN}", (SourceHidden(source=OPEN, by="ada"),))])
     client = served(record).client
-    sources = {one["source"]: one for one in told(client, "/api/sources")["sources"]}
-    assert {name for name, one in sources.items() if one["kind"] == "live"} == {f"dstack/{LIVE}"}
-    assert [name for name, one in sources.items() if one["hidden"]] == [OPEN]
+    sources = {row["source"]: row for row in told(client, "/api/sources")["sources"]}
+    assert {name for name, row in sources.items() if row["kind"] == "live"} == {f"dstack/{LIVE}"}
+    assert [name for name, row in sources.items() if row["hidden"]] == [OPEN]
     for path, key in (("/api/runs?limit=100", "runs"), ("/api/vms?limit=100", "vms")):
-        shown, all_of_them = told(client, path)[key], told(client, f"{path}&hidden=true")[key]
-        assert {one.get("archive") for one in all_of_them} - {one.get("archive") for one in shown} == {OPEN}
+        listed, all_of_them = told(client, path)[key], told(client, f"{path}&hidden=true")[key]
+        assert {each.get("archive") for each in all_of_them} - {item.get("archive") for item in listed} == {OPEN}
     assert not any(row["key"] == OPEN for row in told(client, "/api/costs?by=vm")["rows"])
 
 
@@ -157,17 +156,17 @@ def test_no_stop_reaches_an_archive(with_nine: Any) -> None:
     assert not told(service.client, "/api/events?type=VmStopRequested")["events"]
 
 
-@pytest.mark.parametrize("minute", [39, 41, 43, 48, 54])
+@pytest.mark.parametrize("minute", [41, 48, *(pytest.param(minute, marks=pytest.mark.long) for minute in (39, 43, 54))])
 def test_a_moment_shows_archives_by_their_own_clocks(with_nine: Any, minute: int) -> None:
     """Each run as a replay of its own trace has it up to then, whenever it was imported; none before its time."""
     time = f"2026-11-20T13:{minute}:30Z"
     until = Until(at=parse_time(time))
-    shown = {run["run_id"]: run for run in told(with_nine.client, f"/api/runs?limit=100&at={time}")["runs"]}
+    listed = {run["run_id"]: run for run in told(with_nine.client, f"/api/runs?limit=100&at={time}")["runs"]}
     expected = {}
     for trace in [*NINE, *(path for path in ALL if path.parent.name == "dstack-0.22.5" and LIVE in path.name)]:
         for run in replay_trace(trace, until=until).to_json()["runs"]:
             expected[run["run_id"]] = (run["state"], run["reason"], run["cost_usd"])
-    assert {run_id: (run["state"], run["reason"], run["cost_usd"]) for run_id, run in shown.items()} == expected
+    assert {run_id: (run["state"], run["reason"], run["cost_usd"]) for run_id, run in listed.items()} == expected
 
 
 def test_the_dashboard_marks_archives_and_calls_none_blind(
@@ -216,7 +215,7 @@ def test_the_dashboard_shows_a_bill_as_it_grows(
 
 
 def dumped(costs: list[str]) -> str:
-    """What `JSON.stringify` makes of them, as a literal."""
+    """Their `JSON.stringify` as a literal."""
     return json.dumps(json.dumps(costs, separators=(",", ":")))
 
 
@@ -228,11 +227,11 @@ def test_traces_imported_beside_a_service_are_in_no_counter(served: Callable[...
     def counted() -> dict[str, float]:
         families = text_string_to_metric_families(here.client.get("/metrics").text)
         return {
-            f"{one.name}{json.dumps(one.labels, sort_keys=True)}": one.value
+            f"{sample.name}{json.dumps(sample.labels, sort_keys=True)}": sample.value
             for family in families
             if family.name.startswith(names)
-            for one in family.samples
-            if not one.name.endswith("_created") and LIVE not in one.labels.get("source", "")
+            for sample in family.samples
+            if not sample.name.endswith("_created") and LIVE not in sample.labels.get("source", "")
         }
 
     before = counted()

@@ -1,4 +1,4 @@
-"""While the read models of a long record are built for the first time: everybody who asks is told how far it is."""
+"""While the read models of a long record are built for the first time: every answer has the progress."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import logging
 import re
 import signal
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from stenotest.records import read_models_file
+from stenotest.service import eventually
 
-from events.clock import SystemClock
-from events.store.record import Record
-from projections.models import projection_writer as keeper
-from projections.models import projector as live
-from projections.models import reader_pool as pool
-from projections.models.projector import build
-from projections.store.read_models import ReadModels
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
+from steno.projections.read_models import projection_writer as keeper
+from steno.projections.read_models import projector as live
+from steno.projections.read_models import reader_pool as pool
+from steno.projections.read_models.projector import build
+from steno.projections.read_models.read_models import ReadModels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from conftest import Serve, Served, Starts
     from stenolab.browser import See
 
-    from projections.models.projection_writer import Progress
+    from steno.projections.read_models.projection_writer import Progress
 
 
 @pytest.fixture
 def unread(town: Path) -> Path:
     """A record that nobody has read models of."""
-    for one in town.parent.glob(f"{read_models_file(town).name}*"):
-        one.unlink()
+    for file in town.parent.glob(f"{read_models_file(town).name}*"):
+        file.unlink()
     return town
 
 
@@ -47,7 +47,7 @@ class Held:
         self._there = threading.Event()
 
     def build(self, record: Record, path: Path, progress: Progress) -> int:
-        """As `projections.models.projector.build`."""
+        """As `steno.projections.read_models.projector.build`."""
 
         def step(done: int, total: int) -> None:
             progress(done, total)
@@ -68,7 +68,7 @@ class Held:
 
 @pytest.fixture
 def held(served: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
-    """The services of this test build slowly, and tell of it as of a long record; they go on before they end."""
+    """The services of this test build slowly, and report it as for a long record; they go on before they end."""
     made = Held()
     monkeypatch.setattr(keeper, "_CHUNK", 64)
     monkeypatch.setattr(live, "_LONG", 0)
@@ -78,16 +78,8 @@ def held(served: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     made.go_on()
 
 
-def eventually(wanted: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    end = time.monotonic() + 60
-    while not wanted():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
-
-
 def answered(here: Served, path: str = "/api/runs") -> Callable[[], bool]:
-    """Whether there is an answer."""
+    """True once there is an answer."""
     return lambda: here.client.get(path).status_code == 200
 
 
@@ -103,7 +95,7 @@ def told(answer: httpx.Response) -> dict[str, int | None]:
 
 
 def test_a_read_is_told_how_far_it_is_and_when_to_come_again(served: Serve, unread: Path, held: Held) -> None:
-    """Of now and of a moment past; once they are there it is answered."""
+    """Now and at a moment past; once they are there it is answered."""
     here = served(unread)
     held.reached()
     head = here.client.get("/readyz").json()["head"]
@@ -121,10 +113,10 @@ def test_readiness_tells_it(served: Serve, unread: Path, held: Held) -> None:
     here = served(unread)
     held.reached()
     answer = here.client.get("/readyz")
-    said = answer.json()
-    assert (answer.status_code, said["status"]) == (503, "not_ready")
-    assert said["building"] == {"done": 64, "total": said["head"]}
-    assert any(reason.startswith("the read models are being built: ") for reason in said["reasons"])
+    body = answer.json()
+    assert (answer.status_code, body["status"]) == (503, "not_ready")
+    assert body["building"] == {"done": 64, "total": body["head"]}
+    assert any(reason.startswith("the read models are being built: ") for reason in body["reasons"])
     held.go_on()
     eventually(answered(here, "/readyz"))
     assert here.client.get("/readyz").json()["building"] is None
@@ -139,7 +131,7 @@ def test_the_log_tells_it_step_by_step(
     held.reached()
     held.go_on()
     eventually(answered(here, "/readyz"))
-    lines = [one.getMessage() for one in caplog.records if one.name == live.__name__]
+    lines = [record.getMessage() for record in caplog.records if record.name == live.__name__]
     assert lines[0].startswith("building the read models: 0 %, 0 of ")
     assert lines[-1] == "the read models are built"
     steps = [int(line.split(": ")[1].split(" %")[0]) // 10 for line in lines[:-1]]
@@ -148,7 +140,7 @@ def test_the_log_tells_it_step_by_step(
 
 
 def test_while_another_process_builds_them_that_is_told(served: Serve, unread: Path, held: Held) -> None:
-    """How far that one is, nobody knows."""
+    """The progress of another process is unknown."""
     held.go_on()
     with ReadModels(unread).building():
         here = served(unread)
@@ -160,7 +152,7 @@ def test_while_another_process_builds_them_that_is_told(served: Serve, unread: P
 
 
 def test_an_end_meanwhile_leaves_nothing_half_built(unread: Path, held: Held) -> None:
-    """The next begins anew."""
+    """The next build starts again."""
     projector = live.Projector(unread, clock=SystemClock())
     projector.start()
     held.reached()
@@ -172,7 +164,7 @@ def test_an_end_meanwhile_leaves_nothing_half_built(unread: Path, held: Held) ->
     assert not ending.is_alive()
     assert projector.building is None
     assert not read_models_file(unread).exists()
-    assert not [one for one in unread.parent.iterdir() if re.search(r"\.[0-9a-f]{8}(-wal|-shm)?$", one.name)]
+    assert not [path for path in unread.parent.iterdir() if re.search(r"\.[0-9a-f]{8}(-wal|-shm)?$", path.name)]
 
 
 def test_up_records_meanwhile(started: Starts, unread: Path) -> None:
@@ -189,7 +181,9 @@ def test_up_records_meanwhile(started: Starts, unread: Path) -> None:
     assert not [line for line in process.out if " succeeded" in line or " failed" in line]  # told when it happened
 
 
-@pytest.mark.parametrize("path", ["/", "/runs", "/record"])
+@pytest.mark.parametrize(
+    "path", ["/", pytest.param("/runs", marks=pytest.mark.long), pytest.param("/record", marks=pytest.mark.long)]
+)
 def test_the_dashboard_shows_how_far_it_is_and_then_the_page(
     path: str, served: Serve, unread: Path, held: Held, see: See
 ) -> None:
@@ -200,13 +194,13 @@ def test_the_dashboard_shows_how_far_it_is_and_then_the_page(
     seen.page.goto(here.url + path)
     seen.until("document.querySelector('.building progress')")
     head = here.client.get("/readyz").json()["head"]
-    said = seen.page.locator(".building").inner_text()
-    assert f"Building the read models: {100 * 64 // head} %" in said
-    assert f"64 of {head:,} events read." in said
+    text = seen.page.locator(".building").inner_text()
+    assert f"Building the read models: {100 * 64 // head} %" in text
+    assert f"64 of {head:,} events read." in text
     assert seen.page.locator("#page .problem").count() == 0
     held.go_on()
     seen.until("!document.querySelector('.building')")
     seen.settled()
     assert seen.page.locator("#page .problem").count() == 0
-    assert all("503" in one for one in seen.complaints)  # the browser tells of every answer that is none
+    assert all("503" in complaint for complaint in seen.complaints)  # the browser reports every failed answer
     assert seen.elsewhere() == []

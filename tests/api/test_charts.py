@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.dashboard import told
-from stenotest import prefork
+from stenotest import steno_process
 from stenotest.busy_weeks import busy_weeks
-from stenotest.story import START
+from stenotest.dstack_history import START
 
-from cli.render.words import duration, short
-from events.clock import SECOND
+from steno.cli.render.words import short
+from steno.events.clock import SECOND, duration
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,11 +38,11 @@ def test_days_and_stacks_sum_to_the_bill(here: Served) -> None:
     """To the micro-dollar, however it is stacked."""
     total = told(here.client, "/api/costs")["total"]["total_usd"]
     for by in ("line", "gpu", "user"):
-        found = told(here.client, "/api/spend", by=by, since=SINCE)
-        assert found["total_usd"] == total
-        assert sum(map(Decimal, found["daily"])) == Decimal(total)
-        for place, day in enumerate(found["daily"]):
-            assert sum(Decimal(one["daily"][place]) for one in found["series"]) == Decimal(day)
+        chart = told(here.client, "/api/spend", by=by, since=SINCE)
+        assert chart["total_usd"] == total
+        assert sum(map(Decimal, chart["daily"])) == Decimal(total)
+        for place, day in enumerate(chart["daily"]):
+            assert sum(Decimal(series["daily"][place]) for series in chart["series"]) == Decimal(day)
 
 
 def test_the_table_of_a_range_sums_to_its_chart(here: Served) -> None:
@@ -51,12 +51,12 @@ def test_the_table_of_a_range_sums_to_its_chart(here: Served) -> None:
     of = {"since": days[0], "until": days[-1]}
     drawn = told(here.client, "/api/spend", **of)["total_usd"]
     for by in ("vm", "run", "day", "user", "gpu"):
-        found = told(here.client, "/api/costs", by=by, **of)
-        assert found["total"]["total_usd"] == drawn
-        assert sum(Decimal(row["total_usd"]) for row in found["rows"]) == Decimal(drawn)
+        report = told(here.client, "/api/costs", by=by, **of)
+        assert report["total"]["total_usd"] == drawn
+        assert sum(Decimal(row["total_usd"]) for row in report["rows"]) == Decimal(drawn)
         page = told(here.client, "/api/costs", by=by, limit=1, order="newest", **of)
-        assert (page["rows"], page["total"]) == (found["rows"][-1:], found["total"])
-        assert found["reconciliation"] == told(here.client, "/api/costs")["reconciliation"]
+        assert (page["rows"], page["total"]) == (report["rows"][-1:], report["total"])
+        assert report["reconciliation"] == told(here.client, "/api/costs")["reconciliation"]
     refused = here.client.get("/api/costs", params={"since": days[-1], "until": days[0]})
     assert (refused.status_code, refused.json()["field"]) == (400, "since")
 
@@ -86,32 +86,32 @@ def test_a_past_moment_shows_what_it_showed_then(here: Served) -> None:
 
 def test_a_run_is_compared_with_the_others_of_its_name(here: Served) -> None:
     """Its parts, and their medians."""
-    found = told(here.client, "/api/runs/train/like")
-    assert found["runs"] > 5
-    assert [one["phase"] for one in found["phases"]] == ["queue", "provisioning", "running"]
-    assert all(one["count"] == found["runs"] for one in found["phases"])
+    beside = told(here.client, "/api/runs/train/like")
+    assert beside["runs"] > 5
+    assert [phase["phase"] for phase in beside["phases"]] == ["queue", "provisioning", "running"]
+    assert all(phase["count"] == beside["runs"] for phase in beside["phases"])
 
 
 def test_show_says_what_the_api_says_of_runs_with_its_name(here: Served) -> None:
     """The same object with --json; the medians of duration and cost in one line of text, of the runs that ended."""
     runs = told(here.client, "/api/runs", name="train", limit=100)["runs"]
     words, home = ("show", runs[0]["run_id"], "--record", str(here.record)), {"HOME": str(here.record.parent)}
-    found = told(here.client, f"/api/runs/{runs[0]['run_id']}/like")
-    assert found.pop("position") > 0
-    assert json.loads(prefork.run([*words, "--json"], env=home, check=True).stdout)["like"] == found
-    assert found["cost_usd"] == runs[0]["cost_usd"]
-    assert Decimal(found["median_cost_usd"]) == median(Decimal(run["cost_usd"]) for run in runs[1:])
-    shown = prefork.run(words, env=home, check=True).stdout
+    beside = told(here.client, f"/api/runs/{runs[0]['run_id']}/like")
+    assert beside.pop("position") > 0
+    assert json.loads(steno_process.run([*words, "--json"], env=home, check=True).stdout)["like"] == beside
+    assert beside["cost_usd"] == runs[0]["cost_usd"]
+    assert Decimal(beside["median_cost_usd"]) == median(Decimal(run["cost_usd"]) for run in runs[1:])
+    printed = steno_process.run(words, env=home, check=True).stdout
     took = duration(round(median(run["execution_seconds"] for run in runs[1:]) * SECOND))
-    assert f"median of {len(runs) - 1} other runs: ran {took}, cost {short(found['median_cost_usd'])}\n" in shown
+    assert f"median of {len(runs) - 1} other runs: ran {took}, cost {short(beside['median_cost_usd'])}\n" in printed
 
 
 def test_a_run_whose_name_no_other_has_is_compared_with_none(town: Path) -> None:
     """No line in the text, no medians in the JSON."""
     words, home = ("show", "ok-run", "--record", str(town)), {"HOME": str(town.parent)}
-    found = json.loads(prefork.run([*words, "--json"], env=home, check=True).stdout)["like"]
-    assert (found["runs"], found["median_cost_usd"]) == (0, None)
-    assert "median" not in prefork.run(words, env=home, check=True).stdout
+    beside = json.loads(steno_process.run([*words, "--json"], env=home, check=True).stdout)["like"]
+    assert (beside["runs"], beside["median_cost_usd"]) == (0, None)
+    assert "median" not in steno_process.run(words, env=home, check=True).stdout
 
 
 def test_a_range_that_ends_before_it_begins_is_refused(here: Served) -> None:
@@ -128,9 +128,9 @@ def test_the_page_draws_what_the_api_says(here: Served, see: See) -> None:
     panel = page.get_by_label("Spend by day", exact=True)
     assert panel.locator("g.bar").count() == len(spend["days"])
     panel.get_by_text("As a table").click()
-    shown = panel.locator("tfoot td").last
-    shown.wait_for()
-    assert Decimal(shown.inner_text().lstrip("$").replace(",", "")) == round(Decimal(spend["total_usd"]), 4)
+    total = panel.locator("tfoot td").last
+    total.wait_for()
+    assert Decimal(total.inner_text().lstrip("$").replace(",", "")) == round(Decimal(spend["total_usd"]), 4)
     assert page.locator(".use-strips svg[role=group]").count() == 4  # three GPUs and all machines
     assert seen.complaints == []
     assert seen.shifted() < 0.01
@@ -138,12 +138,12 @@ def test_the_page_draws_what_the_api_says(here: Served, see: See) -> None:
 
 def test_the_page_of_a_run_shows_the_median_cost_of_its_name(here: Served, see: See) -> None:
     """Beside its own, above the bars."""
-    found = told(here.client, "/api/runs/train/like")
+    beside = told(here.client, "/api/runs/train/like")
     seen = see(here.url)
-    panel = seen.go(f"/runs/{found['run_id']}").get_by_label("Compared with its like", exact=True)
+    panel = seen.go(f"/runs/{beside['run_id']}").get_by_label("Compared with its like", exact=True)
     words = panel.locator("p").first.inner_text()
-    shown = words.split("cost: ")[1].rstrip(".").replace("$", "").split(", median ")
-    assert [round(Decimal(amount), 4) for amount in shown] == [
-        round(Decimal(found[key]), 4) for key in ("cost_usd", "median_cost_usd")
+    amounts = words.split("cost: ")[1].rstrip(".").replace("$", "").split(", median ")
+    assert [round(Decimal(amount), 4) for amount in amounts] == [
+        round(Decimal(beside[key]), 4) for key in ("cost_usd", "median_cost_usd")
     ]
     assert seen.complaints == []

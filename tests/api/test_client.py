@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 import msgspec
 import pytest
 
-from projections.client import (
+from steno.projections.client import (
     AsyncStenoClient,
     Refused,
     StenoClient,
@@ -80,32 +83,32 @@ def test_every_field_is_one_that_the_service_answers(steno_here: StenoClient) ->
     document: dict[str, Any] = steno_here._http.get("/openapi.json").json()
     schemas = document["components"]["schemas"]
     for ours, theirs in ANSWERS.items():
-        told = schemas[theirs]["properties"]
+        properties = schemas[theirs]["properties"]
         for field in msgspec.structs.fields(ours):
-            assert field.encode_name in told, (theirs, field.encode_name)
-            may_be_null = "null" in str(told[field.encode_name])
+            assert field.encode_name in properties, (theirs, field.encode_name)
+            may_be_null = "null" in str(properties[field.encode_name])
             assert not may_be_null or type(None) in getattr(field.type, "__args__", ()), (theirs, field.name)
 
 
 def test_lists_come_whole_and_typed(steno_here: StenoClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Page by page, with the filters of the API; money is exact."""
-    monkeypatch.setattr("projections.client.connection._PAGE", 2)
+    monkeypatch.setattr("steno.projections.client.attempts._PAGE", 2)
     every = list(steno_here.each(runs()))
-    assert len({one.run_id for one in every}) == len(every) > 4
+    assert len({item.run_id for item in every}) == len(every) > 4
     failed = list(steno_here.each(runs(state="failed", order="oldest")))
-    assert {one.run_id for one in failed} == {one.run_id for one in every if one.state == "failed"}
-    one = next(one for one in every if one.cost_usd)
-    assert steno_here.ask(run(one.run_id)) == one
-    assert isinstance(one.cost_usd, Decimal)
-    assert one.submitted_at is not None
-    assert one.submitted_at.tzinfo is not None
-    assert steno_here.ask(explain(one.run_id))["run"]["run_id"] == one.run_id
+    assert {each.run_id for each in failed} == {item.run_id for item in every if item.state == "failed"}
+    paid = next(item for item in every if item.cost_usd)
+    assert steno_here.ask(run(paid.run_id)) == paid
+    assert isinstance(paid.cost_usd, Decimal)
+    assert paid.submitted_at is not None
+    assert paid.submitted_at.tzinfo is not None
+    assert steno_here.ask(explain(paid.run_id))["run"]["run_id"] == paid.run_id
     rented = list(steno_here.each(machines()))
     assert steno_here.ask(machine(rented[0].vm_id)).intervals == rented[0].intervals
-    found = steno_here.ask(costs("run"))
-    assert sum(row.total_usd for row in found.rows) == found.total.total_usd
+    report = steno_here.ask(costs("run"))
+    assert sum(row.total_usd for row in report.rows) == report.total.total_usd
     assert steno_here.ask(budget()).spent_usd >= 0
-    then = steno_here.ask(run(one.run_id, at=one.evidence[-1] - 1))
+    then = steno_here.ask(run(paid.run_id, at=paid.evidence[-1] - 1))
     assert not then.ended
 
 
@@ -114,10 +117,10 @@ def test_charts_are_typed(steno_here: StenoClient) -> None:
     since, until = "2025-11-01", datetime(2026, 12, 31, tzinfo=UTC)
     total = steno_here.ask(costs()).total.total_usd
     for by in ("line", "gpu", "user"):
-        found = steno_here.ask(spend(by, since=since, until=until))
-        assert sum(sum(one.daily) for one in found.series) == sum(found.daily) == found.total_usd == total > 0
+        chart = steno_here.ask(spend(by, since=since, until=until))
+        assert sum(sum(series.daily) for series in chart.series) == sum(chart.daily) == chart.total_usd == total > 0
     use = steno_here.ask(utilisation("vm", since=since, until=until))
-    assert {one.key for one in use.strips} == {one.vm_id for one in steno_here.each(machines())}
+    assert {strip.key for strip in use.strips} == {item.vm_id for item in steno_here.each(machines())}
     assert sum(billed for billed, _ in use.total.days) == pytest.approx(use.total.billed_seconds)
     kinds = steno_here.ask(starts(since=since, until=until))
     assert kinds.cold.count == sum(bucket.cold for bucket in kinds.buckets) > 0
@@ -146,12 +149,40 @@ def test_a_refusal_says_why_and_silence_ends(steno_here: StenoClient) -> None:
                 ask()
 
 
+class Quiet(BaseHTTPRequestHandler):
+    """A stream that is silent at first and ends; the second has a change at once."""
+
+    silent: ClassVar = [0.6, 0.0]  # seconds
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        seconds = self.silent.pop(0)
+        time.sleep(seconds)
+        if not seconds:
+            change = b'{"position": 1, "event": "x", "stream": "run/x", "at": "2026-11-20T15:00:00Z"}'
+            self.wfile.write(b"id: 1-00000000\ndata: " + change + b"\n\n")
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def test_a_stream_that_was_silent_and_ends_is_resumed() -> None:
+    """The service was there until its end, so `patience` counts from then."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with StenoClient(f"http://127.0.0.1:{server.server_port}", patience=0.5) as client:
+            assert next(client.changes()).position == 1
+        server.shutdown()
+
+
 @pytest.fixture
 def up(steno: Steno) -> str:
     running = steno.up("--port", "0", STENO_LOCAL_PRICE="1.99")
-    found = re.search(r"serving (http://\S+) ", running.out)
-    assert found is not None, running.out
-    return found[1]
+    match = re.search(r"serving (http://\S+) ", running.out)
+    assert match is not None, running.out
+    return match[1]
 
 
 def test_a_run_from_submission_to_its_output(up: str, tmp_path: Path) -> None:
@@ -159,10 +190,14 @@ def test_a_run_from_submission_to_its_output(up: str, tmp_path: Path) -> None:
     go = tmp_path / "go"
     task = [f"while [ ! -e {go} ]; do sleep 0.05; done", "echo done"]
     with StenoClient(up) as client:
-        asked = submit(task, name="ours", idempotency_key="once")
-        accepted = client.ask(asked)
-        assert client.ask(asked) == accepted
-        seen = next(one for one in client.changes(accepted.run_id, after=0) if one.run and one.run.state == "running")
+        request = submit(task, name="ours", idempotency_key="once")
+        accepted = client.ask(request)
+        assert client.ask(request) == accepted
+        seen = next(
+            change
+            for change in client.changes(accepted.run_id, after=0)
+            if change.run and change.run.state == "running"
+        )
         go.touch()
         ended = client.wait(accepted.run_id)
         assert (ended.state, ended.reason, ended.exit_status) == ("succeeded", "exit_zero", 0)
@@ -175,15 +210,15 @@ def test_a_run_from_submission_to_its_output(up: str, tmp_path: Path) -> None:
     async def through() -> None:
         async with AsyncStenoClient(up) as client:
             accepted = await client.ask(submit({"type": "task", "commands": ["sleep 600"]}))
-            async for one in client.changes(accepted.run_id, after=accepted.position - 1):
-                if one.run is not None and one.run.state == "running":
+            async for change in client.changes(accepted.run_id, after=accepted.position - 1):
+                if change.run is not None and change.run.state == "running":
                     break
             assert (await client.ask(stop(accepted.run_id, abort=True))).asked
             ended = await client.wait(accepted.run_id)
             assert ended.state == "stopped"
-            assert [one async for one in client.each(runs(state="stopped"))] == [ended]
-            assert [one async for one in client.logs(accepted.run_id)] == []
-            some = [one async for one in client.each(machines())]
+            assert [item async for item in client.each(runs(state="stopped"))] == [ended]
+            assert [piece async for piece in client.logs(accepted.run_id)] == []
+            some = [item async for item in client.each(machines())]
             await client.ask(stop_machine(some[0].vm_id, when_idle=True))
             with pytest.raises(Refused):
                 await client.ask(run("nobody"))

@@ -9,29 +9,22 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from stenotest.story import Story, single
+from stenotest.dstack_history import DstackHistory, single
 
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SystemClock
-from events.store.record import Batch, Record
+from steno.engine.providers.registry import READINGS
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.record import Batch, Record
 
 TASK = {"type": "task", "commands": ["true"]}
 Serve = Callable[..., Any]
 
 
-@pytest.fixture
-def client(served: Serve, town: Path) -> httpx.Client:
-    """A client of a service that nobody limits the rate of."""
-    found: httpx.Client = served(town, api__submit_rate="off").client
-    return found
-
-
 def requests(path: Path) -> list[tuple[int, types.RunRequested]]:
     """Every request for a run in the record, with its position."""
     with Record.open(path, shapes=READINGS.shape, clock=SystemClock()) as record:
-        found = [(stored.position, stored.data) for stored in record.read(types={"RunRequested"})]
-    return [(position, fact) for position, fact in found if isinstance(fact, types.RunRequested)]
+        facts = [(stored.position, stored.data) for stored in record.read(types={"RunRequested"})]
+    return [(position, fact) for position, fact in facts if isinstance(fact, types.RunRequested)]
 
 
 def test_a_run_asked_for_is_a_request_in_the_record(client: httpx.Client, town: Path) -> None:
@@ -60,7 +53,7 @@ def test_a_name_that_an_active_run_has_is_a_conflict(served: Serve, empty_record
     client = served(empty_record).client
     assert client.post("/api/runs", json=body).status_code == 202
     with Record.open(empty_record, write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
-        ((_, poll),) = Story(start=SystemClock().now()).poll("/local/runs/list", {"host": host}, [item]).polls()
+        ((_, poll),) = DstackHistory(start=SystemClock().now()).poll("/local/runs/list", {"host": host}, [item]).polls()
         assert poll is not None
         record.append_polls([msgspec.structs.replace(poll, source=f"local/{host}")], stream_of=lambda *_: "run/x")
     refused = client.post("/api/runs", json=body)
@@ -106,7 +99,7 @@ def test_the_same_key_and_body_are_the_same_run_also_after_a_restart(served: Ser
 
 
 def test_requests_that_race_under_one_key_lead_to_one_run(served: Serve, town: Path) -> None:
-    """Two services of one record, many clients, one key: one request, and everybody is told of it."""
+    """Two services of one record, many clients, one key: one request, and everybody gets its run."""
     clients = [served(town, api__submit_rate="off").client for _ in range(2)]
 
     def ask(number: int) -> tuple[int, bytes]:
@@ -132,7 +125,7 @@ def test_a_key_that_is_none_is_refused_by_name(client: httpx.Client, town: Path,
 
 
 def test_a_key_given_twice_is_refused(client: httpx.Client, town: Path) -> None:
-    """Which of two keys is meant nobody knows."""
+    """Two keys are ambiguous."""
     headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
     answer = client.post("/api/runs", json={"configuration": TASK}, headers=headers)
     assert answer.status_code == 400
@@ -164,14 +157,14 @@ def test_a_run_that_needs_more_machines_than_are_allowed_is_refused(served: Serv
 
 
 def test_a_stop_is_a_request_and_of_a_run_that_has_ended_nothing(client: httpx.Client, town: Path) -> None:
-    """202 and asked, once; an ended run is left alone with 200; a run nobody knows is 404."""
+    """202 and asked, once; an ended run is left alone with 200; an unknown run is 404."""
     made = client.post("/api/runs", json={"name": "long", "configuration": TASK}).json()
-    asked = client.post(f"/api/runs/{made['run_id']}/stop", json={"abort": True})
-    assert asked.status_code == 202
-    found = asked.json()
-    assert found == {"run_id": made["run_id"], "position": found["position"], "state": "requested", "asked": True}
+    answer = client.post(f"/api/runs/{made['run_id']}/stop", json={"abort": True})
+    assert answer.status_code == 202
+    stopped = answer.json()
+    assert stopped == {"run_id": made["run_id"], "position": stopped["position"], "state": "requested", "asked": True}
     with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record:
-        (stop,) = list(record.read(after=found["position"] - 1, limit=1))
+        (stop,) = list(record.read(after=stopped["position"] - 1, limit=1))
     assert stop.data == types.StopRequested(
         run_id=made["run_id"], provider="local", name="long", project=requests(town)[0][1].project, abort=True,
         submitter="loopback",
@@ -180,12 +173,12 @@ def test_a_stop_is_a_request_and_of_a_run_that_has_ended_nothing(client: httpx.C
     again = client.post(f"/api/runs/{ended['run_id']}/stop")
     assert (again.status_code, again.json()["asked"], again.json()["state"]) == (200, False, "succeeded")
     with Record.open(town, shapes=READINGS.shape, clock=SystemClock()) as record:
-        assert record.head().position == found["position"]
+        assert record.head().position == stopped["position"]
     assert client.post("/api/runs/nobody/stop").status_code == 404
 
 
 def test_the_end_of_a_machine_is_asked_for_only_if_it_is_ours(client: httpx.Client, town: Path) -> None:
-    """A machine that has gone is left alone; one that Steno did not make is a conflict that says what to do."""
+    """A machine that has gone is left alone; a machine that Steno did not make is a conflict that says what to do."""
     machines = client.get("/api/vms").json()["vms"]
     gone = next(vm for vm in machines if vm["state"] == "terminated")
     answer = client.post(f"/api/vms/{gone['vm_id']}/stop", json={"when_idle": True})
@@ -216,9 +209,9 @@ def test_a_run_is_submitted_again_with_changes(client: httpx.Client, town: Path)
     task = TASK | {"env": {"SEED": "4"}, "resources": {"gpu": "MI300X:1", "memory": "32GB"}, "image": "rocm/dev"}
     made = client.post("/api/runs", json={"name": "train", "configuration": task}).json()
     first = made["run_id"]
-    asked = client.get(f"/api/runs/{first}/request", params={"min_position": made["position"]}).json()
-    assert (asked["name"], asked["needs"], asked["refused"]) == ("train", ["SEED"], None)
-    assert asked["configuration"]["resources"] == task["resources"]
+    recorded = client.get(f"/api/runs/{first}/request", params={"min_position": made["position"]}).json()
+    assert (recorded["name"], recorded["needs"], recorded["refused"]) == ("train", ["SEED"], None)
+    assert recorded["configuration"]["resources"] == task["resources"]
 
     refused = client.post(f"/api/runs/{first}/rerun", json={"memory": "2GB"})
     assert (refused.status_code, refused.json()["field"]) == (422, "env.SEED")
@@ -240,9 +233,9 @@ def test_a_run_is_submitted_again_with_changes(client: httpx.Client, town: Path)
     assert b'"5"' not in request.configuration
 
     at = {"min_position": answers[0].json()["position"]}
-    found = client.get("/api/compare", params={"a": first, "b": second, **at}).json()
-    assert [one["run_id"] for one in found["runs"]] == [first, second]
-    assert [one["field"] for one in found["task"]] == ["env.SEED", "resources.memory"]
+    comparison = client.get("/api/compare", params={"a": first, "b": second, **at}).json()
+    assert [run["run_id"] for run in comparison["runs"]] == [first, second]
+    assert [row["field"] for row in comparison["task"]] == ["env.SEED", "resources.memory"]
     assert client.get("/api/compare", params={"a": first}).json()["field"] == "b"
 
     theirs = client.get("/api/runs/ok-run").json()["run_id"]
@@ -258,8 +251,8 @@ def test_a_run_is_submitted_again_with_changes(client: httpx.Client, town: Path)
 
 def test_a_generated_name_is_generated_again(client: httpx.Client) -> None:
     first = client.post("/api/runs", json={"configuration": TASK}).json()
-    asked = client.get(f"/api/runs/{first['run_id']}/request", params={"min_position": first["position"]})
-    assert asked.json()["name"] is None
+    recorded = client.get(f"/api/runs/{first['run_id']}/request", params={"min_position": first["position"]})
+    assert recorded.json()["name"] is None
     again = client.post(f"/api/runs/{first['run_id']}/rerun").json()
     assert again["name"] == f"steno-{again['run_id'].replace('-', '')[-12:]}"
 
@@ -270,7 +263,7 @@ def test_the_text_of_a_key_is_shown_to_nobody(served: Serve, empty_record: Path)
     body, header = {"configuration": TASK}, {"Idempotency-Key": "mine-and-private"}
     made = here.client.post("/api/runs", json=body, headers=header).json()
     assert here.client.post("/api/runs", json=body, headers=header).json() == made
-    told = here.client.get("/api/events", params={"min_position": made["position"], "type": "RunRequested"})
-    assert "mine-and-private" not in told.text
-    (event,) = told.json()["events"]
+    events = here.client.get("/api/events", params={"min_position": made["position"], "type": "RunRequested"})
+    assert "mine-and-private" not in events.text
+    (event,) = events.json()["events"]
     assert event["data"]["idempotency_key"].startswith("steno:secret:")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from engine.providers.readings import READINGS
-from events.clock import SystemClock
-from events.store.record import Record
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,7 +143,7 @@ def test_a_body_that_is_not_said_to_be_json_is_refused(client: httpx.Client, kin
 
 @pytest.mark.parametrize(("path", "key"), [("/api/runs/any/stop", "abort"), ("/api/vms/any/stop", "when_idle")])
 def test_how_to_stop_is_a_switch_and_nothing_else(client: httpx.Client, path: str, key: str) -> None:
-    """Numbers and words are no switches, unknown keys are named; no body is the default."""
+    """Numbers and words are not switches, unknown keys are named; no body is the default."""
     for body, field in (({key: "yes"}, key), ({key: 1}, key), ({"force": True}, "force"), ([], "body"), ("x", "body")):
         answer = client.post(path, json=body)
         assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
@@ -153,7 +153,7 @@ def test_how_to_stop_is_a_switch_and_nothing_else(client: httpx.Client, path: st
 
 
 def test_a_command_takes_no_parameters(client: httpx.Client) -> None:
-    """What is in the query would be lost silently."""
+    """A value in the query would be lost silently."""
     answer = client.post("/api/runs?name=x", json=task())
     assert (answer.status_code, answer.json()["field"]) == (400, "name")
 

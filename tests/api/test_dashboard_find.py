@@ -34,15 +34,15 @@ def test_a_filtered_view_can_be_shared(towned: Served, see: See) -> None:
     seen.until("location.search.includes('order=name')")
     seen.settled()
     query = page.evaluate("location.search")
-    shown = page.locator("tbody a.row").all_inner_texts()
+    names = page.locator("tbody a.row").all_inner_texts()
     source = page.get_by_label("Source").input_value()
-    asked = {"reason": "exit_nonzero", "source": source, "since": "2025-01-02", "sort": "name"}
-    told = towned.client.get("/api/runs", params=asked).json()["runs"]
-    assert shown == [run["name"] for run in told] != []
+    filters = {"reason": "exit_nonzero", "source": source, "since": "2025-01-02", "sort": "name"}
+    runs = towned.client.get("/api/runs", params=filters).json()["runs"]
+    assert names == [run["name"] for run in runs] != []
 
     other = see(towned.url)
     page = other.go(f"/runs{query}")
-    assert page.locator("tbody a.row").all_inner_texts() == shown
+    assert page.locator("tbody a.row").all_inner_texts() == names
     assert page.get_by_label("Reason").input_value() == "exit_nonzero"
     page.get_by_role("button", name="Clear filters").click()
     other.until("!location.search.includes('reason')")
@@ -60,8 +60,8 @@ def test_the_page_of_a_run_says_what_ran(towned: Served, see: See) -> None:
     assert "echo hello; sleep 8; echo bye" in text_of(page, "tbody")
     page = seen.go(f"/runs/{towned.client.get('/api/runs/ok-run').json()['run_id']}")
     assert page.get_by_role("region", name="Command").inner_text() == "echo hello\nsleep 8\necho bye"
-    said = text_of(page, ".run-facts")
-    assert all(one in said for one in ("rocm/dev-ubuntu-24.04", "MI300X:1", "admin", "dstack/"))
+    facts = text_of(page, ".run-facts")
+    assert all(word in facts for word in ("rocm/dev-ubuntu-24.04", "MI300X:1", "admin", "dstack/"))
     assert seen.complaints == []
 
 
@@ -79,8 +79,10 @@ def test_the_address_of_the_runs_page_is_what_the_api_is_asked(tmp_path: Path) -
         "const said = queries.map((one) => `${asked(given(one))}`);\n"
         "console.log(JSON.stringify([...said, [...several(['a', 'b', 'a'])]]));\n"
     )
-    said = json.loads(subprocess.run([node, tmp_path / "try.mjs"], capture_output=True, text=True, check=True).stdout)
-    assert said == [
+    printed = json.loads(
+        subprocess.run([node, tmp_path / "try.mjs"], capture_output=True, text=True, check=True).stdout
+    )
+    assert printed == [
         "limit=50",
         "limit=50&search=.*%5B&state=failed",
         "limit=50&until=2026-11-20T23%3A59%3A59.999999Z&sort=cost",
@@ -100,8 +102,8 @@ def test_a_bad_day_takes_eight_clicks(started: Starts, tmp_path: Path, see: See)
     def submitted(name: str, *commands: str) -> str:
         task = {"type": "task", "commands": commands, "resources": {"memory": "32GB"}, "image": "rocm/dev"}
         answer = up.post("/api/runs", json={"name": name, "configuration": task})
-        found: str = answer.json()["run_id"]
-        return found
+        run_id: str = answer.json()["run_id"]
+        return run_id
 
     submitted("other", "echo train.py")
     failed = submitted("matmul", "echo python train.py --epochs 3", "seq 1 200", "echo out of memory; exit 1")
@@ -109,10 +111,10 @@ def test_a_bad_day_takes_eight_clicks(started: Starts, tmp_path: Path, see: See)
     page = seen.go("/")
     clicks = 0
 
-    def click(one: Locator, choose: str | None = None) -> None:
+    def click(target: Locator, choose: str | None = None) -> None:
         nonlocal clicks
         clicks += 1
-        one.click() if choose is None else one.select_option(choose)
+        target.click() if choose is None else target.select_option(choose)
 
     click(page.get_by_role("link", name="Runs", exact=True))
     page.get_by_role("heading", name="Runs").wait_for()
@@ -138,9 +140,9 @@ def test_a_bad_day_takes_eight_clicks(started: Starts, tmp_path: Path, see: See)
     page.keyboard.press("Enter")
     seen.until(f"location.search.includes('from={failed}')")
     click(page.get_by_role("link", name="Compare with the run before"))
-    asked = page.get_by_role("region", name="What was asked for")
-    asked.wait_for()
-    assert asked.locator("tbody tr").all_inner_texts() == ["resources.memory\t32GB\t2GB"]
+    differences = page.get_by_role("region", name="What was asked for")
+    differences.wait_for()
+    assert differences.locator("tbody tr").all_inner_texts() == ["resources.memory\t32GB\t2GB"]
     seen.until("document.querySelectorAll('.compare .s-failed').length === 2")
     assert clicks <= 8
     assert seen.complaints == []
@@ -185,7 +187,7 @@ def test_any_run_is_copied_into_the_form_and_again_asks_for_values(served: Serve
     seen.until("/^.runs.[0-9a-f-]{36}$/.test(location.pathname)")
     seen.until("document.title.startsWith('again')")
     again = here.client.get("/api/compare", params={"a": made["run_id"], "b": page.url.rpartition("/")[2]}).json()
-    assert [one["field"] for one in again["task"]] == ["env.SEED"]
+    assert [row["field"] for row in again["task"]] == ["env.SEED"]
 
     page = seen.go(f"/runs/{here.client.get('/api/runs/ok-run').json()['run_id']}")
     page.get_by_role("button", name="Run again").click()

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from stenolab.browser import PHONE
 from stenolab.dashboard import told
 from stenotest.big import polls
 
-from engine.providers.readings import READINGS
-from events.clock import SECOND, SystemClock
-from events.store.record import Record
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SECOND, SystemClock
+from steno.events.store.record import Record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Serve
+    from conftest import Serve, Served
     from stenolab.browser import See
 
-    from events.poll import Poll
+    from steno.events.poll import Poll
 
 pytestmark = pytest.mark.slow
 
@@ -42,25 +43,30 @@ def pair(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("phone", [False, True])
-def test_only_the_lanes_of_a_silent_source_are_hatched(pair: Path, served: Serve, see: See, *, phone: bool) -> None:
+def test_only_the_lanes_of_a_silent_source_are_hatched(pair: Path, served: Serve, see: See) -> None:
     """The handle says which source it was, every lane says whose machine it has, and machines of two sources never
-    share one, whatever they are called.
+    share one, whatever they are called; on a desk and on a phone.
     """
-    from axe_playwright_python.sync_playwright import Axe
-
     here = served(pair)
     head = told(here.client, "/api/record")["position"]
-    said = told(here.client, "/api/overview", at=head)
-    options = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True} if phone else {}
+    overview = told(here.client, "/api/overview", at=head)
+    for options in ({}, PHONE):
+        _hatched(here, head, overview, see, options)
+
+
+def _hatched(here: Served, head: int, overview: dict[str, Any], see: See, options: dict[str, Any]) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
     seen = see(here.url, reduced_motion="reduce", **options)
     page = seen.go(f"/?at={head}")  # a moment stands: live, both would be blind by and by
     seen.until("document.querySelector('.lane svg.unseen') && document.querySelector('.gap-handle')", seconds=60)
     lanes = page.locator(".lane:has(.label)")
-    found = [(lane.locator(".rate").get_attribute("title"), lane.locator("svg.unseen").count()) for lane in lanes.all()]
-    assert set(found) == {("dstack/main", 0), ("dstack/other", 1)}
-    wanted = {(lane["vm"]["source"], lane["vm"]["name"]) for lane in said["lanes"]}
-    assert len(found) == len(wanted) > len({name for _, name in wanted})
+    drawn_lanes = [
+        (lane.locator(".rate").get_attribute("title"), lane.locator("svg.unseen").count()) for lane in lanes.all()
+    ]
+    assert set(drawn_lanes) == {("dstack/main", 0), ("dstack/other", 1)}
+    wanted = {(lane["vm"]["source"], lane["vm"]["name"]) for lane in overview["lanes"]}
+    assert len(drawn_lanes) == len(wanted) > len({name for _, name in wanted})
     for lane in lanes.all():
         assert lane.locator(".rate").inner_text().startswith(str(lane.locator(".rate").get_attribute("title")))
     (handle,) = page.locator(".gap-handle").all()
@@ -79,20 +85,14 @@ def test_only_the_lanes_of_a_silent_source_are_hatched(pair: Path, served: Serve
     assert seen.complaints == []
     report = Axe().run(page, options={"reporter": "no-passes"})
     assert report.violations_count == 0, report.generate_report()
-
-
-def test_a_machines_page_names_its_source(pair: Path, served: Serve, see: See) -> None:
-    """Whose polls show it."""
-    here = served(pair)
-    head = told(here.client, "/api/record")["position"]
-    machine = next(vm for vm in told(here.client, "/api/vms", at=head)["vms"] if vm["source"] == "dstack/other")
-    page = see(here.url).go(f"/machines/{machine['vm_id']}?at={head}")
+    machine = next(lane["vm"]["vm_id"] for lane in overview["lanes"] if lane["vm"]["source"] == "dstack/other")
+    page = seen.go(f"/machines/{machine}?at={head}")
     page.wait_for_selector("dl.facts")
     assert "dstack/other" in page.locator("dl.facts").first.inner_text()
 
 
 def test_many_sources_fit_the_banner_and_the_phone(tmp_path: Path, served: Serve, see: See) -> None:
-    """Of twelve sources the banner names three and counts the rest; on a phone it counts all, names the page that is
+    """The banner names three of twelve sources and counts the rest; on a phone it counts all, names the page that is
     shown also after scrolling, and the tabs of a run stay in sight. Nothing is wider than the screen.
     """
     start = SystemClock().now() - 20 * 5 * SECOND
@@ -118,8 +118,8 @@ def test_many_sources_fit_the_banner_and_the_phone(tmp_path: Path, served: Serve
     page.get_by_role("tab", name="Events").click()
     page.locator("tbody a.row").first.wait_for()
     page.evaluate("scrollTo(0, document.body.scrollHeight)")
-    for shown in (page.locator(".page-name"), page.get_by_role("button", name="Back to live")):
-        box = shown.bounding_box()
+    for fixed in (page.locator(".page-name"), page.get_by_role("button", name="Back to live")):
+        box = fixed.bounding_box()
         assert box is not None
         assert 0 <= box["y"] < 100
     tab = page.get_by_role("tab", name="Events").bounding_box()

@@ -30,8 +30,8 @@ say(b"\\x1b[31mneedle\\x1b[0m one\\nNeedle two\\n" + {MARKUP.encode()!r} + b"\\n
 
 
 def test_a_long_output_is_shown_in_bounds_in_colour_and_searched(started: Starts, tmp_path: Path, see: See) -> None:
-    """Of colours without end, bytes that are no text and a line of 2 MB the page draws the newest, and never as markup;
-    words are found by keyboard; the download has every byte.
+    """The page draws the newest of colours without end, of bytes that are not text and of a line of 2 MB, and never as
+    markup; words are found by keyboard; the download has every byte.
     """
     (tmp_path / "say.py").write_text(PROGRAM)
     up = started("up", "--record", tmp_path / "day.db")
@@ -88,13 +88,15 @@ def test_escapes_are_read_wherever_a_piece_ends(tmp_path: Path) -> None:
         "said(pieces)), lines: many.shown().length - MOST.lines, dropped: many.dropped, long: many.shown().at(-1).long,"
         " hits: hitsOf(many.shown(), 'LINE 1999').length, cut: cut(line, hitsOf([line], 'ne'), 0) }));\n"
     )
-    said = json.loads(subprocess.run([node, tmp_path / "try.mjs"], capture_output=True, text=True, check=True).stdout)
-    assert said["whole"] == [
+    printed = json.loads(
+        subprocess.run([node, tmp_path / "try.mjs"], capture_output=True, text=True, check=True).stdout
+    )
+    assert printed["whole"] == [
         [["", "a"], ["t-1 t-bold", "red"]],
         [["", "new"]],
         [["t-1", "x"], ["t-2", "y"], ["", "z␀"]],
         [["", "last"]],
     ]
-    assert said["same"]
-    assert (said["lines"], said["dropped"], said["long"], said["hits"]) == (1, 15_000, 5000, 10)
-    assert [(one["text"], one["hit"]) for one in said["cut"]] == [("li", None), ("ne", 0), (" 15000", None)]
+    assert printed["same"]
+    assert (printed["lines"], printed["dropped"], printed["long"], printed["hits"]) == (1, 15_000, 5000, 10)
+    assert [(part["text"], part["hit"]) for part in printed["cut"]] == [("li", None), ("ne", 0), (" 15000", None)]

@@ -1,4 +1,4 @@
-"""The pictures of the documentation, taken anew; STENO_PICTURES=docs/pictures keeps them."""
+"""The pictures of the documentation, taken again; STENO_PICTURES=docs/pictures keeps them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from conftest import Serve
     from stenolab.browser import See
 
-    from events.poll import Poll
+    from steno.events.poll import Poll
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def test_the_pictures_of_the_documentation(
     """The overview of a busy project, dark, and a run that nobody saw for a while: what `docs/dashboard.md` shows."""
     from stenotest.big import big_record
 
-    from events.clock import SystemClock
+    from steno.events.clock import SystemClock
 
     folder = Path(os.environ.get("STENO_PICTURES") or tmp_path).resolve()
     busy = tmp_path / "busy.db"

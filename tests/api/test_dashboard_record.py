@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from conftest import Serve, Served
     from stenolab.browser import See
 
-    from events.poll import Poll
+    from steno.events.poll import Poll
 
 pytestmark = pytest.mark.slow
 
@@ -29,8 +29,8 @@ Record = Callable[[Path, "Sequence[Poll]"], None]
 
 def named(here: Served, name: str) -> dict[str, Any]:
     """The run of that name, as the API has it."""
-    found: dict[str, Any] = here.client.get(f"/api/runs/{name}").json()
-    return found
+    run: dict[str, Any] = here.client.get(f"/api/runs/{name}").json()
+    return run
 
 
 def test_the_record_is_paged_both_ways_without_loss(towned: Served, see: See) -> None:
@@ -63,10 +63,10 @@ def test_the_record_is_paged_both_ways_without_loss(towned: Served, see: See) ->
     stream = f"run/{named(towned, 'ok-run')['run_id']}"
     page.get_by_role("searchbox", name="Stream").fill(stream)
     seen.until("location.search.includes('stream=')")
-    told = towned.client.get(
+    page_of = towned.client.get(
         "/api/events", params={"type": "RunObserved", "stream": stream, "limit": 50, "backwards": "true"}
     ).json()
-    assert shown() == [event["position"] for event in told["events"]]
+    assert shown() == [event["position"] for event in page_of["events"]]
     assert seen.complaints == []
 
 
@@ -76,18 +76,18 @@ def test_new_events_wait_until_they_are_asked_for(
     """The newest page stands still while the record grows, and follows it where that is wanted; the events of a run
     come newest first; a poll says which runs it showed and what changed with it.
     """
-    told = polls("success")
-    recorded_again(empty_record, told[:100])
+    recording = polls("success")
+    recorded_again(empty_record, recording[:100])
     here = served(empty_record)
     seen = see(here.url)
     page = seen.go("/record")
     first = page.locator("tbody a.row").first.inner_text()
-    recorded_again(empty_record, told[100:])
+    recorded_again(empty_record, recording[100:])
     page.get_by_role("button", name="Show 50 new events or more").click()
     head = here.client.get("/api/record").json()["position"]
 
     def at_head() -> bool:
-        """What came after the click is asked for too."""
+        """Events after the click are read too."""
         for more in page.locator("button.fresh").all():
             more.click()
         return page.locator("tbody a.row").first.inner_text() == f"{head:,}"
@@ -101,9 +101,9 @@ def test_new_events_wait_until_they_are_asked_for(
 
     run = named(here, "ok-run")
     page = seen.go(f"/runs/{run['run_id']}?tab=events")
-    shown = [int(text.replace(",", "")) for text in page.locator("tbody a.row").all_inner_texts()]
+    positions = [int(text.replace(",", "")) for text in page.locator("tbody a.row").all_inner_texts()]
     stream = {"stream": f"run/{run['run_id']}", "backwards": "true"}
-    assert shown == [one["position"] for one in here.client.get("/api/events", params=stream).json()["events"]]
+    assert positions == [event["position"] for event in here.client.get("/api/events", params=stream).json()["events"]]
     page = seen.go(f"/record/{run['transitions'][-1]['position']}")
     showed = page.get_by_role("region", name="What it showed")
     assert showed.locator("tbody tr").all_inner_texts() == ["run\tok-run\trunning\trunning → succeeded"]
@@ -169,8 +169,10 @@ def test_the_tree_of_a_value_is_exact(tmp_path: Path) -> None:
         ' hits: found(value, "B C"), open: [...openedTo(value, 9)], scalar: rowsOf(3, new Set()).length },'
         " (key, one) => (one instanceof Set ? [...one] : one)));\n"
     )
-    said = json.loads(subprocess.run([node, tmp_path / "try.mjs"], capture_output=True, text=True, check=True).stdout)
-    assert said["paths"] == [".", ".[0]", ".[0].a", ".[0].a[0]", ".[0].a[1]", '.[0].a[1]["b c"]']
-    assert said["hits"]["paths"] == ['.[0].a[1]["b c"]']
-    assert ".[0].many" not in said["open"]
-    assert said["scalar"] == 1
+    printed = json.loads(
+        subprocess.run([node, tmp_path / "try.mjs"], capture_output=True, text=True, check=True).stdout
+    )
+    assert printed["paths"] == [".", ".[0]", ".[0].a", ".[0].a[0]", ".[0].a[1]", '.[0].a[1]["b c"]']
+    assert printed["hits"]["paths"] == ['.[0].a[1]["b c"]']
+    assert ".[0].many" not in printed["open"]
+    assert printed["scalar"] == 1

@@ -23,13 +23,13 @@ pytestmark = pytest.mark.slow
 def up(steno: Steno, tmp_path: Path) -> str:
     """The address of `steno up` on this machine's own provider."""
     running = steno.up("--port", "0", STENO_KERNEL_UNSAFE_LOCAL="true")
-    found = re.search(r"serving (http://\S+) ", running.out)
-    assert found is not None, running.out
-    return found[1]
+    match = re.search(r"serving (http://\S+) ", running.out)
+    assert match is not None, running.out
+    return match[1]
 
 
 def test_a_command_is_submitted_followed_and_stopped(up: str, see: See) -> None:
-    """What is wrong is said at its field; then its page, its output as it is written, and a stop that asks first."""
+    """An error is said at its field; then its page, its output as it is written, and a stop that asks first."""
     seen = see(up)
     page = seen.go("/submit?what=command")
     page.get_by_role("button", name="Submit").click()
@@ -57,7 +57,7 @@ def test_a_command_is_submitted_followed_and_stopped(up: str, see: See) -> None:
     seen.until("document.querySelector('.run-verdict').innerText.includes('stopped_by_user')", 60)
     assert page.get_by_role("button", name="Stop").count() == 0
     seen.until("document.querySelector('.output-state').innerText === 'Complete'", 60)
-    assert [said for said in seen.complaints if "status of 4" not in said] == []
+    assert [complaint for complaint in seen.complaints if "status of 4" not in complaint] == []
 
 
 needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ here: `apt-get install g++`")
@@ -86,6 +86,8 @@ def test_what_is_wrong_with_a_kernel_is_told_where_it_is(up: str, see: See) -> N
     """An empty source at its field; what does not compile in the compiler's words; a wrong answer with the test."""
     seen = see(up)
     page = seen.go("/submit")
+    page.get_by_label("Problem").select_option("leaky-relu")
+    assert "33.6 MB, 4,194,304 operations. MI300X needs 0.006331 ms or more." in text_of(page, "form")
     page.get_by_role("button", name="Submit").click()
     page.locator(".field.source .wrong").wait_for()
     assert page.get_by_label("Source").get_attribute("aria-invalid") == "true"

@@ -9,7 +9,7 @@ import pytest
 from stenolab.browser import text_of
 from stenolab.dashboard import told
 
-from projections.models import incidents as marks
+from steno.projections.answers import incidents as marks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ DRAWN = (
 def test_zooming_in_shows_more_marks_and_steps_go_through_them(
     busy: Busy, served: Serve, see: See, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two hours with more marks than are told at once; zoomed out again, it is as before."""
+    """A stretch of two hours has more marks than are sent at once; zoomed out again, it is as before."""
     monkeypatch.setattr(marks, "MARKS", 70)
     here = served(busy.path)
     whole = told(here.client, "/api/record")
@@ -100,7 +100,7 @@ def test_what_happens_appears_on_a_tape_that_is_zoomed_in(
 
 def test_times_are_local_with_utc_beside_them(town: Path, served: Serve, see: See) -> None:
     """Where the browser's zone is not UTC: on pages and in the banner. A typed time without a zone is local, the newest
-    one; `Z` is UTC; what is no time is said in words.
+    one; `Z` is UTC; an invalid time is said in words.
     """
     here = served(town)
     run = next(run for run in told(here.client, "/api/runs")["runs"] if run["name"] == "ok-run")

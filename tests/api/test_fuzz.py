@@ -6,6 +6,7 @@ Raw sockets, because a decent client refuses to send most of this.
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from contextlib import closing, suppress
@@ -17,62 +18,48 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from projections.store.run_query import KNOWN
+from steno.projections.app import PARTS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Serve, Served
+    from conftest import Served
 
 LONG = 1
 """Times as many examples; twenty times as many in `test_all_of_it_for_longer`."""
 SECONDS = 6.0
-"""What one law may take; on a slow machine fewer examples are tried."""
+"""Time of one law; on a slow machine fewer examples are tried."""
 IDS = ("lab-task", "none", "0d9f7a00-7b3c-4a1d-9a3e-57e000000003")
+OPERATIONS = tuple(operation for part in PARTS for operation in part.OPERATIONS)
 READS = (
-    "/api/runs", "/api/runs/{id}", "/api/runs/{id}/timeline", "/api/runs/{id}/explain", "/api/runs/{id}/events",
-    "/api/runs/{id}/costs", "/api/runs/{id}/logs", "/api/vms", "/api/vms/{id}", "/api/costs", "/api/budget",
-    "/api/overview", "/api/events", "/api/events/{id}", "/api/polls", "/api/polls/{id}", "/api/incidents",
-    "/api/record", "/api/offers", "/api/session", "/api/stream", "/api/runs/{id}/stream", "/api/amd/runs/{id}/stream",
-    "/api/amd/metrics", "/api/amd/schema", "/api/amd/problems", "/metrics", "/healthz", "/readyz", "/openapi.json",
-    "/", "/runs", "/runs/{id}", "/assets/{id}", "/api/filters", "/api/kernels/leaderboard", "/api/kernels/{id}",
-)  # fmt: skip
+    *(read.path for read in OPERATIONS if read.method == "GET"),
+    "/openapi.json",
+    "/",
+    "/runs",
+    "/runs/{id}",
+    "/assets/{id}",
+)
 COMMANDS = ("/api/runs", "/api/runs/{id}/stop", "/api/vms/{id}/stop", "/api/amd/submit", "/api/session")
 ELSEWHERE = ("/readyz", "/api/runs/{id}/logs")
-"""What may truly not be there: a provider that nobody here is configured for."""
-PAGED = ("cursor", "limit")
+"""Routes that may fail: they need a provider that nobody here is configured for."""
 PARAMETERS = {
-    "/api/runs": (*PAGED, *KNOWN, "name", "search", "since", "until", "sort", "order"),
-    **dict.fromkeys(("/api/runs/{id}/events", "/api/polls", "/api/incidents"), PAGED),
-    "/api/runs/{id}/logs": ("follow",),
-    "/api/vms": (*PAGED, "live"),
-    "/api/costs": ("by", "limit", "cursor", "order", "since", "until"),
-    "/api/events": (*PAGED, "stream", "type", "backwards"),
-    "/api/kernels/leaderboard": ("problem", "gpu", "dtype", "limit"),
-    "/api/stream": ("after",),
-    "/api/runs/{id}/stream": ("after",),
+    read.path: tuple(parameter["name"] for parameter in read.parameters if parameter["in"] == "query")
+    for read in OPERATIONS
+    if read.method == "GET"
 }
-"""What each route takes beside `at` and `min_position`."""
+"""The query parameters of each route."""
 
 
 @dataclass
 class Answer:
-    """What came back."""
+    """An answer as it came."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
 
-@pytest.fixture(scope="module")
-def service(served_on: Serve, towns: Path) -> Served:
-    """One service for all of this, without a limit on submissions."""
-    return served_on(towns, api__submit_rate="off")
-
-
-def sent(service: Served, request: bytes, *, wait: float = 10.0) -> Answer | None:
+def sent(here: Served, request: bytes, *, wait: float = 10.0) -> Answer | None:
     """The answer to raw bytes; of a stream, its head. None: the connection was closed without one."""
-    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=wait)) as client:
+    with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=wait)) as client:
         data = b""
         with suppress(ConnectionError, TimeoutError):
             client.sendall(request)
@@ -105,7 +92,7 @@ def request(method: str, target: str, headers: dict[str, bytes], body: bytes = b
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
-def check(service: Served, answer: Answer | None, *, field: str | None = None, head: bool = False) -> None:
+def check(here: Served, answer: Answer | None, *, field: str | None = None, head: bool = False) -> None:
     """Below 500, and if it is a refusal then a problem, which names `field`."""
     if answer is None:
         return
@@ -113,14 +100,14 @@ def check(service: Served, answer: Answer | None, *, field: str | None = None, h
     assert "content-security-policy" in answer.headers
     if answer.status >= 400 and not head:
         assert answer.headers["content-type"] == "application/problem+json", answer
-        told = json.loads(answer.body)
-        assert told["status"] == answer.status
-        assert told["title"]
-        assert told["detail"]
-        assert "Traceback" not in told["detail"]
-        assert "\n" not in told["detail"]
+        body = json.loads(answer.body)
+        assert body["status"] == answer.status
+        assert body["title"]
+        assert body["detail"]
+        assert "Traceback" not in body["detail"]
+        assert "\n" not in body["detail"]
         if field is not None:
-            assert str(told.get("field", "")).lower().startswith(field.lower()), (field, told)
+            assert str(body.get("field", "")).lower().startswith(field.lower()), (field, body)
 
 
 class Bounded:
@@ -178,12 +165,12 @@ FAIR = {
     "state": st.sampled_from(["failed", "running"]), "name": st.just("lab-task"), "stream": st.just("source/x"),
     "type": st.sampled_from(["PollRecorded", "RunObserved"]),
 }  # fmt: skip
-"""What a decent client would say."""
+"""Values of a decent client."""
 
 
 @st.composite
 def queries(draw: st.DrawFn, path: str) -> dict[str, str]:
-    """Parameters that the route takes, fair and odd, and now and then one that it does not take."""
+    """Parameters that the route takes, fair and odd, and now and then another."""
     known = ("at", "min_position", *PARAMETERS.get(path, ()))
     names = draw(st.lists(st.sampled_from((*known, *known, "nonsense")), max_size=2, unique=True))
     fair = draw(st.integers(min_value=0, max_value=2)) > 0
@@ -194,16 +181,16 @@ ids = st.sampled_from(IDS) | st.text(min_size=1, max_size=20) | odd_texts.filter
 
 
 @pytest.mark.slow
-def test_any_path_and_query_is_answered(service: Served) -> None:
+def test_any_path_and_query_is_answered(here: Served) -> None:
     """Every route, with ids and parameters of every kind."""
     bounded = Bounded()
 
-    asked = st.sampled_from(READS).flatmap(lambda path: st.tuples(st.just(path), queries(path)))
-    known = tuple(run["run_id"] for run in service.client.get("/api/runs").json()["runs"])
-    known += tuple(vm["vm_id"] for vm in service.client.get("/api/vms").json()["vms"])
+    targets = st.sampled_from(READS).flatmap(lambda path: st.tuples(st.just(path), queries(path)))
+    known = tuple(run["run_id"] for run in here.client.get("/api/runs").json()["runs"])
+    known += tuple(vm["vm_id"] for vm in here.client.get("/api/vms").json()["vms"])
 
     @many(300)
-    @given(asked, st.sampled_from(known) | st.sampled_from(known) | st.sampled_from(known) | ids)
+    @given(targets, st.sampled_from(known) | st.sampled_from(known) | st.sampled_from(known) | ids)
     @example(("/api/runs", {"at": "2999-01-01T00:00:00Z"}), "x")
     @example(("/api/runs/{id}", {"at": "99999999999999999999"}), known[0])
     @example(("/api/costs", {"by": "nothing"}), "x")
@@ -212,19 +199,19 @@ def test_any_path_and_query_is_answered(service: Served) -> None:
             return
         path, parameters = target_of
         query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items())
-        target = path.replace("{id}", quote(word, safe="")) + (f"?{query}" if query else "")
-        answer = sent(service, request("GET", target, {}))
+        target = re.sub(r"\{\w+\}", quote(word, safe=""), path) + (f"?{query}" if query else "")
+        answer = sent(here, request("GET", target, {}))
         if path not in ELSEWHERE or answer is None or answer.status not in {502, 503}:
-            check(service, answer)
+            check(here, answer)
 
     law()
-    well(service)
+    well(here)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parameter", ["at", "min_position", "cursor", "limit", "order", "state", "nonsense"])
-def test_a_wrong_parameter_is_named(service: Served, parameter: str) -> None:
-    """The answer says which it was."""
+def test_a_wrong_parameter_is_named(here: Served, parameter: str) -> None:
+    """The answer names it."""
     bounded = Bounded()
 
     @many(15)
@@ -232,16 +219,16 @@ def test_a_wrong_parameter_is_named(service: Served, parameter: str) -> None:
     def law(value: str) -> None:
         if bounded.over():
             return
-        answer = sent(service, request("GET", f"/api/runs?{parameter}={quote(value, safe='')}", {}))
-        check(service, answer, field=None if b"\xed" in value.encode("utf-8", "surrogatepass") else parameter)
+        answer = sent(here, request("GET", f"/api/runs?{parameter}={quote(value, safe='')}", {}))
+        check(here, answer, field=None if b"\xed" in value.encode("utf-8", "surrogatepass") else parameter)
 
     law()
-    well(service)
+    well(here)
 
 
 @pytest.mark.slow
-def test_any_json_is_answered(service: Served) -> None:
-    """At every command: wrongly typed, missing, too much; nothing is done for what is no order."""
+def test_any_json_is_answered(here: Served) -> None:
+    """At every command: wrongly typed, missing, too much; nothing is done for an invalid order."""
     bounded = Bounded()
 
     @many(150)
@@ -255,14 +242,14 @@ def test_any_json_is_answered(service: Served) -> None:
             return
         body = json.dumps(value).encode()
         target = path.replace("{id}", word)
-        check(service, sent(service, request("POST", target, {"Content-Type": b"application/json"}, body)))
+        check(here, sent(here, request("POST", target, {"Content-Type": b"application/json"}, body)))
 
     law()
-    well(service)
+    well(here)
 
 
 @pytest.mark.slow
-def test_any_bytes_as_a_body_are_answered(service: Served) -> None:
+def test_any_bytes_as_a_body_are_answered(here: Served) -> None:
     """No JSON, no UTF-8, cut, doubled, endless; under any content type."""
     bounded = Bounded()
     pieces = st.sampled_from(
@@ -287,15 +274,15 @@ def test_any_bytes_as_a_body_are_answered(service: Served) -> None:
         if bounded.over():
             return
         target = path.replace("{id}", "none")
-        check(service, sent(service, request("POST", target, {"Content-Type": kind}, body)))
+        check(here, sent(here, request("POST", target, {"Content-Type": kind}, body)))
 
     law()
-    well(service)
+    well(here)
 
 
 @pytest.mark.slow
-def test_any_header_is_answered(service: Served) -> None:
-    """What a browser, a proxy or somebody between them may have made of it."""
+def test_any_header_is_answered(here: Served) -> None:
+    """Headers as a browser, a proxy or somebody between them may have made them."""
     bounded = Bounded()
     name = st.sampled_from(
         ["Last-Event-ID", "If-None-Match", "Idempotency-Key", "Authorization", "Cookie", "Accept", "Origin", "Range",
@@ -316,16 +303,16 @@ def test_any_header_is_answered(service: Served) -> None:
             return
         body = b'{"configuration": {"type": "task", "commands": ["true"]}}' if posts else b""
         method = "POST" if posts else "GET"
-        answer = sent(service, request(method, path.replace("{id}", "none"), headers, body))
+        answer = sent(here, request(method, path.replace("{id}", "none"), headers, body))
         if path not in ELSEWHERE or answer is None or answer.status not in {502, 503}:
-            check(service, answer)
+            check(here, answer)
 
     law()
-    well(service)
+    well(here)
 
 
 @pytest.mark.slow
-def test_what_is_no_http_is_answered_or_closed(service: Served) -> None:
+def test_what_is_no_http_is_answered_or_closed(here: Served) -> None:
     """Methods, targets, versions and heads that nobody sends by mistake."""
     bounded = Bounded()
     method = st.sampled_from(["GET", "POST", "BREW", "get", "", "G\x00T", "CONNECT", "TRACE", "M-SEARCH", "A" * 300])
@@ -353,15 +340,15 @@ def test_what_is_no_http_is_answered_or_closed(service: Served) -> None:
         first = f"{verb} {where} {kind}".encode("latin-1")
         closing_line = b"Connection: close"
         raw = b"\r\n".join([first, closing_line, *lines]) + end + more
-        answer = sent(service, raw, wait=0.3)
-        check(service, answer, head=verb == "HEAD")
+        answer = sent(here, raw, wait=0.3)
+        check(here, answer, head=verb == "HEAD")
 
     law()
-    well(service)
+    well(here)
 
 
 @pytest.mark.slow
-def test_bytes_that_are_nothing_are_answered_or_closed(service: Served) -> None:
+def test_bytes_that_are_nothing_are_answered_or_closed(here: Served) -> None:
     """Noise, TLS, HTTP/2."""
     bounded = Bounded()
 
@@ -373,20 +360,20 @@ def test_bytes_that_are_nothing_are_answered_or_closed(service: Served) -> None:
     def law(raw: bytes) -> None:
         if bounded.over():
             return
-        check(service, sent(service, raw, wait=0.2))
+        check(here, sent(here, raw, wait=0.2))
 
     law()
-    well(service)
+    well(here)
 
 
-def well(service: Served) -> None:
+def well(here: Served) -> None:
     """It still answers, from its projections too."""
-    assert service.client.get("/healthz").json() == {"status": "ok"}
-    assert service.client.get("/api/runs").status_code == 200
+    assert here.client.get("/healthz").json() == {"status": "ok"}
+    assert here.client.get("/api/runs").status_code == 200
 
 
 @pytest.mark.long
-def test_all_of_it_for_longer(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_of_it_for_longer(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty times as many examples, a minute a law at most."""
     monkeypatch.setitem(globals(), "LONG", 20)
     for law in (
@@ -397,4 +384,4 @@ def test_all_of_it_for_longer(service: Served, monkeypatch: pytest.MonkeyPatch) 
         test_what_is_no_http_is_answered_or_closed,
         test_bytes_that_are_nothing_are_answered_or_closed,
     ):
-        law(service)
+        law(here)

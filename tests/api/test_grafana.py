@@ -44,21 +44,21 @@ def targets() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_it_is_a_dashboard() -> None:
-    """What Grafana asks of one: ids, places that do not overlap, a data source of the reader's choice."""
+    """As Grafana asks: ids, places that do not overlap, a data source of the reader's choice."""
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(set(ids)) == len(ids)
     assert (DASHBOARD["uid"], DASHBOARD["title"], DASHBOARD["schemaVersion"]) == ("steno", "Steno", 39)
     assert "__inputs" not in DASHBOARD  # provisioning knows no inputs
-    variables = {one["name"] for one in DASHBOARD["templating"]["list"]}
+    variables = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
     assert variables == {"datasource", "job"}
     places = [panel["gridPos"] for panel in DASHBOARD["panels"]]
     assert all(place["x"] + place["w"] <= 24 and min(place.values()) >= 0 for place in places)
-    for one, other in combinations(places, 2):
+    for place_a, other in combinations(places, 2):
         apart = (
-            one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
-            or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+            place_a["x"] + place_a["w"] <= other["x"] or other["x"] + other["w"] <= place_a["x"]
+            or place_a["y"] + place_a["h"] <= other["y"] or other["y"] + other["h"] <= place_a["y"]
         )  # fmt: skip
-        assert apart, (one, other)
+        assert apart, (place_a, other)
     for panel in panels():
         assert panel["type"] in {"timeseries", "stat"}
         assert panel["title"]
@@ -67,8 +67,8 @@ def test_it_is_a_dashboard() -> None:
         refs = [target["refId"] for target in panel["targets"]]
         assert refs == sorted(set(refs))
         assert refs
-        for one in (panel, *panel["targets"]):
-            assert one["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        for part in (panel, *panel["targets"]):
+            assert part["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
 
 
 def test_every_metric_it_shows_is_served(served: Serve, town: Path) -> None:
@@ -78,28 +78,28 @@ def test_every_metric_it_shows_is_served(served: Serve, town: Path) -> None:
     for family in text_string_to_metric_families(here.client.get("/metrics").text):
         names |= {family.name + suffix for suffix in SUFFIXES.get(family.type, ())}
         labels |= {label for sample in family.samples for label in sample.labels}
-    shown = set[str]()
+    used = set[str]()
     for title, target in targets():
-        found = set(re.findall(r"\bsteno_[a-z_]+", target["expr"]))
-        assert found, title
-        assert found <= names, title
-        shown |= found
+        metrics = set(re.findall(r"\bsteno_[a-z_]+", target["expr"]))
+        assert metrics, title
+        assert metrics <= names, title
+        used |= metrics
         assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= labels, title
         selectors = re.findall(r"steno_[a-z_]+({[^}]*})?", target["expr"])
-        assert all('job="$job"' in one for one in selectors), title
-    families = {re.sub("_(total|bucket|count|sum)$", "", name) for name in shown}
+        assert all('job="$job"' in selector for selector in selectors), title
+    families = {re.sub("_(total|bucket|count|sum)$", "", name) for name in used}
     assert len(families) > 20
 
 
 def test_prometheus_takes_every_expression(tmp_path: Path) -> None:
     """As Grafana would send it."""
     if shutil.which("promtool") is None:
-        said = "this test needs a Prometheus: `apt-get install prometheus`"
+        why = "this test needs a Prometheus: `apt-get install prometheus`"
         if os.environ.get("STENO_REQUIRE_LAB") == "1":
-            pytest.fail(said)
-        pytest.skip(said)
+            pytest.fail(why)
+        pytest.skip(why)
     sent = [target["expr"].replace("$__rate_interval", "2m").replace("$job", "steno") for _, target in targets()]
-    assert not [one for one in sent if "$" in one]
+    assert not [query for query in sent if "$" in query]
     rules = [{"record": f"shown:{number}", "expr": expr} for number, expr in enumerate(sent)]
     path = tmp_path / "rules.yml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "shown", "rules": rules}]}))

@@ -12,11 +12,11 @@ import pytest
 from stenotest.big import big_record
 from stenotest.records import poll_of
 
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SECOND, SystemClock
-from events.codec import KINDS
-from events.store.record import Batch, Record
+from steno.engine.providers.registry import READINGS
+from steno.events import types
+from steno.events.clock import SECOND, SystemClock
+from steno.events.codec import KINDS
+from steno.events.store.record import Batch, Record
 
 DASHBOARD: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "docs" / "grafana" / "steno-postgres.json").read_text(encoding="utf-8")
@@ -39,20 +39,20 @@ def test_every_question_is_answered_to_a_reader(postgres_url: str) -> None:
         try:
             database.execute("SELECT steno.admit('grafana_reader', false)")
             database.execute("SET ROLE grafana_reader")
-            found = {title: _asked(database, one["rawSql"], now) for title, one in QUESTIONS.items()}
+            answers = {title: _asked(database, target["rawSql"], now) for title, target in QUESTIONS.items()}
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 database.execute("SELECT content FROM steno.blobs")
         finally:
             database.execute("RESET ROLE")
             database.execute("DROP OWNED BY grafana_reader")
             database.execute("DROP ROLE grafana_reader")
-    assert found["Events"] == [(head,)]
-    for title, one in QUESTIONS.items():
-        assert found[title], title
-        assert all(len(row) == (1 if one["format"] == "table" else 3) for row in found[title]), title
-    assert found["Failed polls"][0][1:] == ("source/dstack/main", 1)
-    assert sum(value for _, _, value in found["Answered polls"]) > 20
-    assert {name for _, name, _ in found["Requests, submissions and stops"]} == {"StopRequested"}
+    assert answers["Events"] == [(head,)]
+    for title, question in QUESTIONS.items():
+        assert answers[title], title
+        assert all(len(row) == (1 if question["format"] == "table" else 3) for row in answers[title]), title
+    assert answers["Failed polls"][0][1:] == ("source/dstack/main", 1)
+    assert sum(value for _, _, value in answers["Answered polls"]) > 20
+    assert {name for _, name, _ in answers["Requests, submissions and stops"]} == {"StopRequested"}
 
 
 def _asked(database: psycopg.Connection[Any], sql: str, now: int) -> list[tuple[Any, ...]]:
@@ -64,7 +64,7 @@ def _asked(database: psycopg.Connection[Any], sql: str, now: int) -> list[tuple[
 
 
 def test_it_is_a_dashboard_of_its_own() -> None:
-    """Beside the other one, of a data source that its reader chooses; kinds of events have the names of the record."""
+    """Beside the other dashboard, of a data source that its reader chooses; events have the names of the record."""
     assert (DASHBOARD["uid"], DASHBOARD["schemaVersion"]) == ("steno-postgres", 39)
     (variable,) = DASHBOARD["templating"]["list"]
     assert (variable["name"], variable["query"]) == ("datasource", "grafana-postgresql-datasource")

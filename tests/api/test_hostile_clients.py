@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import select
 import socket
-import time
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
+from stenotest.service import eventually
 
-from engine.providers.readings import READINGS
-from events.clock import SystemClock
-from events.store.record import Record
-from projections.api.access import protocol
-from projections.api.feed import listener
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
+from steno.projections.api.access import protocol
+from steno.projections.api.feed import listener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Serve, Served
@@ -26,12 +25,6 @@ PATIENCE = 120
 HOST = b"Host: localhost\r\n"
 GET = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 POST = b"POST /api/runs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
-
-
-@pytest.fixture(scope="module")
-def here(served_on: Serve, towns: Path) -> Served:
-    """A service on loopback, one for all of this file."""
-    return served_on(towns, api__submit_rate="off")
 
 
 def connected(service: Served) -> socket.socket:
@@ -121,7 +114,7 @@ def test_what_surrounds_a_body_is_bounded(here: Served, chunks: bytes, unit: byt
 
 
 def test_an_upgrade_is_not_taken_and_ends_the_connection(here: Served) -> None:
-    """What follows may be another protocol: it is not read as requests."""
+    """Bytes that follow may be another protocol: they are not read as requests."""
     upgrade = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     assert answers(here, upgrade + GET) == [200]
     assert answers(here, POST + b"Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\n{}" + GET) == [422]
@@ -143,7 +136,7 @@ def test_a_malformed_request_does_not_swallow_the_ones_before_it(here: Served, b
 
 
 def test_a_broken_body_behind_other_requests_is_not_answered_in_their_place(here: Served) -> None:
-    """The ones before it are answered, and it is not acted on."""
+    """The requests before it are answered, and it is not acted on."""
     before = runs(here)
     broken = (
         POST
@@ -155,12 +148,12 @@ def test_a_broken_body_behind_other_requests_is_not_answered_in_their_place(here
 
 
 def test_requests_that_wait_on_a_connection_are_bounded(here: Served) -> None:
-    """So many are answered, in order; then the connection ends and its client asks the rest again."""
+    """`WAITING` of them are answered, in order; then the connection ends and its client asks the rest again."""
     with closing(connected(here)) as client:
         client.sendall(GET * 1500)
-        found = statuses(rest(client))
-    assert found == [200] * len(found)
-    assert 0 < len(found) <= 2 * protocol.WAITING
+        codes = statuses(rest(client))
+    assert codes == [200] * len(codes)
+    assert 0 < len(codes) <= 2 * protocol.WAITING
 
 
 def test_many_requests_in_one_piece_are_each_within_their_bounds(here: Served) -> None:
@@ -184,7 +177,7 @@ def test_a_stream_with_a_request_behind_it_ends_with_its_client(
         client.sendall(GET)
         until(here, "steno_stream_clients 1.0")
     until(here, "steno_stream_clients 0.0")
-    assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_who_does_not_read_an_answer_is_cut_off(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +193,7 @@ def test_who_does_not_read_an_answer_is_cut_off(here: Served, monkeypatch: pytes
 
 
 def test_connections_are_bounded(served: Serve, town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One too many is told to come back; the recorder keeps the files it needs. Who left makes room."""
+    """A connection too many is told to come back; the recorder keeps the files it needs. Who left makes room."""
     service = served(town)
     monkeypatch.setattr(protocol, "most_connections", lambda: 8)
     with ExitStack() as stack:
@@ -210,7 +203,7 @@ def test_connections_are_bounded(served: Serve, town: Path, monkeypatch: pytest.
             come = rest(one_too_many)
         assert statuses(come) == [503]
         assert b"retry-after: " in come.lower()
-    wait(lambda: not service.server._uvicorn.server_state.connections, "the connections end")
+    eventually(lambda: not service.server._uvicorn.server_state.connections)
     assert service.client.get("/healthz").status_code == 200
 
 
@@ -219,30 +212,22 @@ def test_two_thousand_streams_keep_nobody_from_an_answer(here: Served) -> None:
     """Half of them do not read. The others get every event, and who asks something else is answered."""
     with ExitStack() as stack:
         streams = [stack.enter_context(closing(connected(here))) for _ in range(2000)]
-        for one in streams:
-            one.sendall(b"GET /api/stream HTTP/1.1\r\n" + HOST + b"\r\n")
+        for stream in streams:
+            stream.sendall(b"GET /api/stream HTTP/1.1\r\n" + HOST + b"\r\n")
         until(here, "steno_stream_clients 2000.0")
         positions = []
         for _ in range(10):
             made = here.client.post("/api/runs", json={"configuration": {"type": "task", "commands": ["true"]}})
             positions.append(made.json()["position"])
             assert here.client.get("/api/runs", params={"min_position": positions[-1]}).status_code == 200
-        for one in streams[::2]:
+        for stream in streams[::2]:
             come = b""
             while b"id: %d-" % positions[-1] not in come:
-                come += one.recv(1 << 16)
+                come += stream.recv(1 << 16)
             assert [number for number in positions if b"id: %d-" % number not in come] == []
     until(here, "steno_stream_clients 0.0")
 
 
 def until(service: Served, line: str) -> None:
     """Wait until the metrics have that line."""
-    wait(lambda: line in service.client.get("/metrics").text.splitlines(), line)
-
-
-def wait(true: Callable[[], object], what: object) -> None:
-    """Wait until it is true."""
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
+    eventually(lambda: line in service.client.get("/metrics").text.splitlines())

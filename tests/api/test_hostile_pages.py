@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from engine.providers.readings import READINGS
-from events.clock import SECOND, SystemClock
-from events.store.record import Record
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SECOND, SystemClock
+from steno.events.store.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from conftest import Serve, Served, Starts
     from stenolab.browser import See, Seen
 
-    from events.poll import Poll
+    from steno.events.poll import Poll
 
 pytestmark = pytest.mark.slow
 
@@ -115,10 +115,10 @@ def test_a_page_of_another_site_reads_nothing_and_changes_nothing(
         seen = see(f"http://{host}{port}")
         seen.page.goto(f"http://{host}{port}/?at={service.url}")
         seen.until("window.told && window.told.done")
-        told = seen.page.evaluate("window.told")
-    assert len(told) >= 32
-    assert told.pop("done")
-    assert {name: said for name, said in told.items() if said not in {"failed", "sent"}} == {}
+        outcomes = seen.page.evaluate("window.told")
+    assert len(outcomes) >= 32
+    assert outcomes.pop("done")
+    assert {name: outcome for name, outcome in outcomes.items() if outcome not in {"failed", "sent"}} == {}
     assert requests(service) == before
 
 
@@ -143,17 +143,17 @@ def spoiled(value: Any, key: str = "") -> Any:
     """An answer whose texts are scripts; what was equal stays equal."""
     match value:
         case dict():
-            return {name: spoiled(one, name) for name, one in value.items()}
+            return {name: spoiled(inner, name) for name, inner in value.items()}
         case list():
-            return [spoiled(one, key) for one in value]
+            return [spoiled(inner, key) for inner in value]
         case str() if key in SAID and value:
             return SCRIPT + value
     return value
 
 
 def spoiled_polls(name: str, polls: Callable[[str], tuple[Poll, ...]]) -> list[Poll]:
-    """A recording with scripts for names and messages, and a status that nobody knows at its end."""
-    found = [
+    """A recording with scripts for names and messages, and an unknown status at its end."""
+    changed = [
         msgspec.structs.replace(
             poll,
             source=poll.source + SCRIPT,
@@ -162,9 +162,9 @@ def spoiled_polls(name: str, polls: Callable[[str], tuple[Poll, ...]]) -> list[P
         )
         for poll in polls(name)
     ]
-    drifts = [poll for poll in found if poll.body is not None and b'"status": "running"' in poll.body][-1:]
-    later = found[-1].observed_at + SECOND
-    return found + [
+    drifts = [poll for poll in changed if poll.body is not None and b'"status": "running"' in poll.body][-1:]
+    later = changed[-1].observed_at + SECOND
+    return changed + [
         msgspec.structs.replace(
             poll,
             started_at=later,
@@ -183,7 +183,7 @@ def expect_harmless(seen: Seen) -> None:
     bad = [url for url in seen.asked if url.endswith("/x")]
     assert bad == []
     links = seen.page.evaluate("[...document.querySelectorAll('[href],[src]')].map((one) => one.href || one.src || '')")
-    assert [one for one in links if isinstance(one, str) and re.match(r"\s*(javascript|data|vbscript):", one)] == []
+    assert [link for link in links if isinstance(link, str) and re.match(r"\s*(javascript|data|vbscript):", link)] == []
 
 
 def shown(seen: Seen, path: str) -> str:
@@ -203,7 +203,7 @@ def test_what_a_provider_says_is_text_on_every_page(
     polls: Callable[[str], tuple[Poll, ...]],
     recorded_again: Callable[[Path, Sequence[Poll]], Path],
 ) -> None:
-    """Names, users, machines, GPUs, projects, messages, statuses nobody knows, failures: all pages, all tabs."""
+    """Names, users, machines, GPUs, projects, messages, unknown statuses, failures: all pages, all tabs."""
     for name in ("success", "failure", "several", "no_capacity", "unreachable"):
         recorded_again(tmp_path / "record.db", spoiled_polls(name, polls))
     service = served(tmp_path / "record.db")
@@ -222,7 +222,7 @@ def test_what_a_provider_says_is_text_on_every_page(
         *(f"/runs/{run}?tab={tab}" for run in runs[:3] for tab in ("why", "output", "cost", "events")),
         *(f"/runs/{run}" for run in runs[3:]),
         *(f"/machines/{vm}" for vm in machines),
-        *(f"/record/{one['position']}" for one in (*events, *answers)),
+        *(f"/record/{row['position']}" for row in (*events, *answers)),
     ]  # fmt: skip
     with_script = [path for path in paths if SCRIPT[:30] in shown(seen, path)]
     assert len(with_script) > 12, with_script

@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from stenotest.kernels import asked
-
-from engine.commands.tokens import Issuer, Role
-from engine.providers.readings import READINGS
-from events.clock import RandomIds, SystemClock
-from events.store.record import Record
+from stenotest.service import bearer, token
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,14 +14,6 @@ if TYPE_CHECKING:
     from conftest import Serve, Served, StartSteno
 
 SUBMIT = "/api/amd/submit"
-
-
-def token(record: Path, role: str) -> dict[str, str]:
-    """The header of a new token."""
-    clock = SystemClock()
-    with Record.open(record, write=True, shapes=READINGS.shape, clock=clock) as opened:
-        made = Issuer(opened, clock, RandomIds()).create(role=Role(role), name=None, expires_at=None, by="tester")
-    return {"Authorization": f"Bearer {made[1]}"}
 
 
 def submitted(service: Served, headers: dict[str, str]) -> tuple[int, Any]:
@@ -43,18 +31,18 @@ def test_without_an_engine_nobody_submits_a_kernel(
 ) -> None:
     """503 with what to install: by a token, by its session, and from this machine. Nothing is in the record."""
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    headers = token(empty_record, role)
+    headers = bearer(token(empty_record, role))
     service = served(empty_record)
-    status, told = submitted(service, headers)
+    status, body = submitted(service, headers)
     assert status == 503
-    assert "apt-get install docker.io" in told["detail"]
+    assert "apt-get install docker.io" in body["detail"]
     login = service.client.post("/api/session", json={"token": headers["Authorization"].removeprefix("Bearer ")})
     assert login.status_code == 200
     assert submitted(service, {})[0] == 503, "a session is its token"
     service.client.cookies.clear()
     assert submitted(service, {})[0] == 503
     offered = service.client.get("/api/amd/problems").json()
-    assert (offered["isolated"], offered["refused"]) == (True, told["detail"]), "the page offers what can be submitted"
+    assert (offered["isolated"], offered["refused"]) == (True, body["detail"]), "the page offers what can be submitted"
     assert service.client.get("/api/runs").json()["runs"] == []
 
 
@@ -65,27 +53,27 @@ def test_who_runs_their_own_code_is_told(served: Serve, empty_record: Path) -> N
     assert (status, headers["steno-isolation"]) == (200, "none")
     offered = service.client.get("/api/amd/problems").json()
     assert (offered["isolated"], offered["refused"]) == (False, None)
-    said = service.client.get("/openapi.json").json()["paths"][SUBMIT]["post"]["description"]
-    assert "not isolated" in said
+    text = service.client.get("/openapi.json").json()["paths"][SUBMIT]["post"]["description"]
+    assert "not isolated" in text
 
 
 def test_a_provider_without_containers_is_refused(served: Serve, empty_record: Path) -> None:
     """Whoever asks, in one line, with nothing in the record; what is published says so before anybody asks."""
     why = "the provider slurm cannot run kernels: its tasks have no containers; use another provider"
-    admin = token(empty_record, "admin")
+    admin = bearer(token(empty_record, "admin"))
     service = served(empty_record, provider="slurm", kernel__unsafe_local="true")
     for headers in ({}, admin):
-        status, told = submitted(service, headers)
-        assert (status, told["detail"]) == (403, why)
+        status, body = submitted(service, headers)
+        assert (status, body["detail"]) == (403, why)
     assert service.client.get("/api/amd/problems").json()["refused"] == why
     assert service.client.get("/api/runs").json()["runs"] == []
 
 
 def test_a_setting_lets_tokens_submit(served: Serve, empty_record: Path) -> None:
     """Whoever sets it knows."""
-    headers = token(empty_record, "submit")
+    headers = bearer(token(empty_record, "submit"))
     service = served(empty_record, kernel__unsafe_local="true")
-    assert submitted(service, headers)[0] == 200
+    assert submitted(service, headers)[0] == 200, submitted(service, headers)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +85,8 @@ def test_a_service_warns_if_others_may_run_commands_here(
 ) -> None:
     """At its start, once."""
     for role in roles:
-        token(empty_record, role)
+        bearer(token(empty_record, role))
     process = steno_served(empty_record, *words)
     assert process.get("/healthz").status_code == 200
-    told = [line for line in process.out if " WARNING " in line and "not isolated" in line]
-    assert len(told) == int(warned)
+    warnings = [line for line in process.out if " WARNING " in line and "not isolated" in line]
+    assert len(warnings) == int(warned)

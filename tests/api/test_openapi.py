@@ -1,6 +1,7 @@
 """The OpenAPI document: whole, true of every answer, and held against the service by schemathesis."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,29 +12,22 @@ import httpx
 import jsonschema
 import pytest
 from starlette.routing import Route, Router
-from stenotest import prefork
+from stenotest import steno_process
 
-from projections.api.service import Service
-from projections.app import build_app
+from steno.projections.api.service import Service
+from steno.projections.app import build_app
 
 PAGES = {"get"}
-"""What the dashboard's own addresses take: they are pages for people, and not in the document."""
+"""The methods of the dashboard's own addresses: they are pages for people, and not in the document."""
 
 
-@pytest.fixture
-def client(served: Callable[..., Any], town: Path) -> httpx.Client:
-    """A client of the service of a record with runs of every end."""
-    found: httpx.Client = served(town, api__submit_rate="off").client
-    return found
-
-
-@pytest.fixture
-def document(client: httpx.Client) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def document(reader: httpx.Client) -> dict[str, Any]:
     """The document as it is served."""
-    answer = client.get("/openapi.json")
+    answer = reader.get("/openapi.json")
     assert answer.status_code == 200
-    found: dict[str, Any] = answer.json()
-    return found
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 def routes(app: Any) -> Iterator[Route]:
@@ -54,11 +48,11 @@ def test_the_document_is_openapi_3_1_without_a_loose_end(document: dict[str, Any
             case dict():
                 if isinstance(value.get("$ref"), str):
                     yield value["$ref"]
-                for one in value.values():
-                    yield from references(one)
+                for inner in value.values():
+                    yield from references(inner)
             case list():
-                for one in value:
-                    yield from references(one)
+                for inner in value:
+                    yield from references(inner)
 
     schemas = document["components"]["schemas"]
     assert set(references(document)) == {f"#/components/schemas/{name}" for name in schemas}
@@ -71,12 +65,12 @@ def test_the_document_is_openapi_3_1_without_a_loose_end(document: dict[str, Any
             assert operation["summary"], path
             assert set(operation["tags"]) <= {tag["name"] for tag in document["tags"]}, path
             wanted = {part.strip("{}") for part in path.split("/") if part.startswith("{")}
-            given = {one["name"] for one in operation.get("parameters", []) if one["in"] == "path"}
+            given = {parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "path"}
             assert wanted == given, path
 
 
 def test_every_route_is_in_the_document_and_nothing_else(document: dict[str, Any], service: Service) -> None:
-    """What the application answers is what the document says; only the dashboard's pages are left out."""
+    """The application answers as the document says; only the dashboard's pages are left out."""
     served_routes = {
         (route.path, method.lower())
         for route in routes(build_app(service))
@@ -88,16 +82,26 @@ def test_every_route_is_in_the_document_and_nothing_else(document: dict[str, Any
     service.closing.close()
 
 
-def test_every_read_answers_as_the_document_says(client: httpx.Client, document: dict[str, Any]) -> None:
+def test_every_route_is_on_the_page_of_the_api(document: dict[str, Any]) -> None:
+    """In `docs/api.md`, whole or as `/explain` beside the path of its row; a new endpoint fails here."""
+    paths: set[str] = set()
+    for line in (Path(__file__).parents[2] / "docs/api.md").read_text().splitlines():
+        words = re.findall(r"(?<=[`\s])/[a-z{}/._]+", line)
+        paths |= {*words, *(words[0].rpartition("/")[0] + word for word in words)}
+    written = {re.sub(r"\{(run|vm|token)\}", "{id}", path) for path in paths}
+    assert document["paths"].keys() - written == set()
+
+
+def test_every_read_answers_as_the_document_says(reader: httpx.Client, document: dict[str, Any]) -> None:
     """Real answers of a real record, problems among them, are valid under the schema of their status."""
-    runs = client.get("/api/runs", params={"limit": 500}).json()["runs"]
-    machines = client.get("/api/vms").json()["vms"]
-    head = int(client.get("/api/runs").headers["steno-position"])
+    runs = reader.get("/api/runs", params={"limit": 500}).json()["runs"]
+    machines = reader.get("/api/vms").json()["vms"]
+    head = int(reader.get("/api/runs").headers["steno-position"])
     words = {
         "/api/runs": [run["run_id"] for run in runs],
         "/api/vms": [vm["vm_id"] for vm in machines],
         "/api/events": list(range(1, head, head // 40)),
-        "/api/polls": [row["position"] for row in client.get("/api/polls", params={"limit": 30}).json()["polls"]],
+        "/api/polls": [row["position"] for row in reader.get("/api/polls", params={"limit": 30}).json()["polls"]],
     }
     checked = 0
     for path, methods in document["paths"].items():
@@ -106,12 +110,12 @@ def test_every_read_answers_as_the_document_says(client: httpx.Client, document:
             continue
         name = path.partition("/{")[0]
         for word in (*words.get(name, ()), "nobody") if "{" in path else ("",):
-            asked = path.replace("{id}", str(word)).replace("{position}", str(word))
+            target = path.replace("{id}", str(word)).replace("{position}", str(word))
             for query in ("", f"?at={head // 2}", "?at=0") if path.startswith("/api/runs") else ("",):
-                answer = client.get(asked + query)
+                answer = reader.get(target + query)
                 if path in {"/api/session", "/readyz"} and answer.status_code >= 400:
                     continue
-                assert answer.status_code in {200, 400, 404}, (asked, query, answer.text)
+                assert answer.status_code in {200, 400, 404}, (target, query, answer.text)
                 kind = answer.headers["content-type"].partition(";")[0]
                 schema = operation["responses"][str(answer.status_code)]["content"][kind]["schema"]
                 jsonschema.validate(answer.json(), {**schema, "components": document["components"]})
@@ -122,9 +126,9 @@ def test_every_read_answers_as_the_document_says(client: httpx.Client, document:
 @pytest.fixture
 def service(town: Path) -> Service:
     """A service that nothing of is started."""
-    from cli.wiring.app import App
-    from cli.wiring.http_service import assembled
-    from engine.providers.registry import load_settings
+    from steno.cli.wiring.app import App
+    from steno.cli.wiring.http_service import assembled
+    from steno.engine.providers.registry import load_settings
 
     app, nobody = App(), town.parent / "nobody"
     app.settings = load_settings(
@@ -157,18 +161,23 @@ ENDLESS = "stream|/api/amd/submit"
 
 
 @pytest.mark.slow
-def test_schemathesis_finds_nothing(served: Callable[..., Any], town: Path, tmp_path: Path) -> None:
-    """Every operation that ends, every check of schemathesis, data that fits the document and data that does not."""
+@pytest.mark.parametrize(
+    "phases", ["examples,coverage", pytest.param("examples,coverage,fuzzing", marks=pytest.mark.long)]
+)
+def test_schemathesis_finds_nothing(served: Callable[..., Any], town: Path, tmp_path: Path, phases: str) -> None:
+    """Every operation that ends, every check of schemathesis, data that fits the document and data that does not; any
+    data only with `long`, which test_fuzz sends too.
+    """
     made = steno(town, "token", "create", "--role", "admin", "--json")
     service = served(town, api__submit_rate="off", api__host="0.0.0.0")  # elsewhere than on loopback: a token is due
     who = {"Authorization": f"Bearer {json.loads(made)['token']}"}
     port = httpx.URL(service.url).port
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=who, trust_env=False, timeout=120) as client:
-        found = client.get("/api/record").json()
+        head = client.get("/api/record").json()
         known = {
-            "head": found["position"],
-            "first_at": found["first_at"],
-            "last_at": found["last_at"],
+            "head": head["position"],
+            "first_at": head["first_at"],
+            "last_at": head["last_at"],
             "runs": [run["run_id"] for run in client.get("/api/runs").json()["runs"]],
             "vms": [vm["vm_id"] for vm in client.get("/api/vms").json()["vms"]],
         }
@@ -181,7 +190,7 @@ def test_schemathesis_finds_nothing(served: Callable[..., Any], town: Path, tmp_
             *("run", f"http://127.0.0.1:{port}/openapi.json"),
             *("--header", f"Authorization: {who['Authorization']}"),
             *("--exclude-path-regex", ENDLESS),
-            *("--phases", "examples,coverage,fuzzing", "--checks", "all", "--mode", "all"),
+            *("--phases", phases, "--checks", "all", "--mode", "all"),
             *("--max-examples", "5", "--seed", "1", "--continue-on-failure", "--no-shrink"),
             *("--request-timeout", "120"),
         ],
@@ -201,6 +210,6 @@ def test_schemathesis_finds_nothing(served: Callable[..., Any], town: Path, tmp_
 
 
 def steno(record: Path, *words: str) -> str:
-    """What the genuine command prints about a record."""
+    """The output of the genuine command about a record."""
     env = {"PATH": "/usr/bin:/bin", "HOME": str(record.parent), "LANG": "C.UTF-8"}
-    return prefork.run([*words, "--record", str(record)], cwd=record.parent, env=env, check=True).stdout
+    return steno_process.run([*words, "--record", str(record)], cwd=record.parent, env=env, check=True).stdout

@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
-from stenotest import prefork
+from stenotest import steno_process
 
-from events.clock import SystemClock
-from events.store.record import Record
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
 
 Serve = Callable[..., Any]
 
@@ -23,7 +23,7 @@ def submitted(record: Path, name: str, command: str, *, wait: bool) -> None:
     """Have a command run on this machine."""
     words = ["submit", "--record", str(record), "--name", name, *(["--wait", "--quiet"] if wait else []), "--", command]
     env = {"PATH": os.environ["PATH"], "HOME": str(record.parent), "LANG": "C.UTF-8"}
-    prefork.run(words, env=env, cwd=record.parent, check=True)
+    steno_process.run(words, env=env, cwd=record.parent, check=True)
 
 
 def shows_all(client: httpx.Client, record: Path) -> None:
@@ -36,12 +36,12 @@ def shows_all(client: httpx.Client, record: Path) -> None:
 @pytest.fixture
 def client(served: Serve, empty_record: Path) -> httpx.Client:
     """A client of the service of a record with nothing in it yet."""
-    found: httpx.Client = served(empty_record).client
-    return found
+    made: httpx.Client = served(empty_record).client
+    return made
 
 
 def test_the_output_is_what_the_process_wrote_byte_by_byte(client: httpx.Client, empty_record: Path) -> None:
-    """Any bytes, text or not; HEAD has the headers alone; a moment is refused, for output is no part of the record."""
+    """Any bytes, text or not; HEAD has the headers alone; a moment is refused, as output is not in the record."""
     submitted(empty_record, "wrote", "printf 'one\\ntwo\\377\\000three'", wait=True)
     shows_all(client, empty_record)
     answer = client.get("/api/runs/wrote/logs")
@@ -90,7 +90,7 @@ def test_who_leaves_leaves_no_thread_behind(client: httpx.Client, empty_record: 
         mine.join(120)
         assert not mine.is_alive()
     finally:
-        prefork.run(
+        steno_process.run(
             ["stop", "--abort", "--record", str(empty_record), "endless"],
             env={"PATH": os.environ["PATH"], "HOME": str(empty_record.parent), "LANG": "C.UTF-8"},
             cwd=empty_record.parent,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from stenotest.every_event import record_of_every_event
 
-from events import types
-from projections.models import incidents as marks
+from steno.events import types
+from steno.projections.answers import incidents as marks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,24 +17,18 @@ if TYPE_CHECKING:
     from conftest import Serve
 
 
-@pytest.fixture
-def client(served: Serve, town: Path) -> httpx.Client:
-    """A client of the service of a record with runs of every end."""
-    return served(town).client
-
-
-def test_marks_are_told_of_a_stretch_both_ends_included(client: httpx.Client) -> None:
-    """What is not of the stretch is left out, and everything else of the answer is as it was."""
-    whole = client.get("/api/record").json()
+def test_marks_are_told_of_a_stretch_both_ends_included(reader: httpx.Client) -> None:
+    """Marks outside the stretch are left out, and everything else of the answer is unchanged."""
+    whole = reader.get("/api/record").json()
     assert not whole["thinned"]
     times = sorted({mark["at"] for mark in whole["marks"]})
     low, high = times[len(times) // 3], times[2 * len(times) // 3]
-    part = client.get("/api/record", params={"since": low, "until": high}).json()
+    part = reader.get("/api/record", params={"since": low, "until": high}).json()
     assert part["marks"] == [mark for mark in whole["marks"] if low <= mark["at"] <= high]
     assert {**part, "marks": [], "lag": None} == {**whole, "marks": [], "lag": None}
-    one = client.get("/api/record", params={"since": low, "until": low}).json()["marks"]
-    assert one
-    assert {mark["at"] for mark in one} == {low}
+    moment = reader.get("/api/record", params={"since": low, "until": low}).json()["marks"]
+    assert moment
+    assert {mark["at"] for mark in moment} == {low}
 
 
 def test_a_shorter_stretch_has_what_a_longer_one_had_no_room_for(
@@ -56,16 +50,16 @@ def test_a_shorter_stretch_has_what_a_longer_one_had_no_room_for(
 
 
 @pytest.mark.parametrize(
-    ("asked", "field"),
+    ("query", "field"),
     [
         ({"since": "yesterday"}, "since"),
         ({"until": "17"}, "until"),
         ({"since": "2026-11-20T15:00:00Z", "until": "2026-11-20T14:59:59Z"}, "until"),
     ],
 )
-def test_a_stretch_that_is_none_is_refused(client: httpx.Client, asked: dict[str, str], field: str) -> None:
+def test_a_stretch_that_is_none_is_refused(reader: httpx.Client, query: dict[str, str], field: str) -> None:
     """The answer names what is wrong."""
-    answer = client.get("/api/record", params=asked)
+    answer = reader.get("/api/record", params=query)
     assert answer.status_code == 400
     assert answer.json()["field"] == field
 
@@ -74,12 +68,12 @@ def test_an_event_of_every_type_is_answered_as_json(served: Serve, tmp_path: Pat
     """A law over all types, with all fields and with none that can be left out: in a page and alone."""
     path = tmp_path / "every.db"
     record_of_every_event(path)
-    client, found, cursor = served(path).client, set[str](), None
+    client, seen, cursor = served(path).client, set[str](), None
     while cursor != "":
         page = client.get("/api/events", params={"limit": 200} | ({} if cursor is None else {"cursor": cursor}))
         assert page.status_code == 200
         for row in page.json()["events"]:
             assert client.get(f"/api/events/{row['position']}").json()["data"] == row["data"]
-            found.add(row["type"])
+            seen.add(row["type"])
         cursor = page.json()["next"] or ""
-    assert found == types.NAMES
+    assert seen == types.NAMES

@@ -11,12 +11,11 @@ import httpx
 import psycopg
 import pytest
 
-from events import types
-from events.clock import SystemClock
-from events.store.copying import copy
-from events.store.record import Batch, Record
-from events.store.restoring import restore
-from events.store.store import store_at
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.copying import copy, restore
+from steno.events.store.record import Batch, Record
+from steno.events.store.store import store_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +46,7 @@ def tell(place: Path | str, *numbers: int) -> None:
 
 
 def put(backup: Path, place: Path | str) -> None:
-    """What an administrator does by hand: another file at the name, the dump's tables in the schema."""
+    """The restore of an administrator by hand: another file at the name, the dump's tables in the schema."""
     if isinstance(place, Path):
         for ending in ("-wal", "-shm"):
             Path(f"{place}{ending}").unlink(missing_ok=True)
@@ -76,7 +75,7 @@ def refused(here: Served) -> httpx.Response:
 def test_a_record_restored_under_its_service_is_served_no_more(
     served: Serve, place: Path | str, tmp_path: Path, goes_on: bool
 ) -> None:
-    """Nothing of the lost world is answered, nothing is accepted into the other one, and no thread dies of it."""
+    """Nothing of the lost world is answered, nothing is accepted into the other record, and no thread dies of it."""
     backup = tmp_path / "backup.db"
     copied(place, backup)
     tell(place, 1, 2, 3)
@@ -92,7 +91,7 @@ def test_a_record_restored_under_its_service_is_served_no_more(
         assert answer.status_code == 503, answer.text
     assert here.client.get("/healthz").status_code == 200
     with Record.open(place, clock=SystemClock()) as record:
-        assert not [one for one in record.read(after=head_of(backup)) if one.type == "RunRequested"]
+        assert not [stored for stored in record.read(after=head_of(backup)) if stored.type == "RunRequested"]
 
 
 def leave(place: Path | str) -> None:

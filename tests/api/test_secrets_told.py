@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from engine.commands.tokens import Issuer, Role
-from engine.providers.readings import READINGS
-from events.clock import RandomIds, SystemClock
-from events.store.record import Record
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import RandomIds, SystemClock
+from steno.events.store.record import Record
+from steno.projections.api.token_store import Issuer, Role
 
 if TYPE_CHECKING:
     from conftest import Process, StartSteno
@@ -41,7 +41,7 @@ def asked(process: Process, text: str) -> list[httpx.Response]:
         {"json": {text: text}},
         {"content": text.encode()},
     ]
-    found = []
+    answers_of = []
     with httpx.Client(base_url=process.url, timeout=120, trust_env=False) as client:
         for path in PATHS:
             for method in ("GET", "POST"):
@@ -50,12 +50,12 @@ def asked(process: Process, text: str) -> list[httpx.Response]:
                     with client.stream(method, where, **kind) as answer:
                         if "event-stream" not in answer.headers.get("content-type", ""):
                             answer.read()
-                            found.append(answer)
+                            answers_of.append(answer)
             for spelled in (text, text.replace("_", "%5F"), text.replace("s", "%73", 1)):
                 with client.stream("GET", path.replace("{}", spelled)) as answer:
                     if "event-stream" not in answer.headers.get("content-type", ""):
                         answer.read()
-    return found
+    return answers_of
 
 
 def test_a_token_is_repeated_nowhere(steno_served: StartSteno, town: Path) -> None:
@@ -67,15 +67,17 @@ def test_a_token_is_repeated_nowhere(steno_served: StartSteno, town: Path) -> No
     process = steno_served(town, STENO_API_SUBMIT_RATE="off")
     answers = asked(process, text)
     assert len(answers) > 250
-    told = [answer for answer in answers if secret in repr(answer.headers) or secret.encode() in answer.content]
-    assert {(one.request.method[:6], one.request.url.path, one.status_code, one.text[:200]) for one in told} == set()
+    leaks = [answer for answer in answers if secret in repr(answer.headers) or secret.encode() in answer.content]
+    assert {
+        (leak.request.method[:6], leak.request.url.path, leak.status_code, leak.text[:200]) for leak in leaks
+    } == set()
     assert secret not in httpx.get(process.url + "/metrics", trust_env=False).text
     for line in Path(f"/proc/{process.process.pid}/cmdline"), Path(f"/proc/{process.process.pid}/environ"):
         assert secret.encode() not in line.read_bytes()
     process.close()
-    said = "\n".join([*process.out, *process.err])
-    assert secret not in said
-    assert "Traceback" not in said
+    log = "\n".join([*process.out, *process.err])
+    assert secret not in log
+    assert "Traceback" not in log
     for file in town.parent.glob("record.db*"):
         if file.is_file():
             assert secret.encode() not in file.read_bytes(), file

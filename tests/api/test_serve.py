@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from stenotest import prefork
+from stenotest import steno_process
+from stenotest.service import eventually
 
-from engine.errors import NotConfigured
+from steno.engine.errors import NotConfigured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from conftest import Serve, Starts, StartSteno
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 PATIENT = (
     "-c",
     """
-from cli.main import main
-from projections.api import server
-from projections.api.access import limits
+from steno.cli.main import main
+from steno.projections.api import server
+from steno.projections.api.access import limits
 server.SHUTDOWN_TIMEOUT = limits.BODY_SECONDS = 3600
 main()
 """,
@@ -61,29 +62,21 @@ def waiting(url: str, length: int) -> Iterator[socket.socket]:
     with closing(socket.create_connection((host, int(port)), timeout=120)) as client:
         head = f"POST /api/runs HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
         client.sendall(f"{head}Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n".encode())
-        said = b""
-        while not said.endswith(b"\r\n\r\n"):
-            said += client.recv(1)
-        assert said == b"HTTP/1.1 100 Continue\r\n\r\n"  # sent once the body is asked for
+        interim = b""
+        while not interim.endswith(b"\r\n\r\n"):
+            interim += client.recv(1)
+        assert interim == b"HTTP/1.1 100 Continue\r\n\r\n"  # sent once the body is asked for
         yield client
 
 
 def takes_no_more(url: str) -> bool:
-    """Whether nobody listens there any more."""
+    """True if nobody listens there any more."""
     host, port = url.removeprefix("http://").split(":")
     try:
         socket.create_connection((host, int(port)), timeout=120).close()
     except ConnectionError:
         return True
     return False
-
-
-def until(done: Callable[[], bool]) -> None:
-    """Wait for it."""
-    end = time.monotonic() + 120
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_it_says_where_it_serves_and_answers_there(steno_served: StartSteno, town: Path) -> None:
@@ -110,7 +103,7 @@ def test_it_says_at_its_start_who_may_do_what(
     assert (f"run commands as {user}" in line) == runs_commands
     assert (" WARNING " in line) == (runs_commands and user == "root")
     create = ["token", "create", "--role", "read", "--record", str(town)]
-    prefork.run(create, env={"PATH": os.environ["PATH"], "HOME": str(town.parent)}, cwd=town.parent, check=True)
+    steno_process.run(create, env={"PATH": os.environ["PATH"], "HOME": str(town.parent)}, cwd=town.parent, check=True)
     closed = steno_served(town, STENO_PROVIDER=provider, STENO_API_LOOPBACK="token")
     closed.says("serving")
     assert not [line for line in closed.out if "no token is needed" in line]
@@ -146,7 +139,7 @@ def test_a_request_under_way_is_answered_before_the_end(started: Starts, town: P
     with waiting(process.url, len(body)) as client:
         client.sendall(body[:10])
         process.signal(signal.SIGTERM)
-        until(lambda: takes_no_more(process.url))
+        eventually(lambda: takes_no_more(process.url))
         client.sendall(body[10:])
         answer = b""
         while piece := client.recv(65536):
@@ -185,7 +178,7 @@ def test_a_second_ctrl_c_ends_it_at_once(started: Starts, town: Path) -> None:
     process = started("serve", "--record", town, program=PATIENT)
     with waiting(process.url, 9):
         process.signal(signal.SIGINT)
-        until(lambda: takes_no_more(process.url))
+        eventually(lambda: takes_no_more(process.url))
         process.signal(signal.SIGINT)
         assert process.ended() == 130
     assert not any("Traceback" in line for line in process.err)
@@ -222,7 +215,7 @@ def test_beyond_loopback_it_needs_a_token(started: Starts, town: Path, host: str
 
 @pytest.mark.parametrize("words", [("--port", "seven"), ("--port", "70000"), ("--host", "http://x"), ("--host", "a b")])
 def test_an_address_that_is_none_is_a_usage_error(started: Starts, town: Path, words: tuple[str, str]) -> None:
-    """One line that names the setting."""
+    """A single line names the setting."""
     process = started("serve", "--record", town, *words)
     assert process.ended() == 2
     assert len(process.err) == 1
@@ -252,16 +245,16 @@ def test_two_services_of_one_record_live_side_by_side(steno_served: StartSteno, 
 
 @pytest.mark.slow
 def test_up_records_and_serves_in_one_process(started: Starts, tmp_path: Path) -> None:
-    """What is asked for over HTTP is carried out by the recorder beside it."""
+    """A request over HTTP is carried out by the recorder beside it."""
     process = started("up", "--record", tmp_path / "r.db")
-    asked = process.post(
+    answer = process.post(
         "/api/runs",
         json={"configuration": {"type": "task", "commands": ["echo hello"]}},
         headers={"Idempotency-Key": "one"},
     )
-    assert asked.status_code == 202, asked.text
-    run_id = asked.json()["run_id"]
-    until(lambda: process.get(f"/api/runs/{run_id}").json().get("state") == "succeeded")
+    assert answer.status_code == 202, answer.text
+    run_id = answer.json()["run_id"]
+    eventually(lambda: process.get(f"/api/runs/{run_id}").json().get("state") == "succeeded")
     process.signal(signal.SIGTERM)
     assert process.ended() == 0
     assert process.err == []
@@ -290,11 +283,11 @@ def test_every_answer_leaves_a_line_without_what_it_carried(steno_served: StartS
     process.post("/api/runs", json={"configuration": {"env": {"KEY": "hidden-body"}}})
     process.signal(signal.SIGTERM)
     assert process.ended() == 0
-    said = "\n".join(process.out + process.err)
-    assert re.search(r"INFO    GET /api/runs 200 [0-9.]+ ms loopback$", said, re.MULTILINE)
-    assert re.search(r"INFO    GET /api/runs/steno_0123456789ab_… 401 [0-9.]+ ms -$", said, re.MULTILINE)
-    assert "hidden" not in said
-    assert "sssss" not in said
+    log = "\n".join(process.out + process.err)
+    assert re.search(r"INFO    GET /api/runs 200 [0-9.]+ ms loopback$", log, re.MULTILINE)
+    assert re.search(r"INFO    GET /api/runs/steno_0123456789ab_… 401 [0-9.]+ ms -$", log, re.MULTILINE)
+    assert "hidden" not in log
+    assert "sssss" not in log
 
 
 @pytest.mark.slow
@@ -318,12 +311,12 @@ def test_a_log_that_nobody_reads_holds_no_request_up(started: Starts, town: Path
             process = started("serve", "--record", town, stdout=writing)
         finally:
             os.close(writing)
-        said = b""
-        while (found := re.search(rb"serving (http://\S+) ", said)) is None:
+        output = b""
+        while (match := re.search(rb"serving (http://\S+) ", output)) is None:
             more = log.read(4096)
-            assert more, (said, process.err)
-            said += more
-        with httpx.Client(base_url=found[1].decode(), timeout=120, trust_env=False) as client:
+            assert more, (output, process.err)
+            output += more
+        with httpx.Client(base_url=match[1].decode(), timeout=120, trust_env=False) as client:
             for number in range(3000):  # 100 bytes a line: more than a pipe holds
                 assert client.get("/api/session").status_code == 200, number
         process.signal(signal.SIGTERM)
@@ -334,7 +327,7 @@ def test_a_log_that_nobody_reads_holds_no_request_up(started: Starts, town: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["serve", "up"])
 def test_an_impatient_supervisor_changes_nothing(command: str, started: Starts, town: Path) -> None:
-    """Several SIGTERMs, the second while the first is being told of: it ends in order, and says so once
+    """Several SIGTERMs, the second while the first is being logged: it ends in order, and says so once
     at most (not before it has begun).
     """
     process = started(command, "--record", town)
@@ -348,7 +341,7 @@ def test_an_impatient_supervisor_changes_nothing(command: str, started: Starts, 
 
 
 def has_ipv6() -> bool:
-    """Whether this machine's IPv6 loopback is up: in some containers it is not."""
+    """True if this machine's IPv6 loopback is up; in some containers it is down."""
     try:
         with closing(socket.socket(socket.AF_INET6)) as probe:
             probe.bind(("::1", 0))

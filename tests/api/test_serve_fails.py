@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from stenotest.service import eventually
 
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SystemClock
-from events.store.record import Record
+from steno.engine.providers.registry import READINGS
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from conftest import Process, Starts
 
 BROKEN = "the HTTP server ended: RuntimeError: the loop is broken"
@@ -59,20 +57,12 @@ def asked(process: Process, name: str) -> str:
     return run_id
 
 
-def eventually(wanted: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    end = time.monotonic() + 120
-    while not wanted():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize(("how", "why"), HOW)
 def test_up_ends_in_order_when_its_server_has_ended(
     how: str, why: str, breakable: Breakable, started: Starts, tmp_path: Path
 ) -> None:
-    """One line and exit 70; the record says why nobody looks, holds what was asked for, and the next process takes up
-    what was open.
+    """A single line and exit 70; the record says why nobody looks and holds the request, and the next process continues
+    it.
     """
     path = tmp_path / "r.db"
     process = breakable.start(how, "up", "--record", path)
@@ -84,7 +74,7 @@ def test_up_ends_in_order_when_its_server_has_ended(
     ]
     with Record.open(path, shapes=READINGS.shape, clock=SystemClock()) as record:
         assert record.verify().ok
-        assert [one.stream for one in record.read(types={"RunRequested"})] == [f"run/{run_id}"]
+        assert [stored.stream for stored in record.read(types={"RunRequested"})] == [f"run/{run_id}"]
         (stopped,) = record.read(types={"RecorderStopped"})
         assert isinstance(stopped.data, types.RecorderStopped)
         assert stopped.data.why == why
@@ -99,7 +89,7 @@ def test_up_ends_in_order_when_its_server_has_ended(
 
 @pytest.mark.parametrize(("how", "why"), HOW)
 def test_serve_ends_when_its_server_has_ended(how: str, why: str, breakable: Breakable, town: Path) -> None:
-    """One line and exit 70, and streams end; the record is as it was."""
+    """A single line and exit 70, and streams end; the record is unchanged."""
     process = breakable.start(how, "serve", "--record", town)
     with (
         httpx.Client(timeout=120, trust_env=False) as client,
@@ -133,7 +123,7 @@ def test_the_place_of_the_mistake_can_be_seen(command: str, breakable: Breakable
 
 
 def test_a_server_that_fails_before_it_began_is_told_too(breakable: Breakable, started: Starts, tmp_path: Path) -> None:
-    """Nothing is served, and nothing says that it is."""
+    """Nothing is served, and no line says that it serves."""
     breakable.breaks()
     process = started("up", "--record", tmp_path / "r.db", program=(DRIVER, tmp_path / "now", "raises"))
     assert process.ended() == BUG

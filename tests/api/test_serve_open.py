@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import stat
-import time
 from typing import TYPE_CHECKING
 
 import pytest
+from stenotest.service import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,14 +29,6 @@ def browser(tmp_path: Path) -> Callable[[str], Path]:
     return made
 
 
-def eventually(wanted: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    end = time.monotonic() + 120
-    while not wanted():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-
-
 def goes_on(process: Process) -> None:
     """It serves, and ends as it always does."""
     assert process.get("/healthz").status_code == 200
@@ -46,7 +38,7 @@ def goes_on(process: Process) -> None:
 
 
 def warnings(process: Process) -> list[str]:
-    """What is said beside the ordinary; with `local`, root is always told who may do what."""
+    """The warnings; with `local`, root is always told who may do what."""
     return [line for line in process.out if " WARNING " in line and "no token is needed" not in line]
 
 
@@ -56,9 +48,9 @@ def test_open_shows_the_dashboard(
 ) -> None:
     """The browser is given the address at which this machine reaches it, once."""
     process = started(command, "--record", town, "--open", BROWSER=str(browser("exit 0")))
-    shown = tmp_path / "shown"
-    eventually(lambda: shown.exists() and shown.read_text().endswith("\n"))
-    assert shown.read_text() == f"{process.url}\n"
+    arguments = tmp_path / "shown"
+    eventually(lambda: arguments.exists() and arguments.read_text().endswith("\n"))
+    assert arguments.read_text() == f"{process.url}\n"
     assert warnings(process) == []
     goes_on(process)
 
@@ -96,7 +88,7 @@ def test_a_browser_that_fails_is_none(started: Starts, town: Path, browser: Call
 def test_nothing_waits_for_a_browser_that_stays(
     command: str, started: Starts, town: Path, browser: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """One that is the process that was started: recording and serving go on, and so does SIGTERM."""
+    """The started process itself may be the browser: recording and serving go on, and so does SIGTERM."""
     stays = browser('while [ ! -e "$0.over" ]; do sleep 0.1; done')
     try:
         process = started(command, "--record", town, "--open", BROWSER=str(stays))

@@ -10,7 +10,7 @@ import httpx
 import psycopg
 from stenotest.records import StandingClock
 
-from events.store.record import Record
+from steno.events.store.record import Record
 
 if TYPE_CHECKING:
     from conftest import Process, Starts
@@ -21,14 +21,14 @@ KEPT = "another process has had the vault for 5 s: no secret of a request can be
 
 
 def post(process: Process) -> int:
-    """The status of one submission with a secret, whatever it is."""
+    """The status of one submission with a secret."""
     return httpx.post(f"{process.url}/api/runs", json=SECRET, timeout=60, trust_env=False).status_code
 
 
 def becomes_ready(process: Process) -> None:
     """Wait until it says so: it reads the record first, and the state of a lock is looked at now and then."""
-    while (found := process.get("/readyz").json())["status"] != "ready":
-        assert found["reasons"], found
+    while (ready := process.get("/readyz").json())["status"] != "ready":
+        assert ready["reasons"], ready
         time.sleep(0.05)
 
 
@@ -45,8 +45,8 @@ def test_a_vault_that_is_locked_refuses_secrets_after_five_seconds(
     with closing(psycopg.connect(other, autocommit=True)) as holder:
         holder.execute("BEGIN; SELECT steno.hold_blob('vault', true)")
         assert post(process) == 503
-        found = httpx.get(f"{process.url}/readyz", timeout=60, trust_env=False)
-        assert (found.status_code, found.json()["reasons"]) == (503, [KEPT])
+        answer = httpx.get(f"{process.url}/readyz", timeout=60, trust_env=False)
+        assert (answer.status_code, answer.json()["reasons"]) == (503, [KEPT])
         holder.execute("ROLLBACK")
     assert post(process) == 202
     becomes_ready(process)
@@ -59,8 +59,8 @@ def test_a_service_that_may_not_read_the_tokens_does_not_start(
 ) -> None:
     """Its last line says what its role lacks."""
     Record.open(postgres_url, clock=StandingClock(), write=True, create=True).close()
-    _, recorder = make_role(appends=True)
-    process = started("serve", "--record", recorder)
+    _, controller = make_role(appends=True)
+    process = started("serve", "--record", controller)
     assert process.ended() != 0
     assert "permission denied for table tokens" in process.err[-1]
     assert "steno db grant" in process.err[-1]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cli.wiring.signals import stoppable
-from projections.api.server import Server, bound
+from steno.engine.runtime.signals import stoppable
+from steno.projections.api.server import Server, bound
 
 TRIES = 2000
 LOST = 10.0  # seconds after which a signal counts as lost
@@ -31,7 +31,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr("projections.api.server._GLANCE", 0.01)  # what a lost signal costs here
+    monkeypatch.setattr("steno.projections.api.server._GLANCE", 0.01)  # what a lost signal costs here
     made = Server(app, bound("127.0.0.1", 0))
     made.start()
     yield made
@@ -40,8 +40,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 @pytest.mark.slow
 def test_no_signal_is_lost_on_the_way_into_the_wait(server: Server) -> None:
-    """One that comes just before a thread sleeps in a lock does not wake it, for CPython looked for signals before; and
-    one that comes in the lock's own code must not leave it held, or the server never ends. Here it comes at any time in
+    """A signal just before a thread sleeps in a lock does not wake it, as CPython looked for signals before; and
+    a signal in the lock's own code must not leave it held, or the server never ends. Here it comes at any time in
     the first 60 µs; a second one frees a thread that missed the first.
     """
     main, missed = threading.main_thread().ident or 0, []

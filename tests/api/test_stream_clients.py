@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
+from stenotest.service import eventually
 
-from engine.fold.record_fold import RecordFold
-from engine.fold.world import World
-from engine.providers.readings import READINGS
-from engine.replay.record import replay_record
-from events import types
-from events.clock import SystemClock
-from events.store.append import Batch
-from events.store.record import Record
-from projections.api.feed import backfill
-from projections.api.feed.feed import Feed
-from projections.api.feed.frames import Frame, Framer
-from projections.api.feed.listener import Dropped, Ring
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.record_fold import RecordFold
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import replay_record
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.append import Batch
+from steno.events.store.record import Record
+from steno.projections.api.feed import backfill
+from steno.projections.api.feed.feed import Feed
+from steno.projections.api.feed.framer import Frame, Framer
+from steno.projections.api.feed.listener import Dropped, Ring
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from conftest import Serve
 
-    from engine.live.live_world import ChangeSet
+    from steno.engine.live.live_world import ChangeSet
 
 
 def frame(position: int, size: int = 10) -> Frame:
@@ -38,7 +38,7 @@ def frame(position: int, size: int = 10) -> Frame:
 
 
 def tell(path: Path, count: int, size: int = 10) -> None:
-    """Something happens so many times."""
+    """Append `count` events."""
     with Record.open(path, clock=SystemClock(), shapes=READINGS.shape, write=True) as record:
         for number in range(count):
             fact = types.RunRequested(
@@ -50,14 +50,6 @@ def tell(path: Path, count: int, size: int = 10) -> None:
                 submitter="ada",
             )
             record.append_many([Batch(f"run/{fact.run_id}", [fact])])
-
-
-def eventually(done: Callable[[], bool], patience: float = 120) -> None:
-    """Until it is so."""
-    end = time.monotonic() + patience
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_ring_is_bounded_in_number_and_bytes() -> None:
@@ -78,20 +70,20 @@ def test_a_ring_is_bounded_in_number_and_bytes() -> None:
 def test_a_client_that_reads_nothing_is_dropped(served: Serve, town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection is cut, whatever was still to be sent; the others notice nothing."""
     tell(town, 3000, size=3000)
-    monkeypatch.setattr("projections.api.feed.feed._CHECK", 0.2)
+    monkeypatch.setattr("steno.projections.api.feed.feed._CHECK", 0.2)
     here = served(town)
-    monkeypatch.setattr("projections.api.feed.listener.STUCK", 0.5)
+    monkeypatch.setattr("steno.projections.api.feed.listener.STUCK", 0.5)
     where = urlsplit(here.url)
     with socket.socket() as stuck:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.connect((where.hostname, where.port))
         stuck.send(f"GET /api/stream?after=0 HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode())
-        said = 'steno_stream_clients_dropped_total{reason="stuck"} 1.0'
-        eventually(lambda: said in here.client.get("/metrics").text)
+        metric = 'steno_stream_clients_dropped_total{reason="stuck"} 1.0'
+        eventually(lambda: metric in here.client.get("/metrics").text)
         eventually(lambda: "steno_stream_clients 0.0" in here.client.get("/metrics").text)
         with pytest.raises(ConnectionResetError):
             list(iter(lambda: stuck.recv(1 << 20), b""))
-    monkeypatch.setattr("projections.api.feed.listener.STUCK", 600)  # who reads slowly here is no test of it
+    monkeypatch.setattr("steno.projections.api.feed.listener.STUCK", 600)  # a slow reader here must not be dropped
     with here.client.stream("GET", "/api/stream?after=0") as response:
         assert sum(line.startswith("id: ") for line, _ in zip(response.iter_lines(), range(300), strict=False)) > 90
 
@@ -99,11 +91,11 @@ def test_a_client_that_reads_nothing_is_dropped(served: Serve, town: Path, monke
 def framed(path: Path) -> bytes:
     """Everything a stream sends from the beginning, heartbeats apart."""
     with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
-        return b"".join(one.data for one in Framer(record, World(READINGS), 0).advance(record.head().position))
+        return b"".join(message.data for message in Framer(record, Fold(READINGS), 0).advance(record.head().position))
 
 
 async def pieces(feed: Feed, after: int) -> AsyncGenerator[bytes]:
-    """What a client gets that was at a position."""
+    """The pieces for a client that was at a position."""
     with feed.listening(after, lambda: None) as listener:
         async for piece in feed.pieces(listener):
             yield piece
@@ -111,12 +103,12 @@ async def pieces(feed: Feed, after: int) -> AsyncGenerator[bytes]:
 
 async def received(feed: Feed, after: int, size: int) -> bytes:
     """The first bytes behind a position."""
-    found = b""
+    received_bytes = b""
     async for piece in pieces(feed, after):
-        found += piece
-        if len(found) >= size:
+        received_bytes += piece
+        if len(received_bytes) >= size:
             break
-    return found
+    return received_bytes
 
 
 def playing(path: Path, play: Callable[[Feed], Awaitable[None]]) -> None:
@@ -139,7 +131,7 @@ def playing(path: Path, play: Callable[[Feed], Awaitable[None]]) -> None:
 def test_whoever_falls_behind_the_ring_is_dropped_and_goes_on_where_it_was(
     town: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the ring let go of is made again when it comes back."""
+    """Frames that the ring evicted are made again when it comes back."""
     monkeypatch.setattr(Ring.__init__, "__kwdefaults__", {"frames": 8, "size": 1 << 20})
 
     async def play(feed: Feed) -> None:
@@ -160,7 +152,7 @@ def test_whoever_falls_behind_the_ring_is_dropped_and_goes_on_where_it_was(
 
 def test_a_loop_that_is_slower_than_the_fold_loses_nothing(town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its queue overflows and is emptied: every client is dropped, comes back, and is sent each frame once."""
-    monkeypatch.setattr("projections.api.feed.publisher.FRAMES", 8)
+    monkeypatch.setattr("steno.projections.api.feed.listener.FRAMES", 8)
 
     async def play(feed: Feed) -> None:
         before = feed.position
@@ -193,8 +185,8 @@ def test_many_who_come_back_share_what_is_made_again(town: Path, monkeypatch: py
 
     async def play(feed: Feed) -> None:
         wanted = framed(town)
-        found = await asyncio.gather(*(received(feed, 0, len(wanted)) for _ in range(50)))
-        assert set(found) == {wanted}
+        streams = await asyncio.gather(*(received(feed, 0, len(wanted)) for _ in range(50)))
+        assert set(streams) == {wanted}
         assert len(made) == len(set(made)) <= feed.position // backfill.PAGE + 1
 
     playing(town, play)
@@ -206,8 +198,8 @@ def test_the_state_is_the_fold_up_to_the_position_told(town: Path) -> None:
     async def play(feed: Feed) -> None:
         heard: list[int] = []
 
-        def listener(found: ChangeSet) -> None:
-            return heard.append(found.until)
+        def listener(changes: ChangeSet) -> None:
+            return heard.append(changes.until)
 
         feed.live.subscribe(listener)
         before = feed.position
@@ -220,16 +212,14 @@ def test_the_state_is_the_fold_up_to_the_position_told(town: Path) -> None:
         with Record.open(town, clock=SystemClock(), shapes=READINGS.shape) as record:
             replay = replay_record(record)
         with feed.state() as state:
-            assert {run.run_id: run.state for run in state.runs.values()} == {
-                run.run_id: run.state for run in replay.runs
-            }
+            assert {run.run_id: run.state for run in state.runs.all()} == {run.run_id: run.state for run in replay.runs}
 
     playing(town, play)
 
 
 def test_a_record_that_cannot_be_read_for_a_while_is_gone_on_with(town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told, tried again once a second, and nothing is lost or doubled."""
-    from events.errors import RecordDamaged
+    from steno.events.errors import RecordDamaged
 
     async def play(feed: Feed) -> None:
         before = feed.position
@@ -251,8 +241,8 @@ def test_a_record_that_cannot_be_read_for_a_while_is_gone_on_with(town: Path, mo
         assert await feed.beyond(before + 2, 120)
         while feed.trouble is not None:
             await asyncio.sleep(0.05)
-        found = await listening
+        rest = await listening
         wanted = framed(town)
-        assert found == wanted[wanted.index(found) :]
+        assert rest == wanted[wanted.index(rest) :]
 
     playing(town, play)

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from engine.fold.world import World
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SystemClock
-from events.store.append import Batch
-from events.store.record import Record
-from projections.api.feed.frames import Framer
+from steno.engine.fold.fold import Fold
+from steno.engine.providers.registry import READINGS
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.append import Batch
+from steno.events.store.record import Record
+from steno.projections.api.feed.framer import Framer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -34,7 +34,7 @@ _HINT = re.compile(rb"^retry: \d+\n\n")
 
 
 class Client:
-    """One that comes back, as a browser does, with the last position it had."""
+    """A client that comes back with its last position, as a browser does."""
 
     def __init__(self, after: int) -> None:
         self.last = after
@@ -75,10 +75,10 @@ class Client:
 
     def _take(self, text: bytes) -> bytes:
         end = 0
-        for found in _MESSAGE.finditer(text):
-            self.last = int(found[1])
-            self.got.append((self.last, found[2]))
-            end = found.end()
+        for match in _MESSAGE.finditer(text):
+            self.last = int(match[1])
+            self.got.append((self.last, match[2]))
+            end = match.end()
         return text[end:]
 
 
@@ -150,10 +150,10 @@ def test_a_restart_under_a_hundred_clients_loses_and_doubles_nothing(
         stop.set()
         writer.join()
     with Record.open(town, clock=SystemClock(), shapes=READINGS.shape) as record:
-        frames = Framer(record, World(READINGS), 0).advance(record.head().position)
-    wanted = [(one.position, one.data.split(b"\ndata: ")[1].rstrip()) for one in frames]
+        frames = Framer(record, Fold(READINGS), 0).advance(record.head().position)
+    wanted = [(frame.position, frame.data.split(b"\ndata: ")[1].rstrip()) for frame in frames]
     for client in clients:
-        assert client.got == [one for one in wanted if one[0] > began_at[id(client)]]
+        assert client.got == [message for message in wanted if message[0] > began_at[id(client)]]
         assert client.connected >= 4
 
 

@@ -13,13 +13,13 @@ import httpx
 import msgspec
 import pytest
 
-from engine.fold.world import World
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SystemClock
-from events.store.append import Batch
-from events.store.record import Record
-from projections.api.feed.frames import Framer
+from steno.engine.fold.fold import Fold
+from steno.engine.providers.registry import READINGS
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.append import Batch
+from steno.events.store.record import Record
+from steno.projections.api.feed.framer import Framer
 
 if TYPE_CHECKING:
     from conftest import Serve, Served
@@ -29,17 +29,17 @@ Message = tuple[int, dict[str, Any]]
 
 def messages(lines: Iterator[str], count: int) -> list[Message]:
     """The next messages of a stream, as (id, data); comments and hints are left out."""
-    found: list[Message] = []
+    messages: list[Message] = []
     at = None
     for line in lines:
         if line.startswith("id: "):
             at = int(line.removeprefix("id: ").partition("-")[0])
         elif line.startswith("data: "):
             assert at is not None
-            found.append((at, msgspec.json.decode(line.removeprefix("data: "))))
-            if len(found) == count:
+            messages.append((at, msgspec.json.decode(line.removeprefix("data: "))))
+            if len(messages) == count:
                 break
-    return found
+    return messages
 
 
 def told(lines: Iterator[str]) -> list[str]:
@@ -55,13 +55,13 @@ def stream(here: Served, path: str = "/api/stream", **headers: str) -> Iterator[
 
 
 def expected(path: Path, after: int = 0, about: str | None = None) -> list[Message]:
-    """What a client behind `after` is to be sent."""
+    """The messages for a client behind `after`."""
     with Record.open(path, clock=SystemClock(), shapes=READINGS.shape) as record:
-        frames = Framer(record, World(READINGS), 0).advance(record.head().position)
+        frames = Framer(record, Fold(READINGS), 0).advance(record.head().position)
     return [
-        (one.position, msgspec.json.decode(one.data.split(b"\ndata: ")[1]))
-        for one in frames
-        if one.position > after and (about is None or about in one.about)
+        (frame.position, msgspec.json.decode(frame.data.split(b"\ndata: ")[1]))
+        for frame in frames
+        if frame.position > after and (about is None or about in frame.about)
     ]
 
 
@@ -88,9 +88,9 @@ def test_a_stream_says_how_to_come_back_and_is_kept_by_nobody(served: Serve, tow
         assert next(response.iter_lines()) == "retry: 1000"
 
 
-def test_head_tells_the_headers_and_ends(served: Serve, town: Path) -> None:
+def test_head_tells_the_headers_and_ends(towned: Served) -> None:
     """As GET would have them."""
-    answer = served(town).client.head("/api/stream")
+    answer = towned.client.head("/api/stream")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
 
 
@@ -150,7 +150,7 @@ def test_what_happens_while_a_client_catches_up_is_neither_lost_nor_doubled(serv
 def test_the_stream_of_a_run_has_what_concerns_it_and_its_machine(served: Serve, town: Path, word: str) -> None:
     """By run id, by the provider's id, and by name."""
     here = served(town)
-    run = next(one for one in here.client.get("/api/runs").json()["runs"] if one["vm_id"] is not None)
+    run = next(run_ for run_ in here.client.get("/api/runs").json()["runs"] if run_["vm_id"] is not None)
     wanted = expected(town, about=f"run/{run['run_id']}")
     with stream(here, f"/api/runs/{run[word]}/stream?after=0") as response:
         got = messages(response.iter_lines(), len(wanted))
@@ -159,29 +159,30 @@ def test_the_stream_of_a_run_has_what_concerns_it_and_its_machine(served: Serve,
     assert {message["run"]["run_id"] for _, message in got if "run" in message} == {run["run_id"]}
 
 
-def test_the_stream_of_nobody_is_404(served: Serve, town: Path) -> None:
+def test_the_stream_of_nobody_is_404(towned: Served) -> None:
     """As a problem."""
-    answer = served(town).client.get("/api/runs/nobody/stream")
+    answer = towned.client.get("/api/runs/nobody/stream")
     assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
 
 
 @pytest.mark.parametrize("last", ["-1", "1.5", "x", "٣", "9" * 400, "0x10", "1 2", "3-abc", "3-ABCDEF00", "-00000000"])
-def test_a_last_event_that_never_was_is_refused(served: Serve, town: Path, last: str) -> None:
-    """The problem names the header."""
-    client = served(town).client
-    answer = client.get("/api/stream", headers=[(b"Last-Event-ID", last.encode())])
-    assert (answer.status_code, answer.json()["field"]) == (400, "Last-Event-ID")
+def test_a_last_event_that_never_was_is_refused(towned: Served, last: str) -> None:
+    """The problem names the header, on every stream."""
+    run = towned.client.get("/api/runs?limit=1").json()["runs"][0]["run_id"]
+    for path in ("/api/stream", f"/api/runs/{run}/stream"):
+        answer = towned.client.get(path, headers=[(b"Last-Event-ID", last.encode())])
+        assert (answer.status_code, answer.json()["field"]) == (400, "Last-Event-ID")
 
 
 @pytest.mark.parametrize("last", ["99999999", "9" * 18, "3-00000000", "99999999-00000000"])
-def test_an_event_that_the_record_does_not_have_is_gone(served: Serve, town: Path, last: str) -> None:
+def test_an_event_that_the_record_does_not_have_is_gone(towned: Served, last: str) -> None:
     """Whichever way it is named; the client learns from where on it has to read again."""
-    client = served(town).client
+    client, path = towned.client, Path(towned.record)
     for answer in (
         client.get("/api/stream", headers={"Last-Event-ID": last}),
         client.get("/api/stream", params={"after": last}),
     ):
-        common = min(head_of(town), int(last.partition("-")[0]) - 1)
+        common = min(head_of(path), int(last.partition("-")[0]) - 1)
         assert (answer.status_code, answer.json()["type"], answer.json()["last_common_position"]) == (
             410,
             "stream-epoch",
@@ -190,9 +191,9 @@ def test_an_event_that_the_record_does_not_have_is_gone(served: Serve, town: Pat
 
 
 @pytest.mark.parametrize(("query", "field"), [("after=x", "after"), ("since=1", "since"), ("at=1", "at")])
-def test_a_wrong_parameter_is_refused(served: Serve, town: Path, query: str, field: str) -> None:
-    """As everywhere, an unknown one too."""
-    answer = served(town).client.get(f"/api/stream?{query}")
+def test_a_wrong_parameter_is_refused(towned: Served, query: str, field: str) -> None:
+    """As everywhere, an unknown parameter too."""
+    answer = towned.client.get(f"/api/stream?{query}")
     assert (answer.status_code, answer.json()["field"]) == (400, field)
 
 
@@ -206,7 +207,7 @@ def test_the_head_itself_is_a_place_to_go_on_from(served: Serve, town: Path) -> 
 
 def test_a_quiet_stream_has_a_heartbeat(served: Serve, town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A comment, which no client shows; here after a fifth of a second, not fifteen."""
-    monkeypatch.setattr("projections.api.feed.listener.HEARTBEAT", 0.2)
+    monkeypatch.setattr("steno.projections.api.feed.listener.HEARTBEAT", 0.2)
     with stream(served(town)) as response:
         lines = response.iter_lines()
         assert [next(lines) for _ in range(6)] == ["retry: 1000", "", ": ", "", ": ", ""]

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from stenotest import prefork
+from stenotest import steno_process
 from stenotest.command_line import VARIABLES, Steno
 from stenotest.dstack_api import DstackApi
 
@@ -50,8 +50,8 @@ def _end_runs(home: Path) -> None:
     """Ends what still runs in a home, and waits for it: it may write to folders that the test removes."""
     for started in (*home.glob("*.local/*/started.json"), *home.glob("*.local/.machines/*/started.json")):
         with suppress(OSError, ValueError, KeyError):
-            told = json.loads(started.read_text())
-            pid = told["supervisor" if "supervisor" in told else "pid"]
+            answer = json.loads(started.read_text())
+            pid = answer["supervisor" if "supervisor" in answer else "pid"]
             command = Path(f"/proc/{pid}/cmdline")
             late = time.monotonic() + DEADLINE
             if os.fsencode(started.parent) in command.read_bytes():
@@ -85,7 +85,7 @@ def record_file(home: Path) -> Path:
 
 @pytest.fixture
 def environment(home: Path, place: str) -> dict[str, str]:
-    """What a call sees of the environment: nothing of the developer's own settings."""
+    """The environment of a call: nothing of the developer's own settings."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
@@ -100,7 +100,9 @@ def steno(home: Path, environment: dict[str, str]) -> Steno:
     """`steno(*words)` runs the command to its end; its output is text, its record at `place`."""
 
     def call(*words: object, stdin: str | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
-        return prefork.run([*map(str, words)], cwd=home, env=environment | variables, typed=stdin, timeout=DEADLINE)
+        return steno_process.run(
+            [*map(str, words)], cwd=home, env=environment | variables, typed=stdin, timeout=DEADLINE
+        )
 
     return call
 
@@ -128,7 +130,7 @@ def background(home: Path, environment: dict[str, str]) -> Iterator[Background]:
         def start(
             *words: object, out: int | None = subprocess.DEVNULL, err: int | None = subprocess.DEVNULL, **variables: str
         ) -> "subprocess.Popen[str]":
-            process = prefork.Popen(
+            process = steno_process.Popen(
                 [*map(str, words)],
                 cwd=home,
                 env=environment | variables,
@@ -175,7 +177,7 @@ def server() -> Iterator[DstackApi]:
 
 @pytest.fixture
 def settings(server: DstackApi) -> dict[str, str]:
-    """Of a command that uses it, without a budget."""
+    """The settings of a command that uses it, without a budget."""
     return {
         "STENO_DSTACK_URL": server.url,
         "DSTACK_TOKEN": "secret-token",

@@ -1,9 +1,11 @@
-"""What people do all day: read the newest run's last lines, run it again, compare the two."""
+"""Daily work: find runs, read the newest run's last lines, run it again, compare the two."""
 
 import json
+from pathlib import Path
 
 import pytest
 from stenotest.command_line import Steno, refused
+from stenotest.dstack_history import single
 
 pytestmark = pytest.mark.slow
 
@@ -11,8 +13,8 @@ pytestmark = pytest.mark.slow
 def run(steno: Steno, command: str, *words: str) -> dict[str, object]:
     """`submit` or `rerun` to its end; the run."""
     done = steno(command, "--wait", "--json", *words)
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
 
 
 def test_the_newest_run_needs_no_name(steno: Steno) -> None:
@@ -64,12 +66,12 @@ def test_two_runs_stand_side_by_side(steno: Steno) -> None:
     """Outcome, times and cost; of the task only what differs, and no secret."""
     first = run(steno, "submit", "--name", "one", "-e", "TOKEN=hunter2", "-e", "SAME=x", "--", "exit 0")
     second = run(steno, "submit", "--name", "two", "-e", "TOKEN=swordfish", "-e", "SAME=x", "--", "exit 7")
-    found = json.loads(steno("compare", "one", "two", "--json").stdout)
-    outcome = {line["field"]: line["values"] for line in found["outcome"]}
+    answer = json.loads(steno("compare", "one", "two", "--json").stdout)
+    outcome = {line["field"]: line["values"] for line in answer["outcome"]}
     assert outcome["state"] == ["succeeded", "failed"]
     assert outcome["exit_status"] == [0, 7]
-    assert [line["field"] for line in found["task"]] == ["commands", "env.TOKEN"]
-    assert [one["run_id"] for one in found["runs"]] == [first["run_id"], second["run_id"]]
+    assert [line["field"] for line in answer["task"]] == ["commands", "env.TOKEN"]
+    assert [run["run_id"] for run in answer["runs"]] == [first["run_id"], second["run_id"]]
     page = steno("compare", "one", "two").stdout
     assert "exit 7" in page
     assert "hunter2" not in page
@@ -86,11 +88,11 @@ def test_a_bad_day_takes_five_commands(steno: Steno) -> None:
     steno("submit", "--wait", "-q", "--name", "bad", "--memory", "1GB", "--", "seq 1 90; kill -9 $$", **here)
     steno("submit", "--wait", "-q", "--name", "other", "--", "exit 3", **here)
 
-    (found,) = steno("ps", "--failed", "--gpu", "MI300X", "--since", "yesterday", "-s", "SEQ 1 9", "-q").stdout.split()
-    lines = steno("logs", found, "--tail", "50").stdout.splitlines()
-    why = steno("explain", found).stdout
-    again = steno("rerun", found, "--memory", "2GB", "--wait", **here)
-    both = steno("compare", found, "bad").stdout
+    (run_id,) = steno("ps", "--failed", "--gpu", "MI300X", "--since", "yesterday", "-s", "SEQ 1 9", "-q").stdout.split()
+    lines = steno("logs", run_id, "--tail", "50").stdout.splitlines()
+    why = steno("explain", run_id).stdout
+    again = steno("rerun", run_id, "--memory", "2GB", "--wait", **here)
+    both = steno("compare", run_id, "bad").stdout
 
     assert lines == [str(number) for number in range(41, 91)]
     assert "because memory ran out; give it more memory: `steno rerun bad --memory 2GB`" in " ".join(why.split())
@@ -101,8 +103,93 @@ def test_a_bad_day_takes_five_commands(steno: Steno) -> None:
 
 @pytest.mark.parametrize(("flag", "size"), [("--memory", "900TB"), ("--cpu", "90000.."), ("--disk", "900000TB")])
 def test_a_size_that_this_machine_does_not_have_is_refused(steno: Steno, flag: str, size: str) -> None:
-    """One line names the flag, and nothing is requested; a size that it has is one of its machine."""
+    """A line names the flag, and nothing is requested; a size that it has is one of its machine."""
     run(steno, "submit", "--name", "plain", flag, "1", "--", "true")
     for words in (("submit", flag, size, "--", "true"), ("rerun", "-l", flag, size)):
         assert f"{flag} {size}: the provider local has one machine" in refused(steno(*words), 2)
     assert len(json.loads(steno("ps", "--all", "--json").stdout)["runs"]) == 1
+
+
+@pytest.fixture
+def three(steno: Steno) -> Steno:
+    """A record of three runs, two of one name."""
+    steno("submit", "--wait", "--name", "train", "--", "echo learning; exit 3")
+    steno("submit", "--wait", "--name", "other", "--", "echo 100%")
+    steno("submit", "--wait", "--name", "train", "--", "echo learned")
+    return steno
+
+
+def found(steno: Steno, *words: str) -> list[str]:
+    """The commands of the runs that `ps` lists."""
+    done = steno("ps", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    return [run["ran"]["command"] for run in json.loads(done.stdout)["runs"]]
+
+
+def test_ps_finds_runs_by_what_a_person_knows_of_them(three: Steno) -> None:
+    """By command in any case, state, name, order, number; text is plain text; the same at a past moment."""
+    ended, failed, other = "echo learned", "echo learning; exit 3", "echo 100%"
+    assert found(three) == [ended, other, failed]
+    assert found(three, "--failed") == found(three, "--reason", "exit_nonzero") == [failed]
+    assert found(three, "-s", "LEARN", "--sort", "name") == [failed, ended]
+    assert found(three, "-s", "0%") == [other]
+    assert found(three, "-s", "%") == [other]
+    assert found(three, "-n", "1") == [ended]
+    assert found(three, "--since", "1h", "--gpu", "none", "--state", "succeeded") == [ended, other]
+    assert found(three, "-s", "x" * 10_000) == found(three, "-s", ".*[") == []
+    position = json.loads(three("ps", "--json").stdout)["position"]
+    assert found(three, "--at", str(position), "--failed") == [failed]
+    assert found(three, "--at", "3", "--user", "nobody") == []
+
+    ids = three("ps", "-q", "-s", "learn").stdout.split()
+    assert [json.loads(three("show", run_id, "--json").stdout)["ran"]["command"] for run_id in ids] == [ended, failed]
+    wide = three("ps", "--wide").stdout.splitlines()
+    assert wide[0].split()[-3:] == ["USER", "GPU", "COMMAND"]
+    assert wide[1].endswith(ended)
+    narrow = three("ps", COLUMNS="60").stdout
+    assert all(run_id[:8] in narrow for run_id in ids), "two runs of one name: the id tells them apart"
+
+    page = three("show", ids[1]).stdout
+    assert "command        echo learning; exit 3\n" in page
+    assert "submitted by" in page
+
+
+def test_what_cannot_be_found_says_why(three: Steno) -> None:
+    """An unknown value: exit 2 and one line that names the known values. No run at a time: a hint."""
+    for words, line in (
+        (("--user", "nobody"), "unknown user 'nobody'; known: "),
+        (("--machine", "nothing"), "unknown machine 'nothing'; known: local-0"),
+        (("--state", "good"), "'good' is not one of 'requested'"),
+        (("--failed", "--state", "lost"), "contradict"),
+        (("--since", "then"), "'then' is not a time"),
+    ):
+        done = three("ps", *words)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert line in done.stderr
+    for words, line in (
+        (("--since", "2999-01-01"), "in the future"),
+        (("--until", "2001-01-01"), "the first one was submitted at"),
+        (("-s", "nothing like it"), "steno ps --all"),
+        (("--at", "3", "--user", "nobody"), "unknown user 'nobody'"),
+    ):
+        done = three("ps", *words)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert line in done.stderr
+
+
+def test_the_newest_run_is_that_of_the_newest_submission(steno: Steno, tmp_path: Path) -> None:
+    """Also at first contact, where one answer shows several runs, the newest first: for -l and for a shared name."""
+    newest_first = [single("train", "done", "done", submitted=number, label=f"{number}") for number in (3, 2, 1)]
+    line = {
+        "t": "2026-01-01T00:00:00Z", "path": "/api/runs/list", "req": {"project_name": "main", "limit": 100},
+        "status": 200, "ms": 5, "body": newest_first,
+    }  # fmt: skip
+    (tmp_path / "first.jsonl").write_text(json.dumps(line) + "\n")
+    assert steno("import", str(tmp_path / "first.jsonl")).returncode == 0
+    newest = newest_first[0]["id"]
+    for words in (("show", "-l"), ("show", "train"), ("timeline", "-l"), ("explain", "train")):
+        answer = json.loads(steno(*words, "--json").stdout)
+        run = answer.get("run", answer)
+        assert run.get("provider_id", newest) == newest
+        assert run["run_id"] == json.loads(steno("show", newest, "--json").stdout)["run_id"], words
+    assert json.loads(steno("ps", "--all", "--json").stdout)["runs"][0]["provider_id"] == newest

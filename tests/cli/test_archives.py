@@ -1,58 +1,42 @@
-"""What was imported is an archive: it changes no budget, limit, alert or refusal, and can be hidden."""
+"""An imported trace is an archive: it changes no budget, limit, alert or refusal, and can be hidden."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 from stenotest.command_line import Steno
+from stenotest.in_process import InProcess
 
-from cli.program import steno
-from cli.wiring.app import App
-from engine.providers.readings import READINGS
-from engine.replay.trace import open_trace
-from events import types
-from events.clock import SECOND, SystemClock, parse_time
-from events.store.record import Batch, Record
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace
+from steno.events import types
+from steno.events.clock import SECOND, SystemClock, parse_time
+from steno.events.store.record import Batch, Record
 
 TRACES = Path(__file__).parent.parent / "traces"
 LIVE = TRACES / "dstack-0.22.5" / "unreachable.jsonl.zst"
 NINE = sorted(path for path in TRACES.rglob("*.jsonl.zst") if path.stat().st_size < 16_000)[:9]
 """Shipped recordings, none of the live source; at the end of some a machine is open."""
 
-Call = Callable[..., Result]
-
 
 @pytest.fixture
-def call(tmp_path: Path) -> Call:
-    """`call("vms", "--all")`: a command about `tmp_path/record.db`, in this process."""
-    surroundings = {"COLUMNS": "120", "NO_COLOR": "1", "HOME": str(tmp_path)}
-    surroundings |= {"STENO_RECORD": str(tmp_path / "record.db"), "AMD_GRANT_CREDITS_TOTAL": "5.00"}
-    for name in ("STENO_PROVIDER", "STENO_PROJECT", "DSTACK_PROJECT", "FORCE_COLOR"):
-        surroundings[name] = ""
-
-    def show(*words: object, **variables: str) -> Result:
-        return CliRunner(env=surroundings | variables).invoke(steno, [str(word) for word in words], obj=App())
-
-    return show
+def call(tmp_path: Path) -> InProcess:
+    return InProcess(tmp_path, COLUMNS="120", AMD_GRANT_CREDITS_TOTAL="5.00")
 
 
-def told(call: Call, *words: object, **variables: str) -> Any:
-    """The JSON a command prints, without where the record ends."""
-    done = call(*words, "--json", **variables)
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    found.pop("position", None)
-    return found
+def told(call: InProcess, *words: object, **variables: str) -> Any:
+    """The JSON of a command, without where the record ends."""
+    answer = call.json(*words, **variables)
+    answer.pop("position", None)
+    return answer
 
 
 def recorded(path: Path, trace: Path) -> None:
-    """What a recorder would have written of what a trace holds: every poll as of its project."""
+    """The record that a recorder would have written of the polls of a trace: every poll as of its project."""
     polls = [poll for _, poll in open_trace(trace) if poll is not None]
     source = polls[0].source
     with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
@@ -60,13 +44,12 @@ def recorded(path: Path, trace: Path) -> None:
         record.append_polls([msgspec.structs.replace(poll, source=source) for poll in polls])
 
 
-def imported(call: Call, *traces: Path) -> None:
+def imported(call: InProcess, *traces: Path) -> None:
     for trace in traces:
-        done = call("import", trace)
-        assert done.exit_code == 0, done.output
+        call.page("import", trace)
 
 
-def test_nine_imported_traces_change_no_budget_and_no_list_of_what_goes_on(call: Call, tmp_path: Path) -> None:
+def test_nine_imported_traces_change_no_budget_and_no_list_of_what_goes_on(call: InProcess, tmp_path: Path) -> None:
     """The live machine's bill, the budget, the sources and the metrics are as before."""
     recorded(tmp_path / "record.db", LIVE)
 
@@ -86,10 +69,12 @@ def test_nine_imported_traces_change_no_budget_and_no_list_of_what_goes_on(call:
     assert figures() == before
     assert len(told(call, "vms", "--all")["vms"]) > 1
     assert "archive" in call("vms", "--all").stdout
-    assert {one["source"]: one["kind"] for one in told(call, "sources")["sources"]}["dstack/unreachable"] == "live"
+    assert {source["source"]: source["kind"] for source in told(call, "sources")["sources"]}[
+        "dstack/unreachable"
+    ] == "live"
 
 
-def test_an_archive_never_moves_a_live_bill_and_no_live_poll_moves_its(call: Call, tmp_path: Path) -> None:
+def test_an_archive_never_moves_a_live_bill_and_no_live_poll_moves_its(call: InProcess, tmp_path: Path) -> None:
     """An open machine of an archive is billed to the archive's last poll, whatever is polled or imported later."""
     imported(call, LIVE)
     alone = told(call, "vms", "--all")["vms"]
@@ -101,7 +86,7 @@ def test_an_archive_never_moves_a_live_bill_and_no_live_poll_moves_its(call: Cal
 
 
 @pytest.mark.parametrize("archive", [False, True], ids=["live", "archive"])
-def test_a_bill_is_the_same_wherever_it_is_shown(call: Call, tmp_path: Path, archive: bool) -> None:
+def test_a_bill_is_the_same_wherever_it_is_shown(call: InProcess, tmp_path: Path, archive: bool) -> None:
     """List, machine, costs and replay of the record, replay of the trace."""
     if archive:
         imported(call, LIVE)
@@ -118,24 +103,24 @@ def test_a_bill_is_the_same_wherever_it_is_shown(call: Call, tmp_path: Path, arc
     assert ("archive" in listed, row["archive"]) == (archive, archive)
 
 
-def test_every_recording_imported_is_replayed_as_its_trace(call: Call, tmp_path: Path) -> None:
+def test_every_recording_imported_is_replayed_as_its_trace(call: InProcess, tmp_path: Path) -> None:
     """Verdicts, times, bills and anomalies; positions are the record's own."""
     for trace in NINE:
         alone = {"STENO_RECORD": str(tmp_path / f"{trace.parent.name}-{trace.name}.db")}
         assert call("import", trace, **alone).exit_code == 0
         of_record, of_trace = told(call, "replay", **alone), told(call, "replay", trace)
         for key in ("runs", "vms", "anomalies", "blind"):
-            assert [bare(one) for one in of_record[key]] == [bare(one) for one in of_trace[key]], (trace, key)
+            assert [bare(item) for item in of_record[key]] == [bare(item) for item in of_trace[key]], (trace, key)
 
 
-def bare(one: Any) -> Any:
+def bare(item: Any) -> Any:
     """An object without positions, and without the mark of an archive."""
-    if isinstance(one, dict):
-        return {key: bare(value) for key, value in one.items() if key not in ("position", "evidence", "archive")}
-    return [bare(value) for value in one] if isinstance(one, list) else one
+    if isinstance(item, dict):
+        return {key: bare(value) for key, value in item.items() if key not in ("position", "evidence", "archive")}
+    return [bare(value) for value in item] if isinstance(item, list) else item
 
 
-def test_a_live_source_takes_no_import_but_under_another_name(call: Call, tmp_path: Path) -> None:
+def test_a_live_source_takes_no_import_but_under_another_name(call: InProcess, tmp_path: Path) -> None:
     """The refusal names the way out; the runs that the record itself watched stay as it saw them."""
     recorded(tmp_path / "record.db", LIVE)
     before = told(call, "replay")
@@ -149,7 +134,7 @@ def test_a_live_source_takes_no_import_but_under_another_name(call: Call, tmp_pa
     assert call("import", LIVE, "--as", "no/name").exit_code == 2
 
 
-def test_an_archive_takes_a_name_of_its_own_and_is_imported_once(call: Call) -> None:
+def test_an_archive_takes_a_name_of_its_own_and_is_imported_once(call: InProcess) -> None:
     """All polls of the trace are of that one source."""
     assert call("import", LIVE, "--as", "march").exit_code == 0
     (source,) = told(call, "sources")["sources"]
@@ -162,7 +147,7 @@ def test_an_archive_takes_a_name_of_its_own_and_is_imported_once(call: Call) -> 
     assert told(call, "sources")["sources"] == [source]
 
 
-def test_a_recorder_may_go_on_with_the_source_of_an_archive(call: Call, tmp_path: Path) -> None:
+def test_a_recorder_may_go_on_with_the_source_of_an_archive(call: InProcess, tmp_path: Path) -> None:
     """From then on the source is live; what was imported and is not seen again stays an archive."""
     imported(call, LIVE)
     (archived,) = told(call, "vms", "--all")["vms"]
@@ -183,36 +168,36 @@ def test_a_recorder_may_go_on_with_the_source_of_an_archive(call: Call, tmp_path
             record.append_polls([msgspec.structs.replace(poll, **empty)])
     assert told(call, "vms", "--all")["vms"] == [archived]
     assert told(call, "budget")["spent_usd"] == "0.000000"
-    assert [one["source"] for one in told(call, "ps")["sources"]] == ["dstack/unreachable"]
+    assert [source["source"] for source in told(call, "ps")["sources"]] == ["dstack/unreachable"]
 
 
-def test_a_hidden_archive_is_in_no_list_and_comes_back(call: Call, tmp_path: Path) -> None:
+def test_a_hidden_archive_is_in_no_list_and_comes_back(call: InProcess, tmp_path: Path) -> None:
     """Nothing is deleted: the moment before shows it, and so does `--hidden`."""
     recorded(tmp_path / "record.db", TRACES / "dstack-0.22.5" / "success.jsonl.zst")
     only_live = (told(call, "ps", "--all")["runs"], told(call, "vms", "--all")["vms"], told(call, "costs"))
     imported(call, LIVE)
     with_it = (told(call, "ps", "--all")["runs"], told(call, "vms", "--all")["vms"], told(call, "costs"))
     assert len(with_it[0]) == len(only_live[0]) + 1
-    before = json.loads(call("sources", "--json").stdout)["position"]
+    before = call.json("sources")["position"]
     assert told(call, "sources", "hide", "unreachable") == {"source": "dstack/unreachable", "hidden": True}
     assert (told(call, "ps", "--all")["runs"], told(call, "vms", "--all")["vms"], told(call, "costs")) == only_live
     assert told(call, "ps", "--all", "--hidden")["runs"] == with_it[0]
     assert told(call, "vms", "--all", "--hidden")["vms"] == with_it[1]
     assert told(call, "ps", "--all", "--at", before)["runs"] == with_it[0]
-    assert [one["hidden"] for one in told(call, "sources")["sources"]] == [False, True]
+    assert [source["hidden"] for source in told(call, "sources")["sources"]] == [False, True]
     assert "hidden already" in call("sources", "hide", "dstack/unreachable").stdout
     assert told(call, "sources", "show", "unreachable") == {"source": "dstack/unreachable", "hidden": False}
     assert (told(call, "ps", "--all")["runs"], told(call, "vms", "--all")["vms"], told(call, "costs")) == with_it
 
 
-def test_only_an_archive_is_hidden(call: Call, tmp_path: Path) -> None:
+def test_only_an_archive_is_hidden(call: InProcess, tmp_path: Path) -> None:
     """A live source costs money, so it stays in sight; an unknown name is told."""
     recorded(tmp_path / "record.db", LIVE)
     assert "recorded live" in str(call("sources", "hide", "dstack/unreachable").exception)
     assert "steno sources" in str(call("sources", "hide", "nosuch").exception)
 
 
-def test_steno_acts_on_nothing_in_an_archive(call: Call) -> None:
+def test_steno_acts_on_nothing_in_an_archive(call: InProcess) -> None:
     """A stop of an open run or machine is refused, and no provider is asked."""
     imported(call, LIVE)
     (vm,) = told(call, "vms", "--all")["vms"]
@@ -233,7 +218,7 @@ def test_nine_imported_traces_refuse_no_submission(steno: Steno) -> None:
     assert float(json.loads(steno("budget", "--json", **tight).stdout)["spent_usd"]) < 0.1
 
 
-def test_at_a_time_an_archive_is_where_its_own_clock_was(call: Call, tmp_path: Path) -> None:
+def test_at_a_time_an_archive_is_where_its_own_clock_was(call: InProcess, tmp_path: Path) -> None:
     """No run is listed before its time, whenever its trace was imported; live runs are as the record knew them."""
     recorded(tmp_path / "record.db", LIVE)
     imported(call, *NINE)
@@ -241,13 +226,13 @@ def test_at_a_time_an_archive_is_where_its_own_clock_was(call: Call, tmp_path: P
     for minute in (40, 46):
         time = f"2026-11-20T13:{minute}:00Z"
         then = parse_time(time)
-        shown = {run["run_id"]: run for run in told(call, "ps", "--all", "--at", time)["runs"]}
+        answer = {run["run_id"]: run for run in told(call, "ps", "--all", "--at", time)["runs"]}
         for trace in (LIVE, *NINE):
             alone = told(call, "replay", trace, "--until", time)
-            assert {run["run_id"] for run in alone["runs"]} <= shown.keys(), (time, trace.name)
+            assert {run["run_id"] for run in alone["runs"]} <= answer.keys(), (time, trace.name)
             for run in alone["runs"]:
-                there = shown[run["run_id"]]
+                there = answer[run["run_id"]]
                 assert (there["state"], there["cost_usd"]) == (run["state"], run["cost_usd"]), (time, trace.name)
-        for run_id, run in shown.items():
+        for run_id, run in answer.items():
             assert all(parse_time(step["at"]) <= then for step in run["transitions"]), (time, run["name"])
             assert parse_time(every[run_id]["submitted_at"]) <= then

@@ -9,9 +9,9 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 from stenotest.command_line import Steno, refused
 
-from cli.commands import bench
-from cli.program import steno as program
-from cli.wiring.app import App
+from steno.cli.commands import bench
+from steno.cli.program import steno as program
+from steno.cli.wiring.app import App
 
 
 def test_the_table_says_what_was_measured_and_the_file_has_it(steno: Steno, tmp_path: Path):
@@ -26,7 +26,7 @@ def test_the_table_says_what_was_measured_and_the_file_has_it(steno: Steno, tmp_
     (row,) = json.loads(second.stdout)["rows"]
     assert (row["name"], row["target"], row["size"]) == ("help-start", "≤ 80 ms", "quick")
     assert row["share"] == pytest.approx(row["measured"] / 80, rel=0.01)
-    names = [one["name"] for one in json.loads(report.read_text())["rows"]]
+    names = [row["name"] for row in json.loads(report.read_text())["rows"]]
     assert names == ["help-start", "warm-kernel", "warm-listener"]
 
 
@@ -34,10 +34,10 @@ def test_a_script_that_fails_is_shown_and_exits_1(steno: Steno, tmp_path: Path):
     """Its targets are rows that say so: here the compiler is broken."""
     (tmp_path / "g++").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "g++").chmod(0o755)
-    done = steno("bench", "kernel_times", "--quick", PATH=f"{tmp_path}:{Path(shutil.which('sh') or '').parent}")
+    done = steno("bench", "judge", "--quick", PATH=f"{tmp_path}:{Path(shutil.which('sh') or '').parent}")
     assert done.returncode == 1
-    assert done.stdout.count("benchmarks/kernel_times.py failed: subprocess.CalledProcessError") == 1
-    assert "kernel-time, kernel-check, kernel-time-containers, kernel-check-containers: " in done.stdout
+    assert done.stdout.count("benchmarks/judge.py failed: subprocess.CalledProcessError") == 1
+    assert "judge-time, judge-agree, judge-benchmark, judge-check: " in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -60,10 +60,12 @@ def test_without_the_repository_one_line_says_where_the_benchmarks_are(tmp_path:
     monkeypatch.setattr(bench, "_ROOT", tmp_path)
     done = CliRunner().invoke(program, ["bench"], obj=App(), standalone_mode=False)
     assert isinstance(done.exception, bench.NoBenchmarks)
-    found = ShellComplete(program, {"obj": App()}, "steno", "_STENO_COMPLETE").get_completions(["bench"], "rec")
-    assert found == []
+    completions = ShellComplete(program, {"obj": App()}, "steno", "_STENO_COMPLETE").get_completions(["bench"], "rec")
+    assert completions == []
 
 
 def test_names_are_completed():
-    found = ShellComplete(program, {"obj": App()}, "steno", "_STENO_COMPLETE").get_completions(["bench"], "record_")
-    assert [one.value for one in found] == ["record_append", "record_polls"]
+    completions = ShellComplete(program, {"obj": App()}, "steno", "_STENO_COMPLETE").get_completions(
+        ["bench"], "record_"
+    )
+    assert [completion.value for completion in completions] == ["record_append", "record_polls"]

@@ -10,15 +10,15 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from stenotest.gate import holding
+from stenotest.gated_run import holding
 
-from events.clock import SECOND, SystemClock, parse_time
+from steno.events.clock import SECOND, SystemClock, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from stenotest.command_line import Steno
+    from stenotest.command_line import Steno, Until
 
     Skewed = Callable[[int, Path], subprocess.Popen[str]]
 
@@ -26,17 +26,17 @@ pytestmark = pytest.mark.slow
 
 PROGRAM = """
 import sys
-from events.clock import SystemClock
+from steno.events.clock import SystemClock
 skew, real = int(sys.argv.pop(1)) * 1_000_000, SystemClock.now
 SystemClock.now = lambda self: real(self) + skew
-from cli.main import main
+from steno.cli.main import main
 main()
 """
 HOUR = 3600
 
 
 @pytest.fixture
-def recorder(environment: dict[str, str], home: Path) -> Iterator[Skewed]:
+def controller(environment: dict[str, str], home: Path) -> Iterator[Skewed]:
     """`recorder(3600, log)`: a recorder whose machine's clock is an hour ahead, and where it logs."""
     with ExitStack() as started:
 
@@ -53,24 +53,24 @@ def recorder(environment: dict[str, str], home: Path) -> Iterator[Skewed]:
 
 def test_recorders_on_one_database_tell_its_time(
     steno: Steno,
-    recorder: Skewed,
-    until: Callable[[Callable[[], object]], None],
+    controller: Skewed,
+    until: Until,
     gate: Path,
     tmp_path: Path,
     environment: dict[str, str],
     postgres_url: str,
 ) -> None:
-    """One an hour ahead dies, one an hour behind goes on: nothing stands still, and every time is right."""
+    """A recorder an hour ahead dies, one an hour behind continues: nothing stands still, and all times are right."""
     environment["STENO_RECORD"] = postgres_url
     logs = [tmp_path / "ahead.log", tmp_path / "behind.log"]
     began = SystemClock().now()
-    first = recorder(HOUR, logs[0])
+    first = controller(HOUR, logs[0])
     until(lambda: '"held":true' in "".join(steno("workers", "--json").stdout.split()))  # else `submit` looks itself
     done = steno("submit", "--name", "one", "--", holding(gate))
     assert done.returncode == 0, done.stderr
     until(lambda: re.search(r"one: \w+ → running", logs[0].read_text()))
     first.kill()
-    recorder(-HOUR, logs[1])
+    controller(-HOUR, logs[1])
     gate.touch()
     until(lambda: re.search(r"one: \w+ → succeeded", logs[1].read_text()))  # `ps` would look for itself
     ended = SystemClock().now()
@@ -84,18 +84,18 @@ def test_recorders_on_one_database_tell_its_time(
 
 def test_a_recorder_goes_on_at_once_after_one_whose_clock_was_ahead(
     steno: Steno,
-    recorder: Skewed,
-    until: Callable[[Callable[[], object]], None],
+    controller: Skewed,
+    until: Until,
     record_file: Path,
     gate: Path,
     tmp_path: Path,
 ) -> None:
     """On one machine: nothing stands still until the clock is there again, and the log says what is wrong."""
     logs = [tmp_path / "before.log", tmp_path / "after.log"]
-    first = recorder(HOUR, logs[0])
+    first = controller(HOUR, logs[0])
     until(lambda: record_file.exists() and "PollRecorded" in steno("events", "--json").stdout)
     first.kill()
-    recorder(0, logs[1])
+    controller(0, logs[1])
     until(lambda: "it jumped back by 1h and is 1h behind" in logs[1].read_text())
     assert steno("submit", "--name", "one", "--", holding(gate)).returncode == 0
     until(lambda: re.search(r"one: \w+ → running", logs[1].read_text()))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.program import steno
-from cli.wiring.app import App
-from engine.providers.registry import settings_table
+from steno.cli.program import steno
+from steno.cli.wiring.app import App
+from steno.engine.providers.registry import settings_table
 
 TABLE = settings_table().known
 
@@ -20,7 +20,7 @@ def _an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config(*words: str, **variables: str) -> str:
-    """What it prints in an empty folder."""
+    """Its output in an empty folder."""
     surroundings = {name: "" for known in TABLE for name in known.variables} | variables
     runner = CliRunner(env=surroundings | {"HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent", "NO_COLOR": "1"})
     result = runner.invoke(steno, ["config", *words], obj=App(), catch_exceptions=False)
@@ -31,11 +31,11 @@ def config(*words: str, **variables: str) -> str:
 def test_the_first_sites_defaults_are_shown() -> None:
     """600 s, 3 machines, MI300X, 1.99, 0.8: each as a default, with the variables that set it."""
     printed = json.loads(config("--json"))
-    found = printed["settings"]
+    settings = printed["settings"]
     names = ("vms.idle_timeout", "vms.max", "dstack.gpu", "rates.MI300X", "budget.alerts")
-    assert [found[name]["value"] for name in names] == ["600", "3", "MI300X", "1.99", "0.8"]
-    assert {found[name]["source"] for name in names} == {"default"}
-    assert (found["budget.total"]["value"], found["budget.total"]["source"]) == (None, "not set")
+    assert [settings[name]["value"] for name in names] == ["600", "3", "MI300X", "1.99", "0.8"]
+    assert {settings[name]["source"] for name in names} == {"default"}
+    assert (settings["budget.total"]["value"], settings["budget.total"]["source"]) == (None, "not set")
     assert printed["variables"]["vms.max"] == ["STENO_MAX_VMS", "AMD_VM_MAX_CONCURRENT"]
 
 

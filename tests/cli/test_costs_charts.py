@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from stenotest import prefork
+from stenotest import steno_process
 from stenotest.busy_weeks import GPUS, USERS, busy_weeks
 from stenotest.command_line import refused
 
@@ -27,7 +27,7 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> Call:
 
     def call(*words: str) -> "subprocess.CompletedProcess[str]":
         environment = {"HOME": str(home), "STENO_RECORD": str(record), "LANG": "C.UTF-8", "COLUMNS": "100"}
-        return prefork.run(["costs", *words], cwd=home, env=environment)
+        return steno_process.run(["costs", *words], cwd=home, env=environment)
 
     return call
 
@@ -55,29 +55,31 @@ def dollars(text: str) -> Decimal:
 def test_the_days_drawn_sum_to_the_bill(costs: Call, by: str) -> None:
     """A line a day, the longest bar on the dearest day, a key with the sum of each part of the stacks."""
     words = ("--chart", "spend", *RANGE, *(() if by == "line" else ("--by", by)))
-    found = said(costs, *words)["spend"]
-    assert found["total_usd"] == said(costs)["total"]["total_usd"]
+    answer = said(costs, *words)["spend"]
+    assert answer["total_usd"] == said(costs)["total"]["total_usd"]
     text = costs(*words).stdout
     days = re.findall(r"^(\d{4}-\d\d-\d\d) +(\$[\d.,]+) *(\S*)$", text, re.M)
-    assert [day for day, _, _ in days] == found["days"]
-    assert [dollars(amount) for _, amount, _ in days] == [round(Decimal(one), 4) for one in found["daily"]]
+    assert [day for day, _, _ in days] == answer["days"]
+    assert [dollars(amount) for _, amount, _ in days] == [
+        round(Decimal(amount_usd), 4) for amount_usd in answer["daily"]
+    ]
     bars = [len(bar) for _, _, bar in days]
-    assert bars.index(max(bars)) == max(range(len(days)), key=lambda place: Decimal(found["daily"][place]))
-    assert [bar for (_, amount, bar) in days if not dollars(amount)] == [""] * found["daily"].count("0.000000")
-    assert all(f"{one['key']} $" in text for one in found["series"])
-    keys = {one["key"] for one in found["series"]}
+    assert bars.index(max(bars)) == max(range(len(days)), key=lambda place: Decimal(answer["daily"][place]))
+    assert [bar for (_, amount, bar) in days if not dollars(amount)] == [""] * answer["daily"].count("0.000000")
+    assert all(f"{series['key']} $" in text for series in answer["series"])
+    keys = {series["key"] for series in answer["series"]}
     assert keys >= {"line": {"busy", "idle"}, "gpu": GPU_KEYS, "user": {*USERS}}[by]
 
 
 def test_the_csv_of_a_chart_has_its_figures(costs: Call) -> None:
     """A row a day and the total. A user's name that a spreadsheet would compute is text."""
-    found = said(costs, "--chart", "spend", "--by", "user", *RANGE)["spend"]
+    answer = said(costs, "--chart", "spend", "--by", "user", *RANGE)["spend"]
     table = rows(costs, "--chart", "spend", "--by", "user", *RANGE)
     assert table == rows(costs, "--chart", "--by", "user", *RANGE)
-    assert [row["day"] for row in table] == [*found["days"], "total"]
-    for one in found["series"]:
-        (column,) = {key for key in table[0] if key.lstrip("'") == one["key"]}
-        assert [Decimal(row[column]) for row in table] == [*map(Decimal, one["daily"]), Decimal(one["total_usd"])]
+    assert [row["day"] for row in table] == [*answer["days"], "total"]
+    for series in answer["series"]:
+        (column,) = {key for key in table[0] if key.lstrip("'") == series["key"]}
+        assert [Decimal(row[column]) for row in table] == [*map(Decimal, series["daily"]), Decimal(series["total_usd"])]
         assert not column.startswith("=")
 
 
@@ -87,14 +89,14 @@ def test_use_and_start_up_times_are_drawn_and_given_as_rows(costs: Call) -> None
     assert set(both) == {"spend", "utilisation", "position"}
     strips = both["utilisation"]["strips"]
     text = costs("--chart", "utilisation", *RANGE).stdout
-    assert {one["label"] for one in strips} == GPU_KEYS
-    assert all(re.search(rf"^{one['label']} +│.*│ +\d+ % of ", text, re.M) for one in strips)
+    assert {strip["label"] for strip in strips} == GPU_KEYS
+    assert all(re.search(rf"^{strip['label']} +│.*│ +\d+ % of ", text, re.M) for strip in strips)
     machines = said(costs, "--chart", "utilisation", "--by", "vm", *RANGE)["utilisation"]["strips"]
     assert len(machines) == len(said(costs)["rows"]) > len(strips)
 
     starts = said(costs, "--chart", "starts", *RANGE)["starts"]
     buckets = rows(costs, "--chart", "starts", *RANGE)
-    assert [int(row["cold"]) for row in buckets] == [one["cold"] for one in starts["buckets"]]
+    assert [int(row["cold"]) for row in buckets] == [bucket["cold"] for bucket in starts["buckets"]]
     assert sum(int(row["cold"]) for row in buckets) == starts["cold"]["count"] > 0
     assert f"cold: {starts['cold']['count']} runs, median" in costs("--chart", "starts", *RANGE).stdout
 
@@ -103,9 +105,9 @@ def test_use_and_start_up_times_are_drawn_and_given_as_rows(costs: Call) -> None
 def test_the_csv_of_the_costs_has_the_rows_of_the_table(costs: Call, by: str) -> None:
     """With their totals; the last row is their sum."""
     table = rows(costs, "--by", by)
-    found = said(costs, "--by", by)
-    shown = [*found["rows"], found["total"]]
-    assert [Decimal(row["total_usd"]) for row in table] == [Decimal(row["total_usd"]) for row in shown]
+    answer = said(costs, "--by", by)
+    answers = [*answer["rows"], answer["total"]]
+    assert [Decimal(row["total_usd"]) for row in table] == [Decimal(row["total_usd"]) for row in answers]
 
 
 @pytest.mark.parametrize("by", ["vm", "run", "day", "user", "gpu"])
@@ -114,11 +116,11 @@ def test_a_range_moves_the_table_as_it_moves_the_chart(costs: Call, by: str) -> 
     days = said(costs, "--chart", "spend", *RANGE)["spend"]["days"]
     of = ("--since", days[1], "--until", days[2])
     drawn = Decimal(said(costs, "--chart", "spend", *of)["spend"]["total_usd"])
-    found = said(costs, "--by", by, *of)
-    assert Decimal(found["total"]["total_usd"]) == sum(Decimal(row["total_usd"]) for row in found["rows"]) == drawn
+    answer = said(costs, "--by", by, *of)
+    assert Decimal(answer["total"]["total_usd"]) == sum(Decimal(row["total_usd"]) for row in answer["rows"]) == drawn
     assert [Decimal(row["total_usd"]) for row in rows(costs, "--by", by, *of)][-1] == drawn
     assert 0 < drawn < Decimal(said(costs)["total"]["total_usd"])
-    assert by != "day" or [row["key"] for row in found["rows"]] == days[1:3]
+    assert by != "day" or [row["key"] for row in answer["rows"]] == days[1:3]
 
 
 def test_a_range_without_days_says_so_and_a_wrong_one_is_refused(costs: Call) -> None:

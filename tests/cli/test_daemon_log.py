@@ -1,4 +1,4 @@
-"""What a daemon says of its decisions: one line each, with the names people know."""
+"""The log of a daemon's decisions: one line each, with the names people know."""
 
 import fcntl
 import logging
@@ -9,34 +9,37 @@ from pathlib import Path
 
 import pytest
 from stenolab.waiting import wait
-from stenotest import prefork
+from stenotest import steno_process
 
-from cli.wiring.record_loop import said
-from engine.decide.controller import Decision
-from engine.facts import VmFacts
-from engine.fold.run import Run
-from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SystemClock
-from events.store.record import Record
+from steno.engine.decide.decisions import Decision
+from steno.engine.providers.registry import READINGS
+from steno.engine.runtime.record_loop import said
+from steno.engine.state.facts import VmFacts
+from steno.engine.state.inventory import Inventory
+from steno.engine.state.run import Run
+from steno.engine.state.vm import Vm
+from steno.engine.state.world import World
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
 
 SEEN = {"first_position": 1, "first_at": 0, "last_position": 1, "last_at": 0}
-STATE = WorldState(
+STATE = World(
     rules="current",
-    runs={"r1": Run(run_id="r1", provider="dstack", name="matmul", **SEEN)},
-    vms={
-        "v1": Vm(
-            vm_id="v1",
-            provider="dstack",
-            provider_id="i1",
-            source="dstack/main",
-            facts=VmFacts(provider_id="i1", name="lab-fleet-0"),
-            created=0,
-            **SEEN,
-        )
-    },
+    runs=Inventory({"r1": Run(run_id="r1", provider="dstack", name="matmul", **SEEN)}),
+    vms=Inventory(
+        {
+            "v1": Vm(
+                vm_id="v1",
+                provider="dstack",
+                provider_id="i1",
+                source="dstack/main",
+                facts=VmFacts(provider_id="i1", name="lab-fleet-0"),
+                created=0,
+                **SEEN,
+            )
+        }
+    ),
 )
 PLACE = {"run_id": "r1", "slot": None, "creation": "reuse-or-create", "idle": None}
 IN_SLOT = PLACE | {"slot": "steno-slot-1"}
@@ -128,7 +131,7 @@ IN_SLOT = PLACE | {"slot": "steno-slot-1"}
     ],
 )
 def test_a_decision_is_one_line(decision: Decision, level: int, line: str) -> None:
-    """What costs money or ends something is a warning."""
+    """A decision that costs money or ends something is a warning."""
     assert said(decision, STATE) == (level, line)
 
 
@@ -146,15 +149,15 @@ def test_a_log_that_nobody_reads_stops_no_recorder(tmp_path):
         "STENO_RECORD": str(record),
     }
     with os.fdopen(reading, "rb", buffering=0) as log:
-        with prefork.Popen(["record", "--interval", "1"], env=environ, stdout=writing, stderr=writing) as recorder:
+        with steno_process.Popen(["record", "--interval=1"], env=environ, stdout=writing, stderr=writing) as controller:
             wait(lambda: record.exists() and head_of(record) >= 2, seconds=300, what="events")
             assert len(log.read(full)) == full
             wait(lambda: head_of(record) >= 4, seconds=300, what="more events")
-            recorder.send_signal(signal.SIGTERM)
-            assert recorder.wait(300) == 0
+            controller.send_signal(signal.SIGTERM)
+            assert controller.wait(300) == 0
         os.close(writing)
-        said = log.read(4096).decode()
-    assert re.search(r"WARNING lines missing here, as nobody read the log: [1-9]\d*\n", said), said
+        text = log.read(4096).decode()
+    assert re.search(r"WARNING lines missing here, as nobody read the log: [1-9]\d*\n", text), text
 
 
 def head_of(path: Path) -> int:

@@ -17,22 +17,19 @@ from stenotest.command_line import refused
 from stenotest.postgres import FAST, lacking, new_server
 from stenotest.records import StandingClock
 
-from events.clock import SystemClock
-from events.errors import RecordPaused
-from events.store import schema
-from events.store.identity import new_identity
-from events.store.record import Batch, Record
-from events.store.store import store_at
-from events.types import RecorderStopped
+from steno.events.clock import SystemClock
+from steno.events.errors import RecordPaused
+from steno.events.store import schema
+from steno.events.store.record import Batch, Record
+from steno.events.store.store import new_identity, store_at
+from steno.events.types import RecorderStopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from stenotest.command_line import Steno
+    from stenotest.command_line import Background, Steno, Until
     from stenotest.postgres import Server
 
-    Background = Callable[..., subprocess.Popen[str]]
-    Until = Callable[[Callable[[], object]], None]
 
 TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "name_reuse.jsonl.zst"
 SUBMIT = ("submit", "--provider", "local")
@@ -49,11 +46,11 @@ def need(lack: str | None) -> None:
 def server() -> Iterator[Server]:
     """An own server, made and not started."""
     need(lacking())
-    found = new_server(*FAST)
+    made = new_server(*FAST)
     try:
-        yield found
+        yield made
     finally:
-        found.remove()
+        made.remove()
 
 
 def test_a_read_only_database_answers_and_a_recorder_waits_until_it_takes_writes(
@@ -64,8 +61,8 @@ def test_a_read_only_database_answers_and_a_recorder_waits_until_it_takes_writes
     assert steno("import", TRACE).returncode == 0
     log = home / "recorder.log"
     with log.open("w") as out:
-        recorder = background("record", "--provider", "local", out=out, err=out)
-    until(lambda: "recording" in log.read_text() and "local/" in steno("workers", "--json").stdout)
+        controller = background("record", "--provider", "local", out=out, err=out)
+    until(lambda: "RecorderStarted" in steno("events").stdout)  # its first round
     with psycopg.connect(postgres_url, autocommit=True) as database:
         name = database.info.dbname
         database.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
@@ -85,12 +82,12 @@ def test_a_read_only_database_answers_and_a_recorder_waits_until_it_takes_writes
             8,
             True,
         )
-        assert recorder.poll() is None
+        assert controller.poll() is None
         database.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
     done = steno(*SUBMIT, "--wait", "--", "true")
     assert done.returncode == 0, done.stderr + log.read_text()
-    recorder.terminate()
-    assert recorder.wait() == 0, log.read_text()
+    controller.terminate()
+    assert controller.wait() == 0, log.read_text()
     assert steno("verify").returncode == 0
 
 
@@ -146,8 +143,8 @@ def test_a_recorder_goes_on_when_a_full_disk_has_room_again(
     environment["STENO_RECORD"] = server.url("steno")
     log = home / "recorder.log"
     with log.open("w") as out:
-        recorder = background("record", "--provider", "local", out=out, err=out)
-    until(lambda: "recording" in log.read_text())
+        controller = background("record", "--provider", "local", out=out, err=out)
+    until(lambda: "RecorderStarted" in steno("events").stdout)
 
     def submit(number: int, size: int) -> subprocess.CompletedProcess[str]:
         task = f"echo n{number} >>{home}/ran #{os.urandom(size).hex()}"
@@ -174,8 +171,8 @@ def test_a_recorder_goes_on_when_a_full_disk_has_room_again(
     done = steno(*SUBMIT, "--wait", "--name", "last", "--", "sh", "-c", f"echo last >>{home}/ran")
     assert done.returncode == 0, done.stderr + log.read_text()
     until(lambda: len((home / "ran").read_text().split()) > len(accepted))
-    recorder.terminate()
-    assert recorder.wait() == 0, log.read_text()
+    controller.terminate()
+    assert controller.wait() == 0, log.read_text()
     with Record.open(server.url("steno"), clock=SystemClock()) as record:
         assert record.event(noted) == NOTE
     assert sorted((home / "ran").read_text().split()) == sorted([*accepted, "last"])
@@ -228,7 +225,7 @@ def test_an_upgrade_that_was_interrupted_is_completed_by_the_next(
     """Its connection is ended, then the process is killed, in the middle of the second revision of three."""
     environment["STENO_RECORD"] = postgres_url
     with monkeypatch.context() as older:
-        older.setattr("events.store.postgres.store.migrate", lambda database: schema.migrate(database, "0001"))
+        older.setattr("steno.events.store.postgres.store.migrate", lambda database: schema.migrate(database, "0001"))
         store_at(postgres_url).create(new_identity(StandingClock()))
     assert "steno db upgrade" in refused(steno("import", TRACE), 8)
     assert steno("ps").returncode == 0
@@ -252,8 +249,8 @@ def test_an_upgrade_that_was_interrupted_is_completed_by_the_next(
             while True:  # it waits for 5 s, which a crowded machine may sleep over
                 process = background("db", "upgrade", err=subprocess.PIPE)
                 until(partial(started, process))
-                if (found := waiting()) is not None:
-                    return process, found
+                if (pid := waiting()) is not None:
+                    return process, pid
 
         ended, pid = begun()
         looking.execute("SELECT pg_terminate_backend(%s)", (pid,))

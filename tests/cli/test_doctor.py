@@ -15,11 +15,11 @@ pytestmark = pytest.mark.slow
 
 def test_a_machine_without_dstack_is_well(steno: Steno) -> None:
     """Nothing is needed to run here."""
-    found = json.loads(steno("doctor", "--json").stdout)
-    assert list(found) == ["ok", "checks", "dstack", "dstack_problem", "offers", "server_configuration"]
-    assert found["ok"] is True
-    assert [check["name"] for check in found["checks"]] == ["record", "local", "machines", "cloud_key", "kernels"]
-    assert found["server_configuration"] is None
+    answer = json.loads(steno("doctor", "--json").stdout)
+    assert list(answer) == ["ok", "checks", "dstack", "dstack_problem", "offers", "server_configuration"]
+    assert answer["ok"] is True
+    assert [check["name"] for check in answer["checks"]] == ["record", "local", "machines", "cloud_key", "kernels"]
+    assert answer["server_configuration"] is None
 
 
 def test_it_says_whether_kernels_can_run_here(steno: Steno) -> None:
@@ -31,7 +31,7 @@ def test_it_says_whether_kernels_can_run_here(steno: Steno) -> None:
 
 
 def test_the_idle_timeout_of_this_machine_is_told_with_its_source(steno: Steno) -> None:
-    """Free machines go with their run; priced ones after the timeout, and somebody set it."""
+    """Free machines go with their run; priced machines after the timeout, and somebody set it."""
     assert "goes with its run" in steno("doctor").stdout
     priced = steno("doctor", STENO_LOCAL_PRICE="1.99", AMD_VM_IDLE_TIMEOUT="300").stdout
     assert "$1.99/h and end after 5m idle (AMD_VM_IDLE_TIMEOUT)" in priced
@@ -95,20 +95,20 @@ def test_a_task_file_without_an_image_is_found_before_it_is_submitted(steno: Ste
     """As `submit` would refuse it; dstack's default image supports only NVIDIA GPUs."""
     file = home / ".dstack.yml"
     file.write_text("type: task\ncommands: [rocm-smi]\nresources: {gpu: MI300X}\n")
-    found = told_of_task(steno)
-    assert found["state"] == "warning"
-    assert found["said"].startswith(".dstack.yml: `image` is missing")
+    lines = told_of_task(steno)
+    assert lines["state"] == "warning"
+    assert lines["said"].startswith(".dstack.yml: `image` is missing")
     done = steno("submit", "--provider", "dstack", **THERE)
-    assert (done.returncode, done.stderr) == (2, f"steno: {home}/{found['said']}\n")
+    assert (done.returncode, done.stderr) == (2, f"steno: {home}/{lines['said']}\n")
     file.write_text(file.read_text() + "image: rocm/dev-ubuntu-24.04\n")
     assert told_of_task(steno) == {"name": "task", "state": "ok", "said": ".dstack.yml is a valid task"}
 
 
 def test_without_a_task_file_the_default_gpu_decides_whether_an_image_is_needed(steno: Steno) -> None:
     """The setting dstack.gpu is MI300X."""
-    found = told_of_task(steno)
-    assert found["state"] == "warning"
-    assert "asks for MI300X (setting dstack.gpu) and needs --image" in found["said"]
+    lines = told_of_task(steno)
+    assert lines["state"] == "warning"
+    assert "asks for MI300X (setting dstack.gpu) and needs --image" in lines["said"]
     assert told_of_task(steno, STENO_GPU="A100")["state"] == "ok"
     assert told_of_task(steno, STENO_GPU="off")["state"] == "ok"
 
@@ -126,15 +126,15 @@ class Server(Handler):
     plans: ClassVar[list[dict[str, object]]] = []
 
     def answer(self, body: bytes) -> None:
-        found: object = {
+        answer: object = {
             "/api/server/get_info": {"server_version": "0.22.5"},
             "/api/users/get_my_user": {"username": "admin", "global_role": "admin"},
             "/api/projects/main/get": {"backends": [{"name": "vastai"}, {"name": "hotaisle"}]},
         }.get(self.path, [])
         if self.path.endswith("get_plan"):
             self.plans.append(json.loads(body)["run_spec"]["configuration"])
-            found = {"job_plans": [{"offers": []}]}
-        self.reply(200, json.dumps(found).encode())
+            answer = {"job_plans": [{"offers": []}]}
+        self.reply(200, json.dumps(answer).encode())
 
 
 @pytest.fixture
@@ -155,8 +155,8 @@ def test_it_judges_the_task_of_this_folder(steno: Steno, home: Path, server: dic
 
     (plan,) = Server.plans
     assert (plan["commands"], plan["max_price"], plan["backends"]) == (["ls"], 9, ["vastai"])
-    said = [check["said"] for check in json.loads(done.stdout)["checks"] if check["name"] == "task"]
-    assert said == [".dstack.yml is a valid task", "profile a of .dstack/profiles.yml: max_price: 9"]
+    body = [check["said"] for check in json.loads(done.stdout)["checks"] if check["name"] == "task"]
+    assert body == [".dstack.yml is a valid task", "profile a of .dstack/profiles.yml: max_price: 9"]
 
 
 def test_without_a_task_it_judges_the_shipped_example_and_says_so(

@@ -14,15 +14,15 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from stenolab.lab import Lab
 from stenolab.slurm import Cluster
-from stenotest.hook import Hook
 from stenotest.page import Command, blocks_of, commands_of, differs, lacks
+from stenotest.page_sessions import EXITS, INSTEAD, SITTINGS, Sitting
 from stenotest.reader import Reader
-from stenotest.sittings import EXITS, INSTEAD, SITTINGS, Sitting
+from stenotest.webhook_server import WebhookServer
 
-from engine.providers.readings import READINGS
-from engine.replay.trace import open_trace
-from events.clock import SystemClock
-from events.store.record import Record
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,14 +39,14 @@ def sittings() -> Iterator[object]:
         commands = commands_of(page)
         rows = SITTINGS.get(name(page), (Sitting(),))
         for number, sitting in enumerate(rows):
-            its = [one for one in commands if next(row for row in rows if row.of in one.text) is sitting]
+            its = [command for command in commands if next(row for row in rows if row.of in command.text) is sitting]
             if its:
                 yield pytest.param(sitting.server, sitting, its, id=f"{name(page)}-{number}")
 
 
 @pytest.fixture
 def clone(home: Path, environment: dict[str, str], record_file: Path) -> Path:
-    """A clone of the project that is set up as the README says, by links to the environment of this one; it is the
+    """A clone of the project that is set up as the README says, by links to the environment of this clone; it is the
     home and the current folder, and has the record. Root has to type who may use the service, as the pages say.
     """
     subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(home)], check=True)
@@ -67,7 +67,7 @@ def nothing() -> Words:
 
 @pytest.fixture
 def on_dstack(dstack_22: Lab, clone: Path) -> Words:
-    """A project of a genuine server, and another one, in dstack's configuration."""
+    """Two projects of a genuine server, in dstack's configuration."""
     project, other = dstack_22.project(), dstack_22.project()
     shutil.copytree(dstack_22.home(project, other) / ".dstack", clone / ".dstack")
     return {
@@ -90,16 +90,16 @@ def on_slurm(slurm_cluster: Cluster, environment: dict[str, str], tmp_path: Path
 
 @pytest.fixture
 def webhook() -> Iterator[Words]:
-    with Hook() as hook:
+    with WebhookServer() as hook:
         yield {"https://hooks.example.org/services/T0/B0/key": hook.url, "https://hooks.example.org/key": hook.url}
 
 
 @pytest.fixture
 def databases(postgres_url: str, environment: dict[str, str]) -> Words:
-    """A server for libpq's programs and for URLs; GRAFANA is an empty database there."""
+    """A server for libpq's programs and for URLs."""
     where, made = urlsplit(postgres_url), f"typed_{uuid.uuid4().hex[:12]}"
     host, port = (parse_qs(where.query)[key][0] for key in ("host", "port"))
-    environment |= {"PGHOST": host, "PGPORT": port, "PGUSER": where.username or "", "GRAFANA": postgres_url}
+    environment |= {"PGHOST": host, "PGPORT": port, "PGUSER": where.username or ""}
     url = postgres_url.replace(where.path, f"/{made}")
     return {
         "createdb steno": f"createdb {made}",
@@ -162,7 +162,7 @@ def test_every_command_of_a_page_works_in_its_order(
             for earlier in of(sitting.before, command.text) or ():
                 code, printed = reader.type(filled(earlier, words, reader.printed))
                 assert code == 0, (command.line, earlier, printed)
-            row = row_of(command.text)
+            row = next((start for start in INSTEAD if re.match(start, command.text)), None)
             if row is not None and not INSTEAD[row][0]:
                 continue
             text = command.text if row is None else re.sub(row, INSTEAD[row][0], command.text)
@@ -170,12 +170,12 @@ def test_every_command_of_a_page_works_in_its_order(
             if command.trace is None:
                 code, printed = reader.type(text)
                 moment = command.text.startswith(sitting.moments)
-                assert lacks(command.shown, printed, moment=moment) == [], (command.line, text, printed)
+                assert lacks(command.output, printed, moment=moment) == [], (command.line, text, printed)
             else:
                 code, printed = apart.type(text, STENO_RECORD=str(record_of(command.trace)))
-                assert not differs(command.shown, printed), (command.line, printed)
+                assert not differs(command.output, printed), (command.line, printed)
             expected = next((status for begin, status in EXITS.items() if re.match(begin, command.text)), 0)
-            refused = any(line.startswith(("steno: ", "✗")) for line in command.shown)
+            refused = any(line.startswith(("steno: ", "✗")) for line in command.output)
             assert code != 0 if refused else code == expected, (command.line, text, code, printed)
     finally:
         reader.close()
@@ -185,10 +185,6 @@ def test_every_command_of_a_page_works_in_its_order(
 def of(rows: Mapping[str, tuple[str, ...]], text: str) -> tuple[str, ...] | None:
     """The row whose key the text begins with."""
     return next((row for start, row in rows.items() if text.startswith(start)), None)
-
-
-def row_of(text: str) -> str | None:
-    return next((start for start in INSTEAD if re.match(start, text)), None)
 
 
 def filled(text: str, words: Mapping[str, str], printed: str) -> str:
@@ -205,7 +201,7 @@ def test_every_fence_has_a_language() -> None:
 
 
 def test_every_row_of_the_tables_is_about_a_command() -> None:
-    """A row for a command that is gone would hide the next one that looks like it."""
+    """A row for a command that is gone would hide the next command that looks like it."""
     every = [command.text for page in PAGES for command in commands_of(page)]
     assert [start for start in (*INSTEAD, *EXITS) if not any(re.match(start, text) for text in every)] == []
     for page, rows in SITTINGS.items():

@@ -1,14 +1,27 @@
-"""Every error is one line and the exit code the manual promises."""
+"""Every error is one line and the exit code the manual promises; that of a run depends on why it ended."""
+
+from __future__ import annotations
 
 import errno
+from itertools import product
 
 import click
 import pytest
+from msgspec.structs import replace
 
-from cli.wiring import errors
-from cli.wiring.errors import code_of, exit_code_of
-from engine import errors as engine
-from events import errors as events
+from steno.cli.wiring import errors
+from steno.cli.wiring.errors import CODES, NOT_SUCCEEDED, UNREACHABLE, code_of, exit_code_of
+from steno.cli.wiring.session import code_of_failure
+from steno.engine import errors as engine
+from steno.engine.control.submitter import REFUSALS
+from steno.engine.providers.dstack.endings import MESSAGES, REASONS
+from steno.engine.providers.slurm.words import ENDINGS
+from steno.engine.rules import reasons
+from steno.engine.rules.why_ended import cause
+from steno.engine.state.facts import Finding, RunFacts
+from steno.engine.state.run import Run
+from steno.engine.state.states import Reason, State
+from steno.events import errors as events
 
 PROMISED = {
     events.RecordNotFound: 4,
@@ -45,17 +58,17 @@ def test_a_subclass_has_the_code_of_its_parent() -> None:
 
 def test_an_error_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     """However many lines its text has."""
-    assert exit_code_of(events.NotARecord("x.db is\nno record")) == 7
-    assert capsys.readouterr() == ("", "steno: x.db is no record\n")
+    assert exit_code_of(events.NotARecord("x.db is\nnot a record")) == 7
+    assert capsys.readouterr() == ("", "steno: x.db is not a record\n")
 
 
 def test_a_mistake_of_ours_is_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
     """A traceback never reaches a user who did not ask for it."""
     assert exit_code_of(RuntimeError("surprise")) == errors.BUG
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "RuntimeError: surprise" in told
-    assert "STENO_DEBUG" in told
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert "RuntimeError: surprise" in line
+    assert "STENO_DEBUG" in line
 
 
 def test_steno_debug_shows_where_a_mistake_of_ours_is(
@@ -85,3 +98,26 @@ def test_steno_debug_shows_where_a_mistake_of_ours_is(
 def test_errors_of_the_machine_have_codes_too(error: BaseException, code: int) -> None:
     """A full disk is not a mistake of ours."""
     assert exit_code_of(error) == code
+
+
+def ended(state: State, reason: Reason | None, provider_id: str | None, row: Finding | None = None) -> Run:
+    run = Run(run_id="r", provider="dstack", first_position=1, first_at=0, last_position=1, last_at=0)
+    run.state, run.reason, run.provider_id = state, reason, provider_id
+    run.facts = None if row is None else RunFacts(provider_id="p", ending=row)
+    return run
+
+
+def code(run: Run) -> int:
+    return code_of_failure(run, cause(run))
+
+
+def test_of_every_row_the_exit_code_is_the_documented_one() -> None:
+    """1 for whatever a provider had, whoever is to blame for its end; 3 where the provider failed to take it."""
+    rows = (None, *(row for table in (REASONS, MESSAGES, ENDINGS) for row in table.values()))
+    ends = (State.FAILED, State.STOPPED, State.LOST)
+    for state, reason, row in product(ends, (None, *Reason), rows):
+        assert code(ended(state, reason, "p", row and replace(row, word="w"))) == NOT_SUCCEEDED
+    for reason in reasons.NOT_HANDED_OVER:
+        wanted = UNREACHABLE if reason is Reason.UNREACHABLE else NOT_SUCCEEDED
+        assert code(ended(State.FAILED, reason, None)) == wanted
+    assert CODES[REFUSALS["unreachable"]] == UNREACHABLE

@@ -1,7 +1,8 @@
-"""A primary that dies while recorders write, and its standby, which is promoted."""
+"""A primary that fails over, and a database restored to an older point: the record says what is lost."""
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
@@ -13,21 +14,21 @@ import pytest
 from stenotest.command_line import refused
 from stenotest.postgres import FAST, lacking, new_server
 
-from events.clock import RandomIds, SystemClock
-from events.errors import RecordLocked, RecordPaused, RecordUnreachable
-from events.store.record import Batch, Record
-from events.types import SubmitIntended
+from steno.events.clock import RandomIds, SystemClock
+from steno.events.errors import RecordLocked, RecordPaused, RecordUnreachable
+from steno.events.store.record import Batch, Record
+from steno.events.types import SubmitIntended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from stenotest.command_line import Steno
+    from stenotest.command_line import Background, Steno, Until
     from stenotest.postgres import Server
 
-    Background = Callable[..., object]
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(lacking() is not None, reason=str(lacking()))]
+
 AWAY = (RecordUnreachable, RecordLocked, RecordPaused)
 
 
@@ -42,10 +43,10 @@ def pair() -> Iterator[tuple[Server, Server]]:
         standby = primary.standby()
         stack.callback(standby.remove)
         standby.start()
-        with psycopg.connect(primary.url(), autocommit=True) as found:
-            found.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            found.execute("SELECT pg_reload_conf()")
-            while found.execute("SELECT sync_state FROM pg_stat_replication").fetchall() != [("sync",)]:
+        with psycopg.connect(primary.url(), autocommit=True) as database:
+            database.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            database.execute("SELECT pg_reload_conf()")
+            while database.execute("SELECT sync_state FROM pg_stat_replication").fetchall() != [("sync",)]:
                 time.sleep(0.02)
         yield primary, standby
 
@@ -76,14 +77,14 @@ class Writer(threading.Thread):
 
 
 def test_a_recorder_goes_on_at_the_promoted_standby(
-    pair: tuple[Server, Server], steno: Steno, background: Background, until: Callable[..., None], home: Path
+    pair: tuple[Server, Server], steno: Steno, background: Background, until: Until, home: Path
 ) -> None:
     """Nothing acknowledged is lost, nothing is there twice, and each run is started once."""
     primary, standby = pair
 
     def url(database: str, hosts: tuple[Server, ...] = (primary, standby)) -> str:
-        folders = ",".join(str(one.folder) for one in hosts)
-        ports = ",".join(str(one.port) for one in hosts)
+        folders = ",".join(str(host.folder) for host in hosts)
+        ports = ",".join(str(host.port) for host in hosts)
         return f"postgresql://postgres@/{database}?host={folders}&port={ports}&target_session_attrs=read-write"
 
     def submit(name: str) -> bool:
@@ -101,7 +102,7 @@ def test_a_recorder_goes_on_at_the_promoted_standby(
 
     log = home / "recorder.log"
     with log.open("w") as out:
-        recorder = background("record", "--provider", "local", out=out, err=out, STENO_RECORD=url("postgres"))
+        controller = background("record", "--provider", "local", out=out, err=out, STENO_RECORD=url("postgres"))
     writer = Writer(url("writes"))
     writer.start()
     until(lambda: "recording" in log.read_text() and len(writer.acknowledged) > 50)
@@ -115,11 +116,68 @@ def test_a_recorder_goes_on_at_the_promoted_standby(
     assert not writer.trouble
     assert submit("after")
     until(lambda: (home / "ran").read_text().split() == ["before", "after"])
-    recorder.terminate()  # type: ignore[attr-defined]
-    assert recorder.wait() == 0, log.read_text()  # type: ignore[attr-defined]
+    controller.terminate()
+    assert controller.wait() == 0, log.read_text()
     assert "Traceback" not in log.read_text()
     assert steno("verify", STENO_RECORD=url("postgres")).returncode == 0
     with Record.open(url("writes"), clock=SystemClock()) as record:
         assert record.verify().ok
         assert [stored.data.run_id for stored in record.read()] == [str(n) for n in range(len(writer.acknowledged))]  # type: ignore[union-attr]
         assert writer.acknowledged == list(range(1, len(writer.acknowledged) + 1))
+
+
+def test_a_restored_database_says_what_is_lost_and_continues(steno: Steno) -> None:
+    """By `pg_basebackup`, archived WAL and a restore point, as docs/backup.md says. Read models follow too."""
+    server = new_server("fsync=off", "archive_mode=on", "archive_command=mkdir -p ../archive && cp %p ../archive/%f")
+    try:
+        server.start()
+        server.client("createdb", "steno")
+        url = server.url("steno")
+        record = {"STENO_RECORD": url}
+
+        def submit(name: str) -> None:
+            done = steno("submit", "--provider", "local", "--wait", "-q", "--name", name, "--", "true", **record)
+            assert done.returncode == 0, done.stderr
+
+        def head(*words: str) -> str:
+            done = steno("verify", *words, **record)
+            assert done.returncode == 0, done.stderr
+            return re.search(r"\d+:[0-9a-f]{64}", done.stdout)[0]  # type: ignore[index]
+
+        def names() -> set[str]:
+            return set(steno("ps", "--all", "-q", **record).stdout.split())
+
+        submit("one")
+        older, before = head(), names()
+        server.client("pg_basebackup", "-D", "backup", "-X", "stream", "-c", "fast")
+        server.client("psql", "-q", "-c", "SELECT pg_create_restore_point('before')", "-o", "/dev/null")
+        submit("two")
+        saved, both = head("--expect", older), names()
+        assert len(both) == len(before) + 1
+        server.client("psql", "-q", "-c", "SELECT pg_switch_wal()", "-o", "/dev/null")
+
+        server.restore(
+            "backup", "fsync=off", "restore_command=cp ../archive/%f %p", "recovery_target_name=before",
+            "recovery_target_action=promote",
+        )  # fmt: skip
+        with psycopg.connect(server.url("steno"), autocommit=True) as database:
+            while database.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+                pass
+        assert names() == before
+        lost = steno("verify", "--expect", saved, **record)
+        position = saved.partition(":")[0]
+        ends = older.partition(":")[0]
+        assert (
+            lost.returncode,
+            f"the record ends at position {ends}: what followed up to {position} is lost" in lost.stderr,
+        ) == (7, True)
+        assert head("--expect", older) == older
+
+        submit("three")
+        submit("four")
+        assert names() > before
+        assert head("--expect", older) != older
+        other = steno("verify", "--expect", saved, **record)
+        assert (other.returncode, "has another hash" in other.stderr) == (7, True), other.stderr
+    finally:
+        server.remove()

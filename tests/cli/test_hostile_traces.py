@@ -1,14 +1,20 @@
-"""Traces that are bombs, devices or hold what nothing can hold: one line, exit code 2, and little memory."""
+"""Traces that are bombs or devices, and canary secrets: one line, little memory, and no secret anywhere."""
 
 import os
+import re
 import resource
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
+from click.testing import CliRunner
+
+from steno.cli.program import steno
+from steno.cli.wiring.app import App
 
 pytestmark = pytest.mark.slow
 
@@ -40,13 +46,13 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "zeros.jsonl": (lambda: b"\0" * 100_000, "line 1 is no"),
     "bytes.jsonl": (lambda: GOOD.replace(b"/api", b"\xff"), "line 1 is no"),
 }
-"""What is made, and what the one line says."""
+"""How a file is made, and the line about it."""
 
 
 def called(home: Path, *words: object) -> "subprocess.CompletedProcess[str]":
     """The genuine command with little memory."""
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", *map(str, words)],
+        [sys.executable, "-m", "steno.cli.main", *map(str, words)],
         env={"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "STENO_RECORD": str(home / "r.db")},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
         stdin=subprocess.DEVNULL,
@@ -60,12 +66,12 @@ def called(home: Path, *words: object) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_one_line_and_little_memory(home: Path, name: str) -> None:
     """A few hundred kB unpack to 1.5 GB: one clear line and exit 2, in bounded memory."""
-    make, told = BOMBS[name]
+    make, line = BOMBS[name]
     (home / name).write_bytes(make())
     assert (home / name).stat().st_size < 4_000_000
     done = called(home, "replay", home / name)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert told in done.stderr
+    assert line in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -86,3 +92,65 @@ def test_a_file_that_never_ends_is_not_read(home: Path, kind: str) -> None:
     done = called(home, "replay", file)
     assert done.returncode in (2, 4)
     assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+
+
+CANARY = re.compile(rb"canary-[a-z]+")
+GIVEN = {
+    "STENO_DSTACK_TOKEN": "canary-token-of-dstack",
+    "STENO_DSTACK_URL": "http://127.0.0.1:1",
+    "STENO_PROJECT": "main",
+    "STENO_WEBHOOK": "http://127.0.0.1:1/services/canary-webhook",
+    "STENO_WEBHOOK_SECRET": "canary-signing",
+    "DSTACK_AMDDEVCLOUD_API_KEY": "canary-cloud",
+    "INHERITED": "canary-inherited",
+}
+TASK = """\
+type: task
+name: holder
+commands: ["sleep 600"]
+env: {API_KEY: canary-written, OTHER: canary-other}
+registry_auth: {username: me, password: canary-registry}
+"""
+READERS = (
+    "ps --all --json", "show holder --json", "timeline holder", "explain holder", "events --json", "polls --json",
+    "poll 2", "replay --json", "metrics", "notify list --json", "budget --json", "verify", "config", "config --json",
+    "doctor", "doctor --provider dstack", "export holder -o holder.steno", "export holder --trace holder.jsonl",
+    "notify test", "show nobody", "submit --provider dstack -f task.yml", "stop nobody",
+)  # fmt: skip
+
+
+def test_no_canary_is_told_written_or_listed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings' secrets, values of `env` written and inherited, registry credentials, addresses that are keys."""
+    monkeypatch.chdir(home)
+    surroundings: Any = GIVEN | {"HOME": str(home), "STENO_RECORD": str(home / "record.db"), "STENO_DEBUG": "1"}
+    task = home.parent / "task.yml"
+    task.write_text(TASK)
+
+    def call(*words: str) -> str:
+        done = CliRunner(env=surroundings).invoke(steno, list(words), obj=App())
+        return done.output + repr(done.exception)
+
+    outputs = {
+        "submit": call(
+            "submit", "--provider", "local", "-f", str(task), "--env", "FLAG=canary-flag", "--env", "INHERITED"
+        )
+    }
+    assert '"name":"holder"' in call("ps", "--json")
+    for words in READERS:
+        outputs[words] = call(*words.replace("task.yml", str(task)).split())
+
+    assert {
+        words: CANARY.findall(text.encode()) for words, text in outputs.items() if CANARY.search(text.encode())
+    } == {}
+    written = {file: CANARY.findall(file.read_bytes()) for file in home.rglob("*") if file.is_file()}
+    assert len(written) > 10
+    assert {file.name: secrets for file, secrets in written.items() if secrets} == {}
+    assert [
+        file.name for file in home.glob("record.db*") if not file.is_symlink() and file.stat().st_mode & 0o077
+    ] == []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            listed = line.read_bytes()
+        except OSError:
+            continue
+        assert b"canary-" not in listed

@@ -6,29 +6,27 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 from click.testing import CliRunner
-from stenotest.command_line import Steno, refused
+from stenotest.command_line import Background, Steno, refused
 
-from cli.catalogue import HELP
-from cli.program import steno as program
-from cli.wiring.app import App
-from engine.providers.readings import READINGS
-from events.clock import SystemClock
-from events.store.record import Record
+from steno.cli.catalogue import HELP
+from steno.cli.program import steno as program
+from steno.cli.wiring.app import App
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
 
 pytestmark = pytest.mark.slow
-Background = Callable[..., "subprocess.Popen[str]"]
 TRACES = Path(__file__).parent.parent / "traces" / "dstack-0.22.5"
 
 
 def asked(*words: str, typed: str = "", **variables: str) -> tuple[int, str, str]:
-    found = CliRunner(env=variables).invoke(program, words, input=typed, obj=App())
-    return found.exit_code, found.stdout, found.stderr
+    done = CliRunner(env=variables).invoke(program, words, input=typed, obj=App())
+    return done.exit_code, done.stdout, done.stderr
 
 
 def test_help_is_the_page_of_the_command(steno: Steno) -> None:
@@ -91,7 +89,7 @@ def test_watch_ends_with_the_runs_that_are_named(steno: Steno) -> None:
 
 
 def test_incidents_are_listed_newest_first(steno: Steno, tmp_path: Path) -> None:
-    """A word that nobody knows is an anomaly with its poll; a server that restarted leaves a gap."""
+    """An unknown word is an anomaly with its poll; a server that restarted leaves a gap."""
     steno("submit", "--wait", "--", "true")
     assert steno("incidents").stdout == "No incidents: every answer was as expected, and no source was silent.\n"
     trace = zstandard.ZstdDecompressor().stream_reader((TRACES / "server_restart.jsonl.zst").read_bytes()).read()
@@ -99,15 +97,15 @@ def test_incidents_are_listed_newest_first(steno: Steno, tmp_path: Path) -> None
     odd.write_bytes(re.sub(rb'("status": ?)"running"', rb'\1"frobnicating"', trace))
     assert odd.read_bytes() != trace
     steno("import", odd)
-    found = json.loads(steno("incidents", "--json").stdout)
-    assert {one["kind"] for one in found["anomalies"]} >= {"schema_drift"}
-    assert len(found["blind"]) == 1
-    positions = [one["position"] for one in found["anomalies"]]
+    answer = json.loads(steno("incidents", "--json").stdout)
+    assert {anomaly["kind"] for anomaly in answer["anomalies"]} >= {"schema_drift"}
+    assert len(answer["blind"]) == 1
+    positions = [anomaly["position"] for anomaly in answer["anomalies"]]
     assert positions == sorted(positions, reverse=True)
-    assert "frobnicating" in (shown := steno("incidents").stdout)
-    assert found["blind"][0]["kind"] == "no_answer"
-    assert "no answer" in shown
-    assert "not polled" not in shown
+    assert "frobnicating" in (page := steno("incidents").stdout)
+    assert answer["blind"][0]["kind"] == "no_answer"
+    assert "no answer" in page
+    assert "not polled" not in page
     assert json.loads(steno("incidents", "-n", "1", "--json").stdout)["more"] == (len(positions) > 1)
 
 
@@ -129,7 +127,7 @@ def test_init_asks_checks_and_writes_what_config_then_reads(tmp_path: Path, monk
     assert (code, out) == (0, "steno.toml\n")
     assert "must be one of local, dstack, slurm" in err
     settings = json.loads(asked("config", "--json", **here)[1])["settings"]
-    written = {name: one["value"] for name, one in settings.items() if "steno.toml" in one["source"]}
+    written = {name: setting["value"] for name, setting in settings.items() if "steno.toml" in setting["source"]}
     assert written == {"provider": "dstack", "project": "main", "vms.idle_timeout": "12m", "budget.total": "50"}
     before = Path("steno.toml").read_text()
     asked("init", "--yes", **here)
@@ -142,7 +140,7 @@ def test_init_asks_checks_and_writes_what_config_then_reads(tmp_path: Path, monk
 def test_init_asks_for_the_login_node_and_takes_no_number_for_a_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong host is asked for again, a budget may have its sign, and a number is no path."""
+    """A wrong host is asked for again, a budget may have its sign, and a number is not a path."""
     monkeypatch.chdir(tmp_path)
     here = {"HOME": str(tmp_path), "STENO_RECORD": "", "STENO_PROVIDER": "", "STENO_SLURM_HOST": ""}
     code, _, err = asked("init", typed="slurm\nlogin node\nme@login\n\n\n\n$100\n100\nsteno.db\n", **here)
@@ -150,7 +148,7 @@ def test_init_asks_for_the_login_node_and_takes_no_number_for_a_record(
     assert "a host as ssh knows it" in err
     assert "'100', a number; a file of that name is ./100" in err
     settings = json.loads(asked("config", "--json", **here)[1])["settings"]
-    written = {name: one["value"] for name, one in settings.items() if "steno.toml" in one["source"]}
+    written = {name: setting["value"] for name, setting in settings.items() if "steno.toml" in setting["source"]}
     wanted = {"provider": "slurm", "slurm.host": "me@login", "budget.total": "100", "record": "steno.db"}
     assert {name: written[name] for name in wanted} == wanted
     assert len(written) == len(wanted)

@@ -1,37 +1,49 @@
-"""The holder of a source is cut off from the database: it runs in a network namespace whose cable is pulled."""
+"""PostgreSQL behind a cut network, a pooler, and a burst of submissions through several processes."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
+from stenotest import postgres
 from stenotest.postgres import FAST, lacking, new_server
+from stenotest.records import StandingClock
 
-from events.clock import SystemClock
-from events.errors import RecordNotFound
-from events.store.record import Record
-from events.store.store import store_at
+from steno.events.clock import SystemClock
+from steno.events.errors import RecordNotFound, StenoError
+from steno.events.store.postgres.connection import connect
+from steno.events.store.record import Batch, Record
+from steno.events.store.store import store_at
+from steno.events.types import SubmitIntended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-    from stenotest.command_line import Steno
+    from stenotest.command_line import Background, Steno, Until
     from stenotest.postgres import Server
 
-    Background = Callable[..., subprocess.Popen[str]]
     There = Callable[..., subprocess.Popen[bytes]]
-    Until = Callable[[Callable[[], object]], None]
 
 TAKE_OVER_S = 10
 HOLDS_A_LOCK = """
 import os, signal
-from events.store.store import store_at
+from steno.events.store.store import store_at
 with store_at(os.environ["STENO_RECORD"]).blob("tokens").locked():
     print("locked", flush=True)
     signal.pause()  # until the test kills it
@@ -128,18 +140,18 @@ def test_a_holder_that_is_cut_off_is_followed_and_stands_by_when_it_is_back(
 ) -> None:
     """It says that the database is away; the other one takes over within 10 s and keeps the source with its token."""
     log, store = home / "cut-off.log", store_at(server.url())
-    first = there(log, "-m", "cli.main", "record", "--interval", "1")
+    first = there(log, "-m", "steno.cli.main", "record", "--interval", "1")
 
     def holder() -> tuple[int, int]:
         try:
-            return next(((one.process, one.token) for one in store.leases() if one.held), (0, 0))
+            return next(((lease.process, lease.token) for lease in store.leases() if lease.held), (0, 0))
         except RecordNotFound:
             return 0, 0
 
     until(lambda: holder()[0] == first.pid)
     second = background("record", "--interval", "1")
     cable.pull()
-    assert max(one.seconds_left or 0 for one in store.leases()) < TAKE_OVER_S - 1  # by the database's clock
+    assert max(lease.seconds_left or 0 for lease in store.leases()) < TAKE_OVER_S - 1  # by the database's clock
     until(lambda: holder()[0] == second.pid)
     _, token = holder()
     assert token > 1
@@ -152,3 +164,149 @@ def test_a_holder_that_is_cut_off_is_followed_and_stands_by_when_it_is_back(
     assert first.wait() == 0
     with Record.open(server.url(), clock=SystemClock()) as record:
         assert record.verify().ok
+
+
+PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+
+
+@contextmanager
+def pooler(url: str, mode: str, size: int = 5) -> Iterator[str]:
+    """The URL of a record behind a real PgBouncer of that mode."""
+    if PROGRAM is None and os.environ.get("STENO_REQUIRE_LAB") == "1":
+        pytest.fail("PgBouncer is not installed")
+    if PROGRAM is None:
+        pytest.skip("no PgBouncer to test against; as root: apt-get install pgbouncer")
+    with psycopg.connect(url) as admin, socket.socket() as free:
+        server = f"host={admin.info.host} port={admin.info.port} user={admin.info.user}"
+        database = admin.info.dbname
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="steno-pgbouncer-") as name:
+        folder = Path(name)
+        settings = folder / "settings"
+        settings.write_text(
+            f"[databases]\n* = {server}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n"
+            f"unix_socket_dir =\nauth_type = any\npool_mode = {mode}\ndefault_pool_size = {size}\n"
+        )
+        folder.chmod(0o755)  # another user reads it
+        log = folder / "log"
+        with log.open("wb") as out:
+            process = subprocess.Popen([PROGRAM, settings], stdout=out, stderr=out, **postgres.as_user())
+        try:
+            end = time.monotonic() + 60
+            while "process up" not in log.read_text():
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < end, log.read_text()
+                time.sleep(0.02)
+            yield f"postgresql://anybody@127.0.0.1:{port}/{database}"
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def append(url: str) -> None:
+    with Record.open(url, clock=StandingClock(), write=True, create=True) as record:
+        record.append_many([Batch(stream="run/1", events=(SubmitIntended(run_id="1", provider="local", name="a"),))])
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_pooler_of_transactions_is_refused_before_anything_is_set(postgres_url: str, size: int) -> None:
+    """By reader and writer, whatever else runs there; other clients of the pooler are not affected."""
+    append(postgres_url)
+    with pooler(postgres_url, "transaction", size) as url, closing(psycopg.connect(url, autocommit=True)) as other:
+        other.execute("SELECT 1")
+        for write in (False, True):
+            with pytest.raises(StenoError, match="session pooling"):
+                connect(url, write=write)
+        assert other.execute("SHOW default_transaction_read_only").fetchone() == ("off",)
+        assert other.execute("SHOW search_path").fetchone() == ('"$user", public',)
+    append(postgres_url)
+
+
+def test_a_pooler_of_sessions_serves(postgres_url: str) -> None:
+    """Readers and writers beside each other; the next client of a session finds it clean."""
+    append(postgres_url)
+    with pooler(postgres_url, "session") as url:
+        with Record.open(url, clock=StandingClock()) as reader:
+            append(url)
+            assert reader.head().position == 2
+        append(url)
+
+
+def test_a_command_says_so_in_one_line(steno: Steno, postgres_url: str) -> None:
+    """Not that the database is read-only, which it is not."""
+    append(postgres_url)
+    with pooler(postgres_url, "transaction") as url:
+        for words in (("ps",), ("record", "--provider", "local"), ("submit", "--provider", "local", "--", "true")):
+            done = steno(*words, STENO_RECORD=url)
+            assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+            assert "pool_mode = transaction" in done.stderr
+
+
+PROCESSES, REQUESTS = 4, 100
+DOLLAR_EACH = {"STENO_LOCAL_PRICE": "36", "STENO_IDLE_TIMEOUT": "0", "STENO_API_SUBMIT_RATE": "off"}
+TASK = {"type": "task", "commands": ["sleep 3600"], "max_duration": "100s"}
+"""It costs a dollar at worst, and does not end before the test does."""
+
+
+def post(url: str) -> int:
+    """The status of one submission over HTTP."""
+    body = json.dumps({"configuration": TASK}).encode()
+    request = urllib.request.Request(f"{url}/api/runs", body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=600) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def events(steno: Steno, kind: str) -> list[dict[str, object]]:
+    done = steno("events", "--json", "--type", kind)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cap", "budget", "most"), [("50", "3.5", 3), ("2", "1000", 2)])
+def test_neither_cap_nor_budget_is_exceeded(
+    steno: Steno,
+    background: Background,
+    until: Until,
+    environment: dict[str, str],
+    home: Path,
+    postgres_url: str,
+    cap: str,
+    budget: str,
+    most: int,
+) -> None:
+    """Four processes take requests, one of them records: as many runs get their place as budget and cap allow, and each
+    other request waits or was refused.
+    """
+    environment |= {"STENO_RECORD": postgres_url, "STENO_MAX_VMS": cap, "STENO_BUDGET": budget, **DOLLAR_EACH}
+    urls = []
+    for number in range(PROCESSES):
+        log = home / f"up-{number}.log"
+        with log.open("w") as out:
+            background("up", out=out.fileno(), err=out.fileno())
+        until(lambda log=log: re.search(r"serving http://\S+", log.read_text()))
+        urls.append(re.search(r"serving (http://\S+)", log.read_text())[1])  # type: ignore[index]
+    until(lambda: events(steno, "PolicyAdopted"))
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(post, (urls[number % PROCESSES] for number in range(REQUESTS))))
+    requested = {event["data"]["run_id"] for event in events(steno, "RunRequested")}  # type: ignore[index]
+    assert answers.count(202) == len(requested)
+    assert len(requested) >= most
+    assert set(answers) <= {202, 403}
+
+    def settled() -> bool:
+        runs = json.loads(steno("ps", "--all", "--json").stdout)["runs"]
+        going = [run for run in runs if run["state"] in ("running", "queued")]
+        over = [run for run in runs if run["state"] == "failed"]
+        return len(going) + len(over) == len(requested) and sum(run["state"] == "running" for run in runs) == most
+
+    until(settled)
+    placed = [event["data"]["run_id"] for event in events(steno, "RunPlaced")]  # type: ignore[index]
+    assert len(placed) == len(set(placed)) == most
+    refused = [event["data"] for event in events(steno, "IntentAbandoned")]
+    assert all(refusal["policy"] for refusal in refused)  # type: ignore[index]
+    if budget != "1000":
+        assert len(refused) == len(requested) - most

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stenotest.command_line import Steno
-from stenotest.gate import holding
-from stenotest.hook import Hook
+from stenotest.command_line import Background, Steno, Until
+from stenotest.gated_run import holding
 from stenotest.traces import requests_of, spans_of, values
+from stenotest.webhook_server import WebhookServer
 
 
 @pytest.fixture
-def hook() -> Iterator[Hook]:
+def hook() -> Iterator[WebhookServer]:
     """A webhook that listens."""
-    with Hook() as made:
+    with WebhookServer() as made:
         yield made
 
 
@@ -32,25 +32,25 @@ def listed(steno: Steno, *words: str) -> list[dict[str, Any]]:
 
 
 def signed(headers: dict[str, str], body: bytes, secret: bytes) -> bool:
-    """Whether the signature is that of this body with this secret."""
+    """True if the signature is that of this body with this secret."""
     moment, _, digest = headers["X-Steno-Signature"].partition(",v1=")
     expected = hmac.new(secret, moment.removeprefix("t=").encode() + b"." + body, hashlib.sha256).hexdigest()
     return hmac.compare_digest(digest, expected)
 
 
-def test_a_test_notice_arrives_signed_and_stands_in_the_record(steno: Steno, hook: Hook) -> None:
+def test_a_test_notice_arrives_signed_and_stands_in_the_record(steno: Steno, hook: WebhookServer) -> None:
     """Once; Slack finds its text and its blocks, and we say what came back."""
     done = steno("notify", "test", STENO_WEBHOOK=hook.url, STENO_WEBHOOK_SECRET="s3cret", STENO_ALERTS_ON="run_end")
     assert (done.returncode, done.stderr) == (0, "")
     ((headers, body),) = hook.taken
     assert signed(headers, body, b"s3cret")
-    said = json.loads(body)
-    assert said["text"] == "Steno: a test notice. This webhook is notified of: run_end."
-    assert said["blocks"] == [{"type": "section", "text": {"type": "mrkdwn", "text": said["text"]}}]
-    assert done.stdout == f"the webhook answered 200: notice {said['notice_id']}, signed\n"
+    sent = json.loads(body)
+    assert sent["text"] == "Steno: a test notice. This webhook is notified of: run_end."
+    assert sent["blocks"] == [{"type": "section", "text": {"type": "mrkdwn", "text": sent["text"]}}]
+    assert done.stdout == f"the webhook answered 200: notice {sent['notice_id']}, signed\n"
     (notice,) = listed(steno)
     assert (notice["kind"], notice["state"], notice["status"], notice["attempts"]) == ("test", "delivered", 200, 1)
-    assert notice["notice_id"] == said["notice_id"]
+    assert notice["notice_id"] == sent["notice_id"]
 
 
 @pytest.mark.slow
@@ -63,14 +63,14 @@ def test_a_test_notice_arrives_signed_and_stands_in_the_record(steno: Steno, hoo
     ],
 )
 def test_a_webhook_that_does_not_take_it_is_exit_3_and_is_not_asked_again(
-    steno: Steno, hook: Hook, answer: Any, error: str
+    steno: Steno, hook: WebhookServer, answer: Any, error: str
 ) -> None:
     """A redirect is not followed: what is signed for one address is not shown to another."""
     hook.answers = [answer]
     done = steno("notify", "test", "--json", STENO_WEBHOOK=hook.url)
     assert (done.returncode, done.stderr) == (3, f"steno: the webhook did not accept the test notice: {error}\n")
-    said = json.loads(done.stdout)
-    assert (said["delivered"], said["error"], said["signed"]) == (False, error, False)
+    body = json.loads(done.stdout)
+    assert (body["delivered"], body["error"], body["signed"]) == (False, error, False)
     (notice,) = listed(steno, "--state", "failed")
     assert (notice["error"], notice["status"]) == (error, None)
     assert (len(hook.taken), hook.elsewhere) == (1, 0)
@@ -79,7 +79,7 @@ def test_a_webhook_that_does_not_take_it_is_exit_3_and_is_not_asked_again(
 @pytest.mark.slow
 def test_nobody_there_is_exit_3_and_the_address_is_not_shown(steno: Steno, home: Path) -> None:
     """An address can be a key to itself."""
-    with Hook() as gone:
+    with WebhookServer() as gone:
         address = gone.url
     done = steno("notify", "test", STENO_WEBHOOK=address)
     assert done.returncode == 3
@@ -106,7 +106,7 @@ def test_a_kind_that_is_none_is_named(steno: Steno, value: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_page_of_notices(steno: Steno, hook: Hook) -> None:
+def test_a_page_of_notices(steno: Steno, hook: WebhookServer) -> None:
     """The newest first, one a line, no longer than the terminal."""
     for answer in (200, 503):
         hook.answers = [answer]
@@ -123,17 +123,16 @@ def test_a_page_of_notices(steno: Steno, hook: Hook) -> None:
 
 
 Up = Callable[..., "subprocess.Popen[str]"]
-Until = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture
-def up(background: Callable[..., "subprocess.Popen[str]"]) -> Up:
+def up(background: Background) -> Up:
     """`up(**variables)`: a recorder that goes on until it is killed."""
     return functools.partial(background, "record", "--interval", "0.1")
 
 
 def adopted(steno: Steno) -> bool:
-    """Whether a recorder that tells has taken up the record: nothing that ended before is told."""
+    """True if a recorder that sends notices has loaded the record: nothing that ended before is sent."""
     return "AlertsAdopted" in steno("events", "--type", "AlertsAdopted").stdout
 
 
@@ -144,10 +143,10 @@ def states(steno: Steno) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_an_end_is_told_once_through_a_webhook_that_fails_and_a_recorder_that_is_killed(
-    steno: Steno, up: Up, until: Until, hook: Hook, gate: Path
+    steno: Steno, up: Up, until: Until, hook: WebhookServer, gate: Path
 ) -> None:
     """500, then a try that hangs when the recorder is killed -9, then taken: one notice by its id, one in the record,
-    and nothing of the run that ended before anybody told of anything.
+    and nothing of the run that ended before any notice was sent.
     """
     assert steno("submit", "--wait", "--name", "before", "--", "true").returncode == 0
     hook.answers = [500, "hang"]
@@ -166,20 +165,22 @@ def test_an_end_is_told_once_through_a_webhook_that_fails_and_a_recorder_that_is
     assert len(hook.taken) >= 3
     assert all(signed(headers, body, b"s3cret") for headers, body in hook.taken)
     (notice,) = listed(steno)
-    said = json.loads(hook.taken[-1][1])
-    run = said["run"]
+    sent = json.loads(hook.taken[-1][1])
+    run = sent["run"]
     assert (run["name"], run["state"], run["reason"], run["exit_status"]) == ("job-1", "failed", "exit_nonzero", 3)
-    assert said["text"].startswith("Steno: job-1 failed (exit_nonzero, exit 3), ran ")
-    assert said["text"].endswith(f" https://steno.example/runs/{run['run_id']}")
-    assert said["blocks"][0]["text"]["text"].endswith(f"<https://steno.example/runs/{run['run_id']}|Show in Steno>")
-    assert said["link"] == f"https://steno.example/runs/{run['run_id']}"
+    assert sent["text"].startswith("Steno: job-1 failed (exit_nonzero, exit 3), ran ")
+    assert sent["text"].endswith(f" https://steno.example/runs/{run['run_id']}")
+    assert sent["blocks"][0]["text"]["text"].endswith(f"<https://steno.example/runs/{run['run_id']}|Show in Steno>")
+    assert sent["link"] == f"https://steno.example/runs/{run['run_id']}"
     assert (notice["kind"], notice["facts"]) == ("run_end", 1)
-    shown = json.loads(steno("show", "job-1", "--json").stdout)
-    assert (run["evidence"], run["transitions"]) == (shown["evidence"], shown["transitions"])
+    answer = json.loads(steno("show", "job-1", "--json").stdout)
+    assert (run["evidence"], run["transitions"]) == (answer["evidence"], answer["transitions"])
 
 
 @pytest.mark.slow
-def test_a_dozen_ends_at_once_are_each_told_once(steno: Steno, up: Up, until: Until, hook: Hook, gate: Path) -> None:
+def test_a_dozen_ends_at_once_are_each_told_once(
+    steno: Steno, up: Up, until: Until, hook: WebhookServer, gate: Path
+) -> None:
     """Whatever notice each is in; nothing is left to tell."""
     for number in range(12):
         assert steno("submit", "--name", f"job-{number}", "--", holding(gate)).returncode == 0
@@ -197,31 +198,31 @@ def test_a_dozen_ends_at_once_are_each_told_once(steno: Steno, up: Up, until: Un
 
 
 @pytest.mark.slow
-def test_nothing_of_a_trace_or_of_the_past_is_told(steno: Steno, up: Up, until: Until, hook: Hook) -> None:
+def test_nothing_of_a_trace_or_of_the_past_is_told(steno: Steno, up: Up, until: Until, hook: WebhookServer) -> None:
     """Import, replay, rebuild and the first look of a recorder at a record full of ended runs send nothing."""
     trace = Path(__file__).parent.parent / "traces" / "dstack-0.22.5" / "warm_reuse.jsonl.zst"
     settings = {"STENO_WEBHOOK": hook.url}
     assert steno("submit", "--wait", "--name", "past", "--", "true").returncode == 0
     for words in (("import", trace), ("replay",), ("rebuild",), ("import", trace)):
         assert steno(*words, **settings).returncode == 0
-    recorder = up(**settings)
+    controller = up(**settings)
     until(lambda: adopted(steno))
     polls = len(steno("polls", "--json").stdout.splitlines())
     until(lambda: len(steno("polls", "--json").stdout.splitlines()) > polls + 5)
-    recorder.terminate()
-    assert recorder.wait() == 0
+    controller.terminate()
+    assert controller.wait() == 0
     assert (listed(steno), hook.taken) == ([], [])
 
 
 @pytest.mark.slow
-def test_a_submitted_run_arrives_as_a_trace(steno: Steno, hook: Hook) -> None:
+def test_a_submitted_run_arrives_as_a_trace(steno: Steno, hook: WebhookServer) -> None:
     """With nothing set but the endpoint; the address is shown to nobody."""
     done = steno("submit", "--wait", "--name", "traced", "--", "true", STENO_OTLP_ENDPOINT=hook.url)
     assert done.returncode == 0, done.stderr
     (request,) = requests_of(hook)
     root, *phases = spans_of(request)
-    shown = json.loads(steno("show", "traced", "--json").stdout)
-    assert root.trace_id.hex() == shown["run_id"].replace("-", "")
+    answer = json.loads(steno("show", "traced", "--json").stdout)
+    assert root.trace_id.hex() == answer["run_id"].replace("-", "")
     assert values(root.attributes)["steno.state"] == "succeeded"
     assert phases
     (notice,) = listed(steno)

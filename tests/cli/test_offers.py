@@ -27,9 +27,9 @@ def test_a_submission_says_that_there_is_no_offer_and_hands_nothing_over(
     assert (done.returncode, done.stdout) == (0, "one\n")
     assert "queued: position 1: dstack has no offer for it (gpu H100)" in done.stderr
     assert (server.count("/runs/get_plan"), server.count("/runs/apply")) == (1, 0)
-    shown = " ".join(steno("show", "one", **settings).stdout.split())
-    assert "It waits in Steno's queue: dstack has no offer for it (gpu H100)" in shown
-    assert "it starts once there is one" in shown
+    page = " ".join(steno("show", "one", **settings).stdout.split())
+    assert "It waits in Steno's queue: dstack has no offer for it (gpu H100)" in page
+    assert "it starts once there is one" in page
     assert "#1 in the queue, dstack has no offer for it (gpu H100)" in steno("ps", **settings).stdout
     (queued,) = json.loads(steno("ps", "--json", **settings).stdout)["queue"]
     assert queued["why"] == "offer"
@@ -38,12 +38,12 @@ def test_a_submission_says_that_there_is_no_offer_and_hands_nothing_over(
 def test_without_patience_a_submission_without_an_offer_is_exit_3(
     steno: Steno, server: DstackApi, settings: dict[str, str]
 ) -> None:
-    said = refused(steno(*WORDS, "--wait", "--", "true", **settings, STENO_QUEUE_PATIENCE="0"), 3)
-    assert "dstack has no offer for it (gpu H100), and `queue.patience` is 0" in said
+    error = refused(steno(*WORDS, "--wait", "--", "true", **settings, STENO_QUEUE_PATIENCE="0"), 3)
+    assert "dstack has no offer for it (gpu H100), and `queue.patience` is 0" in error
     assert server.count("/runs/apply") == 0
-    shown = " ".join(steno("show", "one", **settings).stdout.split())
-    assert "failed" in shown
-    assert "It never ran: dstack has no offer for it (gpu H100)" in shown
+    page = " ".join(steno("show", "one", **settings).stdout.split())
+    assert "failed" in page
+    assert "It never ran: dstack has no offer for it (gpu H100)" in page
 
 
 def test_a_run_that_is_waited_for_ends_when_its_patience_does(

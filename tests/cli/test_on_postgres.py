@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from stenotest.postgres import FAST, new_server
 
-from events.store.schema import REVISION
+from steno.events.store.store import REVISION
 
 if TYPE_CHECKING:
     from stenotest.command_line import Steno
@@ -35,8 +35,10 @@ def test_a_copied_record_answers_as_the_original(steno: Steno, home: Path, postg
     for question in QUESTIONS:
         words = question.format(run=run).split()
         answers = [steno(*words, "--json", "--record", where) for where in ("record.db", postgres_url, "back.db")]
-        assert {one.stderr for one in answers} == {answers[0].stderr}, question
-        assert {(one.returncode, one.stdout) for one in answers} == {(answers[0].returncode, answers[0].stdout)}
+        assert {answer.stderr for answer in answers} == {answers[0].stderr}, question
+        assert {(answer.returncode, answer.stdout) for answer in answers} == {
+            (answers[0].returncode, answers[0].stdout)
+        }
         assert answers[0].stdout, question
 
 
@@ -58,8 +60,8 @@ def test_a_run_is_submitted_recorded_and_shown(steno: Steno, postgres_url: str) 
 
 def test_a_password_is_shown_to_nobody(steno: Steno, postgres_url: str) -> None:
     """It may be in the URL; in messages it is not."""
-    with psycopg.connect(postgres_url) as found:
-        url = f"postgresql://postgres:hunter2@127.0.0.1:{found.info.port}/{found.info.dbname}"
+    with psycopg.connect(postgres_url) as database:
+        url = f"postgresql://postgres:hunter2@127.0.0.1:{database.info.port}/{database.info.dbname}"
     done = steno("ps", "--record", url)
     assert done.returncode == 3
     assert "password authentication failed" in done.stderr
@@ -68,27 +70,27 @@ def test_a_password_is_shown_to_nobody(steno: Steno, postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "code", "said"),
+    ("url", "code", "line"),
     [
         ("postgresql://127.0.0.1:1/steno", 3, "cannot be reached"),
         ("postgresql://[", 7, "not a URL"),
         ("mysql://127.0.0.1/steno", 7, "not a record's URL"),
     ],
 )
-def test_an_address_without_a_record_is_one_line(steno: Steno, url: str, code: int, said: str) -> None:
+def test_an_address_without_a_record_is_one_line(steno: Steno, url: str, code: int, line: str) -> None:
     done = steno("ps", "--record", url)
     assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), done.stderr
-    assert said in done.stderr
+    assert line in done.stderr
 
 
 def test_what_is_in_the_database_decides(steno: Steno, postgres_url: str) -> None:
     """No such database, no record, another's schema, a newer record, an older one, a server that is read-only."""
     missing = postgres_url.replace("/steno_", "/nothing_")
     record = {"STENO_RECORD": postgres_url}
-    for url, code, said in ((missing, 4, "createdb"), (postgres_url, 4, "no record")):
+    for url, code, line in ((missing, 4, "createdb"), (postgres_url, 4, "no record")):
         done = steno("ps", STENO_RECORD=url)
         assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), done.stderr
-        assert said in done.stderr
+        assert line in done.stderr
     with psycopg.connect(postgres_url, autocommit=True) as database:
         database.execute("CREATE SCHEMA steno CREATE TABLE mine (id int)")
         assert steno("import", TRACE, **record).returncode == 7
@@ -108,7 +110,7 @@ def test_recording_goes_on_after_the_database_was_restarted(
     steno: Steno, home: Path, environment: dict[str, str], which: str
 ) -> None:
     """The recorder says at each try that it is away."""
-    from stenotest import prefork
+    from stenotest import steno_process
 
     server = new_server(*FAST)
     try:
@@ -116,7 +118,9 @@ def test_recording_goes_on_after_the_database_was_restarted(
         environment["STENO_RECORD"] = server.url()
         log = home / "up.log"
         with log.open("w") as out:
-            up = prefork.Popen(["up", which, "local", "--no-api"], cwd=home, env=environment, stdout=out, stderr=out)
+            up = steno_process.Popen(
+                ["up", which, "local", "--no-api"], cwd=home, env=environment, stdout=out, stderr=out
+            )
         try:
             _wait(lambda: "recording local" in log.read_text())
             server.stop(signal.SIGQUIT)
@@ -132,8 +136,8 @@ def test_recording_goes_on_after_the_database_was_restarted(
         server.remove()
 
 
-def _wait(until: object, seconds: float = 300) -> None:
-    end = time.monotonic() + seconds
+def _wait(until: object) -> None:
+    end = time.monotonic() + 300
     while not until():  # type: ignore[operator]
         assert time.monotonic() < end
         time.sleep(0.05)

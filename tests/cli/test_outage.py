@@ -5,20 +5,19 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from stenotest.command_line import Steno, refused
+from stenotest.command_line import Background, Steno, Until, refused
 from stenotest.dstack_api import DstackApi
 
-from engine.providers.readings import READINGS
-from events.clock import SystemClock
-from events.errors import RecordNotFound
-from events.store.record import Record
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SystemClock
+from steno.events.errors import RecordNotFound
+from steno.events.store.record import Record
 
 pytestmark = pytest.mark.slow
 
-Background = Callable[..., "subprocess.Popen[str]"]
 WORDS = ("submit", "--provider", "dstack", "--name", "one", "--image", "x", "--gpu", "MI300X:1", "--", "true")
 
 
@@ -43,9 +42,9 @@ def test_a_server_that_is_down_is_named_and_the_request_ends(
     steno: Steno, place: str, settings: dict[str, str], nobody: str
 ) -> None:
     """Exit 3: nothing was handed over, and nothing will be by this request."""
-    said = refused(steno(*WORDS, **settings | {"STENO_DSTACK_URL": nobody}), 3)
-    assert f"no answer from {nobody}" in said
-    assert "one was not submitted: submit it again" in said
+    error = refused(steno(*WORDS, **settings | {"STENO_DSTACK_URL": nobody}), 3)
+    assert f"no answer from {nobody}" in error
+    assert "one was not submitted: submit it again" in error
     assert kinds(place)[-1] == "SubmitFailed"
 
 
@@ -71,15 +70,15 @@ def test_whoever_waits_for_a_recorder_without_answers_is_told_and_the_request_st
     place: str,
     settings: dict[str, str],
     nobody: str,
-    until: Callable[[Callable[[], object]], None],
+    until: Until,
 ) -> None:
     """It used to wait for a minute, and then said that the process with the lease had not acted."""
     down = settings | {"STENO_DSTACK_URL": nobody}
     background("record", "--provider", "dstack", "--interval", "1", **down)
     until(lambda: kinds(place, "PollFailed"))
-    said = refused(steno(*WORDS, **down), 3)
-    assert "dstack/main does not answer the process that records it (ConnectError" in said
-    assert "one stays requested: `steno record` submits it later" in said
+    error = refused(steno(*WORDS, **down), 3)
+    assert "dstack/main does not answer the process that records it (ConnectError" in error
+    assert "one stays requested: `steno record` submits it later" in error
     assert not kinds(place, "SubmitFailed", "IntentAbandoned")
 
 
@@ -89,20 +88,20 @@ def submitting(
     place: str,
     server: DstackApi,
     settings: dict[str, str],
-    until: Callable[[Callable[[], object]], None],
+    until: Until,
 ) -> subprocess.Popen[str]:
-    """A recorder whose submission hangs at the server; the one who asked for it has gone."""
+    """A recorder whose submission hangs at the server; its submitter has gone."""
     server.hangs = ("/runs/apply",)
-    recorder = background("record", "--provider", "dstack", "--interval", "0.2", out=subprocess.PIPE, **settings)
+    controller = background("record", "--provider", "dstack", "--interval", "0.2", out=subprocess.PIPE, **settings)
     until(lambda: kinds(place, "PollRecorded"))
-    asked = background(*WORDS, **settings)
+    submission = background(*WORDS, **settings)
     until(lambda: server.count("/runs/apply"))
-    asked.kill()
-    return recorder
+    submission.kill()
+    return controller
 
 
 def test_polls_go_on_while_a_submission_hangs_and_its_answer_is_awaited_at_the_end(
-    submitting: subprocess.Popen[str], place: str, server: DstackApi, until: Callable[[Callable[[], object]], None]
+    submitting: subprocess.Popen[str], place: str, server: DstackApi, until: Until
 ) -> None:
     """Rounds follow one another beside it; on SIGTERM the answer is still written down, and the exit code is 0."""
     before = server.count("/runs/list")
@@ -126,7 +125,7 @@ def test_a_submission_without_an_answer_at_the_end_is_looked_for_by_the_next(
     place: str,
     server: DstackApi,
     settings: dict[str, str],
-    until: Callable[[Callable[[], object]], None],
+    until: Until,
 ) -> None:
     """The process ends though the server does not answer; the run that came of it is found, and not made twice."""
     submitting.send_signal(signal.SIGTERM)

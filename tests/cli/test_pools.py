@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from stenotest.command_line import Steno, refused
+from stenotest.command_line import Background, Steno, refused
+from stenotest.dstack_history import DstackHistory, run_item
 from stenotest.records import StandingClock
-from stenotest.story import Story, run_item
 
-import engine
-from engine.providers.readings import READINGS
-from events.store.record import Record
+from steno import engine
+from steno.engine.providers.registry import READINGS
+from steno.events.store.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,14 +33,13 @@ pytestmark = pytest.mark.slow
 PROJECTS = "abcd"
 PATIENCE_S = 300.0
 PIPE = subprocess.PIPE
-Background = Callable[..., "subprocess.Popen[str]"] if TYPE_CHECKING else Any
 
 
 def fill(where: str | Path) -> None:
     """A record of four projects, polled in turns."""
     stories = []
     for name in PROJECTS:
-        story = Story(project=name)
+        story = DstackHistory(project=name)
         for status in ("submitted", "provisioning", "running", "running", "done"):
             story.listed(run_item(f"of-{name}", status, project=name)).wait(5)
         stories.append([poll for _, poll in story.polls() if poll is not None])
@@ -49,12 +48,12 @@ def fill(where: str | Path) -> None:
 
 
 def until(what: Callable[[], Any], why: str) -> Any:
-    """What it gives once it gives anything."""
+    """Its first true value."""
     end = time.monotonic() + PATIENCE_S
-    while not (found := what()):
+    while not (value := what()):
         assert time.monotonic() < end, why
         time.sleep(0.02)
-    return found
+    return value
 
 
 def descendants(pid: int) -> set[int]:
@@ -65,35 +64,35 @@ def descendants(pid: int) -> set[int]:
             parents.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
         except OSError:
             continue
-    found, left = set[int](), [pid]
+    seen, left = set[int](), [pid]
     while left:
         below = parents.get(left.pop(), [])
-        found.update(below)
+        seen.update(below)
         left += below
-    return found
+    return seen
 
 
 def alive(pids: set[int]) -> set[int]:
-    """Those that still run; a zombie has ended."""
-    found = set()
+    """The processes that still run; a zombie has ended."""
+    seen = set()
     for pid in pids:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
-        found |= {pid} if state != "Z" else set()
-    return found
+        seen |= {pid} if state != "Z" else set()
+    return seen
 
 
 @contextmanager
 def parts_locked(url: str) -> Iterator[Callable[[], int]]:
-    """Who reads a question or an answer of the record waits, until the block ends; how many do."""
+    """Readers of questions and answers of the record wait until the block ends; gives their number."""
     with psycopg.connect(url) as holder, psycopg.connect(url, autocommit=True) as looker:
         holder.execute("LOCK TABLE steno.parts IN ACCESS EXCLUSIVE MODE")
 
         def waiting() -> int:
-            asked = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-            return len(looker.execute(asked).fetchall())
+            query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            return len(looker.execute(query).fetchall())
 
         yield waiting
 
@@ -101,9 +100,9 @@ def parts_locked(url: str) -> Iterator[Callable[[], int]]:
 @pytest.fixture
 def cluster(environment: dict[str, str], tmp_path: Path) -> Iterator[Cluster]:
     """A Dask scheduler without workers."""
-    found = Cluster(tmp_path, environment)
-    yield found
-    found.stop()
+    made = Cluster(tmp_path, environment)
+    yield made
+    made.stop()
 
 
 class Cluster:
@@ -118,7 +117,7 @@ class Cluster:
         self.address: str = json.loads(file.read_text())["address"]
 
     def worker(self, **variables: str) -> subprocess.Popen[bytes]:
-        """One more worker, known to the scheduler."""
+        """Another worker, known to the scheduler."""
         number = len(self._started)
         log = self._folder / f"dask-{number}.log"
         made = self._dask("worker", self.address, "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1", **variables)
@@ -145,9 +144,9 @@ def test_processes_give_the_answer_of_one(steno: Steno, place: str) -> None:
     """Also compared, and up to a position; nothing is said on the way."""
     fill(place)
     for words in (("--until", "9"), ("--diff", "2025-12-sdk")):
-        one, several = (steno("replay", *words, "--jobs", jobs, "--json") for jobs in (1, 3))
-        assert one.stdout
-        assert (several.returncode, several.stdout, several.stderr) == (one.returncode, one.stdout, one.stderr)
+        alone, several = (steno("replay", *words, "--jobs", jobs, "--json") for jobs in (1, 3))
+        assert alone.stdout
+        assert (several.returncode, several.stdout, several.stderr) == (alone.returncode, alone.stdout, alone.stderr)
 
 
 def test_a_cluster_gives_the_answer_of_one_process_though_a_worker_is_killed(
@@ -164,19 +163,19 @@ def test_a_cluster_gives_the_answer_of_one_process_though_a_worker_is_killed(
         workers[0].wait()
     out, err = replay.communicate(timeout=PATIENCE_S)
     assert (replay.returncode, out, err) == (expected.returncode, expected.stdout, "")
-    one, several = (
+    alone, several = (
         steno("verify", *words, "--json", "--record", postgres_url)
         for words in (("--jobs", "1"), ("--dask", cluster.address))
     )
-    assert (several.returncode, several.stdout, several.stderr) == (0, one.stdout, "")
+    assert (several.returncode, several.stdout, several.stderr) == (0, alone.stdout, "")
 
 
 def test_processes_find_what_one_finds(steno: Steno, record_file: Path) -> None:
     """Nothing in a whole record, the same in a damaged one."""
     fill(record_file)
     for code in (0, 7):
-        one, several = (steno("verify", "--jobs", jobs, "--json") for jobs in (1, 2))
-        assert (several.returncode, several.stdout, several.stderr) == (code, one.stdout, one.stderr)
+        alone, several = (steno("verify", "--jobs", jobs, "--json") for jobs in (1, 2))
+        assert (several.returncode, several.stdout, several.stderr) == (code, alone.stdout, alone.stderr)
         with closing(sqlite3.connect(record_file, isolation_level=None)) as edited:
             edited.execute("DROP TRIGGER IF EXISTS events_no_update")
             edited.execute("UPDATE events SET took = took + 1 WHERE position = 7")
@@ -188,7 +187,7 @@ def test_processes_end_with_the_command(number: signal.Signals, environment: dic
     """At once, though they wait for the database."""
     fill(postgres_url)
     with parts_locked(postgres_url) as waiting:
-        words = [sys.executable, "-m", "cli.main", "replay", "--jobs", "2", "--record", postgres_url]
+        words = [sys.executable, "-m", "steno.cli.main", "replay", "--jobs", "2", "--record", postgres_url]
         replay = subprocess.Popen(
             words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -206,7 +205,7 @@ def test_processes_end_with_the_command(number: signal.Signals, environment: dic
 
 
 def test_a_killed_process_is_one_line(background: Background, postgres_url: str) -> None:
-    """What the system does when memory runs out; no other process stays."""
+    """The system kills a process when memory runs out; no other process stays."""
     fill(postgres_url)
     with parts_locked(postgres_url) as waiting:
         replay = background("replay", "--jobs", "2", "--record", postgres_url, out=PIPE, err=PIPE)
@@ -229,17 +228,17 @@ def test_what_is_wrong_with_a_cluster_is_one_line(
     assert "cannot be reached" in refused(steno("replay", "--dask", "tcp://127.0.0.1:9"), 3)
     assert "has no workers" in refused(steno("replay", "--dask", cluster.address), 3)
     fill(postgres_url)
-    with psycopg.connect(postgres_url) as found:
-        host, port, name = found.info.host, found.info.port, found.info.dbname
+    with psycopg.connect(postgres_url) as database:
+        host, port, name = database.info.host, database.info.port, database.info.dbname
     here = {"PGHOST": host, "PGPORT": str(port)}
     worker = cluster.worker(PGHOST="127.0.0.1", PGPORT="9")
     line = refused(steno("replay", "--dask", cluster.address, "--record", f"postgresql://postgres@/{name}", **here), 3)
     assert "On the Dask worker" in line
     worker.kill()
     worker.wait()
-    changed = home / "other" / "engine"
-    shutil.copytree(Path(engine.__file__).parent, changed, ignore=shutil.ignore_patterns("__pycache__"))
-    with (changed / "errors.py").open("a") as source:
+    changed = home / "other" / "steno"
+    shutil.copytree(Path(engine.__file__).parents[1], changed, ignore=shutil.ignore_patterns("__pycache__"))
+    with (changed / "engine" / "errors.py").open("a") as source:
         source.write("# changed\n")
     cluster.worker(PYTHONPATH=str(changed.parent), **here)
     words = ("replay", "--dask", cluster.address, "--record", postgres_url)
@@ -262,11 +261,11 @@ def test_a_scheduler_that_is_lost_is_one_line(background: Background, postgres_u
 def test_what_cannot_be_done_is_refused(steno: Steno, home: Path, place: str) -> None:
     """Options that would do nothing, an address that is none, and a package that is missing."""
     fill(place)
-    trace = Story().listed(run_item()).write(home / "one.jsonl")
+    trace = DstackHistory().listed(run_item()).write(home / "one.jsonl")
     assert "a trace is folded in one piece" in refused(steno("replay", trace, "--jobs", "2"), 2)
     assert "--jobs and --dask" in refused(steno("replay", "--jobs", "2", "--dask", "tcp://127.0.0.1:9"), 2)
     assert "tcp://HOST:PORT" in refused(steno("replay", "--dask", "127.0.0.1:9"), 2)
-    without = "import sys; sys.modules['distributed'] = None; from cli.main import main; main()"
+    without = "import sys; sys.modules['distributed'] = None; from steno.cli.main import main; main()"
     words = [sys.executable, "-c", without, "replay", "--record", place, "--dask", "tcp://127.0.0.1:9"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert "setup EXTRAS=dask`" in refused(done, 2)

@@ -1,12 +1,10 @@
 """`steno submit` where there is no room, no money, or somebody else acts: with machines of this host at a price."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stenotest.command_line import Steno
+from stenotest.command_line import Background, Steno, Until
 
 ONE = {"STENO_LOCAL_PRICE": "1.99", "STENO_MAX_VMS": "1", "STENO_IDLE_TIMEOUT": "1"}
 
@@ -23,11 +21,11 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
     assert steno("submit", "--name", "first", "--", "sleep 3600", **kept).returncode == 0
     second = steno("submit", "--json", "--name", "second", "--", "true", **kept)
     assert second.returncode == 0, second.stderr
-    said = json.loads(second.stdout)
-    assert (said["state"], said["provider_id"], said["name"]) == ("queued", None, "second")
-    shown = steno("submit", "--name", "third", "--", "true", **kept)
-    assert shown.stdout == "third\n"
-    assert "queued: position 2" in shown.stderr
+    body = json.loads(second.stdout)
+    assert (body["state"], body["provider_id"], body["name"]) == ("queued", None, "second")
+    page = steno("submit", "--name", "third", "--", "true", **kept)
+    assert page.stdout == "third\n"
+    assert "queued: position 2" in page.stderr
     patient = steno("submit", "--wait", "--timeout", "1s", "--name", "patient", "--", "true", **kept)
     assert "patient  queued  position 3" in patient.stderr
     assert "still runs" in patient.stderr
@@ -46,8 +44,8 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
 @pytest.mark.slow
 def test_who_only_submits_leaves_the_providers_timer_as_the_guard(
     steno: Steno,
-    background: Callable[..., "subprocess.Popen[str]"],
-    until: Callable[[Callable[[], object]], None],
+    background: Background,
+    until: Until,
 ) -> None:
     """It is told the timeout itself. A recorder ends idle machines first, so that the provider is told 30 s more."""
     short = ONE | {"STENO_IDLE_TIMEOUT": "2"}
@@ -88,17 +86,17 @@ def test_a_run_that_needs_more_machines_than_are_allowed_is_refused(steno: Steno
 @pytest.mark.slow
 def test_a_recorder_that_sleeps_wakes_when_somebody_asks(
     steno: Steno,
-    background: Callable[..., "subprocess.Popen[str]"],
-    until: Callable[[Callable[[], object]], None],
+    background: Background,
+    until: Until,
     home: Path,
 ) -> None:
     """A warm start must not wait for the next poll: here that would be an hour away."""
     log = home / "log"
     with log.open("w") as out:
-        recorder = background("record", "--interval", "3600", out=out, err=out, **ONE)
+        controller = background("record", "--interval", "3600", out=out, err=out, **ONE)
     until(lambda: "RecorderStarted" in types(steno))
     assert steno("submit", "--name", "asked", "--", "true", **ONE).returncode == 0
     until(lambda: "asked: the provider chooses an idle machine or starts one" in log.read_text())
-    recorder.terminate()
-    assert recorder.wait() == 0
+    controller.terminate()
+    assert controller.wait() == 0
     assert "RecorderStopped" in types(steno)

@@ -1,18 +1,34 @@
-"""A record that is missing, damaged, locked, foreign or newer: one line, the right exit code, nothing written."""
+"""A record that is damaged, linked, moved or used twice: one line and a documented exit code."""
 
 import json
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import zstandard
-from stenotest.command_line import Steno, refused
+from stenotest.command_line import Background, Steno, Until, refused
+from stenotest.gated_run import holding
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("record_file")]
 
 TRACES = Path(__file__).parent.parent / "traces" / "dstack-0.22.5"
-READERS = (["ps"], ["show", "x"], ["timeline", "x"], ["explain", "x"], ["events"], ["polls"], ["poll", "1"], ["verify"])
+NEED_A_RECORD = (
+    "ps",
+    "show x",
+    "timeline x",
+    "explain x",
+    "events",
+    "polls",
+    "poll 1",
+    "verify",
+    "replay",
+    "rebuild",
+    "export --trace x.jsonl",
+    "stop x",
+    "logs x",
+)
 
 
 @pytest.fixture
@@ -23,24 +39,15 @@ def record(steno: Steno, home: Path) -> Path:
     return home / "record.db"
 
 
-@pytest.mark.parametrize("words", READERS, ids=lambda words: words[0])
-def test_a_reader_does_not_make_a_record(steno: Steno, home: Path, words: list[str]) -> None:
+@pytest.mark.parametrize("words", NEED_A_RECORD)
+def test_a_command_that_needs_a_record_does_not_make_it(steno: Steno, home: Path, words: str) -> None:
     """Exit 4, and nothing is there afterwards."""
-    assert str(home / "record.db") in refused(steno(*words), 4)
-    assert list(home.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "words", [["replay"], ["rebuild"], ["export", "--trace", "x.jsonl"], ["stop", "x"], ["logs", "x"]]
-)
-def test_nor_does_any_other_command_that_needs_one(steno: Steno, home: Path, words: list[str]) -> None:
-    """As above."""
-    refused(steno(*words), 4)
+    assert str(home / "record.db") in refused(steno(*words.split()), 4)
     assert list(home.iterdir()) == []
 
 
 def test_a_file_that_is_no_record_is_refused(steno: Steno, home: Path) -> None:
-    """Exit 7; the file stays as it is."""
+    """Exit 7; the file is not changed."""
     (home / "notes.txt").write_text("not a record " * 100)
     assert "not a Steno record" in refused(steno("ps", "--record", "notes.txt"), 7)
     with closing(sqlite3.connect(home / "other.db")) as other:
@@ -99,10 +106,10 @@ def test_a_byte_changed_by_hand_is_found_and_named(steno: Steno, record: Path) -
         database.execute("UPDATE events SET observed_at = observed_at + 1 WHERE position = 7")
     done = steno("verify", "--json")
     assert done.returncode == 7
-    found = json.loads(done.stdout)
-    assert list(found) == ["ok", "events", "head", "damage"]
-    assert found["ok"] is False
-    assert 7 in {one["position"] for one in found["damage"]}
+    answer = json.loads(done.stdout)
+    assert list(answer) == ["ok", "events", "head", "damage"]
+    assert answer["ok"] is False
+    assert 7 in {damage["position"] for damage in answer["damage"]}
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr
 
@@ -143,9 +150,9 @@ def test_a_broken_line_is_named_and_nothing_is_imported(steno: Steno, home: Path
     """Exit 2; --lenient reads the rest and says how many lines it skipped."""
     assert "line 3" in refused(steno("import", broken), 2)
     assert "line 3" in refused(steno("replay", broken), 2)
-    found = json.loads(steno("import", broken, "--lenient", "--json").stdout)
-    assert list(found) == ["polls", "skipped", "first_position", "last_position", "left_out"]
-    assert found["skipped"] == 1
+    answer = json.loads(steno("import", broken, "--lenient", "--json").stdout)
+    assert list(answer) == ["polls", "skipped", "first_position", "last_position", "left_out"]
+    assert answer["skipped"] == 1
     assert json.loads(steno("replay", broken, "--lenient", "--json").stdout)["runs"][0]["state"] == "failed"
 
 
@@ -172,3 +179,65 @@ def test_the_future_is_refused(steno: Steno, record: Path) -> None:
     assert "beyond" in refused(steno("ps", "--at", "999999"), 2)
     assert "in the future" in refused(steno("ps", "--at", "2999-01-01T00:00:00Z"), 2)
     assert "not a time" in refused(steno("ps", "--at", "tomorrow"), 2)
+
+
+def test_a_second_engine_on_a_link_to_the_record_stands_by(
+    steno: Steno, background: Background, until: Until, home: Path
+) -> None:
+    """It says who records, whichever of the two names the first was given; both names show one world."""
+    (home / "link.db").symlink_to("record.db")
+    first = background("up", "--no-api", "--provider", "local", "--record", "link.db")
+    until(lambda: "held" in steno("workers").stdout)
+    log = home / "second.log"
+    with log.open("w") as file:
+        background("up", "--no-api", "--provider", "local", out=file, err=file)
+        until(lambda: f"process {first.pid} records" in log.read_text())
+    assert steno("submit", "--provider", "local", "--name", "one", "--", "true").returncode == 0
+    by_name, by_link = (
+        json.loads(steno("ps", "--all", "--json", *words).stdout) for words in ([], ["--record", "link.db"])
+    )
+    assert [run["run_id"] for run in by_name["runs"]] == [run["run_id"] for run in by_link["runs"]] != []
+    assert sorted(path.name for path in home.glob("link.db*")) == ["link.db"]
+
+
+def test_a_record_with_two_hard_links_is_refused_in_one_line(steno: Steno, home: Path) -> None:
+    """Exit 8, for readers and writers; nothing is lost."""
+    assert steno("submit", "--provider", "local", "--name", "one", "--", "true").returncode == 0
+    before = steno("events", "--json").stdout
+    (home / "other.db").hardlink_to(home / "record.db")
+    for words in (["ps"], ["verify"], ["record", "--provider", "local"], ["serve", "--port", "0"]):
+        assert "hard links" in refused(steno(*words, "--record", "other.db"), 8)
+        assert "hard links" in refused(steno(*words), 8)
+    (home / "other.db").unlink()
+    assert steno("events", "--json").stdout == before
+
+
+@pytest.mark.parametrize("api", ["--no-api", "--api"])
+def test_a_folder_renamed_under_an_engine_ends_it_and_no_run(
+    steno: Steno, background: Background, until: Until, home: Path, gate: Path, api: str
+) -> None:
+    """Exit 8 and one line; moved back, the run still goes on, and ends normally."""
+    folder = home / "data"
+    there = {"STENO_RECORD": str(folder / "record.db")}
+    up = background("up", api, "--provider", "local", err=subprocess.PIPE, **there)
+    until(lambda: "held" in steno("workers", **there).stdout)
+    submitted = steno("submit", "--provider", "local", "--", "sh", "-c", holding(gate), **there)
+    assert submitted.returncode == 0, submitted.stderr
+
+    def state() -> str:
+        (run,) = json.loads(steno("ps", "--all", "--json", **there).stdout)["runs"]
+        return str(run["state"])
+
+    until(lambda: state() == "running")
+    folder.rename(home / "elsewhere")
+    assert up.wait() == 8
+    assert up.stderr is not None
+    lines = up.stderr.read().splitlines()
+    assert len([line for line in lines if "was moved, removed or replaced" in line]) == 1, lines
+    assert not [line for line in lines if "Traceback" in line or "bug in Steno" in line], lines
+    (home / "elsewhere").rename(folder)
+    assert state() == "running"
+    background("up", "--no-api", "--provider", "local", **there)
+    gate.touch()
+    until(lambda: state() == "succeeded")
+    assert steno("verify", **there).returncode == 0

@@ -1,6 +1,7 @@
-"""A run's output: streamed by `submit --wait`, printed by `logs`, cut into lines, without the frames of kernels."""
+"""A run's output and a daemon's log: streamed, cut into lines, kept apart."""
 
 import json
+import logging
 import os
 import pty
 import subprocess
@@ -14,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.command_line import Steno, refused
 
-from cli.wiring.run_output import dated_lines, last_lines, lines_of, without_frames
-from engine.errors import Conflict
-from engine.kernel.machine.frames import MARK
-from events.clock import SystemClock
+from steno.cli.wiring.logging_setup import log_for_daemon, log_for_data
+from steno.cli.wiring.run_output import dated_lines, last_lines, lines_of, without_frames
+from steno.engine.errors import Conflict
+from steno.engine.kernel.machine.framing import MARK
+from steno.engine.state.state_machines import VM, VmTrigger
+from steno.engine.state.states import VmState
+from steno.events.clock import SystemClock
 
 FRAME = f'{MARK}{{"key": "k", "status": "CHECKED"}}'.encode()
 SOME = st.lists(st.sampled_from([b"a", b"::", b"::steno::", MARK.encode(), b"\n", FRAME, b"\r"]), max_size=12)
@@ -56,9 +60,9 @@ def test_one_line_of_ten_megabytes_is_cut_in_linear_time() -> None:
 
 def test_dated_lines_begin_at_a_time_and_carry_theirs() -> None:
     """A line that came in two pieces has the time of the first."""
-    told = [(1_000_000, b"old\nha"), (2_000_000, b"lf\nnew\n"), (3_000_000, FRAME + b"\nrest")]
-    found = list(dated_lines(told, since=2_000_000, stamped=True, framed=True, arrival=None))
-    assert found == [b"1970-01-01T00:00:02.000000Z new\n", b"1970-01-01T00:00:03.000000Z rest\n"]
+    pieces_told = [(1_000_000, b"old\nha"), (2_000_000, b"lf\nnew\n"), (3_000_000, FRAME + b"\nrest")]
+    lines = list(dated_lines(pieces_told, since=2_000_000, stamped=True, framed=True, arrival=None))
+    assert lines == [b"1970-01-01T00:00:02.000000Z new\n", b"1970-01-01T00:00:03.000000Z rest\n"]
     with pytest.raises(Conflict, match="does not say when"):
         list(dated_lines([(None, b"x\n")], since=None, stamped=True, framed=False, arrival=None))
     (arrived,) = dated_lines([(None, b"x\n")], since=None, stamped=True, framed=False, arrival=SystemClock())
@@ -87,15 +91,15 @@ def test_the_verdict_has_a_line_of_its_own(steno: Steno) -> None:
 
 @pytest.mark.slow
 def test_several_runs_in_one_call(steno: Steno) -> None:
-    """`logs` names each, JSON has a line for each, and one that does not exist is one line of error."""
+    """`logs` names each, JSON has a line for each, and an unknown run is a line of error."""
     for name in ("one", "two"):
         steno("submit", "--wait", "--name", name, "--", f"echo from {name}; exit 3")
     assert steno("logs", "one", "two").stdout == "==> one <==\nfrom one\n==> two <==\nfrom two\n"
-    said = [json.loads(line) for line in steno("logs", "one", "two", "--json").stdout.splitlines()]
-    assert said == [{"run": "one", "text": "from one"}, {"run": "two", "text": "from two"}]
-    shown = [json.loads(line) for line in steno("show", "one", "two", "--json").stdout.splitlines()]
-    assert [one["name"] for one in shown] == ["one", "two"]
-    assert {one["why"] for one in shown} == {
+    body = [json.loads(line) for line in steno("logs", "one", "two", "--json").stdout.splitlines()]
+    assert body == [{"run": "one", "text": "from one"}, {"run": "two", "text": "from two"}]
+    answer = [json.loads(line) for line in steno("show", "one", "two", "--json").stdout.splitlines()]
+    assert [run["name"] for run in answer] == ["one", "two"]
+    assert {run["why"] for run in answer} == {
         f"It exited 3; read its output: `steno logs {name} --tail 50`." for name in ("one", "two")
     }
     assert len(steno("explain", "one", "two", "--json").stdout.splitlines()) == 2
@@ -116,7 +120,7 @@ def test_an_output_of_50_mb_and_a_line_of_ten_come_through_whole(steno: Steno, h
     (home / "big.py").write_text(script)
     steno("submit", "--wait", "-q", "--name", "big", "--", f"{sys.executable} big.py")
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "STENO_RECORD": place}
-    call = [sys.executable, "-m", "cli.main", "logs", "big"]
+    call = [sys.executable, "-m", "steno.cli.main", "logs", "big"]
     whole = subprocess.run(call, env=environment, cwd=home, capture_output=True, check=True).stdout
     assert len(whole) == 500_000 * (5 + 7 + 4 + 4 + 80 + 1) + (10 << 20) + 6
     tail = subprocess.run([*call, "-n", "2"], env=environment, cwd=home, capture_output=True, check=True).stdout
@@ -134,3 +138,83 @@ def test_an_output_of_50_mb_and_a_line_of_ten_come_through_whole(steno: Steno, h
     os.close(ours)
     assert come.endswith(b"last\r\n")
     assert b"\x00" not in come
+
+
+@pytest.fixture(autouse=True)
+def _root_logger_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+def test_a_daemon_logs_trouble_to_stderr_and_the_rest_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    """A supervisor that keeps the two apart sees trouble at once."""
+    log_for_daemon()
+    logging.getLogger("engine").info("polled %s", "dstack/main")
+    logging.getLogger("engine").error("no answer")
+    out, err = capsys.readouterr()
+    assert out.endswith("INFO    polled dstack/main\n")
+    assert err.endswith("ERROR   no answer\n")
+    assert "\x1b" not in out + err
+
+
+def test_errors_are_red_where_colour_is_wanted_and_stdout_never_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FORCE_COLOR stands for a terminal here."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    log_for_daemon()
+    logging.getLogger("engine").warning("slow")
+    logging.getLogger("engine").error("no answer")
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out
+    assert "\x1b[31m" in err
+
+
+def test_a_data_command_keeps_stdout_for_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only warnings and worse, only on stderr."""
+    log_for_data()
+    logging.getLogger("engine").info("polled")
+    logging.getLogger("engine").warning("slow")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+
+
+def test_an_exception_is_logged_as_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A traceback is nothing a user can act on."""
+    log_for_daemon()
+    try:
+        raise ValueError("odd")
+    except ValueError:
+        logging.getLogger("engine").exception("could not read it")
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "could not read it (ValueError: odd)" in err
+
+
+def test_a_daemon_can_log_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line is an object, the same on both streams."""
+    log_for_daemon(json=True)
+    logging.getLogger("engine").info("polled %s", "dstack/main")
+    logging.getLogger("engine").error("no answer")
+    out, err = capsys.readouterr()
+    assert [list(json.loads(text)) for text in (out, err)] == [["at", "level", "message"]] * 2
+    assert json.loads(err)["level"] == "error"
+
+
+def test_a_signal_in_the_middle_of_a_step_is_no_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`transitions` swallows what is raised there; the loops of the commands ask for the signal again."""
+
+    def terminated() -> None:
+        raise SystemExit
+
+    step = VM.live()
+    log_for_daemon()
+    monkeypatch.setattr(VM.machine, "finalize_event", [terminated])
+    step(VmState.REQUESTED, VmTrigger.PROVISION)
+    assert capsys.readouterr() == ("", "")

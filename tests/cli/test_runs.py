@@ -4,17 +4,14 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stenotest.command_line import Steno, refused
-from stenotest.gate import holding
+from stenotest.command_line import Background, Steno, Until, refused
+from stenotest.gated_run import holding
 
 pytestmark = pytest.mark.slow
 
-Background = Callable[..., "subprocess.Popen[str]"]
-Until = Callable[[Callable[[], object]], None]
 
 RUN_KEYS = [
     "run_id",
@@ -43,8 +40,8 @@ RUN_KEYS = [
 
 def state_of(steno: Steno, name: str) -> str:
     """The run's state by the newest look."""
-    found: str = json.loads(steno("show", name, "--json").stdout)["state"]
-    return found
+    answer: str = json.loads(steno("show", name, "--json").stdout)["state"]
+    return answer
 
 
 def test_a_command_that_succeeds(steno: Steno) -> None:
@@ -57,10 +54,10 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
 
     listed = json.loads(steno("ps", "--json").stdout)
     assert list(listed) == ["runs", "sources", "position", "queue"]
-    assert [one["run_id"] for one in listed["runs"]] == [run["run_id"]]
+    assert [run["run_id"] for run in listed["runs"]] == [run["run_id"]]
 
-    shown = json.loads(steno("show", "fine", "--json").stdout)
-    assert list(shown) == [
+    answer = json.loads(steno("show", "fine", "--json").stdout)
+    assert list(answer) == [
         *RUN_KEYS,
         "ran",
         "observability",
@@ -89,14 +86,15 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
     ]
     assert list(drawn) == spanned
 
-    found = json.loads(steno("explain", "fine", "--json").stdout)
-    assert list(found) == [
+    explained = json.loads(steno("explain", "fine", "--json").stdout)
+    assert list(explained) == [
         *("run", "sentence", "rule", "evidence", "steps", "flips", "anomalies", "blind", "witnesses", "why"),
         "blame",
         "again",
         "not_warm",
+        "decisions",
     ]
-    fields = {field["path"]: field["value"] for field in found["evidence"][0]["fields"]}
+    fields = {field["path"]: field["value"] for field in explained["evidence"][0]["fields"]}
     assert fields[".[0].exit_status"] == 0
 
     assert steno("logs", "fine").stdout == "one\ntwo\n"
@@ -129,7 +127,7 @@ def test_what_explain_quotes_is_found_in_the_poll(steno: Steno) -> None:
 
 
 def test_a_run_of_this_machine_is_looked_at_before_it_is_shown(steno: Steno, until: Until, gate: Path) -> None:
-    """Without a recorder `ps` still says what is; it only looks: what waits to be submitted goes on waiting."""
+    """Without a recorder `ps` still shows the present state; it only looks: a request in the queue stays there."""
 
     def shown() -> tuple[str, int | None]:
         (run,) = json.loads(steno("ps", "--all", "--json").stdout)["runs"]
@@ -190,7 +188,7 @@ def test_a_name_in_use_is_refused(steno: Steno) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "told"),
+    ("file", "line"),
     [
         ("type: task\ncommands: [ls]\nkomands: [x]\n", "komands"),
         ("type: service\ncommands: [ls]\n", "service"),
@@ -200,10 +198,10 @@ def test_a_name_in_use_is_refused(steno: Steno) -> None:
         ("", "empty"),
     ],
 )
-def test_a_task_file_dstack_would_refuse_is_refused(steno: Steno, home: Path, file: str, told: str) -> None:
+def test_a_task_file_dstack_would_refuse_is_refused(steno: Steno, home: Path, file: str, line: str) -> None:
     """Exit 2, the field named; nothing is recorded."""
     (home / "task.yml").write_text(file)
-    assert told in refused(steno("submit", "-f", "task.yml"), 2)
+    assert line in refused(steno("submit", "-f", "task.yml"), 2)
     assert not (home / "record.db").exists()
 
 
@@ -212,11 +210,6 @@ def test_a_task_file_is_found_and_flags_are_laid_over_it(steno: Steno, home: Pat
     (home / ".dstack.yml").write_text("type: task\nname: from-file\ncommands: ['echo $WORD']\nenv: [WORD=file]\n")
     assert steno("submit", "--wait", "--env", "WORD=flag").returncode == 0
     assert steno("logs", "from-file").stdout == "flag\n"
-
-
-def test_without_anything_to_submit_the_ways_are_named(steno: Steno) -> None:
-    """Exit 2."""
-    assert ".dstack.yml" in refused(steno("submit"), 2)
 
 
 @pytest.mark.usefixtures("record_file")
@@ -260,7 +253,7 @@ def test_the_recorder_stops_in_order_on_sigterm(steno: Steno, background: Backgr
 def test_a_reader_that_goes_away_is_not_an_error(steno: Steno, home: Path, environment: dict[str, str]) -> None:
     """`steno polls | head -1` ends without a word."""
     steno("submit", "--wait", "--", "true")
-    line = f"{sys.executable} -m cli.main events --json | head -1"
+    line = f"{sys.executable} -m steno.cli.main events --json | head -1"
     done = subprocess.run(line, shell=True, cwd=home, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from stenotest.command_line import Steno, refused
 from stenotest.dstack_api import DstackApi
-from stenotest.story import Story, job, nightly, submission
+from stenotest.dstack_history import DstackHistory, job, nightly, submission
 
-from events.clock import SECOND, SystemClock, format_time
+from steno.events.clock import SECOND, SystemClock, format_time
 
 TRACE = Path(__file__).parents[1] / "engine/fold/traces/schedule.jsonl.zst"
 TASK = """type: task
@@ -23,7 +23,7 @@ schedule: {cron: "0 3 * * *"}
 
 
 def shown(steno: Steno) -> dict[str, Any]:
-    """What follows the schedule's id → the run object."""
+    """The run objects by the part of their id behind the schedule's."""
     runs = json.loads(steno("ps", "--all", "--json").stdout)["runs"]
     return {run["provider_id"][36:]: run for run in runs}
 
@@ -41,8 +41,8 @@ def test_a_schedule_is_shown_with_its_next_time_and_its_firings(steno: Steno) ->
     page = steno("show", "nightly").stdout
     assert "dstack starts it by its schedule, next at 2026-07-23T03:45:00Z" in page
     assert [line.split()[0] for line in page.splitlines() if line.startswith("#")] == ["#1", "#0"]
-    found = shown(steno)
-    schedule, firing = found[""], found["#1"]
+    screen = shown(steno)
+    schedule, firing = screen[""], screen["#1"]
     assert (schedule["kind"], schedule["next_at"]) == ("schedule", "2026-07-23T03:45:00.000000Z")
     assert (firing["schedule"], firing.get("kind")) == (schedule["run_id"], None)
     assert firing["ran"]["command"] == "x"
@@ -52,16 +52,16 @@ def test_a_firing_is_explained_by_its_own_answers(steno: Steno) -> None:
     """With commands that name it: its name means the schedule."""
     assert steno("import", TRACE).returncode == 0
     run_id = shown(steno)["#1"]["run_id"]
-    told = json.loads(steno("explain", run_id, "--json").stdout)
-    assert told["why"] == f"It exited 1; read its output: `steno logs {run_id[:13]} --tail 50`."
-    quoted = {field["path"]: field["value"] for field in told["evidence"][0]["fields"]}
+    answer = json.loads(steno("explain", run_id, "--json").stdout)
+    assert answer["why"] == f"It exited 1; read its output: `steno logs {run_id[:13]} --tail 50`."
+    quoted = {field["path"]: field["value"] for field in answer["evidence"][0]["fields"]}
     assert quoted[".[0].jobs[0].job_submissions[1].exit_status"] == 1
-    assert any("exited 0" in flip for flip in told["flips"])
+    assert any("exited 0" in flip for flip in answer["flips"])
 
 
 def test_a_firing_that_no_answer_showed_is_called_not_seen(steno: Steno, home: Path) -> None:
-    """And one whose end no answer showed."""
-    story = Story()
+    """So is a firing whose end no answer showed."""
+    story = DstackHistory()
     for num in (0, 2):
         story.wait(QUARTER).listed(nightly("running", job(submission("running", num=num, submitted=story.now - 1))))
     assert steno("import", story.write(home / "gap.jsonl")).returncode == 0
@@ -76,13 +76,13 @@ class Scheduling(DstackApi):
     """Says when a task with a schedule is due next, as dstack does."""
 
     def answer(self, path: str, body: dict[str, Any]) -> Any:
-        found = super().answer(path, body)
+        answer = super().answer(path, body)
         if path.endswith("runs/stop"):
             self.runs[-1] |= {"status": "terminated", "termination_reason": "stopped_by_user"}
-        if path.endswith("runs/apply") and found["run_spec"]["run_name"] == "nightly":
+        if path.endswith("runs/apply") and answer["run_spec"]["run_name"] == "nightly":
             due = format_time(SystemClock().now() + 3600 * SECOND)
-            found |= {"status": "pending", "jobs": [], "latest_job_submission": None, "next_triggered_at": due}
-        return found
+            answer |= {"status": "pending", "jobs": [], "latest_job_submission": None, "next_triggered_at": due}
+        return answer
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def server() -> Iterator[Scheduling]:
 def test_wait_ends_once_the_schedule_is_accepted_and_stop_ends_it_whole(
     steno: Steno, home: Path, server: Scheduling
 ) -> None:
-    """Exit 0, with the next time. A firing is not stopped alone: the message says what is."""
+    """Exit 0, with the next time. A firing is not stopped alone: the message says how to stop it."""
     (home / ".dstack.yml").write_text(TASK)
     names = {"STENO_DSTACK_URL": server.url, "DSTACK_TOKEN": "t", "STENO_PROJECT": "main", "STENO_BUDGET": "off"}
     done = steno("submit", "--provider", "dstack", "--wait", **names)
@@ -108,7 +108,7 @@ def test_wait_ends_once_the_schedule_is_accepted_and_stop_ends_it_whole(
     assert steno(*other, **names).returncode == 0  # it polls once
     firing = shown(steno)["#0"]
     assert firing["state"] == "running"
-    said = refused(steno("stop", firing["run_id"], **names), 5)
-    assert f"dstack stops a schedule as a whole: `steno stop {firing['schedule'][:13]}`" in said
+    error = refused(steno("stop", firing["run_id"], **names), 5)
+    assert f"dstack stops a schedule as a whole: `steno stop {firing['schedule'][:13]}`" in error
     assert steno("stop", "nightly", **names).returncode == 0
     assert shown(steno)[""]["state"] == "stopped"

@@ -39,17 +39,11 @@ def cluster(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{fake}/bin:{os.environ['PATH']}", "FAKE": str(fake), "STENO_PROVIDER": "slurm"}
 
 
-def asked(cluster: dict[str, str]) -> set[str]:
-    """The requests for GPUs that sbatch was asked to try."""
-    lines = (Path(cluster["FAKE"]) / "asked").read_text().splitlines()
-    return {word for line in lines for word in line.split() if word.startswith("--gres=")}
-
-
 def test_the_types_are_listed_as_the_cluster_spells_them(steno: Steno, cluster: dict[str, str]) -> None:
     """A node that does not respond is neither idle nor there; rates are found whatever their case."""
     done = steno("slurm", "gpus", "--json", **cluster, STENO_SLURM_RATES="a100=10")
     pools: list[dict[str, Any]] = json.loads(done.stdout)["pools"]
-    assert {one["gpu"]: (one["nodes"], one["idle"]) for one in pools} == {
+    assert {pool["gpu"]: (pool["nodes"], pool["idle"]) for pool in pools} == {
         "A100": (1, 1), "gpu": (1, 0), "a100_3g.20gb": (1, 1), "gh200": (1, 1), "GH200": (1, 1),
     }  # fmt: skip
     table = steno("slurm", "gpus", **cluster, STENO_SLURM_RATES="a100=10,cpu=0.5").stdout.splitlines()
@@ -72,13 +66,14 @@ def test_what_is_typed_becomes_the_clusters_own_name(
     done = steno("slurm", "run", "--dry-run", "--time", "30m", *words, "true", **cluster)
     assert done.returncode == 0, done.stderr
     assert f"#SBATCH --gres={gres}\n" in done.stdout
-    assert asked(cluster) == {f"--gres={gres}"}
+    words = (Path(cluster["FAKE"]) / "asked").read_text().split()
+    assert {word for word in words if word.startswith("--gres=")} == {f"--gres={gres}"}
 
 
 def test_a_name_that_may_be_two_types_is_an_error(steno: Steno, cluster: dict[str, str]) -> None:
-    """One line with both, and exit 2."""
-    said = refused(steno("slurm", "plan", "--type", "Gh200", **cluster), 2)
-    assert "gh200 or GH200" in said
+    """A line with both, and exit 2."""
+    error = refused(steno("slurm", "plan", "--type", "Gh200", **cluster), 2)
+    assert "gh200 or GH200" in error
 
 
 RECORDED = Path(__file__).parents[1] / "providers" / "slurm" / "rates-upper-case.jsonl"
@@ -89,9 +84,9 @@ def test_gpus_without_a_rate_are_named_where_money_is_shown(steno: Steno, home: 
     text = RECORDED.read_text().replace("billing=8,", "").replace("A100", "H200")
     (home / "polls.jsonl").write_text(text)
     steno("import", "polls.jsonl")
-    costs, shown = steno("costs"), steno("show", "t")
+    costs, page = steno("costs"), steno("show", "t")
     assert "not in the total, because machines had no price: no rate for H200" in costs.stderr
-    assert "– (no rate for H200)" in shown.stdout
+    assert "– (no rate for H200)" in page.stdout
     run = json.loads(steno("show", "t", "--json").stdout)
     assert (run["cost_usd"], run["unpriced"]) == (None, "no rate for H200")
     plan = steno("slurm", "plan", "--type", "a100", **cluster, STENO_SLURM_RATES="h200=1,cpu=1")

@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from engine.providers.readings import READINGS
-from engine.replay.trace import open_trace
-from events.clock import SystemClock
-from events.store.record import Record
-from projections.models.projector import caught_up
+from stenotest.recorded_trace import recorded_trace
 
 if TYPE_CHECKING:
     from stenotest.command_line import Steno
@@ -27,14 +22,7 @@ QUESTION = "select name, usd(cost_microusd) as cost, evidence, submitted_at, att
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A record and its read models, for all of these."""
-    folder = tmp_path_factory.mktemp("record")
-    polls = [poll for _, poll in open_trace(TRACE) if poll is not None]
-    with Record.open(
-        folder / "record.db", write=True, create=True, shapes=READINGS.shape, clock=SystemClock()
-    ) as record:
-        record.append_polls(polls)
-        caught_up(record).close()
-    return folder
+    return recorded_trace(tmp_path_factory.mktemp("record"), TRACE)
 
 
 @pytest.fixture
@@ -61,7 +49,7 @@ def test_three_forms_say_the_same(imported: Steno) -> None:
 
 
 def test_a_statement_comes_from_a_file_or_from_standard_input(imported: Steno, home: Path) -> None:
-    """Also one that reads the tables twice, with a comment."""
+    """Also a statement that reads the tables twice, with a comment."""
     text = "-- how many\nselect count(*) as n\nfrom runs a join runs b using (run_id);\n"
     (home / "question.sql").write_text(text)
     for words, stdin in ((("-f", "question.sql"), None), (("-f", "-"), text), ((), text), (("-",), text)):
@@ -81,16 +69,16 @@ def test_a_moment_is_asked_as_it_was(imported: Steno) -> None:
 
 def test_tables_are_described(imported: Steno) -> None:
     """Without a record, too; by the same names that a statement uses."""
-    told = json.loads(imported("sql", "--tables", "--json").stdout)
-    names = ", ".join(f"{table['table']}.{one['name']}" for table in told for one in table["columns"])
-    tables = " cross join ".join(table["table"] for table in told)
+    answer = json.loads(imported("sql", "--tables", "--json").stdout)
+    names = ", ".join(f"{table['table']}.{column['name']}" for table in answer for column in table["columns"])
+    tables = " cross join ".join(table["table"] for table in answer)
     assert imported("sql", f"select {names} from {tables} limit 0").returncode == 0
     text = imported("sql", "--tables").stdout
-    assert all(one["meaning"] in text for table in told for one in table["columns"])
+    assert all(column["meaning"] in text for table in answer for column in table["columns"])
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "line"),
     [
         (("sql", "selec 1"), 2, "syntax error"),
         (("sql", "select nothing from runs"), 2, "nothing"),
@@ -110,13 +98,13 @@ def test_tables_are_described(imported: Steno) -> None:
         (("export", "a", "b", "--trace", "x.jsonl"), 2, "one RUN"),
     ],
 )
-def test_what_cannot_be_is_one_line(imported: Steno, home: Path, words: tuple[str, ...], code: int, said: str) -> None:
+def test_what_cannot_be_is_one_line(imported: Steno, home: Path, words: tuple[str, ...], code: int, line: str) -> None:
     """With a documented exit code, and nothing written."""
     (home / "binary.sql").write_bytes(b"\xff\xfe")
     before = files(home)
     done = imported(*words)
     assert (done.returncode, len(done.stderr.splitlines()), done.stdout) == (code, 1, ""), done.stderr
-    assert said in done.stderr
+    assert line in done.stderr
     assert files(home) == before
 
 
@@ -129,9 +117,9 @@ def test_tables_become_files(imported: Steno, home: Path) -> None:
     done = imported("export", "--format", "parquet", "-o", "all", "--json")
     written = json.loads(done.stdout)["tables"]
     assert sorted(path.name for path in (home / "all").iterdir()) == sorted(
-        f"{one['table']}.parquet" for one in written
+        f"{table['table']}.parquet" for table in written
     )
-    assert all(one["rows"] for one in written)
+    assert all(table["rows"] for table in written)
     assert imported("export", "runs", "costs", "--format", "csv", "-o", "two/deep", "--at", "40").returncode == 0
     assert sorted(path.name for path in (home / "two" / "deep").iterdir()) == ["costs.csv", "runs.csv"]
 
@@ -150,7 +138,7 @@ def test_postgresql_answers_alike(imported: Steno, postgres_url: str) -> None:
 def test_a_missing_library_is_named(imported: Steno, home: Path) -> None:
     """With what to install."""
     (home / "duckdb.py").write_text("raise ImportError('not installed')\n")
-    done = imported("sql", "select 1", PYTHONPATH=str(home), STENO_TEST_PREFORK="0")
+    done = imported("sql", "select 1", PYTHONPATH=str(home))
     assert done.returncode == 2
     assert "setup EXTRAS=questions`" in done.stderr
     assert imported("export", "runs", "--format", "csv", "-o", "out").returncode == 0

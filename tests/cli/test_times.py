@@ -8,8 +8,8 @@ import click
 import pytest
 from stenotest.command_line import Steno
 
-from cli.wiring.time_arguments import both_zones, moment
-from events.clock import parse_time
+from steno.cli.wiring.time_arguments import both_zones, moment
+from steno.events.clock import parse_time
 
 NOW = parse_time("2026-11-23T13:30:00Z")  # 14:30 in Berlin, and so in these tests
 
@@ -43,7 +43,7 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_a_time_is_read_as_it_is_written(text: str, utc: str) -> None:
-    """Of day: the newest such time of the local zone, or of the zone that is named."""
+    """A time of day is the newest such time of the local zone, or of the zone that is named."""
     assert moment(text, NOW) == parse_time(utc)
 
 
@@ -80,7 +80,7 @@ def test_at_says_which_moment_it_took(steno: Steno) -> None:
 
 
 def test_a_wrong_zone_of_the_shell_is_no_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The C library takes an unknown name for UTC in silence; a rule, `CET-1CEST`, is no name."""
+    """The C library takes an unknown name for UTC in silence; a rule, `CET-1CEST`, is not a name."""
     monkeypatch.setenv("TZ", "Mars/Phobos")
     with pytest.raises(click.BadParameter, match=r"no time zone Mars/Phobos \(TZ of this shell\)"):
         moment("14:05", NOW)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from stenotest.command_line import Steno, refused
 
-from engine.commands.tokens import TOKEN
+from steno.projections.api.token_store import TOKEN
 
 pytestmark = pytest.mark.slow
 
@@ -19,8 +19,8 @@ def test_the_token_alone_goes_to_stdout(steno: Steno, record_file: Path) -> None
     done = steno("token", "create", "--role", "submit", "--name", "site", "--expires", "30d")
     assert done.returncode == 0, done.stderr
     assert TOKEN.fullmatch(done.stdout.removesuffix("\n"))
-    said = r"token [0-9a-f]{12}, site: submit, valid until 20\S+ \S+Z; it cannot be shown again\n"
-    assert re.fullmatch(said, done.stderr)
+    line = r"token [0-9a-f]{12}, site: submit, valid until 20\S+ \S+Z; it cannot be shown again\n"
+    assert re.fullmatch(line, done.stderr)
     assert done.stdout.strip() not in Path(f"{record_file}.tokens").read_text()
 
 
@@ -42,9 +42,9 @@ def test_who_may_do_what_is_listed(steno: Steno) -> None:
     assert steno("ps").returncode == 4
     secret = steno("token", "create", "--role", "read", "--name", "grafana").stdout.strip()
     steno("token", "create", "--role", "submit", "--name", "site")
-    shown = steno("token", "list")
-    assert [line.split()[1] for line in shown.stdout.splitlines()] == ["NAME", "site", "grafana"]
-    assert steno("token").stdout == shown.stdout
+    page = steno("token", "list")
+    assert [line.split()[1] for line in page.stdout.splitlines()] == ["NAME", "site", "grafana"]
+    assert steno("token").stdout == page.stdout
     revoked = steno("token", "revoke", "grafana")
     assert re.fullmatch(r"token [0-9a-f]{12}, grafana, is revoked\n", revoked.stdout)
     listed = steno("token", "list")
@@ -73,7 +73,7 @@ def test_it_is_revoked_by_id_by_its_beginning_and_by_itself(steno: Steno) -> Non
 
 
 def test_a_name_is_one_tokens_while_it_is_valid(steno: Steno) -> None:
-    """What is recorded under it is that one's; afterwards it may be given again."""
+    """Records under a name belong to its token; after the revocation the name is free again."""
     assert steno("token", "create", "--role", "read", "--name", "site").returncode == 0
     assert "named site already" in refused(steno("token", "create", "--role", "read", "--name", "site"), 5)
     assert steno("token", "revoke", "site").returncode == 0
@@ -81,7 +81,7 @@ def test_a_name_is_one_tokens_while_it_is_valid(steno: Steno) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "line"),
     [
         (("create",), 2, "--role"),
         (("create", "--role", "root"), 2, "read"),
@@ -95,9 +95,9 @@ def test_a_name_is_one_tokens_while_it_is_valid(steno: Steno) -> None:
         (("revoke", "site"), 4, "record"),
     ],
 )
-def test_what_cannot_be_is_one_line(steno: Steno, words: tuple[str, ...], code: int, said: str) -> None:
+def test_what_cannot_be_is_one_line(steno: Steno, words: tuple[str, ...], code: int, line: str) -> None:
     """And the exit code of the manual."""
-    assert said in refused(steno("token", *words), code)
+    assert line in refused(steno("token", *words), code)
 
 
 def test_a_token_that_never_was_is_not_found(steno: Steno) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stenotest.command_line import Steno, refused
-from stenotest.gate import holding
+from stenotest.command_line import Background, Steno, Until, refused
+from stenotest.gated_run import holding
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def priced(steno: Steno) -> Iterator[Steno]:
 
 
 @pytest.fixture
-def up(background: Callable[..., subprocess.Popen[str]]) -> Callable[..., AbstractContextManager[None]]:
+def up(background: Background) -> Callable[..., AbstractContextManager[None]]:
     """`with up("--max-vms", "1"):` runs `steno up` meanwhile, and ends it in order."""
 
     @contextmanager
@@ -52,7 +52,6 @@ def up(background: Callable[..., subprocess.Popen[str]]) -> Callable[..., Abstra
 
 
 Up = Callable[..., AbstractContextManager[None]]
-Until = Callable[[Callable[[], object]], None]
 
 
 def told(call: Steno, *words: object, **variables: str) -> Any:
@@ -63,7 +62,7 @@ def told(call: Steno, *words: object, **variables: str) -> Any:
 
 
 def test_the_second_run_is_warm_and_the_bill_names_both(priced: Steno, until: Until) -> None:
-    """One machine, one cold and one warm start; a user ends it, and what it cost is the sum of its lines."""
+    """A machine, one cold and one warm start; a user ends it, and what it cost is the sum of its lines."""
     first = told(priced, "submit", "--wait", "--name", "first", "--", "true")
     second = told(priced, "submit", "--wait", "--name", "second", "--", "true")
     assert (first["start"], second["start"]) == ("cold", "warm")
@@ -141,8 +140,8 @@ def test_a_machine_with_a_run_on_it_goes_when_that_has_ended(priced: Steno, unti
     assert "A user requested its stop" in priced("explain", vm).stdout
     assert told(priced, "vms", "stop", vm)["told"]
     until(lambda: told(priced, "vms", vm)["state"] == "terminated")
-    shown = told(priced, "show", run["run_id"])
-    assert (shown["state"], shown["reason"]) == ("stopped", "stopped_by_policy")
+    answer = told(priced, "show", run["run_id"])
+    assert (answer["state"], answer["reason"]) == ("stopped", "stopped_by_policy")
 
 
 def test_ending_something_leaves_the_policy_in_force(priced: Steno) -> None:
@@ -168,7 +167,7 @@ def test_a_run_that_found_no_capacity_can_be_stopped_from_being_asked_for_again(
 
 
 def test_a_run_that_found_no_capacity_names_the_tries_and_the_limit(priced: Steno) -> None:
-    """One sentence after the verdict's own."""
+    """A sentence after the verdict's own."""
     done = priced(
         "submit", "--wait", "--name", "elsewhere", "--gpu", "MI210", "--image", "any", "--", "true",
         STENO_QUEUE_PATIENCE="0",

@@ -1,4 +1,4 @@
-"""The contracts of a store run over every store there is; another one is another entry of `STORES`."""
+"""The contracts of a store run over every store; a new store is another entry of `STORES`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import pytest
 from stenotest.memory_store import MemoryStore
 from stenotest.records import StandingClock
 
-from events.store.identity import new_identity
-from events.store.record import Record
-from events.store.store import Store, store_at
+from steno.events.store.record import Record
+from steno.events.store.store import Store, new_identity, store_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from events.shape.shape import Router
+    from steno.events.shape.shape import Router
 
     Opener = Callable[..., Record]
 
@@ -57,5 +56,5 @@ def opener(store: Store, clock: StandingClock) -> Iterator[Opener]:
         return opened[-1]
 
     yield open_it
-    for one in opened:
-        one.close()
+    for record in opened:
+        record.close()

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.decide.budget import worst_case
-from engine.errors import NotConfigured
-from engine.fold.world_codec import WorldState
-from engine.policy import Billing, Policy, Rate
-from engine.providers.dstack.settings import default_gpu, fleet_nodes
-from engine.providers.registry import load_settings
-from engine.requirements import Requirements
-from engine.settings.policy import policy_from
-from engine.settings.settings import Settings
-from engine.settings.table import PROFILES
-from events.clock import SECOND
+from steno.engine.decide.budget import worst_case
+from steno.engine.errors import NotConfigured
+from steno.engine.providers.dstack.settings import default_gpu, fleet_nodes
+from steno.engine.providers.registry import load_settings
+from steno.engine.settings.settings import Settings, policy_from
+from steno.engine.settings.table import PROFILES
+from steno.engine.state.policy import Billing, Policy, Rate
+from steno.engine.state.run import Requirements
+from steno.engine.state.world import World
+from steno.events.clock import SECOND
 
 Load = Callable[..., Settings]
 MINUTE = 60 * SECOND
@@ -50,25 +49,25 @@ def test_the_budget_of_the_first_site_is_the_default_of_its_variables_only(load:
     """$1,400.00 where any `AMD_` variable sets something, unless a budget is set; else none."""
     assert policy_from(load(), "dstack").budget_total is None
     assert policy_from(load(dotenv="STENO_MAX_VMS=2\n"), "dstack").budget_total is None
-    found = load(dotenv="AMD_VM_MAX_CONCURRENT=2\n")
-    assert policy_from(found, "dstack").budget_total == 1_400_000_000
-    assert not found.find("budget.total").given
+    policy = load(dotenv="AMD_VM_MAX_CONCURRENT=2\n")
+    assert policy_from(policy, "dstack").budget_total == 1_400_000_000
+    assert not policy.find("budget.total").given
     assert policy_from(load(dotenv="AMD_VM_MAX_CONCURRENT=2\nSTENO_BUDGET=off\n"), "dstack").budget_total is None
     assert policy_from(load(dotenv="AMD_VM_MAX_CONCURRENT=2\nSTENO_BUDGET=5\n"), "dstack").budget_total == 5_000_000
 
 
 def test_the_first_sites_names_are_read(load: Load) -> None:
     """As they stood in its `.env`; an explicit rate is an override, even of the same amount."""
-    found = policy_from(
+    policy = policy_from(
         load(
             dotenv="AMD_VM_IDLE_TIMEOUT=300\nAMD_VM_MAX_CONCURRENT=2\nAMD_MI300X_HOURLY_RATE=1.99\n"
             "AMD_GRANT_CREDITS_TOTAL=700.50\nAMD_COST_ALERT_THRESHOLD=0.5\n"
         ),
         "dstack",
     )
-    assert (found.idle_timeout, found.max_vms) == (300 * SECOND, 2)
-    assert (found.rates, found.assumed) == ((Rate(gpu="MI300X", hourly=1_990_000),), ())
-    assert (found.budget_total, found.thresholds) == (700_500_000, (500,))
+    assert (policy.idle_timeout, policy.max_vms) == (300 * SECOND, 2)
+    assert (policy.rates, policy.assumed) == ((Rate(gpu="MI300X", hourly=1_990_000),), ())
+    assert (policy.budget_total, policy.thresholds) == (700_500_000, (500,))
 
 
 def test_our_own_names_are_stronger(load: Load) -> None:
@@ -90,20 +89,20 @@ def test_an_idle_timeout_is_seconds_a_duration_zero_or_off(load: Load, text: str
 
 def test_a_file_gives_rates_billing_and_several_thresholds(load: Load) -> None:
     """`[rates]` takes any GPU, compared without case; `[billing.<backend>]` any backend; numbers keep their digits."""
-    found = policy_from(
+    policy = policy_from(
         load(
             toml="[rates]\nmi300x = 2.1\nH100 = '3.000001'\n[billing.hotaisle]\nminimum = '60s'\n"
             "[billing.amddevcloud]\nminimum = 300\ngranularity = 1\n[budget]\ntotal = 'off'\nalerts = [0.9, '50%', 1]\n"
         ),
         "dstack",
     )
-    assert set(found.rates) == {Rate(gpu="MI300X", hourly=2_100_000), Rate(gpu="H100", hourly=3_000_001)}
-    assert found.assumed == ()
-    assert found.billing == (
+    assert set(policy.rates) == {Rate(gpu="MI300X", hourly=2_100_000), Rate(gpu="H100", hourly=3_000_001)}
+    assert policy.assumed == ()
+    assert policy.billing == (
         Billing(backend="amddevcloud", minimum=300 * SECOND, granularity=SECOND),
         Billing(backend="hotaisle", minimum=MINUTE),
     )
-    assert (found.budget_total, found.thresholds) == (None, (500, 900, 1000))
+    assert (policy.budget_total, policy.thresholds) == (None, (500, 900, 1000))
 
 
 def test_this_machine_is_free_until_it_has_a_price(load: Load) -> None:
@@ -120,11 +119,11 @@ def test_a_command_on_a_priced_machine_is_guarded_before_any_was_seen(load: Load
     policy = policy_from(load({"STENO_LOCAL_PRICE": "2.50"}), "local")
     for gpu in ((), ("MI300X",)):
         terms = Requirements(submitter="ada", gpu=gpu, gpu_count=len(gpu), max_duration=60 * MINUTE)
-        assert worst_case(terms, policy, WorldState(rules="current")).price == 2_500_000
+        assert worst_case(terms, policy, World(rules="current")).price == 2_500_000
 
 
 def test_a_machine_for_one_user_needs_the_pool(load: Load) -> None:
-    """dstack chooses among its idle machines without asking whose they were."""
+    """dstack chooses among its idle machines without asking who used them."""
     with pytest.raises(NotConfigured, match="pool"):
         policy_from(load({"STENO_VMS_SHARE": "user"}), "dstack")
     assert policy_from(load({"STENO_VMS_SHARE": "user", "STENO_VMS_MODE": "pool"}), "dstack").share == "user"
@@ -210,7 +209,7 @@ def test_a_webhook_and_its_secret_are_never_shown(load: Load) -> None:
 def test_a_rate_of_one_gpu_is_found_whatever_its_case(load: Load) -> None:
     """Two spellings of one model are one setting."""
     assert load(toml="[rates]\nmi300x = 2\n").find("rates.MI300X").source.endswith("steno.toml")
-    assert [one.name for one in load(toml="[rates]\nh100 = 2\n").entries if one.name.startswith("rates.")] == [
+    assert [entry.name for entry in load(toml="[rates]\nh100 = 2\n").entries if entry.name.startswith("rates.")] == [
         "rates.MI300X",
         "rates.H100",
     ]

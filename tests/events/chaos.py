@@ -1,5 +1,5 @@
 """Forks writers and readers of one record on command: `python chaos.py URL FOLDER PAUSE`, lines `write NAME` and `read`
-on its standard input; for each it prints the process id. One that was killed goes on where its file says that it was:
+on its standard input; for each it prints the process id. A killed process continues where its file ends:
 `FOLDER/NAME` has the positions that were acknowledged, `FOLDER/seen` what was read.
 """
 
@@ -14,17 +14,17 @@ from pathlib import Path
 
 from stenotest.records import START, poll_of
 
-from events import types
-from events.clock import SystemClock
-from events.errors import RecordLocked, RecordUnreachable
-from events.store.postgres import store  # noqa: F401 - before it forks
-from events.store.record import Batch, Record
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.errors import RecordLocked, RecordUnreachable
+from steno.events.store.postgres import store  # noqa: F401 - before it forks
+from steno.events.store.record import Batch, Record
 
 AGAIN_S = 0.05
 
 
 def lines(path):
-    """The whole lines of a file; a last one that was cut is taken away."""
+    """The whole lines of a file; a last line that was cut is taken away."""
     if not path.exists():
         return []
     text = path.read_bytes()
@@ -73,8 +73,8 @@ def write(url, folder, name, pause):
 
 def read(url, folder):
     path, over = folder / "seen", folder / "over"
-    found = lines(path)
-    last = int(found[-1].split()[0]) if found else 0
+    seen = lines(path)
+    last = int(seen[-1].split()[0]) if seen else 0
     with path.open("ab", buffering=0) as out:
 
         def go_on(record):

@@ -1,4 +1,4 @@
-"""What the tests of the record share."""
+"""Fixtures that the tests of the record share."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from stenotest.records import StandingClock, temporary_record
 
-from engine.providers.readings import READINGS
-from events.traces.trace import TraceReading
+from steno.engine.providers.registry import READINGS
+from steno.events.traces.trace import TraceReading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from events.store.record import Record
+    from steno.events.store.record import Record
 
 RECORDINGS = Path(__file__).parent.parent / "traces"
 
@@ -39,6 +39,6 @@ def reading() -> TraceReading:
 @pytest.fixture(scope="session")
 def recordings() -> tuple[Path, ...]:
     """Every recording of a genuine server."""
-    found = tuple(sorted(RECORDINGS.rglob("*.jsonl.zst")))
-    assert found
-    return found
+    paths = tuple(sorted(RECORDINGS.rglob("*.jsonl.zst")))
+    assert paths
+    return paths

@@ -17,7 +17,7 @@ import stenotest
 from stenotest.postgres import FAST, lacking, new_server
 from stenotest.records import StandingClock
 
-from events.store.record import Record
+from steno.events.store.record import Record
 
 WRITERS = 16
 PATIENCE_S = 300
@@ -68,7 +68,7 @@ class Cast:
     ],
 )
 def test_nothing_is_lost_doubled_or_missed(seconds: int, pause: float, tmp_path: Path) -> None:
-    """What was acknowledged is there once, at its position; the reader has seen all of it in order."""
+    """Each acknowledged event is there once, at its position; the reader has seen all of it in order."""
     if (why := lacking()) is not None:
         pytest.skip(why)
     seed = random.randrange(1 << 32)
@@ -117,17 +117,17 @@ def test_nothing_is_lost_doubled_or_missed(seconds: int, pause: float, tmp_path:
             stored = list(record.read())
             assert record.verify().ok, seed
         seen = (tmp_path / "seen").read_text().splitlines()
-        assert seen == [f"{one.position} {one.hash[:16]}" for one in stored], seed
-        assert [one.position for one in stored] == list(range(1, len(stored) + 1))
+        assert seen == [f"{event.position} {event.hash[:16]}" for event in stored], seed
+        assert [event.position for event in stored] == list(range(1, len(stored) + 1))
         for name in names:
             acknowledged = (tmp_path / name).read_text().splitlines()
-            mine = [one for one in stored if one.stream == f"run/{name}"]
-            numbers = [int(one.data.run_id) for one in mine]  # type: ignore[union-attr]
+            mine = [event for event in stored if event.stream == f"run/{name}"]
+            numbers = [int(event.data.run_id) for event in mine]  # type: ignore[union-attr]
             assert numbers == list(range(len(numbers))), (seed, name)
             assert len(acknowledged) <= len(numbers) <= len(acknowledged) + 1
-            positions = [one.position for one in mine]
+            positions = [event.position for event in mine]
             assert [int(line.split()[0]) for line in acknowledged] == positions[: len(acknowledged)]
-        both = [one.data for one in stored if one.stream == "run/shared"]
-        shared = Counter((one.name, one.run_id) for one in both)  # type: ignore[union-attr]
+        both = [event.data for event in stored if event.stream == "run/shared"]
+        shared = Counter((event.name, event.run_id) for event in both)  # type: ignore[union-attr]
         assert set(shared.values()) == {1}, seed
         print(f"seed {seed}: {len(stored)} events, {dict(done)}")

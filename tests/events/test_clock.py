@@ -2,7 +2,7 @@
 
 import pytest
 
-from events.clock import format_time, parse_time
+from steno.events.clock import format_time, parse_time
 
 
 @pytest.mark.parametrize(

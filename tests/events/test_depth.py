@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.providers.dstack.client import HttpAnswer
-from events.poll import MAX_DEPTH, MAX_VALUES, too_deep, too_wide
+from steno.engine.providers.dstack.client import HttpAnswer
+from steno.events.poll import MAX_DEPTH, MAX_VALUES, too_deep, too_wide
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='[]{}"\\\\a'),
@@ -34,7 +34,7 @@ def test_what_nests_too_deeply_is_found(text: bytes) -> None:
     ids=["brackets in a string", "wide", "deep enough", "empty", "no text"],
 )
 def test_what_is_only_large_is_not(text: bytes) -> None:
-    """Width, and brackets that are data, are no depth."""
+    """Width, and brackets that are data, do not count as depth."""
     assert not too_deep(text)
 
 

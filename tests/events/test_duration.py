@@ -2,7 +2,7 @@
 
 import pytest
 
-from events.clock import SECOND, backoff, parse_duration, span
+from steno.events.clock import SECOND, backoff, parse_duration, span
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ import psycopg
 import pytest
 from stenotest.records import START, MachineClock, StandingClock, poll_of, temporary_record
 
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SECOND
-from events.errors import StenoError
-from events.store.copying import copy
-from events.store.record import Batch, Record
-from events.store.sqlite.opening import expected_schema
-from events.store.store import store_at
+from steno.engine.providers.registry import READINGS
+from steno.events import types
+from steno.events.clock import SECOND
+from steno.events.errors import StenoError
+from steno.events.store.copying import copy
+from steno.events.store.record import Batch, Record
+from steno.events.store.sqlite.opening import expected_schema
+from steno.events.store.store import store_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ EDITS: dict[type, tuple[Callable[[Any], object], ...]] = {
     str: (lambda old: old + "x", lambda old: old[:-1], str.upper, str.encode, partial(_is, ""), partial(_is, 0)),
     type(None): tuple(partial(_is, new) for new in (0, 1, 0.0, "", "x", b"", b"x")),
 }
-"""What an edit makes of a value; an edit that the database refuses, or that changes nothing, counts as none."""
+"""The edits of a value, by its type; an edit that the database refuses, or that changes nothing, counts as none."""
 
 
 class Edited(Protocol):
@@ -73,7 +73,7 @@ class Edited(Protocol):
         """A block in which a row is another; False: the database refuses that."""
 
     def passes(self, table: str) -> bool:
-        """Whether verify finds nothing, after a row of that table was changed."""
+        """True if verify finds nothing after a row of that table was changed."""
 
 
 def fill(record: Record, numbers: range) -> None:
@@ -100,7 +100,7 @@ class EditedFile:
     def tables(self) -> dict[str, list[str]]:
         with closing(sqlite3.connect(self._original)) as made:
             names = made.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
-            return {name: [one[1] for one in made.execute(f"PRAGMA table_info({name})")] for (name,) in names}
+            return {name: [column[1] for column in made.execute(f"PRAGMA table_info({name})")] for (name,) in names}
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self._original)) as made:
@@ -110,7 +110,10 @@ class EditedFile:
     def changed(self, table: str, old: Row, new: Row) -> Iterator[bool]:
         shutil.copy(self._original, self._copy)
         columns = self.tables()[table]
-        values, there = ", ".join(f"{one} = ?" for one in columns), " AND ".join(f"{one} IS ?" for one in columns)
+        values, there = (
+            ", ".join(f"{column} = ?" for column in columns),
+            " AND ".join(f"{column} IS ?" for column in columns),
+        )
         stored: list[Row] = []
         with closing(sqlite3.connect(self._copy, isolation_level=None)) as made:
             made.execute("PRAGMA synchronous = OFF")
@@ -145,7 +148,7 @@ class EditedDatabase:
         self._record.close()
 
     def passes(self, table: str) -> bool:
-        """What a record says of itself is read when it is opened; that takes longer than all of verify here."""
+        """A record's description is read when it is opened; that takes longer than all of verify here."""
         try:
             if table not in READ_AT_THE_START:
                 return self._record.verify().ok
@@ -156,14 +159,14 @@ class EditedDatabase:
 
     def tables(self) -> dict[str, list[str]]:
         """Partitions are reached through `events`."""
-        found: dict[str, list[str]] = {}
+        tables: dict[str, list[str]] = {}
         for table, column in self._database.execute(
             "SELECT c.table_name, c.column_name FROM information_schema.columns c JOIN pg_class t "
             "ON t.oid = ('steno.' || c.table_name)::regclass WHERE c.table_schema = 'steno' AND NOT t.relispartition "
             "ORDER BY c.table_name, c.ordinal_position"
         ):
-            found.setdefault(table, []).append(column)
-        return found
+            tables.setdefault(table, []).append(column)
+        return tables
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
         return self._database.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall()
@@ -178,8 +181,8 @@ class EditedDatabase:
     def _change(self, table: str, old: Row, new: Row) -> list[Row]:
         """The row as it is stored; none: the database refuses it."""
         columns = self._columns[table]
-        values = ", ".join(f"{one} = %s" for one in columns)
-        there = " AND ".join(f"{one} IS NOT DISTINCT FROM %s" for one in columns)
+        values = ", ".join(f"{column} = %s" for column in columns)
+        there = " AND ".join(f"{column} IS NOT DISTINCT FROM %s" for column in columns)
         update = f"UPDATE {table} SET {values} WHERE {there} RETURNING *"
         try:
             return self._database.execute(update.encode(), (*new, *old)).fetchall()
@@ -201,7 +204,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def unseen(edited: Edited) -> list[str]:
     """The edits that verify passes."""
-    found = []
+    passed = []
     for table, columns in edited.tables().items():
         rows = [] if table in NOT_OF_THE_RECORD else edited.rows(table)
         for place, column in enumerate(columns):
@@ -211,8 +214,8 @@ def unseen(edited: Edited) -> list[str]:
                     new = (*row[:place], edit(row[place]), *row[place + 1 :])
                     with edited.changed(table, row, new) as taken:
                         if taken and edited.passes(table):
-                            found.append(f"{table}.{column}: {row} became {new[place]!r}")
-    return found
+                            passed.append(f"{table}.{column}: {row} became {new[place]!r}")
+    return passed
 
 
 def test_an_edit_of_a_file_is_seen_by_verify(original: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Answers that are no proper JSON, or hardly: kept, given back, and never a reason to fail."""
+"""Answers that are not proper JSON, or hardly: kept, given back, and never a reason to fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 from stenotest.records import poll_of
 
-from events.store.record import Record
+from steno.events.store.record import Record
 
 HOSTILE = {
     "nothing": b"",
@@ -27,8 +27,8 @@ JUST_JSON = {
     "a huge number": b'[{"id":"a","cost":%s}]' % (b"9" * 400),
     "no number Python has": b'[{"id":"a","cost":1e400}]',
     "minus zero and exponents": b'[{"id":"a","cost":-0.0},{"id":"b","cost":1E+2},{"id":"c","cost":0.10}]',
-    "an identity that is no text": b'[{"id":5},{"id":null},{"id":{}},{"id":[]},{}]',
-    "items that are no objects": b'[1,"two",null,[3],{"id":"a"}]',
+    "an identity that is not a text": b'[{"id":5},{"id":null},{"id":{}},{"id":[]},{}]',
+    "items that are not objects": b'[1,"two",null,[3],{"id":"a"}]',
     "an object where a list is expected": b'{"detail":"no"}',
     "a list in a list": b"[[[]]]",
     "white space everywhere": b' [ { "id" : "a" ,\n"cost":\t1 } , {"id":"b"} ]\r\n',
@@ -43,18 +43,18 @@ JUST_JSON = {
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_what_is_no_json_comes_back_byte_for_byte(name: str, path: str, record: Record) -> None:
     """A body nobody can parse is evidence like any other."""
-    found = record.append_polls([poll_of(HOSTILE[name], path=path)] * 2)
-    assert [record.poll(one.position).body for one in found] == [HOSTILE[name]] * 2
+    appended = record.append_polls([poll_of(HOSTILE[name], path=path)] * 2)
+    assert [record.poll(poll.position).body for poll in appended] == [HOSTILE[name]] * 2
     assert record.verify().ok
 
 
 @pytest.mark.parametrize("path", ["/api/runs/list", "/api/project/main/runs/get", "/api/unknown"])
 @pytest.mark.parametrize("name", sorted(JUST_JSON))
 def test_odd_json_comes_back_equal(name: str, path: str, record: Record) -> None:
-    """Equal as JSON, with the text of every number as it was."""
-    found = record.append_polls([poll_of(JUST_JSON[name], path=path)] * 2)
-    for one in found:
-        back = record.poll(one.position).body
+    """Equal as JSON, with the same text of every number."""
+    appended = record.append_polls([poll_of(JUST_JSON[name], path=path)] * 2)
+    for poll in appended:
+        back = record.poll(poll.position).body
         assert back is not None
         assert json.loads(back) == json.loads(JUST_JSON[name])
         assert json.loads(back, parse_float=str, parse_int=str) == json.loads(
@@ -64,9 +64,9 @@ def test_odd_json_comes_back_equal(name: str, path: str, record: Record) -> None
 
 
 def test_a_failed_poll_keeps_its_error_and_its_body(record: Record) -> None:
-    """No answer, or one of no use, is recorded as it was."""
+    """A missing or useless answer is recorded unchanged."""
     refused = poll_of(None, status=None, answered=False, error="ConnectError: [Errno 111] Connection refused")
     page = poll_of(b'"<h1>oops</h1>"', status=500, answered=False)
-    for one, poll in zip(record.append_polls([refused, page]), (refused, page), strict=True):
-        assert record.poll(one.position) == poll
-    assert [one.type for one in record.read()] == ["PollFailed", "PollFailed"]
+    for appended, poll in zip(record.append_polls([refused, page]), (refused, page), strict=True):
+        assert record.poll(appended.position) == poll
+    assert [event.type for event in record.read()] == ["PollFailed", "PollFailed"]

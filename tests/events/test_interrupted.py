@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from events import types
-from events.clock import SystemClock
-from events.store.record import Batch, Record
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.store.record import Batch, Record
 
 
 class Interrupted(BaseException):
@@ -37,7 +37,7 @@ class Alarm:
 
 
 def append(record: Record, why: str, fillers: int = 0) -> int:
-    facts = [types.RecorderStopped(source="a/b", why=one) for one in (*["filler"] * fillers, why)]
+    facts = [types.RecorderStopped(source="a/b", why=word) for word in (*["filler"] * fillers, why)]
     return record.append_many([Batch("source/a/b", facts)], durable=True)[-1]
 
 

@@ -19,20 +19,20 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import NullPool, create_engine
 from stenotest.records import StandingClock, temporary_record
 
-from engine.providers.readings import READINGS
-from engine.replay.record import replay_record
-from events.errors import NotARecord, RecordNotFound, RecordTooNew, RecordTooOld
-from events.store.record import Head, Record
-from events.store.schema import REVISION, alembic_config, metadata, migrate
-from events.store.sqlite.opening import described, expected_schema, plain_sql
-from events.store.store import store_at
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import replay_record
+from steno.events.errors import NotARecord, RecordNotFound, RecordTooNew, RecordTooOld
+from steno.events.store.record import Head, Record
+from steno.events.store.schema import alembic_config, metadata, migrate
+from steno.events.store.sqlite.opening import described, expected_schema, plain_sql
+from steno.events.store.store import REVISION, store_at
 
 RECORDS = Path(__file__).with_name("records")
 """`format-1.db.zst` was written by the first version: an imported trace and events of our own. Beside it what that
 version printed of it: `steno events --json` and `steno replay --json`.
 """
 HEAD = Head(position=468, hash="e15beb1f437dd3d95155534932b663da246b09a90d631dda2ed87c452154295b")
-"""What that version's `steno verify` printed."""
+"""The head that this version's `steno verify` printed."""
 
 
 @pytest.fixture
@@ -48,18 +48,18 @@ def test_alembic_sees_no_difference(made: Path) -> None:
 
 
 def test_triggers_and_partial_indexes_are_equal_too(made: Path) -> None:
-    """What Alembic does not compare is compared as text; a new record is made without Alembic."""
+    """Alembic does not compare them, so they are compared as text; a new record is made without Alembic."""
     with closing(sqlite3.connect(made)) as connection:
-        found = {
+        schema = {
             name: (kind, table, plain_sql(sql))
             for name, kind, table, sql in connection.execute("SELECT name, type, tbl_name, sql FROM sqlite_schema")
         }
-    assert found == expected_schema()
+    assert schema == expected_schema()
     with create_engine("sqlite://").begin() as migrated:
         migrate(migrated)
-        assert described(migrated) == found
+        assert described(migrated) == schema
         assert migrated.exec_driver_sql("PRAGMA application_id").scalar() == 0x53544E4F
-    assert sorted(name for name, (kind, *_) in found.items() if kind == "trigger") == [
+    assert sorted(name for name, (kind, *_) in schema.items() if kind == "trigger") == [
         "events_no_delete", "events_no_update", "head_no_delete", "meta_no_delete", "meta_no_update",
         "parts_no_delete", "parts_no_update", "streams_no_delete",
     ]  # fmt: skip
@@ -81,7 +81,7 @@ def test_an_upgrade_of_a_record_that_is_up_to_date_changes_nothing(made: Path) -
 
 
 def test_an_upgrade_refuses_what_it_does_not_know(made: Path, tmp_path: Path) -> None:
-    """A file that is missing, is something else, or is newer stays as it is."""
+    """A file that is missing, is something else, or is newer stays unchanged."""
     with pytest.raises(RecordNotFound):
         store_at(tmp_path / "none.db").upgrade()
     (tmp_path / "text").write_text("no record " * 50)
@@ -106,7 +106,7 @@ def _unpacked(name: str) -> bytes:
 
 
 def steno(*words: object) -> subprocess.CompletedProcess[bytes]:
-    """What a command of the installed program did."""
+    """A finished command of the installed program."""
     return subprocess.run([Path(sys.executable).with_name("steno"), *map(str, words)], check=False, capture_output=True)
 
 
@@ -155,7 +155,7 @@ def test_an_old_record_survives_its_upgrade(old: Path) -> None:
 
 @pytest.mark.parametrize("note", [None, b"4711\n"])
 def test_an_old_record_is_not_upgraded_under_its_holder(old: Path, note: bytes | None) -> None:
-    """Exit 5, naming the process, also one whose version wrote its process id alone; once it has ended, it goes on."""
+    """Exit 5, naming the process, also if its version wrote its process id alone; once it has ended, it goes on."""
     before, store = old.read_bytes(), store_at(old)
     with store.lease("local/here") or pytest.fail("it is free"):
         if note is not None:
@@ -177,7 +177,7 @@ def test_an_upgrade_that_is_killed_loses_nothing(old: Path, step: str) -> None:
 import os, signal, sys
 from alembic import op
 from alembic.runtime import migration
-from events.store.store import store_at
+from steno.events.store.store import store_at
 
 owner = {{"create_index": op, "update_to_step": migration.HeadMaintainer}}[{step!r}]
 real = getattr(owner, {step!r})
@@ -218,7 +218,7 @@ def sealed(sealable: Path) -> Path:
 
 
 def test_a_record_that_could_be_sealed_is_read_and_upgraded(sealable: Path) -> None:
-    """As long as nothing of it was."""
+    """As long as no event is sealed."""
     expect_unchanged(sealable)
     store_at(sealable).upgrade()
     expect_unchanged(sealable)

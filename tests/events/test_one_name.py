@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from stenotest.records import StandingClock, temporary_record
 
-from events import types
-from events.errors import RecordNotWritable, RecordReplaced
-from events.store.record import Batch, Record
-from events.store.store import store_at
+from steno.events import types
+from steno.events.errors import RecordNotWritable, RecordReplaced
+from steno.events.store.record import Batch, Record
+from steno.events.store.store import store_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,11 +61,11 @@ LINKED = [_file, _beside, _folder, _twice]
 def test_a_link_leads_to_the_lease_and_the_company_of_its_record(
     tmp_path: Path, made: Path, linked: Callable[[Path, Path], Path]
 ) -> None:
-    """One lease, one vault, one folder of runs, one file of read models, whichever name is given."""
+    """Every name leads to the same lease, vault, folder of runs and file of read models."""
     store, through = store_at(made), store_at(linked(tmp_path / "link", made))
     with store.lease("local/here") or pytest.fail("it is free"):
         assert through.lease("local/here") is None
-        assert [one.held for one in through.leases()] == [True]
+        assert [lease.held for lease in through.leases()] == [True]
     store.blob("vault").replace(b"secret")
     assert through.blob("vault").read() == b"secret"
     assert through.folder("local") == store.folder("local")
@@ -140,24 +140,26 @@ def _in_a_renamed_folder(made: Path) -> Path:
 
 @pytest.mark.parametrize("moved", [_renamed, _in_a_renamed_folder])
 def test_a_record_that_was_moved_under_its_writer_is_written_no_more(made: Path, moved: Callable[[Path], Path]) -> None:
-    """One line; every acknowledged event is in the file, wherever it is now, whoever else had it open."""
+    """The error has one line; every acknowledged event is in the file, wherever it is now, whoever else had it open."""
     with opened(made, write=True) as record, opened(made, write=False) as reader:
         record.append_many(BATCH)
         place = moved(made)
         for _ in range(2):
-            with pytest.raises(RecordNotWritable, match=rf"{made} was moved, removed or replaced.*move it back") as one:
+            with pytest.raises(
+                RecordNotWritable, match=rf"{made} was moved, removed or replaced.*move it back"
+            ) as refused:
                 record.append_many(BATCH)
-            assert "\n" not in str(one.value)
-        for one in (record, reader):
+            assert "\n" not in str(refused.value)
+        for refused in (record, reader):
             with pytest.raises(RecordReplaced, match="move it back"):
-                one.head()
+                refused.head()
     with opened(place, write=True) as record:
         assert (record.head().position, record.verify().ok) == (2, True)
     assert not made.exists()
 
 
 def test_another_file_at_the_name_is_not_written_to(made: Path) -> None:
-    """Whoever put it there finds it as it was."""
+    """Whoever put it there finds it unchanged."""
     with opened(made, write=True) as record:
         shutil.copy(made, made.with_name("copy.db"))
         made.with_name("copy.db").rename(made)

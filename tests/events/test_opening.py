@@ -1,4 +1,4 @@
-"""Opening: what is no record, or not a whole one, is refused in one line, and nothing is written."""
+"""Opening refuses other files and damaged records in one line, and writes nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from stenotest.records import StandingClock, temporary_record
 
-from events import types
-from events.errors import (
+from steno.events import types
+from steno.events.errors import (
     NotARecord,
     RecordDamaged,
     RecordLocked,
@@ -21,8 +21,8 @@ from events.errors import (
     RecordTooNew,
     StenoError,
 )
-from events.store.record import Batch, Record
-from events.store.schema import REVISION
+from steno.events.store.record import Batch, Record
+from steno.events.store.store import REVISION
 
 EVENT = types.StopSucceeded(run_id="1", provider="local")
 
@@ -52,7 +52,7 @@ def refused(where: Path | str, error: type[StenoError], *, write: bool, folder: 
 
 
 def test_a_reader_makes_no_record(tmp_path: Path) -> None:
-    """What is not there is not found, and still not there afterwards."""
+    """A missing record is not found, and still missing afterwards."""
     refused(tmp_path / "none.db", RecordNotFound, write=False, folder=tmp_path)
     refused(tmp_path / "folder" / "none.db", RecordNotFound, write=False, folder=tmp_path)
     with pytest.raises(RecordNotFound):
@@ -74,7 +74,7 @@ def test_a_writer_makes_record_and_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("write", [False, True])
 def test_another_file_is_no_record(tmp_path: Path, write: bool) -> None:
     """Text, a folder, somebody else's SQLite file."""
-    (tmp_path / "text").write_text("hello, this is no database at all, but long enough to look like one " * 10)
+    (tmp_path / "text").write_text("hello, this is not a database at all, but long enough to look like one " * 10)
     refused(tmp_path / "text", NotARecord, write=write, folder=tmp_path)
     (tmp_path / "folder").mkdir()
     refused(tmp_path / "folder", NotARecord, write=write, folder=tmp_path)
@@ -116,7 +116,7 @@ def test_a_newer_schema_is_refused(made: Path, revision: str, write: bool) -> No
 
 
 def test_a_newer_schema_is_not_verified(made: Path) -> None:
-    """What this version cannot read is not for it to call damaged."""
+    """This version does not call damaged what it cannot read."""
     edit(made, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(RecordTooNew, match="newer"):
         Record.open(made, clock=StandingClock(), check=False)
@@ -149,7 +149,7 @@ def edit(path: Path, sql: str) -> None:
 
 def test_a_record_that_is_held_is_locked(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer waits its time and then says so; nothing is appended, and later it works."""
-    monkeypatch.setattr("events.store.sqlite.connection.BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr("steno.events.store.sqlite.connection.BUSY_TIMEOUT", 0.05)
     with (
         closing(sqlite3.connect(made, isolation_level=None)) as holder,
         Record.open(made, clock=StandingClock(), write=True) as record,
@@ -163,7 +163,7 @@ def test_a_record_that_is_held_is_locked(made: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_full_disk_loses_nothing(made: Path) -> None:
-    """What was recorded stays, what was not is not there, and after room is made it goes on."""
+    """Recorded events stay, others are not there, and after room is made the writer continues."""
     with Record.open(made, clock=StandingClock(), write=True) as record:
         database = record._session.connection  # a limit stands in for the end of the disk
         pages = database.exec_driver_sql("PRAGMA page_count").scalar()
@@ -202,7 +202,7 @@ def test_what_may_not_be_written_is_refused_to_a_writer(made: Path, monkeypatch:
 
 
 def test_a_copy_of_a_closed_record_is_a_record(made: Path, tmp_path: Path) -> None:
-    """One file holds it all; the vault is only needed for new secrets."""
+    """A single file holds it all; the vault is only needed for new secrets."""
     copy = tmp_path / "copied"
     copy.mkdir()
     shutil.copy(made, copy / "r.db")

@@ -1,4 +1,4 @@
-"""Who holds a lock of the database and stands still, as a paused process does, holds up the others only for seconds."""
+"""A process that holds a lock of the database and stands still delays the others only for seconds."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import psycopg
 import pytest
 from stenotest.records import StandingClock
 
-from events.errors import RecordUnreachable
-from events.store.postgres import company
-from events.store.postgres.connection import connect
-from events.store.record import Batch, Record
-from events.store.store import store_at
-from events.types import SubmitIntended
+from steno.events.errors import RecordUnreachable
+from steno.events.store.postgres import lease
+from steno.events.store.postgres.connection import connect
+from steno.events.store.record import Batch, Record
+from steno.events.store.store import store_at
+from steno.events.types import SubmitIntended
 
 
 def writer(url: str) -> Record:
@@ -32,7 +32,7 @@ def test_who_stands_still_in_an_append_holds_up_nobody(postgres_url: str) -> Non
 
 def test_who_stands_still_with_a_lock_changes_nothing_late(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process has changed the vault or the tokens meanwhile: theirs stays."""
-    monkeypatch.setattr(company, "PATIENT", "SET LOCAL idle_in_transaction_session_timeout = '1s'")
+    monkeypatch.setattr(lease, "PATIENT", "SET LOCAL idle_in_transaction_session_timeout = '1s'")
     writer(postgres_url).close()
     blob = store_at(postgres_url).blob("vault")
 

@@ -1,4 +1,4 @@
-"""What each role of a PostgreSQL database may do to a record, and what it may not; docs/security.md has the table."""
+"""The rights of each role of a PostgreSQL database; docs/security.md has the table."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import pytest
 from psycopg import errors
 from stenotest.records import StandingClock, poll_of
 
-from events.clock import RandomIds
-from events.errors import RecordDamaged, RecordNotWritable
-from events.store import schema
-from events.store.identity import new_identity
-from events.store.record import Batch, Record
-from events.store.store import store_at
-from events.types import SubmitIntended
+from steno.events.clock import RandomIds
+from steno.events.errors import RecordDamaged, RecordNotWritable
+from steno.events.store import schema
+from steno.events.store.record import Batch, Record
+from steno.events.store.store import new_identity, store_at
+from steno.events.types import SubmitIntended
 
 if TYPE_CHECKING:
     from stenotest.postgres import MakeRole
@@ -54,15 +53,15 @@ def url(postgres_url: str) -> str:
 def together(role: Connection, *texts: tuple[Any, ...]) -> None:
     """Statements in one transaction."""
     with role.transaction():
-        for one in texts:
-            role.execute(*one)
+        for text in texts:
+            role.execute(*text)
 
 
 def end_of(url: str) -> tuple[int, bytes]:
     with plain(url) as owner:
-        found = owner.execute("SELECT position, hash FROM head").fetchone()
-    assert found is not None
-    return found[0], bytes(found[1])
+        row = owner.execute("SELECT position, hash FROM head").fetchone()
+    assert row is not None
+    return row[0], bytes(row[1])
 
 
 def row(position: int, **other: object) -> tuple[str, dict[str, object]]:
@@ -79,8 +78,26 @@ STREAM = "INSERT INTO streams (id, name, version) VALUES (%s, 'run/9', %s)"
 MOVE = "SELECT advance(%s, %s, %s, %s, %s::bigint[], %s::bigint[], %s::bigint[], ARRAY[NULL]::bigint[], '{}', '{}')"
 
 
+def test_a_role_that_appends_may_only_insert_and_select(url: str, make_role: MakeRole) -> None:
+    """It records, keeps the vault and takes leases, and may change nothing in place by itself."""
+    _, theirs = make_role(appends=True)
+    with opened(theirs) as record:
+        record.append_many([batch(), batch("run/2")], durable=True)
+        record.append_polls([poll_of(SECRET.replace(b"secret", b"another"))])
+        with record.store.lease("local/here") or pytest.fail("it is free"):
+            pass
+        assert record.verify().ok
+    with plain(theirs) as role:
+        for table in ("head", "streams", "events", "parts", "meta", "blobs", "leases"):
+            with pytest.raises(errors.InsufficientPrivilege):
+                role.execute(f"DELETE FROM {table}")
+        for table, column in (("head", "position"), ("streams", "version"), ("leases", "token"), ("blobs", "changes")):
+            with pytest.raises(errors.InsufficientPrivilege):
+                role.execute(f"UPDATE {table} SET {column} = 1")
+
+
 def test_a_role_that_appends_cannot_insert_outside_an_append(url: str, make_role: MakeRole) -> None:
-    """Nor leave what it inserted there, nor get round the check by its time: the record goes on as it was."""
+    """Nor leave what it inserted there, nor get round the check by its time: the record stays unchanged."""
     _, theirs = make_role(appends=True)
     position, digest = end_of(url)
     far = 1 << 62
@@ -131,7 +148,7 @@ NO_APPENDS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "a stream with a version before its events": ((row, lambda _: (STREAM, (3, 1 << 62))), {}),
     "a hash of another length in a row": ((lambda at: row(at, hash=b"h" * 9),), {}),
 }
-"""What is inserted, and where it differs from what would fit one event: position, hash, streams, versions, items."""
+"""The inserts, and their difference to those of one event: position, hash, streams, versions, items."""
 
 
 def test_a_role_that_appends_cannot_move_the_head_over_what_is_no_append(url: str, make_role: MakeRole) -> None:
@@ -161,13 +178,13 @@ def test_a_false_event_is_found_by_verify(url: str, make_role: MakeRole) -> None
         finish = (MOVE, (position, digest, position + 1, NEW, [1], [2], [None]))
         together(role, ("SELECT claim(%s, %s)", (position, digest)), row(position + 1), finish)
     with opened(url, write=False) as record:
-        assert {one.position for one in record.verify().damage} == {position + 1}
+        assert {damage.position for damage in record.verify().damage} == {position + 1}
         with pytest.raises(RecordDamaged, match="verify"):
             list(record.read())
 
 
 def test_a_role_that_appends_neither_reads_nor_replaces_the_tokens(url: str, make_role: MakeRole) -> None:
-    """Who did would be an administrator of the service. The vault it keeps, and not with another key."""
+    """It would be an administrator of the service. It keeps the vault, and not with another key."""
     _, theirs = make_role(appends=True)
     store = store_at(theirs)
     tokens = store.blob("tokens")
@@ -189,7 +206,7 @@ def test_a_role_that_appends_neither_reads_nor_replaces_the_tokens(url: str, mak
 
 
 def test_a_role_that_appends_takes_a_lease_for_a_minute_at_most(url: str, make_role: MakeRole) -> None:
-    """Longer ones are refused when they are taken and when they are renewed."""
+    """Longer leases are refused when they are taken and when they are renewed."""
     _, theirs = make_role(appends=True)
     owner = RandomIds().new()
     take = "SELECT take_lease('local/here', %s::uuid, 1, 'host', %s::interval)"
@@ -207,7 +224,7 @@ def test_a_role_that_appends_takes_a_lease_for_a_minute_at_most(url: str, make_r
 
 
 def test_a_role_that_appends_makes_no_room_that_is_not_needed(url: str, make_role: MakeRole) -> None:
-    """Neither a million of partitions nor small ones."""
+    """Neither a million partitions nor small partitions."""
     _, theirs = make_role(appends=True)
     with plain(theirs) as role:
         for words in ("1 << 62", "20000000", "10, 1"):
@@ -290,10 +307,14 @@ def test_a_lock_that_is_not_freed_is_given_up_after_five_seconds(url: str, make_
 
 
 def test_a_role_that_reads_sees_no_secrets_and_calls_no_function(url: str, make_role: MakeRole) -> None:
-    """Neither vault, tokens nor leases."""
+    """Neither vault, tokens nor leases; it appends nothing."""
     _, reads = make_role(appends=False)
     with opened(reads, write=False) as record:
         assert record.verify().ok
+        with pytest.raises(RecordNotWritable, match="db grant"):
+            record.store.blob("vault").read()
+    with opened(reads) as record, pytest.raises(RecordNotWritable, match="db grant"):
+        record.append_many([batch()])
     with plain(reads) as role:
         for table in ("blobs", "tokens", "leases"):
             with pytest.raises(errors.InsufficientPrivilege):
@@ -317,23 +338,18 @@ def test_who_may_only_connect_sees_nothing(url: str, make_role: MakeRole) -> Non
 
 
 def test_the_owner_changes_nothing_that_is_recorded(url: str) -> None:
-    """Triggers refuse it to the owner too, and a row beyond the head."""
+    """Triggers refuse it to the owner too, in a partition as well, and a row beyond the head."""
     position, _ = end_of(url)
     with plain(url) as owner:
-        for table in ("events", "parts", "meta"):
+        for table in ("events", "events_1", "parts", "meta"):
+            for verb in (f"UPDATE {table} SET {'value' if table == 'meta' else 'data'} = ''", f"DELETE FROM {table}"):
+                with pytest.raises(psycopg.DatabaseError, match="append-only"):
+                    owner.execute(verb)
+        for table in ("events", "events_1", "parts", "meta", "streams", "head"):
             with pytest.raises(psycopg.DatabaseError, match="append-only"):
-                owner.execute(f"DELETE FROM {table}")
+                owner.execute(f"TRUNCATE {table}")
         with pytest.raises(psycopg.DatabaseError, match="append-only"):
             owner.execute(*row(position + 1))
-
-
-def test_verify_names_a_head_that_was_left_open(url: str) -> None:
-    """A superuser can; then whoever may insert could at any time."""
-    with plain(url) as owner:
-        owner.execute("ALTER TABLE head DISABLE TRIGGER finished; UPDATE head SET open = '{0,0}'")
-        owner.execute("ALTER TABLE head ENABLE TRIGGER finished")
-    with opened(url, write=False) as record:
-        assert [one.detail for one in record.verify().damage] == ["head: open is set, though nobody appends"]
 
 
 def test_roles_of_an_older_record_keep_what_they_may(
@@ -341,7 +357,7 @@ def test_roles_of_an_older_record_keep_what_they_may(
 ) -> None:
     """All but the tokens, which their owner grants once more; what was kept is there."""
     with monkeypatch.context() as older:
-        older.setattr("events.store.postgres.store.migrate", lambda database: schema.migrate(database, "0001"))
+        older.setattr("steno.events.store.postgres.store.migrate", lambda database: schema.migrate(database, "0001"))
         store_at(postgres_url).create(new_identity(StandingClock()))
     (name, theirs), (reader, reads) = make_role(), make_role()
     with plain(postgres_url) as owner:
@@ -364,7 +380,7 @@ def test_roles_of_an_older_record_keep_what_they_may(
 
 
 def test_writers_that_wait_for_a_lock_get_it_in_turn(url: str, make_role: MakeRole) -> None:
-    """Many processes with secrets at once: each one's is kept."""
+    """Many processes with secrets at once: every secret is kept."""
     _, theirs = make_role(appends=True)
     names = [f"run/{number}" for number in range(8)]
 
@@ -373,9 +389,9 @@ def test_writers_that_wait_for_a_lock_get_it_in_turn(url: str, make_role: MakeRo
             record.vault.conceal(SECRET.replace(b"secret", name.encode()), name)
 
     threads = [threading.Thread(target=keep, args=(name,)) for name in names]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     with opened(theirs) as record:
         assert sorted(record.vault.owners()) == names

@@ -6,22 +6,22 @@ import psycopg
 import pytest
 from stenotest.records import StandingClock
 
-from events.errors import RecordTooOld
-from events.store import schema
-from events.store.identity import new_identity
-from events.store.postgres.connection import connect
-from events.store.postgres.inspection import describe, known
-from events.store.postgres.store import PostgresStore
-from events.store.record import Record
-from events.store.store import store_at
+from steno.events.errors import RecordTooOld
+from steno.events.store import schema
+from steno.events.store.postgres.connection import connect, describe, known
+from steno.events.store.postgres.store import PostgresStore
+from steno.events.store.record import Record
+from steno.events.store.store import REVISIONS, new_identity, store_at
 
 
-@pytest.mark.parametrize("revision", schema.REVISIONS)
+@pytest.mark.parametrize("revision", REVISIONS)
 def test_verify_expects_the_schema_that_the_migrations_make(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, revision: str
 ) -> None:
     """`known` is what `describe` prints of a record that was just brought to that revision."""
-    monkeypatch.setattr("events.store.postgres.store.migrate", lambda database: schema.migrate(database, revision))
+    monkeypatch.setattr(
+        "steno.events.store.postgres.store.migrate", lambda database: schema.migrate(database, revision)
+    )
     store_at(postgres_url).create(new_identity(StandingClock()))
     with connect(postgres_url, write=False) as connection:
         assert known(revision) == describe(connection)
@@ -30,7 +30,7 @@ def test_verify_expects_the_schema_that_the_migrations_make(
 def test_a_sealed_record_is_refused_and_kept(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By readers, writers and the migration: what finds its files stays."""
     with monkeypatch.context() as patched:
-        patched.setattr("events.store.postgres.store.migrate", lambda database: schema.migrate(database, "0003"))
+        patched.setattr("steno.events.store.postgres.store.migrate", lambda database: schema.migrate(database, "0003"))
         store_at(postgres_url).create(new_identity(StandingClock()))
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("SET search_path = steno")

@@ -15,8 +15,8 @@ import pytest
 import stenotest
 from stenotest.records import StandingClock, temporary_record
 
-from events import types
-from events.store.record import Batch, Record
+from steno.events import types
+from steno.events.store.record import Batch, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,10 +27,10 @@ EVENT = types.SubmitIntended(run_id="a", provider="local", name="a")
 WRITER = """
 import sys
 sys.path.insert(0, sys.argv[5])
-from events import types
-from events.store.sqlite import connection
-from events.clock import SystemClock
-from events.store.record import Batch, Record
+from steno.events import types
+from steno.events.store.sqlite import connection
+from steno.events.clock import SystemClock
+from steno.events.store.record import Batch, Record
 from stenotest.records import poll_of, START
 connection.BUSY_TIMEOUT = 600.0
 where, name, count, durable = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "durable"
@@ -69,8 +69,8 @@ def writer() -> Iterator[Writer]:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for its turn to write on a machine that is busy waits longer than a user would."""
-    monkeypatch.setattr("events.store.sqlite.connection.BUSY_TIMEOUT", 600.0)
+    """A writer that waits for its turn on a busy machine waits longer than a user would."""
+    monkeypatch.setattr("steno.events.store.sqlite.connection.BUSY_TIMEOUT", 600.0)
 
 
 def wrote(process: subprocess.Popen[str]) -> None:
@@ -84,31 +84,31 @@ def test_writers_at_once_leave_no_gap(tmp_path: Path, writer: Writer) -> None:
     """Three processes make the record together and append to it: positions and versions count on, the chain holds."""
     where = tmp_path / "record.db"
     writers = [writer(where, name, 40) for name in "abc"]
-    told = [int(word) for one in writers for word in one.communicate()[0].split()]
-    assert [one.returncode for one in writers] == [0, 0, 0]
+    acknowledged = [int(word) for writer in writers for word in writer.communicate()[0].split()]
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
     with Record.open(where, clock=StandingClock()) as record:
         everything = list(record.read())
-        assert [one.position for one in everything] == list(range(1, 3 * 40 * 5 + 1))
-        assert len(set(told)) == len(told)
+        assert [event.position for event in everything] == list(range(1, 3 * 40 * 5 + 1))
+        assert len(set(acknowledged)) == len(acknowledged)
         for stream, version in record.streams():
-            assert [one.version for one in everything if one.stream == stream] == list(range(1, version + 1))
+            assert [event.version for event in everything if event.stream == stream] == list(range(1, version + 1))
         assert record.version("run/shared") == 120
         assert record.verify().ok
 
 
 @pytest.mark.slow
 def test_a_subscriber_misses_nothing(tmp_path: Path, writer: Writer) -> None:
-    """Who has seen position n has seen everything up to n, also while others write."""
+    """A reader that has seen position n has seen everything up to n, also while others write."""
     where = tmp_path / "record.db"
     temporary_record(tmp_path).close()
     writers = [writer(where, name, 30) for name in "ab"]
     seen: list[int] = []
     with Record.open(where, clock=StandingClock()) as record:
-        while any(one.poll() is None for one in writers):
-            seen += [one.position for one in record.read(after=len(seen))]
-        seen += [one.position for one in record.read(after=len(seen))]
-    for one in writers:
-        wrote(one)
+        while any(writer.poll() is None for writer in writers):
+            seen += [event.position for event in record.read(after=len(seen))]
+        seen += [event.position for event in record.read(after=len(seen))]
+    for process in writers:
+        wrote(process)
     assert seen == list(range(1, 2 * 30 * 5 + 1))
 
 
@@ -119,18 +119,18 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path: Path, writer: W
     for round_ in range(5):
         process = writer(where, f"w{round_}", 100_000, "durable" if round_ % 2 else "quick")
         assert process.stdout is not None
-        told = process.stdout.readline()
+        lines = process.stdout.readline()
         time.sleep(0.05 * round_)  # whatever it is at then
         process.kill()
-        told += process.stdout.read()
+        lines += process.stdout.read()
         process.wait()
         positions = [
-            int(word) for line in told.splitlines(keepends=True) if line.endswith("\n") for word in line.split()
+            int(word) for line in lines.splitlines(keepends=True) if line.endswith("\n") for word in line.split()
         ]
         with Record.open(where, clock=StandingClock(), write=True) as record:
             assert record.head().position >= max(positions)
             assert record.verify().ok
-            assert {one.stream for one in record.read(after=positions[0] - 1, until=positions[0])} == {"run/shared"}
+            assert {event.stream for event in record.read(after=positions[0] - 1, until=positions[0])} == {"run/shared"}
 
 
 def test_waiting_ends_when_another_process_appends(tmp_path: Path, writer: Writer) -> None:
@@ -187,6 +187,6 @@ def test_many_threads_open_and_close_a_record_that_another_process_writes(tmp_pa
                     record.append_many([Batch("run/a", [EVENT])])
             finally:
                 over.set()
-        assert all(one.result() > 0 for one in looks)
+        assert all(look.result() > 0 for look in looks)
         assert record.version("run/a") == 3
         assert record.verify().ok

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from stenotest.records import temporary_record
 
-from engine.providers.readings import READINGS
-from events.traces.trace import import_trace, read_trace, write_trace_line
+from steno.engine.providers.registry import READINGS
+from steno.events.traces.trace import import_trace, read_trace, write_trace_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from events.traces.trace import TraceReading
+    from steno.events.traces.trace import TraceReading
 
 pytestmark = pytest.mark.slow
 
@@ -25,10 +25,10 @@ def test_every_poll_of_every_recording_comes_back_equal(
     """An answer is rebuilt equal as JSON to what the server sent, but for secrets, and the line of its trace too."""
     for number, path in enumerate(recordings):
         with temporary_record(tmp_path / str(number), shapes=READINGS.shape) as record:
-            found = import_trace(record, path, reading)
-            positions = [one.position for one in record.read(types={"PollRecorded", "PollFailed"})]
+            imported = import_trace(record, path, reading)
+            positions = [event.position for event in record.read(types={"PollRecorded", "PollFailed"})]
             polls = [poll for _, poll in read_trace(path, reading) if poll is not None]
-            assert found.polls == len(polls) == len(positions)
+            assert imported.polls == len(polls) == len(positions)
             for position, poll in zip(positions, polls, strict=True):
                 expected = record.scrubbed(poll)
                 back = record.poll(position)
@@ -41,7 +41,7 @@ def test_importing_a_recording_again_adds_nothing(
     recordings: tuple[Path, ...], reading: TraceReading, tmp_path: Path
 ) -> None:
     """An import that is repeated, or done by another process, knows every line; the head stays."""
-    path = min(recordings, key=lambda one: one.stat().st_size)
+    path = min(recordings, key=lambda path_of: path_of.stat().st_size)
     with temporary_record(tmp_path, shapes=READINGS.shape) as record:
         first = import_trace(record, path, reading)
         head = record.head()

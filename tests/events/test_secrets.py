@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.records import START, poll_of, temporary_record
 
-from engine.providers.readings import READINGS
-from events.shape.secrets import scrub
-from events.shape.shape import BodyShape, compile_paths
-from events.traces.trace import write_trace_line
+from steno.engine.providers.registry import READINGS
+from steno.events.shape.secrets import scrub
+from steno.events.shape.shape import BodyShape, compile_paths
+from steno.events.traces.trace import write_trace_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from events.store.record import Record
+    from steno.events.store.record import Record
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\n-----END OPENSSH PRIVATE KEY-----\n"
 SECRETS = ("hunter2-env", "hunter2-job", "hunter2-registry", "hunter2-token", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE")
@@ -64,8 +64,8 @@ def test_no_secret_is_in_any_byte_that_is_written(tmp_path: Path) -> None:
             b'{"env":{"A":"hunter2-env"},"x":NaN,"y":"' + json.dumps(KEY)[1:-1].encode() + b'"', at=START + 9
         )
         texts = [write_trace_line(record.scrubbed(poll)) for poll in (*polls, broken)]
-        found = record.append_polls([*polls, broken])
-        texts += [write_trace_line(record.poll(one.position)) for one in found]
+        appended = record.append_polls([*polls, broken])
+        texts += [write_trace_line(record.poll(result.position)) for result in appended]
         assert record.verify().ok
         everything = files(tmp_path) + b"".join(texts)
     everything += files(tmp_path)
@@ -84,8 +84,8 @@ def test_a_declared_secret_is_replaced_wherever_its_part_ends_up(tmp_path: Path)
             b'[ {"id":"a", "spec": {"pin" : "hunter2"} } ]',
             b'[{"id":"a","spec":{"p\\u0069n":"hunter2"}}]',
         )
-        for one in record.append_polls([poll_of(body) for body in bodies]):
-            assert b"steno:secret:" in (record.poll(one.position).body or b"")
+        for appended in record.append_polls([poll_of(body) for body in bodies]):
+            assert b"steno:secret:" in (record.poll(appended.position).body or b"")
         assert b"hunter2" not in files(tmp_path)
 
 
@@ -103,22 +103,24 @@ def test_equal_secrets_stay_equal_and_the_rest_stays_as_it_was(record: Record) -
 
 
 def test_a_commitment_is_left_alone(record: Record) -> None:
-    """What was recorded by Steno, and is read by it again, does not change once more."""
+    """Text that Steno recorded and reads again does not change once more."""
     record.append_polls([poll_of(msgspec.json.encode([answer()]))])
     poll = record.poll(1)
     assert record.scrubbed(poll) == poll
 
 
 def test_env_as_a_list_keeps_its_names() -> None:
-    """`NAME=value` is how tasks may be written; a bare name takes the caller's own value and is no secret."""
+    """`NAME=value` is how tasks may be written; a bare name takes the caller's own value and is not secret."""
     text = b'{"env":["HF_TOKEN=hunter2","DEBUG"],"commands":["echo A=b"]}'
     assert scrub(text, lambda _: b'"x"') == b'{"env":["HF_TOKEN=x","DEBUG"],"commands":["echo A=b"]}'
 
 
 def test_keys_may_be_written_with_escapes_and_in_any_case() -> None:
-    """What a JSON reader would read as `env` is `env`."""
+    """A key that a JSON reader reads as `env` is `env`."""
     text = b'{"\\u0065nv":{"A":"1"},"ENV":{"B":"2"},"Password":"3"}'
     assert scrub(text, lambda _: b'"x"') == b'{"\\u0065nv":{"A":"x"},"ENV":{"B":"x"},"Password":"x"}'
+    for alone in (b'{"apiKey":"hunter2"}', b'{"pRIVATE":"hunter2"}', b'{"Registry_Auth":{"a":"hunter2"}}'):
+        assert b"hunter2" not in scrub(alone, lambda _: b'"x"')
 
 
 def test_declared_paths_are_secret_and_only_they() -> None:
@@ -149,11 +151,11 @@ def expected(value: object, secret: bool, name: str | None) -> object:
     if isinstance(value, dict):
         inside = secret or name in {"env", "creds"}
         return {
-            key: expected(one, inside or (key == "token" and isinstance(one, str | int)), key)
-            for key, one in value.items()
+            key: expected(item, inside or (key == "token" and isinstance(item, str | int)), key)
+            for key, item in value.items()
         }
     if isinstance(value, list):
-        return [expected(one, secret or name in {"env", "creds"}, None) for one in value]
+        return [expected(item, secret or name in {"env", "creds"}, None) for item in value]
     if not secret or value is None or isinstance(value, bool) or value == "":
         return value
     return "x"
@@ -164,20 +166,20 @@ def test_the_walk_over_text_agrees_with_a_parser(value: object, indent: int | No
     """Replacing in the text is replacing in the value, whatever the layout, and touches nothing else."""
     text = json.dumps(value, indent=indent).encode()
 
-    def without_bare_names(one: object, name: str | None = None) -> object:
-        if isinstance(one, list) and name == "env":
-            return [x if isinstance(x, str) else without_bare_names(x) for x in one]
-        return one
+    def without_bare_names(each: object, name: str | None = None) -> object:
+        if isinstance(each, list) and name == "env":
+            return [x if isinstance(x, str) else without_bare_names(x) for x in each]
+        return each
 
     scrubbed = json.loads(scrub(text, lambda _: b'"x"'))
     assert _bare(scrubbed) == _bare(expected(value, False, None))
 
 
 def _bare(value: object, name: str | None = None) -> object:
-    """The value without what stands as text in a list of variables, where a name alone is no secret."""
+    """The value without what stands as text in a list of variables, where a name alone is not secret."""
     if isinstance(value, dict):
-        return {key: _bare(one, key) for key, one in value.items()}
+        return {key: _bare(item, key) for key, item in value.items()}
     if isinstance(value, list):
-        kept = [one for one in value if not (name in {"env", "creds"} and isinstance(one, str))]
-        return [_bare(one) for one in kept]
+        kept = [item for item in value if not (name in {"env", "creds"} and isinstance(item, str))]
+        return [_bare(item) for item in kept]
     return value

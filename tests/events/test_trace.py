@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.records import START
 
-from events.clock import format_time
-from events.errors import UnreadableInput
-from events.poll import Poll
-from events.traces.trace import BadTraceLine, import_trace, parse_line, read_trace, write_trace_line
+from steno.events.clock import format_time
+from steno.events.errors import UnreadableInput
+from steno.events.poll import Poll
+from steno.events.traces.trace import BadTraceLine, import_trace, parse_line, read_trace, write_trace_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from events.store.record import Record
-    from events.traces.trace import TraceReading
+    from steno.events.store.record import Record
+    from steno.events.traces.trace import TraceReading
 
 LINE = {
     "t": "2026-11-20T13:37:20.559+00:00", "ep": "runs_list", "path": "/api/runs/list",
@@ -90,7 +90,7 @@ def test_a_slurm_line_keeps_every_key(reading: TraceReading) -> None:
 
 @pytest.mark.parametrize("note", NOTES)
 def test_a_note_is_no_poll(note: dict[str, object], reading: TraceReading) -> None:
-    """Lab notes, headers and ends are no evidence."""
+    """Lab notes, headers and ends are not evidence."""
     assert parse_line(json.dumps(note).encode(), reading) is None
 
 
@@ -106,20 +106,20 @@ BROKEN = [b"{", b"[]", b"null", b'{"t":"yesterday","path":"/x"}', b'{"path":"/x"
 def test_a_broken_line_is_named_and_imports_nothing(
     line: bytes, reading: TraceReading, record: Record, tmp_path: Path
 ) -> None:
-    """One line with its number; with `lenient` the rest is read."""
+    """The error names the line's number; with `lenient` the rest is read."""
     path = write(tmp_path / "t.jsonl", LINE, NOTES[0], line, FAILED)
     with pytest.raises(BadTraceLine, match="line 3") as caught:
         import_trace(record, path, reading)
     assert caught.value.line == 3
     assert "\n" not in str(caught.value)
     assert record.head().position == 0
-    found = import_trace(record, path, reading, lenient=True)
-    assert (found.polls, found.skipped, found.first_position, found.last_position) == (2, 1, 1, 2)
+    imported = import_trace(record, path, reading, lenient=True)
+    assert (imported.polls, imported.skipped, imported.first_position, imported.last_position) == (2, 1, 1, 2)
     assert [number for number, poll in read_trace(path, reading, lenient=True) if poll is not None] == [1, 4]
 
 
 def test_json_only_python_takes_is_kept(reading: TraceReading, record: Record, tmp_path: Path) -> None:
-    """NaN and half surrogate pairs in an answer are no broken line."""
+    """NaN and half surrogate pairs in an answer do not break a line."""
     text = json.dumps(LINE)[:-3] + '[{"id":"a","x":NaN,"y":"\\ud800"}]}'
     import_trace(record, write(tmp_path / "t.jsonl", text.encode()), reading)
     assert record.poll(1).body == b'[{"id": "a", "x": NaN, "y": "\\ud800"}]'
@@ -177,8 +177,8 @@ def test_what_is_there_of_a_cut_packed_trace_is_read_with_lenient(reading: Trace
     path = tmp_path / "t.jsonl.zst"
     path.write_bytes(b"".join(frames)[:-5])
     broken: list[int] = []
-    found = [number for number, _ in read_trace(path, reading, lenient=True, broken=broken.append)]
-    assert (found, broken) == ([1, 2, 3], [3])
+    numbers = [number for number, _ in read_trace(path, reading, lenient=True, broken=broken.append)]
+    assert (numbers, broken) == ([1, 2, 3], [3])
 
 
 JSON = st.recursive(
@@ -201,7 +201,7 @@ def test_a_poll_written_is_a_poll_read(
     body: object, req: object, took: int, at: int, sweep: str | None, complete: bool, server_time: int | None
 ) -> None:
     """Nothing of a poll is lost in its line."""
-    from events.traces.trace import TraceReading
+    from steno.events.traces.trace import TraceReading
 
     poll = Poll(
         source="s",

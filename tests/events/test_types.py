@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from events import types
-from events.codec import CODES, KINDS, POLLS, decode, encode, type_of, upcast
-from events.errors import RecordDamaged, RecordTooNew
+from steno.events import types
+from steno.events.codec import CODES, KINDS, POLLS, decode, encode, type_of, upcast
+from steno.events.errors import RecordDamaged, RecordTooNew
 
 FIXTURES = Path(__file__).parent / "fixtures"
 OBSERVED = {CODES[kind] for kind in types.OBSERVED.values()}

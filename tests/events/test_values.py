@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.records import START
 
-from events.clock import format_time
-from events.store.question import decode_values, encode_values
+from steno.events.clock import format_time
+from steno.events.store.poll_header import decode_values, encode_values
 
 ODD = [
     b"null", b"true", b"false", b'""', b"0", b"-0", b"-1", b"00", b"0.0", b"0.10", b"12.50", b"1e400", b"1E5", b"-0.5",
@@ -24,7 +24,7 @@ ODD = [
 
 @pytest.mark.parametrize("value", ODD)
 def test_odd_values_come_back(value: bytes) -> None:
-    """What does not fit a short form is kept as it is."""
+    """A value that does not fit a short form is kept unchanged."""
     for values in ([value], [value, value], [b"1", value, b"7", value]):
         assert decode_values(encode_values(values, START), 0, START) == values
 

@@ -14,18 +14,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.records import START, MachineClock, StandingClock, poll_of, temporary_record
 
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SECOND
-from events.errors import StenoError
-from events.store.record import Batch, Head, Record
-from events.store.sqlite.opening import expected_schema, plain_sql
+from steno.engine.providers.registry import READINGS
+from steno.events import types
+from steno.events.clock import SECOND
+from steno.events.errors import StenoError
+from steno.events.store.record import Batch, Head, Record
+from steno.events.store.sqlite.opening import expected_schema, plain_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SHARED = HealthCheck.function_scoped_fixture
-"""Every example writes the file of `tmp_path` anew."""
+"""Every example writes the file of `tmp_path` again."""
 TRIGGERS = {name: sql for name, (kind, _, sql) in expected_schema().items() if kind == "trigger"}
 TABLES = ("events", "parts", "streams", "head", "meta", "alembic_version")
 
@@ -39,7 +39,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
             moment = START + number * 5 * SECOND
             record.append_polls([poll_of(listing(number), at=moment)])
             if number % 3 == 0:
-                entries = [{"id": f"e{one}", "message": f"entry {one}"} for one in range(number // 3, -1, -1)][:5]
+                entries = [{"id": f"e{entry}", "message": f"entry {entry}"} for entry in range(number // 3, -1, -1)][:5]
                 record.append_polls([poll_of(msgspec.json.encode(entries), path="/api/events/list", at=moment)])
             intent = types.SubmitIntended(run_id=str(number), provider="dstack", name=f"name-{number}")
             record.append_many([Batch(f"run/{number % 5}", [intent])])
@@ -72,7 +72,7 @@ def check(
     except StenoError:
         return [], True
     assert verdict.ok == (not verdict.damage)
-    return [(one.position, one.kind) for one in verdict.damage], False
+    return [(damage.position, damage.kind) for damage in verdict.damage], False
 
 
 def rows(path: Path) -> list[object]:
@@ -99,8 +99,21 @@ def edited(original: Path, tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
+def edited_copy(original: Path, copy: Path, sql: str, *given: object) -> Path:
+    """A copy of a record in which one statement was executed by hand; its triggers are back."""
+    if original != copy:
+        copy.write_bytes(original.read_bytes())
+    with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        for name in TRIGGERS:
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute(sql, given)
+        for trigger in TRIGGERS.values():
+            connection.execute(trigger)
+    return copy
+
+
 def verdict_of(connection: sqlite3.Connection) -> list[tuple[int | None, str]]:
-    """What verify says once the triggers are back."""
+    """The verdict once the triggers are back."""
     (path,) = [row[2] for row in connection.execute("PRAGMA database_list")]
     for sql in TRIGGERS.values():
         connection.execute(sql)
@@ -128,37 +141,9 @@ def test_a_changed_byte_is_found_if_it_changes_anything(
     for beside in ("-wal", "-shm"):
         if os.path.exists(f"{path}{beside}"):  # noqa: PTH110
             os.unlink(f"{path}{beside}")  # noqa: PTH108
-    found, refused = check(path)
-    if not found and not refused:
+    damage, refused = check(path)
+    if not damage and not refused:
         assert rows(path) == rows(original)
-
-
-COLUMNS = (
-    ("version", "version + 1"),
-    ("stream_id", "stream_id + 1"),
-    ("kind", "kind + 1"),
-    ("event_id", "x'0102030405060708'"),
-    ("observed_at", "observed_at - 1"),
-    ("took", "took + 1"),
-    ("recorded_after", "recorded_after + 1"),
-    ("scope_id", "2"),
-    ("body_id", "COALESCE(body_id, 0) + 1"),
-    ("data", "substr(data, 1, length(data) - 1)"),
-    ("hash", "x'0000000000000000'"),
-    ("clock", "x'000100010000000001'"),
-    ("clock", "'000100010'"),
-    ("clock", "NULL"),
-)
-
-
-@pytest.mark.parametrize(("column", "value"), COLUMNS)
-@pytest.mark.parametrize("position", [1, 57, 150, 200])
-def test_every_column_of_an_event_is_held(column: str, value: str, position: int, edited: sqlite3.Connection) -> None:
-    """Whatever is changed in an event's row is found at its position, or the next where the row is a link only."""
-    edited.execute(f"UPDATE OR IGNORE events SET {column} = {value} WHERE position = {position}")
-    if not edited.execute("SELECT changes()").fetchone()[0]:
-        return  # an index refuses that one
-    assert (position, "chain") in verdict_of(edited)
 
 
 def test_damage_behind_damage_is_found_too(edited: sqlite3.Connection) -> None:
@@ -175,7 +160,7 @@ def test_a_changed_part_is_named_by_the_first_event_that_uses_it(edited: sqlite3
 
 
 def test_a_removed_part_is_missed(edited: sqlite3.Connection) -> None:
-    """A body that is gone is damage like one that is changed."""
+    """A missing body is damage like a changed body."""
     (body,) = edited.execute("SELECT body_id FROM events WHERE position = 3").fetchone()
     edited.execute("DELETE FROM parts WHERE id = ?", (body,))
     assert any(kind in {"body", "chain"} and position is not None for position, kind in verdict_of(edited))
@@ -223,24 +208,19 @@ def test_a_tail_rewritten_with_its_head_is_found_against_a_saved_head(original: 
 @pytest.mark.parametrize(
     ("sql", "kind"),
     [
-        ("UPDATE streams SET version = version + 1 WHERE id = 2", "stream"),
-        ("UPDATE streams SET item_id = 1 WHERE id = 2", "stream"),
         ("INSERT INTO streams (name, version) VALUES ('run/z', 0)", "stream"),
-        ("UPDATE head SET position = position - 1", "head"),
-        ("UPDATE head SET hash = x'00'", "head"),
         ("DELETE FROM head", "head"),
         ("INSERT INTO parts VALUES (9999, x'00', NULL, 0, 0, x'')", "body"),
         ("INSERT INTO meta VALUES ('more', x'')", "meta"),
-        ("UPDATE alembic_version SET version_num = '0000'", "schema"),
         ("CREATE TABLE more (a)", "schema"),
         ("DROP INDEX events_stream", "schema"),
         ("CREATE TRIGGER more AFTER INSERT ON events BEGIN SELECT 1; END", "trigger"),
     ],
 )
 def test_what_is_beside_the_events_is_held_too(sql: str, kind: str, edited: sqlite3.Connection) -> None:
-    """Streams, head, description and schema are part of the record."""
+    """Streams, head, description and schema are part of the record; `test_every_column` edits what is there."""
     edited.execute(sql)
-    assert kind in {found for _, found in verdict_of(edited)}
+    assert kind in {damage for _, damage in verdict_of(edited)}
 
 
 def test_a_changed_description_breaks_the_chain_from_its_start(edited: sqlite3.Connection) -> None:
@@ -292,22 +272,16 @@ def test_after_a_saved_head_the_rest_is_checked_as_in_a_whole_check(damage: str,
                     changed -= 1
     path = tmp_path / "record.db"
     assert [check(path, after=head) for head in heads] == [([], False)] * len(heads)
-    with closing(sqlite3.connect(path)) as connection:
-        for name in TRIGGERS:
-            connection.execute(f"DROP TRIGGER {name}")
-        connection.execute(damage.format(changed))
-        for sql in TRIGGERS.values():
-            connection.execute(sql)
-        connection.commit()
+    edited_copy(path, path, damage.format(changed))
     whole, _ = check(path)
     assert whole
     for head in heads:
-        found, _ = check(path, after=head)
+        seen, _ = check(path, after=head)
         if head.position < changed:
-            assert (found[0], set(found) <= set(whole)) == (whole[0], True), head
+            assert (seen[0], set(seen) <= set(whole)) == (whole[0], True), head
         else:
-            later = {(position, kind) for position, kind in found if kind == "body" and position > head.position}
-            assert set(found) in ({*whole, (head.position, "expect")}, later), head
+            later = {(position, kind) for position, kind in seen if kind == "body" and position > head.position}
+            assert set(seen) in ({*whole, (head.position, "expect")}, later), head
 
 
 def test_after_a_saved_head_nothing_else_is_read(original: Path, tmp_path: Path) -> None:
@@ -318,12 +292,7 @@ def test_after_a_saved_head_nothing_else_is_read(original: Path, tmp_path: Path)
     copy.write_bytes(original.read_bytes())
     with Record.open(copy, clock=StandingClock(), write=True, shapes=READINGS.shape) as record:
         record.append_polls([poll_of(listing(89), at=START + 500 * SECOND)])
-    with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-        for name in TRIGGERS:
-            connection.execute(f"DROP TRIGGER {name}")
-        connection.execute("UPDATE streams SET version = 99 WHERE name = 'run/3'")
-        for sql in TRIGGERS.values():
-            connection.execute(sql)
+    edited_copy(copy, copy, "UPDATE streams SET version = 99 WHERE name = 'run/3'")
     assert check(copy)[0]
     assert check(copy, after=head) == ([], False)
 
@@ -336,15 +305,9 @@ def test_a_head_behind_an_event_that_cannot_be_read_is_not_confirmed(
     with Record.open(original, clock=StandingClock()) as record:
         head = record.head()
     assert head.position % 100 > 2
-    copy = tmp_path / "copy.db"
-    copy.write_bytes(original.read_bytes())
-    with closing(sqlite3.connect(copy)) as connection, connection:
-        for name in TRIGGERS:
-            connection.execute(f"DROP TRIGGER {name}")
-        connection.execute("UPDATE events SET stream_id = 99999 WHERE position = ?", [head.position - 1])
-        for sql in TRIGGERS.values():
-            connection.execute(sql)
-    found, refused = check(copy, **{given: head})
+    sql = "UPDATE events SET stream_id = 99999 WHERE position = ?"
+    copy = edited_copy(original, tmp_path / "copy.db", sql, head.position - 1)
+    damage, refused = check(copy, **{given: head})
     assert not refused
-    assert (head.position, "expect") in found
-    assert (head.position - 1, "chain") in found
+    assert (head.position, "expect") in damage
+    assert (head.position - 1, "chain") in damage

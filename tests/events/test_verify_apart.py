@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from stenotest.inline_pool import InlinePool
 from stenotest.records import START, StandingClock, poll_of
 
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SECOND
-from events.errors import StenoError
-from events.store.record import Batch, Head, Record
-from events.store.sqlite.opening import expected_schema
-from events.store.store import store_at
-from events.store.verify_apart import ApartVerifier
+from steno.engine.providers.registry import READINGS
+from steno.events import types
+from steno.events.clock import SECOND
+from steno.events.errors import StenoError
+from steno.events.store.record import Batch, Head, Record
+from steno.events.store.sqlite.opening import expected_schema
+from steno.events.store.store import store_at
+from steno.events.store.verify_pieces import ApartVerifier
 
 if TYPE_CHECKING:
     pass
@@ -51,7 +51,10 @@ def fill(where: str | Path) -> None:
         for first in range(0, POLLS, 50):
             for source in ("dstack/a", "dstack/b"):
                 record.append_polls(
-                    [poll_of(listing(one), at=START + one * SECOND, source=source) for one in range(first, first + 50)]
+                    [
+                        poll_of(listing(number), at=START + number * SECOND, source=source)
+                        for number in range(first, first + 50)
+                    ]
                 )
             intent = types.SubmitIntended(run_id=str(first), provider="dstack", name=f"name-{first}")
             record.append_many([Batch(f"run/{first}", [intent], ids=[f"{first + 1:032x}"])])
@@ -72,13 +75,13 @@ def compare(where: str | Path, size: int, expect: Head | None = None) -> bool:
     except StenoError:
         return False
     with opened as record:
-        one = record.verify(expect=expect)
-        assert record.verify(expect=expect, pool=InlinePool(size)) == one
-    return one.ok
+        whole = record.verify(expect=expect)
+        assert record.verify(expect=expect, pool=InlinePool(size)) == whole
+    return whole.ok
 
 
 def proven(where: str | Path) -> bool:
-    """Whether the pieces alone prove it whole."""
+    """True if the pieces alone prove it whole."""
     store = store_at(where)
     with closing(store.open(write=False, create=False, check=False, clock=StandingClock())) as session:
         return ApartVerifier(session, None, None).apart(store.url, InlinePool(3), None) is not None
@@ -129,13 +132,13 @@ edits = st.one_of(
 )  # fmt: skip
 
 
-def damage(path: Path, found: list[tuple[str, int]]) -> None:
+def damage(path: Path, edits_made: list[tuple[str, int]]) -> None:
     """Edit the file by hand, without what protects it."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         for name in TRIGGERS:
             connection.execute(f"DROP TRIGGER {name}")
-        for sql, number in found:
+        for sql, number in edits_made:
             with suppress(sqlite3.Error):  # an index refuses it, or the table is there
                 connection.execute(sql.format(number, number))
         for sql in TRIGGERS.values():
@@ -150,7 +153,7 @@ def copied(original: Path, to: Path) -> Path:
 
 
 def test_a_whole_record_is_proven_by_its_pieces(plain: Path) -> None:
-    """However many they are; a head that it does not have is missed."""
+    """With any number of pieces; a head that it does not have is missed."""
     where = plain / "record.db"
     assert proven(where)
     for size in (1, 2, 5, 40):
@@ -161,24 +164,12 @@ def test_a_whole_record_is_proven_by_its_pieces(plain: Path) -> None:
     assert not compare(where, 3, Head(position=head.position - 1, hash=head.hash))
 
 
-@settings(max_examples=20, suppress_health_check=SHARED)
-@given(found=st.lists(edits, min_size=1, max_size=3), size=st.integers(1, 9))
-def test_what_was_edited_is_found_alike(found: list[tuple[str, int]], size: int, plain: Path, tmp_path: Path) -> None:
+@settings(max_examples=settings.default.max_examples // 2, suppress_health_check=SHARED)
+@given(changes=st.lists(edits, min_size=1, max_size=3), size=st.integers(1, 9))
+def test_what_was_edited_is_found_alike(changes: list[tuple[str, int]], size: int, plain: Path, tmp_path: Path) -> None:
     """Rows of any table, in any place: also where pieces meet."""
     path = copied(plain, tmp_path / "copy")
-    damage(path, found)
-    compare(path, size)
-
-
-@settings(suppress_health_check=SHARED)
-@given(found=st.lists(edits, min_size=1, max_size=3), size=st.integers(1, 9))
-@pytest.mark.long
-def test_what_was_edited_is_found_alike_whatever_it_is(
-    found: list[tuple[str, int]], size: int, plain: Path, tmp_path: Path
-) -> None:
-    """The same, with patience."""
-    path = copied(plain, tmp_path / "copy")
-    damage(path, found)
+    damage(path, changes)
     compare(path, size)
 
 

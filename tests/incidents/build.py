@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import zstandard
+from stenotest.dstack_history import DstackHistory, Item, job, run_item, submission
 from stenotest.machines import machine_item
-from stenotest.story import Item, Story, job, run_item, submission
 
 TRACES = Path(__file__).parent / "traces"
 LONG_RUN = 426.83
@@ -43,9 +43,9 @@ def task(
     label: str | None = None,
     lag: float = 0,
 ) -> Item:
-    """One run of one job as a poll at `now` shows it; the job was submitted `lag` after the run."""
+    """A run of one job as a poll at `now` shows it; the job was submitted `lag` after the run."""
     end = now if finished is None else finished
-    shown = submission(
+    attempt = submission(
         status,
         reason=why,
         exit_status=exit_status,
@@ -57,7 +57,7 @@ def task(
     return run_item(
         name,
         run,
-        job(shown),
+        job(attempt),
         reason=reason,
         submitted=submitted,
         cost=cost(max(0, end - submitted - lag)),
@@ -65,17 +65,17 @@ def task(
     )
 
 
-def follow(story: Story, until: float, item: Callable[[float], Item], every: float = 5) -> None:
+def follow(story: DstackHistory, until: float, item: Callable[[float], Item], every: float = 5) -> None:
     """Poll the full list, the active list and the run by name until `until`."""
     while story.now < until:
-        shown = item(story.now)
-        story.listed(shown)
-        story.active(*([shown] if shown["status"] not in ("done", "failed", "terminated") else []))
-        story.got(shown)
+        rows = item(story.now)
+        story.listed(rows)
+        story.active(*([rows] if rows["status"] not in ("done", "failed", "terminated") else []))
+        story.got(rows)
         story.wait(every)
 
 
-def started(story: Story, name: str, running_until: float, lag: float = 0) -> None:
+def started(story: DstackHistory, name: str, running_until: float, lag: float = 0) -> None:
     """A cold start: queued, provisioning, pulling, then the commands."""
     follow(story, 10, lambda now: task(name, "submitted", "submitted", now=now, lag=lag))
     follow(story, 120, lambda now: task(name, "provisioning", "provisioning", now=now, lag=lag))
@@ -83,7 +83,7 @@ def started(story: Story, name: str, running_until: float, lag: float = 0) -> No
     follow(story, running_until, lambda now: task(name, "running", "running", now=now, lag=lag))
 
 
-def ending(story: Story, name: str, end: float, exit_status: int, lag: float = 0) -> None:
+def ending(story: DstackHistory, name: str, end: float, exit_status: int, lag: float = 0) -> None:
     """The commands have exited: seen while the run still runs, then terminating, then final."""
     good = exit_status == 0
     why = "done_by_runner" if good else "container_exited_with_error"
@@ -100,9 +100,9 @@ def ending(story: Story, name: str, end: float, exit_status: int, lag: float = 0
     follow(story, end + 30, at(over, over, reason, end))
 
 
-def enum_str() -> Story:
+def enum_str() -> DstackHistory:
     """Bug 1. A run that succeeds after 426.83 s, polled on for ten minutes: `runstatus.done` never equals `done`."""
-    story = Story()
+    story = DstackHistory()
     started(story, "leaky-relu", 420, JOB_LAG)
     ending(story, "leaky-relu", LONG_RUN, 0, JOB_LAG)
     done = task(
@@ -121,42 +121,42 @@ def enum_str() -> Story:
     return story
 
 
-def terminated_exit_zero() -> Story:
+def terminated_exit_zero() -> DstackHistory:
     """Bug 2. Success, seen as `terminating` on the way: an error at once."""
-    story = Story()
+    story = DstackHistory()
     started(story, "exit-zero", 180)
     ending(story, "exit-zero", 190, 0)
     return story
 
 
-def terminated_exit_one() -> Story:
+def terminated_exit_one() -> DstackHistory:
     """Bug 2. A real failure: failed under every rule set, but the first poller cannot say why."""
-    story = Story()
+    story = DstackHistory()
     started(story, "exit-one", 180)
     ending(story, "exit-one", 190, 1)
     return story
 
 
-def terminated_without_exit_status() -> Story:
+def terminated_without_exit_status() -> DstackHistory:
     """Bug 2. The run is terminating and no exit status has come yet: nothing is decided."""
-    story = Story()
+    story = DstackHistory()
     started(story, "no-exit-yet", 180)
     follow(story, 200, lambda now: task("no-exit-yet", "terminating", "terminating", now=now))
     return story
 
 
-def terminated_all_jobs_done() -> Story:
+def terminated_all_jobs_done() -> DstackHistory:
     """Bug 2. Ended by `all_jobs_done` with no exit status in the answer."""
-    story = Story()
+    story = DstackHistory()
     started(story, "all-done", 180)
     follow(story, 190, lambda now: task("all-done", "terminating", "terminating", now=now, reason="all_jobs_done"))
     follow(story, 210, lambda now: task("all-done", "done", "done", now=now, reason="all_jobs_done", finished=189))
     return story
 
 
-def stopped_by_a_user() -> Story:
+def stopped_by_a_user() -> DstackHistory:
     """Bug 2 and its fix. A user stops the run: `terminated` is final, has no exit status, the fix polls for ever."""
-    story = Story()
+    story = DstackHistory()
     started(story, "stopped", 180)
 
     def at(run: str, status: str, finished: float | None) -> Callable[[float], Item]:
@@ -170,25 +170,25 @@ def stopped_by_a_user() -> Story:
     return story
 
 
-def stale_object() -> Story:
+def stale_object() -> DstackHistory:
     """Bug 3. The object fetched at submission is asked again and again: `submitted` for ever. The run succeeds."""
-    story = Story()
+    story = DstackHistory()
     started(story, "stale", 180)
     ending(story, "stale", 190, 0)
     return story
 
 
-def missing_metadata() -> Story:
+def missing_metadata() -> DstackHistory:
     """Bug 4. The public object has no exit status, times or cost; the answer has them all: 426.83 s, $0.2356."""
-    story = Story()
+    story = DstackHistory()
     started(story, "leaky-relu", 420, JOB_LAG)
     ending(story, "leaky-relu", LONG_RUN, 0, JOB_LAG)
     return story
 
 
-def active_list_drops_finished() -> Story:
+def active_list_drops_finished() -> DstackHistory:
     """The fix. A run ends between two polls while another goes on: the active-only list never shows it again."""
-    story = Story()
+    story = DstackHistory()
 
     def first(now: float) -> Item:
         return task("first", "running", "running", now=now)
@@ -214,9 +214,9 @@ def active_list_drops_finished() -> Story:
     return story
 
 
-def reused_name_takes_the_other_run() -> Story:
+def reused_name_takes_the_other_run() -> DstackHistory:
     """The fix. A run that succeeded is looked up by a name used again since: it gets the new run's failure."""
-    story = Story()
+    story = DstackHistory()
     while story.now < 60:
         story.active(task("judge", "running", "running", now=story.now, label="judge one")).wait(5)
     ended = task(
@@ -251,11 +251,11 @@ def reused_name_takes_the_other_run() -> Story:
     return story
 
 
-def newest_submission_alone() -> Story:
+def newest_submission_alone() -> DstackHistory:
     """The fix. Two nodes: the first exits 0, the second 1; the first job's newest submission says success."""
-    story = Story()
+    story = DstackHistory()
 
-    def both(run: str, one: tuple[str, int | None], two: tuple[str, int | None], reason: str | None = None) -> Item:
+    def both(run: str, first: tuple[str, int | None], two: tuple[str, int | None], reason: str | None = None) -> Item:
         jobs = [
             job(
                 submission(
@@ -266,7 +266,7 @@ def newest_submission_alone() -> Story:
                 ),
                 number=number,
             )
-            for number, (status, code) in enumerate((one, two))
+            for number, (status, code) in enumerate((first, two))
         ]
         return run_item("two-nodes", run, *jobs, reason=reason)
 
@@ -282,9 +282,9 @@ def newest_submission_alone() -> Story:
     return story
 
 
-def bill_beyond_the_run() -> Story:
+def bill_beyond_the_run() -> DstackHistory:
     """The documents' run and its machine, kept warm for the configured ten minutes: dstack's figure knows the run."""
-    story = Story()
+    story = DstackHistory()
 
     def run(now: float) -> Item:
         ended = now >= LONG_RUN
@@ -326,7 +326,7 @@ def bill_beyond_the_run() -> Story:
     return story
 
 
-INCIDENTS: dict[str, Callable[[], Story]] = {
+INCIDENTS: dict[str, Callable[[], DstackHistory]] = {
     "enum_str": enum_str,
     "terminated_exit_zero": terminated_exit_zero,
     "terminated_exit_one": terminated_exit_one,

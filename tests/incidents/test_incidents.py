@@ -11,12 +11,12 @@ from types import ModuleType
 import pytest
 from stenotest.whole_costs import reconcile
 
-from engine.fold.world import World
-from engine.money.costs import Costs
-from engine.providers.readings import READINGS
-from engine.replay.result import JsonObject, Replay, diff
-from engine.replay.trace import fold_polls, incident_path, open_trace, replay_trace
-from events.traces.trace import numbered_lines
+from steno.engine.fold.fold import Fold
+from steno.engine.money.costs import Costs
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import fold_polls, incident_path, open_trace, replay_trace
+from steno.engine.replay.result import JsonObject, Replay, diff
+from steno.events.traces.trace import numbered_lines
 
 HERE = Path(__file__).parent
 RECORDINGS = HERE.parent / "traces"
@@ -82,7 +82,7 @@ def test_the_traces_are_what_the_builder_writes() -> None:
     ],
 )
 def test_the_old_rules_are_wrong_and_ours_are_right(name: str, rules: str, wrong: Verdict, right: Verdict) -> None:
-    """One run each."""
+    """Each incident has one run."""
     assert verdicts(trace(name), rules) == [wrong]
     assert verdicts(trace(name)) == [right]
 
@@ -140,20 +140,20 @@ def test_the_documents_figures_are_explained_to_the_cent() -> None:
     assert round(billed / 1e6 * 1.99 / 3600, 4) == 0.2356
     assert round(426.83 * 1.99 / 3600, 4) == 0.2359
     assert run.cost == 235_600
-    (shown,) = runs(trace("missing_metadata"), "2025-12-sdk")
-    assert (shown["exit_status"], shown["provider_cost_usd"]) == (None, None)
+    (misread,) = runs(trace("missing_metadata"), "2025-12-sdk")
+    assert (misread["exit_status"], misread["provider_cost_usd"]) == (None, None)
 
 
 def test_the_documents_cost_is_the_runs_and_the_machine_costs_more_than_twice_as_much() -> None:
     """$0.2356 by dstack; with ten minutes of idling the machine costs $0.5737, and every difference has its line."""
-    world = World(READINGS)
+    world = Fold(READINGS)
     for _ in fold_polls(world, open_trace(trace("bill_beyond_the_run"))):
         pass
-    found = Replay(world).to_json()
-    (run,), (vm,) = found["runs"], found["vms"]
+    replay = Replay(world).to_json()
+    (run,), (vm,) = replay["runs"], replay["vms"]
     assert (run["provider_cost_usd"], run["cost_usd"], run["start"]) == ("0.235600", "0.235389", "cold")
     assert (vm["cost_low_usd"], vm["cost_usd"], vm["cost_high_usd"]) == ("0.566044", "0.573689", "0.573689")
-    assert [(one["phase"], one["cost_usd"]) for one in vm["intervals"]] == [
+    assert [(interval["phase"], interval["cost_usd"]) for interval in vm["intervals"]] == [
         ("provisioning", "0.065786"),
         ("busy", "0.169603"),
         ("idle", "0.333425"),
@@ -169,7 +169,7 @@ def test_the_documents_cost_is_the_runs_and_the_machine_costs_more_than_twice_as
 
 
 def test_the_shipped_incident_is_a_real_success_the_first_poller_called_failed() -> None:
-    """What `steno demo` replays: a genuine recording, the poll that settles it named."""
+    """The incident that `steno demo` replays: a genuine recording, the poll that settles it named."""
     (wrong,), (right,) = (runs(incident_path(), rules) for rules in ("2025-12-sdk", "current"))
     assert (wrong["state"], wrong["reason"], wrong["evidence"]) == ("failed", "unknown_reason", [349])
     assert (right["state"], right["reason"], right["evidence"]) == ("succeeded", "exit_zero", [331])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from stenotest.kernels import Judgement, judge
 
-from engine.kernel.submission import KernelSubmission
+from steno.engine.kernel.submission import KernelSubmission
 
 Judged = Callable[..., Judgement]
 
@@ -30,8 +30,8 @@ def judged(scratch: Path) -> Judged:
         pytest.skip("there is no C++ compiler: apt-get install g++")
 
     def run(wanted: KernelSubmission, **more: object) -> Judgement:
-        found = judge(wanted, scratch, **more)  # type: ignore[arg-type]
+        judgement = judge(wanted, scratch, **more)  # type: ignore[arg-type]
         assert list(scratch.iterdir()) == []
-        return found
+        return judgement
 
     return run

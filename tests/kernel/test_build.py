@@ -1,4 +1,4 @@
-"""What the compiler is given, and what is kept of it: the judge's own object, never made beside a solution."""
+"""The files that the compiler gets, and the object that is kept: the judge's own, never made beside a solution."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from stenotest.kernels import KEY, submission
+from stenotest.kernels import submission
 
-from engine.kernel.executor import job_of
-from engine.kernel.machine import build
-from engine.kernel.machine.cells import Cells, ProgramEnd
+from steno.engine.kernel.executor import job_of
+from steno.engine.kernel.machine import build
+from steno.engine.kernel.machine.cells import Cell, Cells, ProgramEnd
 
 
 class Recorded(Cells):
@@ -30,15 +30,15 @@ class Recorded(Cells):
             self.runs.append((takes, set(files)))
         return ProgramEnd(0, f"{argv[0]} 1.0", 0.1), b"made of " + files.get("solution.hip", b"ours")
 
-    def open(self, program: bytes, words: Sequence[str], *, limit: float) -> NoReturn:
+    def take(self) -> NoReturn:
         raise NotImplementedError
 
-    def interrupt(self) -> None: ...
+    def give_back(self, cell: Cell) -> None: ...
 
 
 def compiled(cells: Cells, problem: str, language: str = "cpp", **changes: object) -> bytes | None:
     wanted = submission(problem, language=language, gpu_type="CPU" if language == "cpp" else "MI300X", **changes)
-    job = job_of(wanted, KEY, compiler="auto" if language == "hip" else "g++")
+    job = job_of(wanted, compiler="auto" if language == "hip" else "g++")
     compiler = build.find_compiler(cells, job)
     assert compiler is not None
     return build.compiled(cells, compiler, job)[1]
@@ -68,7 +68,7 @@ def test_a_gpus_compiler_gets_everything_at_once() -> None:
 
 
 def test_few_objects_are_kept() -> None:
-    """A listener lives long, and each signature is another one."""
+    """A listener lives long, and each signature makes another object."""
     cells = Recorded()
     cells.objects = {(str(number),): b"" for number in range(64)}
     compiled(cells, "matmul")
@@ -85,7 +85,7 @@ BOMBS = {
     "launches left open": ("", "f<<<("),
     "templates": ("", "f<a,"),
 }
-"""What a source begins with, and what it then repeats."""
+"""The beginning of a source, and the part that it repeats."""
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -93,8 +93,8 @@ def test_a_large_source_does_not_keep_the_judge_busy(bomb: str) -> None:
     """Two megabytes, in a process that can be ended: without bounds of what repeats it takes hours, with them 2 s."""
     first, repeated = BOMBS[bomb]
     program = (
-        "import sys; from engine.kernel.machine.build import rewritten\n"
+        "import sys; from steno.engine.kernel.machine.build import rewritten\n"
         "first, repeated = sys.argv[1:]; rewritten(first + repeated * ((2 << 20) // len(repeated)))"
     )
     argv = [sys.executable, "-c", program, first, repeated]
-    subprocess.run(argv, cwd=Path(build.__file__).parents[3], timeout=300, check=True)
+    subprocess.run(argv, cwd=Path(build.__file__).parents[4], timeout=300, check=True)

@@ -1,4 +1,4 @@
-"""What the kernels' provider answers of its machines after a restart, and of a machine that ended by itself."""
+"""The kernels' provider's answers about its machines after a restart, and about a machine that ended by itself."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 from stenolab.waiting import wait
+from stenotest.dstack_history import START, DstackHistory, single
 from stenotest.memory_store import MemoryStore
-from stenotest.story import START, Story, single
 
-from engine.decide.kernel_machines import held_machines
-from engine.errors import ProviderUnreachable
-from engine.fold.run import Run
-from engine.fold.tick import PollReader
-from engine.fold.vm import Vm
-from engine.fold.world import World
-from engine.kernel.held_machine import name_of, token_of
-from engine.kernel.warm.provider import KernelsProvider
-from engine.kernel_mark import FORGOTTEN
-from engine.listener.server import DeadMan, ListenerServer
-from engine.listener.tasks import Tasks
-from engine.providers.base import Way
-from engine.providers.readings import READINGS
-from engine.states import VmState
-from events import types
-from events.clock import SystemClock
+from steno.engine.decide.kernel_machines import kept_machines
+from steno.engine.errors import ProviderUnreachable
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import PollReader
+from steno.engine.kernel.kept_machine import name_of, token_of
+from steno.engine.kernel.warm_provider.provider import KernelsProvider
+from steno.engine.listener.server import ListenerServer
+from steno.engine.listener.tasks import Tasks
+from steno.engine.providers.base import Way
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.kernel_mark import FORGOTTEN
+from steno.engine.state.run import Run
+from steno.engine.state.states import VmState
+from steno.engine.state.vm import Vm
+from steno.events import types
+from steno.events.clock import SystemClock
 
 OURS = "11111111-2222-4333-8444-555555555555"
 NAME = name_of(OURS, None)
@@ -56,13 +56,13 @@ class Site:
     """A world with one machine for kernels, and the provider of a process that may restart."""
 
     def __init__(self, name: str = NAME) -> None:
-        self.world, self.position, self.store = World(READINGS), 0, MemoryStore()
+        self.world, self.position, self.store = Fold(READINGS), 0, MemoryStore()
         request = types.RunRequested(
             run_id=OURS, provider="dstack", project="main", name=name, configuration=b"{}", submitter="me"
         )
-        shown = single(name, "running", "running")
+        item = single(name, "running", "running")
         self.tell(request)
-        self.tell(types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=shown["id"], name=name))
+        self.tell(types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=item["id"], name=name))
         self.keeper("running", "running", name=name)
         self.provider = self.process(None)
 
@@ -73,7 +73,7 @@ class Site:
     def keeper(self, *statuses: str, name: str = NAME, **ended: Any) -> None:
         """A poll of the provider beneath shows the run that keeps the machine."""
         now = SystemClock().now()
-        ((_, poll),) = Story(start=now).listed(single(name, *statuses, **ended)).polls()
+        ((_, poll),) = DstackHistory(start=now).listed(single(name, *statuses, **ended)).polls()
         assert poll is not None
         self.fold(poll)
 
@@ -83,14 +83,14 @@ class Site:
 
     def process(self, port: int | None) -> KernelsProvider:
         made: Any = KernelsProvider(Beneath(port), self.store, SystemClock())  # type: ignore[arg-type]
-        made.machines = lambda: held_machines(self.world.state, made.source, made.keeper)
+        made.machines = lambda: kept_machines(self.world.state, made.source, made.keeper)
         self.provider = made
         return self.provider
 
     def polled(self) -> Vm:
         for poll in self.provider.poll((), since=None):
             self.fold(poll)
-        (vm,) = (one for one in self.world.state.vms.values() if one.provider == "kernels")
+        (vm,) = (vm for vm in self.world.state.vms.all() if vm.provider == "kernels")
         return vm
 
     def seen(self, condition: Callable[[Vm], bool], what: str) -> Vm:
@@ -103,7 +103,7 @@ class Site:
 
     @property
     def odd(self) -> list[str]:
-        return [f"{one.kind}: {one.detail}" for one in self.world.state.anomalies]
+        return [f"{anomaly.kind}: {anomaly.detail}" for anomaly in self.world.state.anomalies]
 
 
 @pytest.fixture
@@ -117,8 +117,7 @@ def site() -> Iterator[Site]:
 def port(site: Site, tmp_path: Path) -> Iterator[int]:
     """Where the listener of the machine answers."""
     tasks = Tasks(None, tmp_path)  # type: ignore[arg-type]  # it gets no task
-    dead_man = DeadMan(3600, lambda: True)
-    server = ListenerServer(("127.0.0.1", 0), token_of(site.store, OURS), tasks, None, dead_man)  # type: ignore[arg-type]
+    server = ListenerServer(("127.0.0.1", 0), token_of(site.store, OURS), tasks, None, 3600)  # type: ignore[arg-type]
     thread = threading.Thread(target=server.serve)
     thread.start()
     yield server.server_address[1]
@@ -148,7 +147,7 @@ def test_a_listener_that_nobody_asked_is_a_stop_by_policy(site: Site) -> None:
     site.polled()
     failed = {"reason": "job_failed", "job_reason": "container_exited_with_error", "exit_status": FORGOTTEN}
     site.keeper("failed", "failed", finished=1, **failed)
-    (machine,) = held_machines(site.world.state, site.provider.source, site.provider.keeper)
+    (machine,) = kept_machines(site.world.state, site.provider.source, site.provider.keeper)
     vm = site.polled()
     assert (site.run.state, site.run.reason, site.run.exit_status) == ("stopped", "stopped_by_policy", FORGOTTEN)
     assert (vm.state, vm.reason, site.odd) == ("terminated", "stopped_by_policy", [])

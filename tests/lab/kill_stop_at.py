@@ -36,9 +36,9 @@ def around(owner, name, counts):
 
 
 def main():
-    from cli.main import main as steno
-    from engine.providers.dstack.client import Client
-    from events.store.record import Record
+    from steno.cli.main import main as steno
+    from steno.engine.providers.dstack.client import Client
+    from steno.events.store.record import Record
 
     around(Record, "append_many", lambda batches: any(type(e).__name__ in STEPS for b in batches for e in b.events))
     around(Client, "ask", lambda path: path.endswith("/delete_instances"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from stenolab import keeper
+from stenolab import lab_process
 from stenolab.environment import EnvironmentUnavailable
 from stenolab.versions import NEWEST, VERSIONS
 from stenolab.waiting import StillWaiting
@@ -25,14 +25,17 @@ def main() -> int:
     try:
         match given.command:
             case "up":
-                kept = keeper.up(given.version, real_time=given.real_time)
+                kept = lab_process.up(given.version, real_time=given.real_time)
                 print(f"dstack {kept.version} at {kept.url}, token {kept.token}", file=sys.stderr)
-                print(f"project {keeper.PROJECT}, fleet {keeper.FLEET}; its cloud at {kept.cloud}", file=sys.stderr)
+                print(
+                    f"project {lab_process.PROJECT}, fleet {lab_process.FLEET}; its cloud at {kept.cloud}",
+                    file=sys.stderr,
+                )
                 print(kept.exports())
             case "down":
-                print("down" if keeper.down(given.version) else "was not up", file=sys.stderr)
+                print("down" if lab_process.down(given.version) else "was not up", file=sys.stderr)
             case _:
-                keeper.keep(given.version, real_time=given.real_time)
+                lab_process.keep(given.version, real_time=given.real_time)
     except (EnvironmentUnavailable, StillWaiting) as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from stenolab.lab import Lab
 from stenolab.plugin import StenoAt
+from stenolab.versions import OLDEST
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.suffices(OLDEST)]
 
 
 @pytest.mark.parametrize("words", [["record"], ["submit", "--image", "any", "--", "true"], ["doctor"]])
 def test_a_project_we_cannot_see_is_not_found(words: list[str], dstack: Lab, steno_at: StenoAt) -> None:
     """Exit 4, and one line with its name."""
-    said = steno_at(dstack, "not-a-project")(*words, code=4)
-    assert "shows us no project not-a-project; check its name and your membership" in said.out + said.err
+    done = steno_at(dstack, "not-a-project")(*words, code=4)
+    assert "shows us no project not-a-project; check its name and your membership" in done.out + done.err

@@ -15,11 +15,11 @@ from stenolab.ledger import bill_of, micros
 from stenolab.plugin import StenoAt
 from stenolab.versions import NEWEST, OLDEST
 
-from engine.fold.world import World
-from engine.providers.readings import READINGS
-from engine.replay.result import Replay
-from engine.replay.trace import fold_polls, open_trace
-from events.poll import Poll
+from steno.engine.fold.fold import Fold
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import fold_polls, open_trace
+from steno.engine.replay.result import Replay
+from steno.events.poll import Poll
 
 pytestmark = [pytest.mark.long, pytest.mark.lab]
 
@@ -31,7 +31,7 @@ Polls = list[tuple[int, Poll]]
 
 @pytest.fixture(scope="module", params=[NEWEST, OLDEST])
 def slow(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A server with dstack's own pauses; a cloud whose machines take as long as real ones to boot and to go."""
+    """A server with dstack's own pauses; a cloud whose machines take as long as real machines to boot and to go."""
     try:
         ensure(request.param)
     except EnvironmentUnavailable as error:
@@ -46,7 +46,7 @@ def polls_of(trace: Path) -> Polls:
 
 
 def thinned(polls: Polls, every: int) -> Polls:
-    """Of each question to the server every so-many-th poll, and the last."""
+    """Every `step`th poll of each question to the server, and the last."""
     lanes: dict[tuple[str, bytes], Polls] = {}
     for number, poll in polls:
         lanes.setdefault((poll.path, poll.req), []).append((number, poll))
@@ -62,22 +62,22 @@ def a_few(polls: Polls, count: int, seed: int) -> Polls:
 
 
 def replayed(polls: Sequence[tuple[int, Poll]]) -> dict[str, Any]:
-    world = World(READINGS)
+    world = Fold(READINGS)
     for _ in fold_polls(world, polls):
         pass
     return Replay(world).to_json()
 
 
 def test_bills_hold_against_the_clouds_own_at_any_thinning(slow: Lab, steno_at: StenoAt, tmp_path: Path) -> None:
-    """One machine for a cold run and two warm ones: it costs what the cloud charged to the cent, and each run the same
-    at any thinning. One machine that the cloud takes away: what it charged is within the bounds.
+    """A machine for a cold run and two warm runs costs what the cloud charged to the cent, and each run the same at any
+    thinning. The charge of a machine that the cloud takes away is within the bounds.
     """
     project = slow.project()
     slow.fleet(project)
     slow.fleet(project, "doomed-fleet")
     trace = tmp_path / "trace.jsonl"
     steno = steno_at(slow, project)
-    recorder = steno.follow("1", "--trace", str(trace))
+    controller = steno.follow("1", "--trace", str(trace))
     slow.submit(project, "doomed", ["sleep 600"], fleets=["doomed-fleet"])
     for name in RUNS:
         slow.submit(project, name, ["sleep 2"], fleets=["lab-fleet"])
@@ -97,21 +97,21 @@ def test_bills_hold_against_the_clouds_own_at_any_thinning(slow: Lab, steno_at: 
         return any(vm["provider_id"] == machine["id"] and vm["state"] == "terminated" for vm in steno.world().vms)
 
     steno.until(seen_gone, what="the recorder to see it gone")
-    recorder.interrupt()  # it writes the trace to its end
-    recorder.finish()
+    controller.interrupt()  # it writes the trace to its end
+    controller.finish()
     polls = polls_of(trace)
     ledger = {row["id"]: bill_of(slow, project, row["id"]) for row in slow.instances(project) if row["price"]}
     whole = replayed(polls)
     versions = [whole, *(replayed(thinned(polls, every)) for every in (3, 10, 30))]
     versions += [replayed(a_few(polls, count, seed)) for count in (0, 5, 20) for seed in range(5)]
-    for found in versions:
-        for vm in found["vms"]:
+    for version in versions:
+        for vm in version["vms"]:
             charged = ledger[vm["provider_id"]]
             assert micros(vm["cost_low_usd"]) <= charged["micro_dollars"] <= micros(vm["cost_high_usd"]), (vm, charged)
-            assert sum(micros(one["cost_usd"]) for one in vm["intervals"]) == micros(vm["cost_usd"])
-            if vm["provider_id"] == machine["id"] and (machine.get("finished_at") or found is whole):
+            assert sum(micros(interval["cost_usd"]) for interval in vm["intervals"]) == micros(vm["cost_usd"])
+            if vm["provider_id"] == machine["id"] and (machine.get("finished_at") or version is whole):
                 assert abs(micros(vm["cost_usd"]) - charged["micro_dollars"]) <= CENT
-        costs = {run["name"]: run["cost_usd"] for run in found["runs"]}
+        costs = {run["name"]: run["cost_usd"] for run in version["runs"]}
         for run in whole["runs"]:
             if run["name"] in RUNS:
                 assert abs(micros(costs[run["name"]]) - micros(run["cost_usd"])) <= CENT, (run["name"], costs)

@@ -10,21 +10,21 @@ from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST
 
-from engine.commands.submit import request_run
-from engine.decide.placement import claims, looks_free
-from engine.decide.queue import is_due
-from engine.decide.source_view import Scene
-from engine.fold.change import Change
-from engine.fold.record_fold import RecordFold
-from engine.fold.vm import Vm
-from engine.fold.world import World
-from engine.fold.world_codec import policy_of
-from engine.live.journal import Journal
-from engine.providers.readings import READINGS
-from engine.providers.task import Completed
-from events import types
-from events.clock import RandomIds, SystemClock
-from events.store.record import Record
+from steno.engine.decide.machine import claims, looks_free
+from steno.engine.decide.queue import is_due
+from steno.engine.decide.situation import Situation
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.record_fold import RecordFold
+from steno.engine.live.journal import Journal
+from steno.engine.providers.registry import READINGS
+from steno.engine.providers.task import Completed
+from steno.engine.state.changes import Change
+from steno.engine.state.vm import Vm
+from steno.engine.state.world import policy_of
+from steno.engine.submit.requests import submit
+from steno.events import types
+from steno.events.clock import RandomIds, SystemClock
+from steno.events.store.record import Record
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.lab, pytest.mark.xdist_group(f"dstack-{NEWEST}")]
 
@@ -37,7 +37,7 @@ def ask(steno: Steno, project: str) -> None:
     with Record.open(steno.record, write=True, shapes=READINGS.shape, clock=clock) as record:
         for number in range(RUNS):
             task = {"type": "task", "image": IMAGE, "resources": {"gpu": GPU}, "commands": [f"sleep {2 + number % 11}"]}
-            request_run(
+            submit(
                 Journal(record),
                 run_id=ids.new(),
                 provider="dstack",
@@ -52,30 +52,30 @@ def kept_waiting(steno: Steno, source: str) -> list[tuple[int, int]]:
     though another run waited. dstack, which chooses, may leave one of them idle until the next look.
     """
     polls = {poll["position"]: poll["path"] for poll in steno("polls", "--json").lines()}
-    found: list[tuple[int, int]] = []
+    counts: list[tuple[int, int]] = []
     seen: tuple[int, list[Vm], int] | None = None
-    world = World(READINGS)
+    world = Fold(READINGS)
 
     def fold(position: int, _: tuple[Change, ...]) -> None:
         nonlocal seen
         if position > max(polls):
             return  # recorded since the polls were listed
         now = world.state.last_at or 0
-        scene = Scene(state=world.state, source=source, policy=policy_of(world.state, source), now=now)
+        situation = Situation(state=world.state, source=source, policy=policy_of(world.state, source), now=now)
         if polls.get(position) == "/api/instances/list":
             if seen is not None and seen[2] > 0:
-                found.append((seen[0], seen[2]))
-            idle = [msgspec.structs.replace(vm) for vm in scene.ours if looks_free(vm)]
+                counts.append((seen[0], seen[2]))
+            idle = [msgspec.structs.replace(vm) for vm in situation.ours if looks_free(vm)]
         elif position not in polls and isinstance(record.event(position), types.RunPlaced) and seen is not None:
             position, idle, _missed = seen
         else:
             return
-        waits = any(is_due(run.held, now) for run in scene.queue)
-        seen = (position, idle, len(idle) - claims(scene, (), idle) if waits else 0)
+        waits = any(is_due(run.held, now) for run in situation.queue)
+        seen = (position, idle, len(idle) - claims(situation, (), idle) if waits else 0)
 
     with Record.open(steno.record, shapes=READINGS.shape, clock=SystemClock()) as record:
         RecordFold(record, world).run(each=fold)
-    return found
+    return counts
 
 
 def test_55_runs_over_12_machines_leave_no_machine_idle_for_more_than_one_poll(

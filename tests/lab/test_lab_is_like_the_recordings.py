@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 import zstandard
+from stenolab.answer_log import AnswerLog
 from stenolab.lab import Lab
 from stenolab.plugin import FIXTURES
 from stenolab.shape import agree, course, filled, paths
 from stenolab.versions import OLDEST
-from stenolab.witness import Witness
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def submit(lab: Lab, project: str, name: str, commands: list[str]) -> None:
     lab.submit(project, name, commands, spec=spec)
 
 
-def success(lab: Lab, project: str, witness: Witness) -> None:
+def success(lab: Lab, project: str, witness: AnswerLog) -> None:
     """The cloud takes the machine back when the witness saw it go: a slow witness would miss it."""
     lab.cloud.rule(f"-{project}-", delete_s=600)
     submit(lab, project, "ok-run", ["echo hello", "sleep 1", "echo bye"])
@@ -48,24 +48,24 @@ def success(lab: Lab, project: str, witness: Witness) -> None:
     lab.wait(lambda: lab.instances(project)[0]["status"] == "terminated" or None, what="the machine to go")
 
 
-def failure(lab: Lab, project: str, _: Witness) -> None:
+def failure(lab: Lab, project: str, _: AnswerLog) -> None:
     submit(lab, project, "bad-run", ["echo oops", "sleep 1", "exit 1"])
     lab.wait_status(project, "bad-run")
 
 
-def stop_running(lab: Lab, project: str, _: Witness) -> None:
+def stop_running(lab: Lab, project: str, _: AnswerLog) -> None:
     submit(lab, project, "long-run", ["sleep 600"])
     lab.wait_status(project, "long-run", "running")
     lab.stop_run(project, "long-run")
 
 
-def no_capacity(lab: Lab, project: str, _: Witness) -> None:
+def no_capacity(lab: Lab, project: str, _: AnswerLog) -> None:
     lab.cloud.rule("nocap-run", no_capacity=True)
     submit(lab, project, "nocap-run", ["echo hi"])
     lab.wait_status(project, "nocap-run")
 
 
-SCENARIOS: tuple[Callable[[Lab, str, Witness], None], ...] = (success, failure, stop_running, no_capacity)
+SCENARIOS: tuple[Callable[[Lab, str, AnswerLog], None], ...] = (success, failure, stop_running, no_capacity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +85,8 @@ class History:
 
     def words_of_exit(self) -> tuple[tuple[Any, ...], ...]:
         """(status, reason, exit status) of the job from when it has an exit status."""
-        told = ((s["status"], s["termination_reason"], s["exit_status"]) for s in self._submissions())
-        return course(words for words in told if words[2] is not None)
+        endings = ((s["status"], s["termination_reason"], s["exit_status"]) for s in self._submissions())
+        return course(words for words in endings if words[2] is not None)
 
     def end(self) -> tuple[Any, ...]:
         run = self.answers["runs_list"][-1][0]
@@ -129,10 +129,10 @@ def made(dstack: Lab) -> dict[str, History]:
 def played(dstack: Lab) -> dict[str, History]:
     """The four scenarios, played at once, each in a project of its own."""
 
-    def play(scenario: Callable[[Lab, str, Witness], None]) -> History:
+    def play(scenario: Callable[[Lab, str, AnswerLog], None]) -> History:
         project = dstack.project()
         dstack.fleet(project, idle_duration="1s")
-        with Witness(dstack, project) as witness:
+        with AnswerLog(dstack, project) as witness:
             scenario(dstack, project, witness)
         return History(answers=witness.answers)
 
@@ -194,20 +194,20 @@ def test_the_exit_status_comes_up_in_recorded_words(pair: tuple[History, History
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_no_field_is_missing(dstack: Lab, made: dict[str, History], endpoint: str) -> None:
-    """What was ever filled in the recordings of these scenarios is filled here, with the same kind of value.
+    """Every field ever filled in the recordings of these scenarios is filled here, with the same kind of value.
 
     Over all of them, not one by one: under load 0.19.37 loses a write now and then (a run that ends without the fleet
     it ran in), so that one history of a genuine server proves nothing about what the server cannot say.
     """
     recorded = recordings(dstack.version)
     wanted = paths(answer for name in made if name in recorded for answer in recorded[name].answers[endpoint])
-    found = paths(answer for history in made.values() for answer in history.answers.get(endpoint, []))
-    assert filled(wanted) <= found
+    in_lab = paths(answer for history in made.values() for answer in history.answers.get(endpoint, []))
+    assert filled(wanted) <= in_lab
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_no_field_is_invented(dstack: Lab, made: dict[str, History], endpoint: str) -> None:
     """Every field, and every kind of value in it, is in some recording of this version."""
     known = paths(answer for history in recordings(dstack.version).values() for answer in history.answers[endpoint])
-    found = paths(answer for history in made.values() for answer in history.answers.get(endpoint, []))
-    assert found <= known
+    in_lab = paths(answer for history in made.values() for answer in history.answers.get(endpoint, []))
+    assert in_lab <= known

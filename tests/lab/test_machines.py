@@ -14,14 +14,14 @@ import pytest
 from stenolab.lab import LOADED_S, Gate, Lab
 from stenolab.ledger import bill_of, bills_of, micros, most_at_once, of_kind, seconds
 from stenolab.plugin import StenoAt
-from stenolab.steno import Steno, World
+from stenolab.steno import Steno, StenoWorld
 from stenolab.versions import NEWEST, OLDEST
 
-from engine.policy import BACKSTOP
-from engine.recorder.interval import Pace
-from events.clock import SECOND
+from steno.engine.control.poll_interval import Pace
+from steno.engine.state.policy import BACKSTOP
+from steno.events.clock import SECOND
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.suffices(OLDEST)]
 
 BURST_MODE = {NEWEST: "provider", OLDEST: "pool"}
 PAIR_MODE = {NEWEST: "pool", OLDEST: "provider"}
@@ -35,7 +35,7 @@ PRICE = 1.99
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What was done in one project until no machine was left, as Steno and the cloud tell it."""
+    """The history of a project until no machine was left, as Steno and the cloud report it."""
 
     lab: Lab
     project: str
@@ -44,7 +44,7 @@ class History:
     bills: list[dict[str, Any]]
     events: list[dict[str, Any]]
     looks: list[float]
-    """When Steno was told of machines, seconds since the epoch."""
+    """The times at which Steno saw machines, seconds since the epoch."""
 
     def interval(self, vm: dict[str, Any]) -> float:
         """The longest time between two looks while that machine lived, seconds: a loaded machine looks less often."""
@@ -58,8 +58,8 @@ def settings(mode: str, idle: int) -> dict[str, str]:
     return {**chosen, "STENO_BUDGET": "off"}
 
 
-def busy(world: World, run: str) -> bool:
-    """Whether that run's machine is known and busy."""
+def busy(world: StenoWorld, run: str) -> bool:
+    """True if that run's machine is known and busy."""
     vm = world.machine_of(run)
     return vm is not None and vm["state"] == "busy"
 
@@ -67,7 +67,7 @@ def busy(world: World, run: str) -> bool:
 def until_all_is_over(steno: Steno, lab: Lab, project: str) -> History:
     """The history once every run has its verdict and every machine is gone, at the cloud and in the record."""
 
-    world: World | None = None
+    world: StenoWorld | None = None
 
     def over() -> bool:
         nonlocal world
@@ -97,11 +97,11 @@ def burst(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
     """Ten runs submitted at once where three machines are allowed."""
     project = dstack.project()
     steno = steno_for_module(dstack, project, **settings(BURST_MODE[dstack.version], BURST_IDLE_S))
-    recorder = steno.follow("0.5")
+    controller = steno.follow("0.5")
     with ThreadPoolExecutor(len(TEN)) as users:
         list(users.map(lambda name: steno.submit(name, ["sleep 1"]), TEN))
     yield until_all_is_over(steno, dstack, project)
-    recorder.kill()
+    controller.kill()
 
 
 @pytest.fixture(scope="module")
@@ -111,17 +111,17 @@ def pair(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
     """
     project = dstack.project()
     steno = steno_for_module(dstack, project, **settings(PAIR_MODE[dstack.version], PAIR_IDLE_S))
-    recorder = steno.up()
+    controller = steno.up()
     for name in ("first", "second"):
         gate = Gate(dstack, f"{project}-{name}")
         steno.submit(name, [gate.passed])
-        # That run's machine, whichever it is: had the first one gone meanwhile, the tests below say so at once.
+        # Any machine of that run: had the first machine gone meanwhile, the tests below say so at once.
         steno.until(lambda name=name: busy(steno.world(), name), what=f"the machine of {name} to be busy")
         gate.open()
         steno.wait(name, "succeeded")
         steno.until(lambda name=name: not busy(steno.world(), name), what=f"the machine of {name} to be free")
     yield until_all_is_over(steno, dstack, project)
-    recorder.kill()
+    controller.kill()
 
 
 def test_ten_at_once_are_never_more_than_three_machines(burst: History) -> None:
@@ -137,7 +137,7 @@ def test_ten_at_once_are_never_more_than_three_machines(burst: History) -> None:
 
 
 def test_two_runs_back_to_back_are_one_machine(pair: History) -> None:
-    """One cold and one warm start, one machine at the cloud, both runs on it in order."""
+    """A cold and a warm start on a single machine at the cloud, both runs on it in order."""
     first, second = pair.runs["first"], pair.runs["second"]
     assert (first["start"], second["start"]) == ("cold", "warm")
     (vm,) = pair.vms
@@ -157,8 +157,8 @@ def test_an_idle_machine_goes_after_the_timeout_and_not_before(pair: History) ->
     assert set(end[1:-2]) <= {"VmStopIntended", "VmStopFailed"}  # a busy dstack may refuse at first
     assert end[-2:] == ["VmStopIntended", "VmStopSucceeded"]
     assert bill["deleted"] - seconds(pair.runs["second"]["finished_at"]) >= PAIR_IDLE_S
-    told = pair.lab.run(pair.project, "second")["run_spec"]["configuration"]["idle_duration"]
-    assert told == PAIR_IDLE_S + BACKSTOP // SECOND
+    duration = pair.lab.run(pair.project, "second")["run_spec"]["configuration"]["idle_duration"]
+    assert duration == PAIR_IDLE_S + BACKSTOP // SECOND
 
 
 def test_the_ledger_agrees_with_what_the_cloud_charged(burst: History, pair: History) -> None:
@@ -168,8 +168,8 @@ def test_the_ledger_agrees_with_what_the_cloud_charged(burst: History, pair: His
             charged = bill_of(history.lab, history.project, vm["provider_id"])["micro_dollars"]
             assert abs(micros(vm["cost_usd"]) - charged) <= history.interval(vm) * PRICE / 3600 * 1e6, vm
             assert micros(vm["cost_low_usd"]) <= micros(vm["cost_usd"]) <= micros(vm["cost_high_usd"])
-            assert sum(micros(one["cost_usd"]) for one in vm["intervals"]) == micros(vm["cost_usd"])
-            assert all(one["to"] == other["from"] for one, other in itertools.pairwise(vm["intervals"]))
+            assert sum(micros(interval["cost_usd"]) for interval in vm["intervals"]) == micros(vm["cost_usd"])
+            assert all(interval["to"] == other["from"] for interval, other in itertools.pairwise(vm["intervals"]))
             row = next(row for row in history.lab.instances(history.project) if row["id"] == vm["provider_id"])
             assert seconds(vm["intervals"][0]["from"]) == seconds(row["created"])
             if row.get("finished_at") is not None:  # 0.19.37 does not say

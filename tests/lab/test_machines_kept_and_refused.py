@@ -19,15 +19,15 @@ POOL = {"STENO_VMS_MODE": "pool", "STENO_IDLE_TIMEOUT": f"{IDLE_S}s", "STENO_BUD
 def machine_of(steno: Steno, run: str, *states: str) -> dict[str, Any]:
     """The machine that run is or was on, once it is in one of these states."""
 
-    def found() -> dict[str, Any] | None:
+    def known() -> dict[str, Any] | None:
         vm = steno.world().machine_of(run)
         return vm if vm is not None and vm["state"] in states else None
 
-    return steno.until(found, what=f"the machine of {run} to be {' or '.join(states)}")
+    return steno.until(known, what=f"the machine of {run} to be {' or '.join(states)}")
 
 
 def events_of(steno: Steno, vm: dict[str, Any]) -> list[str]:
-    """What Steno decided and did about that machine, in order."""
+    """Steno's decisions and actions about that machine, in order."""
     kinds = ("VmDrainStarted", "VmDrainCancelled", "VmStopIntended", "VmStopSucceeded", "VmStopFailed")
     return [event["type"] for event in steno.events(*kinds) if event["data"]["vm_id"] == vm["vm_id"]]
 
@@ -134,7 +134,7 @@ def test_without_capacity_a_run_waits_or_goes_to_the_next_gpu(dstack_19: Lab, st
 
 
 def test_an_engine_that_was_killed_finds_what_it_owns(dstack_19: Lab, steno_at: StenoAt) -> None:
-    """Of two machines that idle since it was away, its own goes; the one nobody asked for is told as an orphan."""
+    """Two machines were idle while it was away: it stops its own machine and reports the other as an orphan."""
     project = dstack_19.project()
     steno = steno_at(dstack_19, project, **{**POOL, "STENO_IDLE_TIMEOUT": "1h"})  # dstack's own timer is to be later
     engine = steno.up("--no-api")
@@ -147,7 +147,7 @@ def test_an_engine_that_was_killed_finds_what_it_owns(dstack_19: Lab, steno_at: 
     dstack_19.fleet(project, "theirs", nodes=(1, 1), idle_duration="off")
     dstack_19.wait(
         lambda: [row["status"] for row in dstack_19.instances(project) if row["fleet_name"] == "theirs"] == ["idle"],
-        what="a machine nobody asked for",
+        what="a machine of somebody else",
     )
 
     steno.up("--no-api", "--idle-timeout", f"{IDLE_S}s")
@@ -158,6 +158,6 @@ def test_an_engine_that_was_killed_finds_what_it_owns(dstack_19: Lab, steno_at: 
     assert of_kind(ended, "unconfirmed") == []
     world = steno.world()
     (other,) = [vm for vm in world.vms if vm["vm_id"] != owned["vm_id"]]
-    told = {anomaly["subject"] for anomaly in world.anomalies if anomaly["kind"] == "orphan"}
-    assert told == {f"vm/{other['vm_id']}"}
+    orphans = {anomaly["subject"] for anomaly in world.anomalies if anomaly["kind"] == "orphan"}
+    assert orphans == {f"vm/{other['vm_id']}"}
     assert (other["state"], events_of(steno, other)) == ("idle", [])

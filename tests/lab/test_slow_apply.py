@@ -17,14 +17,14 @@ from stenolab.steno import Steno
 from stenolab.versions import NEWEST
 from stenotest.http_server import Handler, LocalServer
 
-from engine.act.executor import AT_ONCE
-from engine.commands.submit import request_run
-from engine.live.journal import Journal
-from engine.providers.readings import READINGS
-from engine.providers.task import Completed
-from engine.recorder.interval import Pace
-from events.clock import SECOND, RandomIds, SystemClock
-from events.store.record import Record
+from steno.engine.control.effects import AT_ONCE
+from steno.engine.control.poll_interval import Pace
+from steno.engine.live.journal import Journal
+from steno.engine.providers.registry import READINGS
+from steno.engine.providers.task import Completed
+from steno.engine.submit.requests import submit
+from steno.events.clock import SECOND, RandomIds, SystemClock
+from steno.events.store.record import Record
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.lab, pytest.mark.xdist_group(f"dstack-{NEWEST}")]
 
@@ -32,7 +32,7 @@ DELAY_S = 5.0
 TIMEOUTS_S = (8, 15, 30)
 MANY = 12
 CROWDED_S = 5.0
-"""What a machine that is busy with other tests may add to a time."""
+"""Seconds that a machine that is busy with other tests may add to a time."""
 
 
 @contextmanager
@@ -46,10 +46,10 @@ def slow_front(lab: Lab) -> Iterator[str]:
             with closing(HTTPConnection("127.0.0.1", lab.port)) as server:
                 headers = {name: self.headers[name] for name in ("Authorization", "Content-Type") if self.headers[name]}
                 server.request("POST", self.path, body, headers)
-                found = server.getresponse()
-                content = found.read()
-            passed = {name: value for name, value in found.getheaders() if name.lower() in ("content-type", "date")}
-            self.reply(found.status, content, passed)
+                answer = server.getresponse()
+                content = answer.read()
+            passed = {name: value for name, value in answer.getheaders() if name.lower() in ("content-type", "date")}
+            self.reply(answer.status, content, passed)
 
     with closing(LocalServer(Front)) as front:
         yield front.url
@@ -60,7 +60,7 @@ def ask(steno: Steno, project: str, name: str) -> None:
     clock, ids = SystemClock(), RandomIds()
     task = {"type": "task", "name": name, "image": "x", "resources": {"gpu": "H100:8"}, "commands": ["true"]}
     with Record.open(steno.record, write=True, shapes=READINGS.shape, clock=clock) as record:
-        request_run(
+        submit(
             Journal(record),
             run_id=ids.new(),
             provider="dstack",
@@ -114,18 +114,18 @@ def test_nobody_goes_blind_and_idle_machines_go_in_time(real_lab: Lab, steno_at:
                 over, seconds=2 * LOADED_S, what="every run to be handed over, and the machine to be told to go"
             )
         for timeout, (steno, _, _) in places.items():
-            found = steno("replay", "--json").json()
-            assert found["blind"] == []
+            replay = steno("replay", "--json").json()
+            assert replay["blind"] == []
             gaps = {
                 path: max(after - before for before, after in itertools.pairwise(looks(steno, path)))
                 for path in ("/api/runs/list", "/api/instances/list")
             }
-            (vm,) = found["vms"]
+            (vm,) = replay["vms"]
             idle = next(seconds(interval["from"]) for interval in vm["intervals"] if interval["phase"] == "idle")
             events = steno.events("VmDrainStarted", "SubmitIntended", "SubmitSucceeded")
-            drained = next(seconds(one["observed_at"]) for one in events if one["type"] == "VmDrainStarted")
+            drained = next(seconds(event["observed_at"]) for event in events if event["type"] == "VmDrainStarted")
             late = drained - idle - timeout
-            handed = [seconds(one["observed_at"]) for one in events if one["type"] == "SubmitSucceeded"][1:]
+            handed = [seconds(event["observed_at"]) for event in events if event["type"] == "SubmitSucceeded"][1:]
             spread = handed[-1] - handed[0]
             print(f"{timeout} s: drained {late:.1f} s late, gaps {gaps}, {MANY} runs within {spread:.1f} s")
             assert max(gaps.values()) <= Pace().slow / SECOND + CROWDED_S

@@ -1,5 +1,5 @@
-"""What went wrong while Steno was operated, as stories on genuine servers: the right end, the right words, the right
-bill. All are told at once, each in a project of its own.
+"""Troubles met while Steno was operated, as stories on genuine servers: the right end, the right words, the right
+bill. All run at once, each in a project of its own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from stenolab.lab import LOADED_S, Gate, Lab
 from stenolab.ledger import bills_of, micros, most_at_once, seconds
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
+from stenolab.versions import OLDEST
 from stenotest.kernels import ADDITION
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.suffices(OLDEST)]
 
 AT_ONCE = 3
 ENDS = ("succeeded", "failed", "stopped")
@@ -33,12 +34,12 @@ def words(steno: Steno, name: str) -> str:
 
 
 def all_ended(steno: Steno, *names: str) -> dict[str, dict[str, Any]]:
-    """Those runs, once each has its verdict."""
+    """The runs of these names, once each has its verdict."""
 
     def ended() -> dict[str, dict[str, Any]] | None:
         runs = steno.world().runs
-        found = {name: runs[name] for name in names if name in runs}
-        return found if len(found) == len(names) and all(run["state"] in ENDS for run in found.values()) else None
+        known = {name: runs[name] for name in names if name in runs}
+        return known if len(known) == len(names) and all(run["state"] in ENDS for run in known.values()) else None
 
     return steno.until(ended, seconds=2 * LOADED_S, what="the runs to end")
 
@@ -97,11 +98,11 @@ def two_nodes_without_a_cluster(lab: Lab, project: str, begin: Begin) -> None:
 
 
 def hopeless_runs_beside_good_ones(lab: Lab, project: str, begin: Begin) -> None:
-    """Four runs that no offer fits drain no machine, and twenty others run."""
+    """Four runs that no offer fits drain no machine, and eight others run."""
     steno = begin(**{**CAP, "STENO_MAX_VMS": "2"})
     for number in range(4):
         steno.submit(f"hopeless-{number}", ["true"], max_price=0.01)
-    good = [f"good-{number}" for number in range(20)]
+    good = [f"good-{number}" for number in range(8)]
     with ThreadPoolExecutor(2) as users:
         list(users.map(lambda name: steno.submit(name, ["true"]), good))
     runs = all_ended(steno, *good)

@@ -1,22 +1,17 @@
-"""`steno submit` and its companions against genuine servers: exit codes, files, repositories, output, secrets."""
+"""`steno submit` and its companions against genuine servers: exit codes, files, output, secrets."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from stenolab.lab import GPU, IMAGE, Gate, Lab
 from stenolab.plugin import StenoAt
-from stenolab.steno import Steno
 from stenolab.versions import NEWEST, OLDEST
 
 pytestmark = pytest.mark.slow
 
 SECRET = "hunter2-of-the-lab"
-REPOSITORY = "https://git.example.com/team/kernels.git"
 
 
 @pytest.mark.suffices(NEWEST)
@@ -30,13 +25,15 @@ def test_waiting_tells_how_it_ended(dstack: Lab, steno_at: StenoAt) -> None:
 
 @pytest.mark.suffices(OLDEST)
 def test_several_at_once(dstack: Lab, steno_at: StenoAt) -> None:
-    """Three `submit --wait` in one record take turns at the provider, and each tells of its own run."""
+    """Three `submit --wait` in one record take turns at the provider, and each reports its own run."""
     steno = steno_at(dstack, dstack.project())
     steno("submit", "--wait", "--provider", "local", "--", "true")  # the record is there
     codes = (0, 2, 0)
     with ThreadPoolExecutor(len(codes)) as users:
-        said = list(users.map(lambda n: steno.submit(f"run-{n}", [f"exit {codes[n]}"], "--wait", code=None), range(3)))
-    assert [answer.code for answer in said] == [0, 1, 0]
+        outputs = list(
+            users.map(lambda n: steno.submit(f"run-{n}", [f"exit {codes[n]}"], "--wait", code=None), range(3))
+        )
+    assert [answer.code for answer in outputs] == [0, 1, 0]
     verdicts = {run["name"]: run["exit_status"] for run in steno("ps", "--json").json()["runs"]}
     assert {name: verdicts[name] for name in ("run-0", "run-1", "run-2")} == {"run-0": 0, "run-1": 2, "run-2": 0}
 
@@ -64,8 +61,8 @@ def test_output_is_followed_to_its_end(dstack: Lab, steno_at: StenoAt) -> None:
     logs = steno.start("logs", "talks", "-f")
     steno.until(lambda: "line 3" in logs.out, what="what is written while it runs")
     gate.open()
-    said = logs.finish().done()
-    assert [line for line in said.out.splitlines() if line] == [f"line {i}" for i in range(1, 7)]
+    output = logs.finish().done()
+    assert [line for line in output.out.splitlines() if line] == [f"line {i}" for i in range(1, 7)]
 
 
 @pytest.mark.suffices(OLDEST)
@@ -81,53 +78,14 @@ def test_files_travel_with_the_task(dstack: Lab, steno_at: StenoAt) -> None:
 
 
 @pytest.mark.suffices(OLDEST)
-def test_a_repository_travels_with_the_task(dstack: Lab, steno_at: StenoAt, tmp_path: Path) -> None:
-    """`repos:` brings the commit that is checked out, and what was changed since."""
-    steno = steno_at(dstack, dstack.project())
-    origin = tmp_path / "origin.git"
-    # As variables, because dstack's look at whether a repository is public reads none of git's files.
-    redirect = {
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": f"url.{origin}.insteadOf",
-        "GIT_CONFIG_VALUE_0": REPOSITORY,
-    }
-    clone_with_changes(steno, origin, redirect)
-    dstack.cloud.play_repository(REPOSITORY, origin)
-
-    task = steno.task("with-repo", ["cat *.txt"], repos=[{"local_path": "clone", "path": "."}])
-    steno("submit", "-f", task, "--wait", **redirect)
-
-    assert steno("logs", "with-repo").out.splitlines() == ["committed", "changed"]
-
-
-def clone_with_changes(steno: Steno, origin: Path, environment: dict[str, str]) -> None:
-    """A bare repository at `origin`, and a clone of it in the working folder with a change that is not committed."""
-
-    def git(*arguments: str | Path, at: Path) -> None:
-        person = ("-c", "user.name=Lab", "-c", "user.email=lab@example.com")
-        subprocess.run(["git", *person, *arguments], cwd=at, check=True, env={**os.environ, **environment})
-
-    git("init", "--quiet", "--bare", "--initial-branch", "main", origin, at=origin.parent)
-    git("clone", "--quiet", REPOSITORY, "clone", at=steno.work)
-    clone = steno.work / "clone"
-    git("checkout", "--quiet", "-B", "main", at=clone)
-    (clone / "a.txt").write_text("committed\n")
-    (clone / "b.txt").write_text("original\n")
-    git("add", ".", at=clone)
-    git("commit", "--quiet", "-m", "Begin", at=clone)
-    git("push", "--quiet", "-u", "origin", "main", at=clone)
-    (clone / "b.txt").write_text("changed\n")
-
-
-@pytest.mark.suffices(OLDEST)
 def test_no_secret_is_kept(dstack: Lab, steno_at: StenoAt) -> None:
     """The value of an `env:` entry reaches the task, and neither record, vault, trace nor log."""
     steno = steno_at(dstack, dstack.project())
-    recorder = steno.follow("0.3", "--trace", "all.jsonl")
+    controller = steno.follow("0.3", "--trace", "all.jsonl")
     steno.submit("secretive", ["test $TOKEN = " + SECRET[::-1] + "x || exit 3"], env={"TOKEN": SECRET})
     assert steno.wait("secretive", "failed")["exit_status"] == 3
-    recorder.interrupt()
-    recorder.finish()
+    controller.interrupt()
+    controller.finish()
     keepers = [path for path in steno.folder.rglob("*") if path.is_file() and not path.name.endswith(".dstack.yml")]
     assert keepers
     assert [path for path in keepers if SECRET.encode() in path.read_bytes()] == []
@@ -142,6 +100,6 @@ def test_nobody_to_ask(dstack: Lab, steno_at: StenoAt) -> None:
     server = {"STENO_DSTACK_URL": dstack.url, "STENO_PROJECT": project, "STENO_DSTACK_TOKEN": dstack.token}
     wrong = steno("submit", "-f", task, code=3, **{**server, "STENO_DSTACK_TOKEN": "wrong"})
     missing = steno("submit", "-f", task, code=4, **{**server, "STENO_PROJECT": "nowhere"})
-    for said in (wrong, missing):
-        assert len(said.err.strip().splitlines()) == 1
+    for output in (wrong, missing):
+        assert len(output.err.strip().splitlines()) == 1
     assert dstack.runs(project) == []

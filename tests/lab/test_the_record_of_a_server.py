@@ -1,4 +1,4 @@
-"""What `steno record` makes of a genuine server that restarts, forgets names, and serves other people too."""
+"""The record of a genuine server that restarts, forgets names, and serves other people too."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ pytestmark = pytest.mark.slow
 
 def history(steno: Steno) -> dict[str, Any]:
     """The whole record, folded."""
-    said = steno("replay", steno.record, "--json").json()
-    assert isinstance(said, dict)
-    return said
+    replay = steno("replay", steno.record, "--json").json()
+    assert isinstance(replay, dict)
+    return replay
 
 
 @pytest.mark.suffices(OLDEST)
@@ -38,9 +38,10 @@ def test_a_run_outlives_a_restart_of_its_server(dstack: Lab, steno_at: StenoAt) 
 
     assert (run["state"], run["reason"], run["exit_status"]) == ("succeeded", "exit_zero", 0)
     assert [poll for poll in steno("polls", "--json").lines() if poll["status"] is None]
-    told = history(steno)
-    assert {gap["source"] for gap in told["blind"]} == {f"dstack/{project}"}  # a crowded machine may make a second one
-    assert told["anomalies"] == []
+    recorded = history(steno)
+    # A crowded machine may make a second gap.
+    assert {gap["source"] for gap in recorded["blind"]} == {f"dstack/{project}"}
+    assert recorded["anomalies"] == []
     assert "start" in steno("logs", "survivor").out
     steno("verify")
 

@@ -8,29 +8,29 @@ from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST
 
-from engine.fold.record_fold import RecordFold
-from engine.fold.world import World
-from engine.fold.world_codec import WorldState
-from engine.providers.readings import READINGS
-from events.clock import SystemClock
-from events.store.record import Record
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.record_fold import RecordFold
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.world import World
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
 
 pytestmark = pytest.mark.slow
 
 POOL = {"STENO_VMS_MODE": "pool", "STENO_MAX_VMS": "1", "STENO_IDLE_TIMEOUT": "20s", "STENO_BUDGET": "off"}
 
 
-def folded(steno: Steno) -> WorldState:
-    """What Steno's own fold of its record knows."""
+def folded(steno: Steno) -> World:
+    """The world of Steno's own fold of its record."""
     with Record.open(steno.record, write=False, shapes=READINGS.shape, clock=SystemClock()) as record:
-        world = World(READINGS)
+        world = Fold(READINGS)
         RecordFold(record, world).run()
         return world.state
 
 
 def held(steno: Steno, name: str) -> bool:
-    """Whether the run of that name waits in Steno's queue."""
-    return any(run.name == name and run.held is not None for run in folded(steno).runs.values())
+    """True if the run of that name waits in Steno's queue."""
+    return any(run.name == name and run.held is not None for run in folded(steno).runs.all())
 
 
 @pytest.mark.suffices(NEWEST)
@@ -62,7 +62,7 @@ def both_run(dstack: Lab, steno_at: StenoAt) -> None:
         name: dstack.submit(project, name, [other.passed], fleets=["theirs"])["id"] for name in ("train", "stopped")
     }
     steno.until(
-        lambda: set(theirs.values()) <= {run.provider_id for run in folded(steno).runs.values()},
+        lambda: set(theirs.values()) <= {run.provider_id for run in folded(steno).runs.all()},
         what="their runs seen",
     )
 
@@ -80,20 +80,20 @@ def both_run(dstack: Lab, steno_at: StenoAt) -> None:
 
     def ours() -> dict[str, object] | None:
         runs = steno("ps", "--all", "--json").json()["runs"]
-        found = [run for run in runs if run["name"] == "train" and run["provider_id"] != theirs["train"]]
-        return next((run for run in found if run["state"] == "succeeded"), None)
+        ours = [run for run in runs if run["name"] == "train" and run["provider_id"] != theirs["train"]]
+        return next((run for run in ours if run["state"] == "succeeded"), None)
 
     run = steno.until(ours, what="our run succeeded")
     assert steno("logs", str(run["run_id"])).out.split() == ["ours", "of", "train"]
     rows = {row["id"]: row for row in dstack.runs(project)}
     assert rows[str(run["provider_id"])]["run_spec"]["configuration"]["tags"]["steno-run"] == run["run_id"]
-    states = {run.provider_id: run.state.value for run in folded(steno).runs.values()}
-    assert [states[one] for one in theirs.values()] == ["succeeded", "succeeded"]
+    states = {run.provider_id: run.state.value for run in folded(steno).runs.all()}
+    assert [states[provider_id] for provider_id in theirs.values()] == ["succeeded", "succeeded"]
     assert folded(steno).anomalies == []
 
 
 def test_two_stenos_in_one_project_each_adopt_their_own_runs_only(dstack_22: Lab, steno_at: StenoAt) -> None:
-    """Both were asked for a run of one name, and the second is told whose name it is."""
+    """Both are asked for a run of the same name; the error of the second says who has the name."""
     project = dstack_22.project()
     first, second = steno_at(dstack_22, project), steno_at(dstack_22, project)
     first.follow("0.3")
@@ -102,11 +102,11 @@ def test_two_stenos_in_one_project_each_adopt_their_own_runs_only(dstack_22: Lab
     first.submit("train", [gate.passed])
     dstack_22.wait_status(project, "train", "running")
     (row,) = dstack_22.runs(project)
-    second.until(lambda: row["id"] in {run.provider_id for run in folded(second).runs.values()}, what="the other's run")
+    second.until(lambda: row["id"] in {run.provider_id for run in folded(second).runs.all()}, what="the other's run")
 
-    said = second.submit("train", ["echo never"], code=5)
-    (theirs,) = (run.run_id for run in folded(second).runs.values() if run.provider_id == row["id"])
-    assert f"steno stop {theirs}" in said.err
+    refusal = second.submit("train", ["echo never"], code=5)
+    (theirs,) = (run.run_id for run in folded(second).runs.all() if run.provider_id == row["id"])
+    assert f"steno stop {theirs}" in refusal.err
     other = second.submit("other", ["echo fine"], "--wait", "--json").json()
     assert other["state"] == "succeeded"
     gate.open()
@@ -114,12 +114,12 @@ def test_two_stenos_in_one_project_each_adopt_their_own_runs_only(dstack_22: Lab
     dstack_22.wait_status(project, "train")  # Steno knows of the success before the server has ended the run
 
     # finished now, and still not the second one's to replace
-    said = second.submit("train", ["echo never"], code=5)
-    assert "dstack delete train" in said.err
+    refusal = second.submit("train", ["echo never"], code=5)
+    assert "dstack delete train" in refusal.err
     first.submit("train", ["echo again"], "--wait")
     assert len(dstack_22.runs(project)) == 3
     for steno, ours in ((first, {"train": 2, "other": 0}), (second, {"train": 0, "other": 1})):
         state = folded(steno)
-        submitted = [run.name for run in state.runs.values() if run.requested_at is not None and run.provider_id]
+        submitted = [run.name for run in state.runs.all() if run.requested_at is not None and run.provider_id]
         assert {name: submitted.count(name) for name in ours} == ours
         assert state.anomalies == []

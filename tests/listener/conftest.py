@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from stenolab.docker import IMAGE
 
-from engine.listener.sandbox import ContainerLimits, Containers
+from steno.engine.kernel.machine.cells import Cell
+from steno.engine.listener.sandbox import ContainerLimits, Containers
 
 HERE = Path(__file__).parent
 
@@ -29,13 +30,13 @@ def make(engine: str) -> Iterator[Make]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for containers in made:
+        containers.close()
 
 
 @pytest.fixture(scope="session")
 def cells(make: Make) -> Containers:
-    """What most tests use: small limits, one container ahead of need."""
+    """The containers of most tests: small limits, one container ahead of need."""
     return make(size=1)
 
 
@@ -57,3 +58,17 @@ def probe(cells: Containers, probes: bytes) -> Callable[..., Any]:
         return sandbox.run(["./probes", *words], {"probes": probes}, limit=limit, takes=takes, cap=cap)
 
     return run
+
+
+@pytest.fixture
+def opened(cells: Containers, probes: bytes) -> Iterator[Any]:
+    """`opened(*words)`: a cell with a probe; it is ended with the test."""
+    made: list[Cell] = []
+
+    def open_(*words: str) -> Cell:
+        made.append(cells.open(probes, words))
+        return made[-1]
+
+    yield open_
+    for cell in made:
+        cell.end()

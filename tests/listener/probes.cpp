@@ -175,6 +175,8 @@ static std::vector<std::pair<std::string, Probe>> table(int port) {
       {"clone_namespace", [] { return clone_with(CLONE_NEWUSER); }},
       {"clone3_namespace", clone3_namespace},
       {"bpf", [] { char attributes[128] = {1, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 1}; return syscall(SYS_bpf, 0, attributes, 72); }},
+      {"io_setup", [] { return syscall(206, 1, ring); }},
+      {"io_submit", [] { return syscall(209, 0, 0, nullptr); }},
       {"io_uring", [] { memset(ring, 0, sizeof ring); return syscall(425, 4, ring); }},
       {"add_key", [] { return syscall(SYS_add_key, "user", "name", "x", 1, -2); }},
       {"keyctl", [] { return syscall(SYS_keyctl, 0, -3, 1); }},
@@ -273,11 +275,13 @@ static int echo() {
 }
 
 int main(int, char** given) {
+  if (std::string(given[1]) == "/steno") ++given;  // it runs with a channel
   const std::string word = given[1];
   const char* second = given[2] ? given[2] : "0";
   const int number = atoi(second);
   if (word == "all") return all(number);
   if (word == "exit") return number;
+  if (word == "spin") for (volatile int i = 0;; i = i) {}
   if (word == "signal") return raise(number);
   if (word == "abort") abort();
   if (word == "memory") return touch(number);
@@ -291,7 +295,6 @@ int main(int, char** given) {
   if (word == "binary") { for (int value = 0; value < 256; ++value) putchar(value); return 0; }
   if (word == "child_memory") { if (fork() == 0) touch(number); int status; wait(&status); return 0; }
   if (word == "stubborn") { signal(SIGTERM, SIG_IGN); for (;;) pause(); }
-  if (word == "polite") { signal(SIGTERM, [](int) { puts("told"); fflush(stdout); _exit(3); }); for (;;) pause(); }
   if (word == "closed") { for (int one = 0; one < 5; ++one) close(one); for (;;) pause(); }
   if (word == "daemon") return daemonise();
   if (word == "kill_all") { kill(-1, SIGKILL); for (;;) pause(); }

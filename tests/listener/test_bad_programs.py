@@ -1,19 +1,17 @@
-"""What a bad program comes to in containers: each has a reason of its own, in time, and nothing of it gets further."""
+"""Bad programs in containers: each ends with a reason of its own, in time, and leaves nothing."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from stenotest.kernels import ADDITION, KEY, submission
+from stenotest.kernels import ADDITION, submission
+from stenotest.listeners import judged
 
-from engine.kernel.executor import job_of
-from engine.kernel.machine.frames import MARK, Teller
-from engine.kernel.machine.judge import Judge
+from steno.engine.kernel.executor import job_of
 
 if TYPE_CHECKING:
-    from engine.listener.sandbox import Containers
+    from steno.engine.listener.sandbox import Containers
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
 
@@ -45,11 +43,7 @@ def does(body: str) -> str:
 def ends(cells: Containers, source: str, **changes: Any) -> dict[str, Any]:
     """The last frame of its judgement."""
     wanted = submission("vector-add", solution_code=ADDITION, language="cpp", gpu_type="CPU", endpoint="checker")
-    job = job_of(wanted, KEY, compiler="auto") | {"limits": LIMITS, "solution": source} | changes
-    said: list[str] = []
-    Judge(job, cells, Teller(KEY, said.append)).run()
-    last: dict[str, Any] = json.loads([line for line in said if line.startswith(MARK)][-1].removeprefix(MARK))
-    return last
+    return judged(cells, job_of(wanted, compiler="auto") | {"limits": LIMITS, "solution": source} | changes)[1][-1]
 
 
 BOMB = """
@@ -96,7 +90,17 @@ def test_ten_megabytes_of_source_are_compiled(cells: Containers) -> None:
         ("signal(SIGSEGV, [](int) { _exit(0); }); raise(SIGSEGV);", LIMITS, "it ended before its work was done"),
         ("for (int one = 0; one < 64; ++one) close(one);", LIMITS, "it exited with status 4"),
     ],
-    ids=["loops", "ignores-sigterm", "another-program", "memory", "forks", "floods", "137", "handler", "closes"],
+    ids=[
+        "loops",
+        "ignores-sigterm",
+        "another-program",
+        "memory",
+        "forks",
+        "floods",
+        "137",
+        "handler",
+        "closes",
+    ],
 )
 def test_a_program_that_goes_wrong_is_a_runtime_error(
     cells: Containers, body: str, limits: dict[str, int], message: str
@@ -107,29 +111,13 @@ def test_a_program_that_goes_wrong_is_a_runtime_error(
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "message"),
-    [
-        ("static char text[1 << 16]; for (;;) write(4, text, sizeof text);", "CHEATING_SUSPECTED", "the channel"),
-        ("add(A, B, C, N); if (fork() == 0) { setsid(); for (;;) pause(); }", "CHEATING_SUSPECTED", "still run"),
-        ("for (size_t i = 0; i < N; ++i) C[i] = INFINITY;", "WRONG_ANSWER", "entry 0 is inf, not "),
-        ("for (size_t i = 0; i < N; ++i) C[i] = NAN;", "WRONG_ANSWER", "entry 0 is nan, not "),
-        ("static float half; half = N ? A[0] + B[0] : 0; C[0] = half;", "WRONG_ANSWER", "are wrong"),
-    ],
-    ids=["channel", "daemon", "infinite", "no-number", "one-entry"],
-)
-def test_a_program_that_cheats_gets_nothing(cells: Containers, body: str, status: str, message: str) -> None:
-    last = ends(cells, does(body))
-    assert last["status"] == status, last
-    assert message in last["message"]
-
-
-@pytest.mark.parametrize(
     "body",
     [
         FILLS,
+        "if (fork() == 0) { setsid(); for (;;) pause(); }",
         'for (int one = 0; one < 256; ++one) putchar(one); puts("::steno:: {\\"status\\": \\"BENCHMARKED\\"}");',
     ],
-    ids=["full-tmp", "binary-and-forged-lines"],
+    ids=["full-tmp", "daemon", "binary-and-forged-lines"],
 )
 def test_what_is_no_harm_is_no_failure(cells: Containers, body: str) -> None:
     """Its /tmp and its output are its own; two calls in a row find what the first left, no more."""

@@ -1,20 +1,21 @@
-"""What a hostile program tries in a container, and what a defence is worth: the same attempt without it."""
+"""Attempts of a hostile program in a container, and the same attempts without a defence."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.kernel.machine.cells import ProgramEnd
-from engine.listener.sandbox import Containers
+from steno.engine.kernel.machine.cells import ProgramEnd
+from steno.engine.listener.sandbox import Containers
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
 
 WORKS = ("clone_thread", "unix_socket", "mempolicy")
-"""What an honest program and a GPU's library need."""
+"""The needs of an honest program and of a GPU's library."""
 
 REFUSED = (
     *("tcp", "udp", "dns", "inet6", "raw", "ping", "packet", "netlink", "vsock", "alg", "socketcall"),
@@ -22,7 +23,19 @@ REFUSED = (
     *("read_kcore", "read_kmsg", "read_mem", "read_shadow", "docker_socket", "host_environment", "device", "kfd"),
     *("mount", "umount", "pivot_root", "chroot", "fsopen", "open_tree"),
     *("unshare", "unshare_net", "setns", "clone_namespace", "clone3_namespace"),
-    *("bpf", "io_uring", "add_key", "keyctl", "request_key", "ptrace", "process_vm", "kcmp", "pidfd_getfd"),
+    *(
+        "bpf",
+        "io_setup",
+        "io_submit",
+        "io_uring",
+        "add_key",
+        "keyctl",
+        "request_key",
+        "ptrace",
+        "process_vm",
+        "kcmp",
+        "pidfd_getfd",
+    ),
     *("userfaultfd", "perf", "name_to_handle", "open_by_handle", "init_module", "kexec", "reboot", "swapon", "acct"),
     *("quotactl", "personality", "settime", "setuid", "setuid_program", "new_privileges", "tmp_setuid"),
     *("raise_limit", "kill_init"),
@@ -33,8 +46,8 @@ def weaker(**changes: Any) -> type[Containers]:
     """A sandbox without one of its defences."""
 
     class Weaker(Containers):
-        def arguments(self) -> dict[str, Any]:
-            return super().arguments() | changes
+        def arguments(self, folder: Path) -> dict[str, Any]:
+            return super().arguments(folder) | changes
 
     return Weaker
 
@@ -51,31 +64,31 @@ def port() -> Iterator[int]:
 
 
 @pytest.fixture(scope="session")
-def found(probe: Callable[..., tuple[ProgramEnd, None]], port: int) -> dict[str, str]:
+def attempts(probe: Callable[..., tuple[ProgramEnd, None]], port: int) -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STENO_PROBE_MARK", "of the host")
         return table(probe("all", str(port)))
 
 
 def table(result: tuple[ProgramEnd, None]) -> dict[str, str]:
-    """What became of each attempt."""
+    """The result of each attempt."""
     ended, _ = result
     assert ended.code == 0, ended
     return dict(line.split(" ", 1) for line in ended.output.splitlines())
 
 
-def test_the_list_of_attempts_is_complete(found: dict[str, str]) -> None:
-    assert set(found) == {*WORKS, *REFUSED}
+def test_the_list_of_attempts_is_complete(attempts: dict[str, str]) -> None:
+    assert set(attempts) == {*WORKS, *REFUSED}
 
 
 @pytest.mark.parametrize("attempt", REFUSED)
-def test_is_refused(found: dict[str, str], attempt: str) -> None:
-    assert found[attempt] != "through"
+def test_is_refused(attempts: dict[str, str], attempt: str) -> None:
+    assert attempts[attempt] != "through"
 
 
 @pytest.mark.parametrize("need", WORKS)
-def test_is_allowed(found: dict[str, str], need: str) -> None:
-    assert found[need] == "through"
+def test_is_allowed(attempts: dict[str, str], need: str) -> None:
+    assert attempts[need] == "through"
 
 
 @pytest.mark.parametrize(

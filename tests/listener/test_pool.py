@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,67 +12,91 @@ from typing import Any, cast
 import pytest
 from stenolab.waiting import wait
 
-from engine.listener.daemon import SandboxUnavailable, StartedContainer
-from engine.listener.pool import ContainerPool
+from steno.engine.listener.daemon import SandboxUnavailable
+from steno.engine.listener.pool import ContainerPool
 
 
 class Engine:
-    """It has the containers `there`. The calls of `start` whose numbers are `lost` make one and do not say so."""
+    """It has the containers `there`. The calls of `start` whose numbers are `lost` make one and do not say so, and the
+    first removals after them fail too.
+    """
 
     def __init__(self, lost: tuple[int, ...]) -> None:
         self.lost, self.calls, self.there = set(lost), count(1), set[str]()
-        self.slow: Callable[[int], None] = lambda _number: None
+        self.refuses = False
 
-    def start(self) -> StartedContainer:
+    def make(self) -> Any:
         number = next(self.calls)
-        self.there.add(f"c{number}")
-        self.slow(number)
-        if number in self.lost:
-            raise SandboxUnavailable("The Docker engine died.")
-        return StartedContainer(f"c{number}", cast(Any, SimpleNamespace(close=lambda: None)), number)
+        return SimpleNamespace(name=f"c{number}", start=lambda: self.start(number), close=lambda: None)
 
-    def remove(self, container: str) -> None:
-        self.there.discard(container)
+    def start(self, number: int) -> None:
+        self.there.add(f"c{number}")
+        if number in self.lost:
+            self.refuses = True
+            raise SandboxUnavailable("The Docker engine died.")
+
+    def remove(self, name: str) -> None:
+        if self.refuses:
+            self.refuses = False
+            raise SandboxUnavailable("The Docker engine died.")
+        self.there.discard(name)
 
 
 @contextmanager
 def pool_of(engine: Engine, size: int) -> Iterator[ContainerPool]:
-    pool = ContainerPool(engine.start, engine.remove, lambda: set(engine.there), size)
+    pool = ContainerPool(engine.make, engine.remove, size)
     try:
         yield pool
     finally:
         pool.close()
 
 
-@pytest.mark.parametrize("lost", [(1,), (2,), (3,), (1, 2, 3)])
-def test_a_container_whose_answer_was_lost_is_removed(lost: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("size", [0, 3])
+@pytest.mark.parametrize("lost", [(1,), (2,), (3,), (1, 2, 3), (1, 2, 3, 4)])
+def test_a_container_whose_answer_was_lost_is_removed(lost: tuple[int, ...], size: int) -> None:
     """Seen once in eight kills of a real engine: nobody knew of it, so it stayed until the listener's end."""
+    engine, taken = Engine(lost), list[Any]()
+    with pool_of(engine, size) as pool:
+        while len(taken) < 3:
+            with suppress(SandboxUnavailable):
+                taken.append(pool.take())
+        assert not {f"c{number}" for number in lost} & {container.name for container in taken}
+        pool.give_back(taken.pop())
+        pool.quiet()
+        assert engine.there == {container.name for container in (*taken, *pool.ready)}
+        for container in taken:
+            pool.give_back(container)
+    assert engine.there == set()
+
+
+@pytest.mark.parametrize("lost", [(1,), (2, 3), (4,), (1, 2, 3)])
+def test_it_is_full_again_by_itself_when_the_engine_is_back(
+    lost: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes a container meanwhile; and none is left of the starts that failed."""
+    monkeypatch.setattr("steno.engine.listener.pool._PAUSE", 0.01)
     engine = Engine(lost)
     with pool_of(engine, 3) as pool:
-        ready = {f"c{number}" for number in range(1, 4 + len(lost))} - {f"c{number}" for number in lost}
-        wait(lambda: engine.there == ready, seconds=60, what="the strays' end")
-        assert {pool.take().container for _ in range(3)} == ready
-    assert engine.there <= ready
+        if 4 in lost:
+            pool.give_back(pool.take())
+
+        def full() -> bool:
+            return len(pool.ready) == 3 and engine.there == {container.name for container in pool.ready}
+
+        wait(full, seconds=60, what="a full pool and nothing else")
+    assert engine.there == set()
 
 
-def test_one_that_is_just_being_started_is_no_stray() -> None:
-    """Without containers ahead of need `take` starts its own: one is on its way while another one's answer is lost."""
-    engine, reached, go_on, found = Engine((2,)), threading.Event(), threading.Event(), list[str]()
+def test_its_end_waits_for_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steno.engine.listener.pool._PAUSE", 600.0)
+    began = threading.active_count()
+    with pool_of(Engine(tuple(range(1, 100))), 3) as pool:
+        wait(lambda: pool.trouble is not None, seconds=60, what="a pause")
+    wait(lambda: threading.active_count() == began, seconds=60, what="its end")
 
-    def slow(number: int) -> None:
-        if number == 1:
-            reached.set()
-            go_on.wait(60)
 
-    engine.slow = slow
-    with pool_of(engine, 0) as pool:
-        first = threading.Thread(target=lambda: found.append(pool.take().container))
-        first.start()
-        reached.wait(60)
-        with pytest.raises(SandboxUnavailable):
-            pool.take()
-        wait(lambda: bool(pool._change._waiters), seconds=60, what="the thread has seen that a start goes on")
-        go_on.set()
-        first.join(60)
-        wait(lambda: engine.there == {"c1"}, seconds=60, what="the stray's end")
-    assert found == ["c1"]
+def test_after_its_end_there_is_none() -> None:
+    with pool_of(Engine(()), 1) as pool:
+        pool.give_back(cast(Any, pool.take()))
+    with pytest.raises(SandboxUnavailable, match="closed"):
+        pool.take()

@@ -15,27 +15,11 @@ from typing import Any
 import pytest
 from stenolab.waiting import wait
 
-from engine.kernel.machine.cells import Cell, CellGone
-from engine.listener.attachment import KEPT
-from engine.listener.daemon import SandboxUnavailable
-from engine.listener.health import escapes
-from engine.listener.sandbox import ContainerLimits, Containers
+from steno.engine.kernel.machine.exchange import KEPT, CellGone
+from steno.engine.listener.daemon import SandboxUnavailable, escapes
+from steno.engine.listener.sandbox import ContainerLimits, Containers
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
-
-
-@pytest.fixture
-def opened(cells: Containers, probes: bytes) -> Iterator[Any]:
-    """`opened(*words, limit=)`: a cell with a probe; it is ended with the test."""
-    made: list[Cell] = []
-
-    def open_(*words: str, limit: float = 20) -> Cell:
-        made.append(cells.open(probes, words, limit=limit))
-        return made[-1]
-
-    yield open_
-    for cell in made:
-        cell.end()
 
 
 def soon(seconds: float = 5) -> float:
@@ -98,11 +82,6 @@ def test_output_may_be_any_bytes(probe: Any) -> None:
     assert ended.output == bytes(range(256)).decode("utf-8", "replace")
 
 
-def test_a_deadline_is_told_by_sigterm(probe: Any) -> None:
-    ended, _ = probe("polite", limit=0.5)
-    assert (ended.code, ended.output, ended.seconds) == (None, "told\n", 0.5)
-
-
 @pytest.mark.parametrize("word", ["stubborn", "closed"])
 def test_a_program_that_does_not_listen_is_killed(probe: Any, word: str) -> None:
     began = time.monotonic()
@@ -122,7 +101,7 @@ def test_a_daemon_does_not_survive_its_program(probe: Any) -> None:
     ended, _ = probe("daemon", limit=30)
     assert ended.code == 0
     assert time.monotonic() - began < 15, "its open streams are not waited for"
-    assert b"./probes\0daemon" not in b"".join(_command_lines())
+    wait(lambda: b"./probes\0daemon" not in b"".join(_command_lines()), seconds=10, what="the daemon's end")
 
 
 @pytest.mark.parametrize(
@@ -145,8 +124,8 @@ def test_a_file_is_taken_up_to_its_cap(probe: Any) -> None:
 def test_the_channel_is_descriptors_three_and_four(opened: Any) -> None:
     cell = opened("channel")
     for word in (b"a" * 24, bytes(range(24))):
-        cell.send(word)
-        assert cell.receive(24, soon()) == word
+        cell.exchange.send(word)
+        assert cell.exchange.receive(24, soon()) == word
     ended = cell.end()
     assert ended.code == 0, "it read the end of the channel"
     assert ended.output == "0 0\nerr\n"
@@ -157,49 +136,40 @@ def test_a_channel_carries_megabytes_both_ways(opened: Any) -> None:
     """More than every buffer between holds: who writes must also read."""
     cell = opened("echo")
     data = bytes(range(256)) * 24 * 1024
-    sender = threading.Thread(target=cell.send, args=(data[: 24 * 2000],))
+    sender = threading.Thread(target=cell.exchange.send, args=(data[: 24 * 2000],))
     sender.start()
-    assert cell.receive(24 * 2000, soon(20)) == data[: 24 * 2000]
+    assert cell.exchange.receive(24 * 2000, soon(20)) == data[: 24 * 2000]
     sender.join()
 
 
 def test_output_does_not_block_the_channel(opened: Any) -> None:
     cell = opened("noisy")
-    cell.send(b"x" * 24)
-    assert cell.receive(24, soon()) == b"x" * 24
+    cell.exchange.send(b"x" * 24)
+    assert cell.exchange.receive(24, soon()) == b"x" * 24
     assert f"{(4 << 20) - 2 * KEPT} bytes" in cell.end().output
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for(opened: Any) -> None:
     cell = opened("stuck")
-    assert cell.receive(1, soon()) == b"x"
+    assert cell.exchange.receive(1, soon()) == b"x"
     began = time.monotonic()
     with pytest.raises(CellGone):
-        cell.receive(1, soon(0.3))
+        cell.exchange.receive(1, soon(0.3))
     assert 0.2 < time.monotonic() - began < 3
 
 
 def test_a_program_that_ended_is_noticed(opened: Any) -> None:
     cell = opened("exit", "5")
     with pytest.raises(CellGone):
-        cell.receive(1, soon())
+        cell.exchange.receive(1, soon())
     assert cell.end().code == 5
 
 
 def test_what_nobody_asked_for_stays_in_the_pipe(opened: Any) -> None:
     cell = opened("flood")
     time.sleep(1)
-    assert len(cell.receive(1 << 20, soon())) == 1 << 20
-    assert len(cell._streams._channel) <= 1 << 20
+    assert len(cell.exchange.receive(1 << 20, soon())) == 1 << 20
     assert cell.end().code is None
-
-
-def test_a_cell_is_ended_at_its_limit_though_nobody_waits(opened: Any) -> None:
-    cell = opened("stubborn", limit=0.5)
-    time.sleep(3)
-    assert cell.threads() is None
-    ended = cell.end()
-    assert (ended.code, ended.seconds) == (None, 0.5)
 
 
 def test_programs_are_interrupted_from_another_thread(cells: Containers, probe: Any, opened: Any) -> None:
@@ -209,55 +179,45 @@ def test_programs_are_interrupted_from_another_thread(cells: Containers, probe: 
     assert probe("stubborn", limit=30)[0].code == 128 + signal.SIGKILL
     assert time.monotonic() - began < 10
     later.join()
-    cell = opened("stuck", limit=30)
+    cell = opened("stuck")
     cells.interrupt()
     with pytest.raises(CellGone):
-        cell.receive(2, soon(10))
+        cell.exchange.receive(2, soon(10))
     cell.end()
 
 
-def test_threads_are_counted_from_outside(opened: Any) -> None:
-    cell = opened("threads", "5")
-    cell.receive(1, soon())
-    assert cell.threads() == 6
-
-
-def test_what_a_compiler_leaves_behind_ends_before_the_next_program_is_sent_anything(
+def test_what_a_compiler_leaves_behind_ends_before_the_next_program_is_timed(
     cells: Containers, probe: Any, opened: Any
 ) -> None:
     """Nobody waits for the end of a container whose file was taken, until then."""
     assert probe("endless", takes="out", cap=8 << 20)[1] is not None
-    opened("echo").send(b"x" * 24)
+    cell = opened("echo")
+    cell.freeze()
+    cell.batch(0.1)
     assert b"./probes\0endless" not in b"".join(_command_lines())
 
 
 def test_while_a_program_runs_one_container_is_ready_and_afterwards_all(make: Any, probes: bytes) -> None:
     """Each start takes a core from the program."""
     sandbox = make(size=3, name="few")
-    cell = sandbox.open(probes, ["echo"], limit=20)
+    cell = sandbox.open(probes, ["echo"])
     time.sleep(2)
-    assert len(sandbox.warm()._ready) == 1
+    assert _ready(sandbox) == 1
     cell.end()
-    deadline = soon(10)
-    while len(sandbox.warm()._ready) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert len(sandbox.warm()._ready) == 3
+    wait(lambda: _ready(sandbox) == 3, seconds=10, what="a full pool")
 
 
 def test_no_container_starts_while_a_program_is_timed(make: Any, probes: bytes) -> None:
-    """From what is sent to a program until the next program: a start would take a core from it."""
+    """From a batch until the next program: a start would take a core from it."""
     sandbox = make(size=3, name="timed")
-    cell = sandbox.open(probes, ["echo"], limit=20)
-    cell.send(b"x" * 24)
+    cell = sandbox.open(probes, ["echo"])
+    cell.freeze()
+    cell.batch(0.1)
     started = _left(sandbox)[0]
     time.sleep(0.7)
     assert _left(sandbox)[0] == started < 4
-    assert cell.receive(24, soon()) == b"x" * 24
     cell.end()
-    deadline = soon(10)
-    while len(sandbox.warm()._ready) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert len(sandbox.warm()._ready) == 3
+    wait(lambda: _ready(sandbox) == 3, seconds=10, what="a full pool")
 
 
 def test_nothing_is_left_of_fifty_programs(make: Any, probe: Any) -> None:
@@ -271,7 +231,7 @@ def test_nothing_is_left_of_fifty_programs(make: Any, probe: Any) -> None:
 
 def test_leftovers_of_a_dead_listener_are_removed(engine: str, make: Any) -> None:
     script = (
-        "import os, sys, time\nfrom engine.listener.sandbox import Containers, ContainerLimits\n"
+        "import os, sys, time\nfrom steno.engine.listener.sandbox import Containers, ContainerLimits\n"
         "limits = ContainerLimits(image='steno-lab/kernel:1', memory=1 << 28)\n"
         f"sandbox = Containers(limits, url={engine!r}, name='dead')\n"
         "sandbox.run(['true'], {}, limit=9)\nos._exit(9)\n"
@@ -314,10 +274,9 @@ def test_containers_that_stopped_in_the_pool_are_replaced(make: Any) -> None:
     """All of them, as after a restart of the engine."""
     sandbox = make(size=5, name="stopped")
     sandbox.run(["true"], {}, limit=9)
-    pool = sandbox.warm()
-    wait(lambda: len(pool._ready) == 5, seconds=60, what="a full pool")
-    for waiting in list(pool._ready):
-        sandbox.daemon.kill(waiting.container)
+    wait(lambda: _ready(sandbox) == 5, seconds=60, what="a full pool")
+    for waiting in sandbox.warm().ready:
+        waiting.kill()
     assert sandbox.run(["true"], {}, limit=9)[0].code == 0
 
 
@@ -356,6 +315,11 @@ def test_a_missing_sdk_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
     with pytest.raises(SandboxUnavailable, match=r"make .*setup EXTRAS=listener"):
         Containers(ContainerLimits(image="any")).remove_leftovers()
+
+
+def _ready(sandbox: Containers) -> int:
+    """How many containers were started ahead of need."""
+    return len(sandbox.warm().ready)
 
 
 def _left(sandbox: Containers) -> tuple[int, int, int]:

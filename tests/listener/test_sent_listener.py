@@ -13,21 +13,21 @@ import httpx
 import msgspec
 import pytest
 
-from engine.kernel.executor import packed, program_of
-from engine.kernel.held_machine import LISTENER, _files
+from steno.engine.kernel.kept_machine import LISTENER, _files, packed, program_of
 
 TOKEN = "t" * 40
 OPTIONS = {"name": "sent", "token": TOKEN, "image": "none", "memory": 1 << 30, "cpus": 1.0}
 
 
 def sent(folder: Path, **options: object) -> subprocess.Popen[str]:
-    """A listener that has no container engine; its temporary folder is this one."""
+    """A listener that has no container engine; `folder` is its temporary folder."""
     files = (*_files(), ("listener.json", msgspec.json.encode(OPTIONS | options)))
     return subprocess.Popen(
-        [sys.executable, "-c", program_of("engine.listener", LISTENER)],
+        [sys.executable, "-c", program_of("steno.engine.listener", LISTENER)],
         env={
             "PATH": "/usr/bin:/bin",
             "TMPDIR": str(folder),
+            "PYTHONPATH": str(folder.parent),  # of what a test puts there
             "DOCKER_HOST": f"unix://{folder}/nowhere.sock",
             LISTENER: packed(files),
         },
@@ -37,7 +37,7 @@ def sent(folder: Path, **options: object) -> subprocess.Popen[str]:
 
 
 def handles_sigterm(process: subprocess.Popen[str]) -> bool:
-    """Whether it has a handler of its own by now."""
+    """True if it has a handler of its own by now."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     (caught,) = re.findall(r"SigCgt:\s+([0-9a-f]+)", status)
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
@@ -47,7 +47,7 @@ def test_a_stopped_listener_answers_any_json_and_leaves_no_folder(tmp_path: Path
     """JSON that is nested too deep gets its 400, and the connection goes on for the next."""
     with sent(tmp_path) as process:
         assert process.stdout is not None
-        url = next(found[1] for line in process.stdout if (found := re.search(r"listening at (\S+)", line)))
+        url = next(matched[1] for line in process.stdout if (matched := re.search(r"listening at (\S+)", line)))
         assert list(tmp_path.iterdir())
         try:
             with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False) as client:
@@ -71,3 +71,16 @@ def test_a_listener_that_never_listened_leaves_no_folder(tmp_path: Path, waits: 
             process.send_signal(signal.SIGTERM)
         process.stdout.read()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_listener_without_numpy_ends_at_once_and_says_so(tmp_path: Path) -> None:
+    """It would wait for a container engine; numpy does not come by waiting."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['numpy'] = None\n")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with sent(folder, waits=36_000.0) as process:
+        assert process.stdout is not None
+        (line,) = process.stdout.read().splitlines()
+    assert re.fullmatch(r"numpy is not installed for \S+python\S*: `apt-get install python3-numpy`, or .*", line)
+    assert process.returncode == 1
+    assert list(folder.iterdir()) == []

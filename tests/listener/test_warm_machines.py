@@ -18,13 +18,13 @@ from stenolab.steno import Background, Steno
 from stenolab.waiting import wait
 from stenotest.kernels import ADDITION, told
 
-from engine.kernel import held_machine
-from engine.kernel.executor import MAX_VARIABLE
-from engine.kernel.held_machine import listener_task
-from engine.kernel_mark import FORGOTTEN
-from engine.listener.daemon import Daemon
-from engine.providers.registry import kind, load_settings
-from engine.providers.task import LISTENER
+from steno.engine.kernel import kept_machine
+from steno.engine.kernel.executor import MAX_VARIABLE
+from steno.engine.kernel.kept_machine import listener_task
+from steno.engine.listener.daemon import Daemon
+from steno.engine.providers.registry import kind, load_settings
+from steno.engine.providers.task import LISTENER
+from steno.engine.state.kernel_mark import FORGOTTEN
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
 
@@ -44,12 +44,17 @@ class Site:
 
     def start(self, **environment: str) -> Background:
         self.up = up = self.steno.up(**environment)
-        found = wait(lambda: _SERVING.search(up.out), seconds=PATIENCE, what="the service")
-        self.url = found[1]
+        address = wait(lambda: _SERVING.search(up.out), seconds=PATIENCE, what="the service")
+        self.url = address[1]
         return up
 
     def submitted(self, source: str = ADDITION) -> list[dict[str, Any]]:
         return told(self.url, source)
+
+    def submit(self, source: str = ADDITION, name: str = "add.cpp") -> str:
+        """The name of a kernel that is submitted by the command."""
+        path = self.file(source, name)
+        return self.steno("kernel", "submit", path, "--problem", "vector-add", "--checker").out.strip()
 
     def file(self, source: str = ADDITION, name: str = "add.cpp") -> Path:
         path = self.steno.work / name
@@ -58,13 +63,13 @@ class Site:
 
     def machines(self) -> list[dict[str, Any]]:
         """The warm machines that are not gone, as `steno vms` lists them."""
-        found = self.steno.json("vms")["vms"]
-        return [vm for vm in found if vm["source"].startswith("kernels/") and vm["state"] != "terminated"]
+        machines = self.steno.json("vms")["vms"]
+        return [vm for vm in machines if vm["source"].startswith("kernels/") and vm["state"] != "terminated"]
 
 
 @pytest.fixture(scope="module")
 def site(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One host; `steno up` runs there, and a machine is warm."""
+    """A host; `steno up` runs there, and a machine is warm."""
     made = _site(engine, tmp_path_factory.mktemp("site"))
     made.start()
     yield made
@@ -73,7 +78,7 @@ def site(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site
 
 @pytest.fixture
 def other(engine: str, tmp_path: Path) -> Iterator[Site]:
-    """One whose service a test starts, and may end."""
+    """A host whose service a test starts, and may end."""
     made = _site(engine, tmp_path)
     yield made
     _end(made)
@@ -95,16 +100,16 @@ def _end(site: Site) -> None:
 def test_the_first_kernel_starts_a_machine_and_the_second_finds_it_warm(site: Site) -> None:
     """Status by status; both runs end by the verdict, and the machine stays."""
     cold, warm = site.submitted(), site.submitted()
-    assert [one["status"] for one in warm] == ["IN_QUEUE", "COMPILING", "CHECKING", *["TEST_RESULT"] * 3, "CHECKED"]
+    assert [item["status"] for item in warm] == ["IN_QUEUE", "COMPILING", "CHECKING", *["TEST_RESULT"] * 3, "CHECKED"]
     assert (cold[-1]["status"], cold[-1]["vm_state"]) == ("CHECKED", "COLD_START")
     assert (warm[-1]["status"], warm[-1]["vm_state"]) == ("CHECKED", "WARM_REUSE")
-    assert any("kernels-cpu" in one["message"] for one in cold if one["status"] == "IN_QUEUE"), (
+    assert any("kernels-cpu" in item["message"] for item in cold if item["status"] == "IN_QUEUE"), (
         "it says what it waits for"
     )
     (machine,) = site.machines()
-    assert {one["vm_metrics"]["vm_id"] for one in (cold[-1], warm[-1])} == {machine["vm_id"]}
-    shown = site.steno.json("show", warm[0]["name"])
-    assert (shown["state"], shown["reason"], shown["exit_status"]) == ("succeeded", "exit_zero", 0)
+    assert {item["vm_metrics"]["vm_id"] for item in (cold[-1], warm[-1])} == {machine["vm_id"]}
+    run = site.steno.json("show", warm[0]["name"])
+    assert (run["state"], run["reason"], run["exit_status"]) == ("succeeded", "exit_zero", 0)
     site.steno("verify")
 
 
@@ -120,17 +125,16 @@ def test_what_is_wrong_with_a_kernel_is_told(site: Site) -> None:
 
 def test_the_command_submits_and_follows(site: Site) -> None:
     """`kernel submit --wait`, and `logs`: the lines by which a kernel reports are not its output."""
-    said = site.steno("kernel", "submit", site.file(), "--problem", "vector-add", "--checker", "--wait", "--json")
-    shown = said.json()
-    assert shown["statuses"][-1]["status"] == "CHECKED"
-    assert [one["status"] for one in shown["statuses"]].count("TEST_RESULT") == 3
-    assert "::steno::" not in site.steno("logs", shown["name"]).out
+    command = site.steno("kernel", "submit", site.file(), "--problem", "vector-add", "--checker", "--wait", "--json")
+    kernel = command.json()
+    assert kernel["statuses"][-1]["status"] == "CHECKED"
+    assert [step["status"] for step in kernel["statuses"]].count("TEST_RESULT") == 3
+    assert "::steno::" not in site.steno("logs", kernel["name"]).out
 
 
 def test_a_kernel_that_goes_on_for_ever_is_stopped(site: Site) -> None:
     """By the user: the machine is free at once for the next."""
-    path = site.file(ENDLESS, "endless.cpp")
-    name = site.steno("kernel", "submit", path, "--problem", "vector-add", "--checker").out.strip()
+    name = site.submit(ENDLESS, "endless.cpp")
     site.steno.wait(name, "running")
     site.steno("stop", name)
     assert site.steno.wait(name, "stopped", "failed")["reason"] == "stopped_by_user"
@@ -142,14 +146,14 @@ def test_a_service_that_is_killed_loses_nothing(other: Site) -> None:
     other.start()
     other.submitted()
     slow = ADDITION.replace("C[i] =", "for (volatile int k = 0; k < 30000; k = k + 1) C[i] =")
-    name = other.steno("kernel", "submit", other.file(slow), "--problem", "vector-add", "--checker").out.strip()
+    name = other.submit(slow)
     other.steno.wait(name, "running")
     assert other.up is not None
     other.up.kill()
     other.start()
     assert other.steno.wait(name, "succeeded")["start"] == "warm"
-    shown = other.steno.json("kernel", "show", name)
-    assert [one["status"] for one in shown["statuses"]].count("TEST_RESULT") == 3
+    kernel = other.steno.json("kernel", "show", name)
+    assert [step["status"] for step in kernel["statuses"]].count("TEST_RESULT") == 3
     assert len(other.machines()) == 1
     assert other.steno.json("incidents")["anomalies"] == []
     other.steno("verify")
@@ -163,19 +167,20 @@ def test_a_machine_that_vanishes_in_the_middle_ends_its_kernel(engine: str, othe
     before = dict(daemon.labelled("steno=listener"))
     other.start()
     assert other.submitted()[-1]["status"] == "CHECKED"
-    name = next(labels["steno.listener"] for one, labels in daemon.labelled("steno=listener") if one not in before)
+    name = next(
+        labels["steno.listener"] for container, labels in daemon.labelled("steno=listener") if container not in before
+    )
     (machine,) = other.machines()
-    path = other.file(ENDLESS, "endless.cpp")
-    kernel = other.steno("kernel", "submit", path, "--problem", "vector-add", "--checker").out.strip()
+    kernel = other.submit(ENDLESS, "endless.cpp")
     other.steno.wait(kernel, "running")
     other.steno("stop", machine["name"], "--abort")
     ended = other.steno.wait(kernel, "failed")
     assert ended["reason"] == "unreachable"
     other.steno.until(lambda: not daemon.labelled(f"steno.listener={name}"), what="its containers were removed")
     daemon.close()
-    told = other.submitted()
-    assert told[-1]["status"] == "CHECKED"
-    assert told[-1]["vm_metrics"]["vm_id"] != machine["vm_id"]
+    items = other.submitted()
+    assert items[-1]["status"] == "CHECKED"
+    assert items[-1]["vm_metrics"]["vm_id"] != machine["vm_id"]
 
 
 def test_an_idle_machine_is_given_back(other: Site) -> None:
@@ -199,10 +204,9 @@ def test_a_machine_is_stopped_by_hand(other: Site) -> None:
 def test_a_kernel_in_the_queue_names_the_machine_it_waits_for(other: Site) -> None:
     """In `show` as in its statuses: another kernel has the only machine."""
     other.start()
-    path = other.file(ENDLESS, "endless.cpp")
-    first = other.steno("kernel", "submit", path, "--problem", "vector-add", "--checker").out.strip()
+    first = other.submit(ENDLESS, "endless.cpp")
     other.steno.wait(first, "running")
-    second = other.steno("kernel", "submit", other.file(), "--problem", "vector-add", "--checker").out.strip()
+    second = other.submit()
     name = other.machines()[0]["name"]
     wait(lambda: f"{name} has another kernel" in other.steno("show", second).out, seconds=PATIENCE, what="the reason")
     other.steno("stop", first)
@@ -210,19 +214,19 @@ def test_a_kernel_in_the_queue_names_the_machine_it_waits_for(other: Site) -> No
 
 
 @pytest.mark.parametrize(
-    ("variable", "said", "status"),
+    ("variable", "message", "status"),
     [
         ({}, "the engine has been silent for too long", FORGOTTEN),
         ({"DOCKER_HOST": "unix:///nowhere"}, "No Docker engine answers", 1),
     ],
 )
 def test_a_listener_that_is_sent_needs_nothing_of_steno(
-    engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: dict[str, str], said: str, status: int
+    engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: dict[str, str], message: str, status: int
 ) -> None:
     """Its bundle, by a Python that sees Docker's SDK and no Steno. It ends by itself, and its status says why."""
-    monkeypatch.setattr(held_machine, "_ENGINE_PATIENCE", 1.0)
+    monkeypatch.setattr(kept_machine, "_ENGINE_PATIENCE", 1.0)
     environ = {"STENO_IDLE_TIMEOUT": "1s", "STENO_KERNEL_IMAGE": IMAGE, "AMD_CONTAINER_MEMORY_LIMIT": "1GB"}
-    monkeypatch.setattr(held_machine, "BACKSTOP", 0)
+    monkeypatch.setattr(kept_machine, "BACKSTOP", 0)
     settings = load_settings(flags={}, environ=environ, cwd=tmp_path, home=tmp_path, config=tmp_path, data=tmp_path)
     task: Any = listener_task(kind("local"), settings, str(uuid.uuid4()), None, "t" * 64)
     assert len(task["env"][LISTENER]) < MAX_VARIABLE
@@ -230,7 +234,7 @@ def test_a_listener_that_is_sent_needs_nothing_of_steno(
     packages = str(Path(docker.__file__).parents[1])
     env = {**task["env"], "PATH": os.environ["PATH"], "PYTHONPATH": packages, "DOCKER_HOST": engine, **variable}
     done = subprocess.run(["sh", "-c", program], env=env, cwd="/", capture_output=True, text=True, check=False)
-    assert (done.returncode, said in done.stdout) == (status, True), done.stdout + done.stderr
+    assert (done.returncode, message in done.stdout) == (status, True), done.stdout + done.stderr
 
 
 def test_without_an_engine_kernels_are_refused(other: Site) -> None:
@@ -241,12 +245,12 @@ def test_without_an_engine_kernels_are_refused(other: Site) -> None:
     answer = httpx.post(f"{other.url}/api/amd/submit", json=body, timeout=PATIENCE, trust_env=False)
     assert answer.status_code == 503
     assert "apt-get install docker.io" in answer.json()["detail"]
-    said = other.steno("kernel", "submit", other.file(), "--problem", "vector-add", code=6, **nowhere)
-    assert "apt-get install docker.io" in said.err
-    assert said.err.count("\n") == 1
+    command = other.steno("kernel", "submit", other.file(), "--problem", "vector-add", code=6, **nowhere)
+    assert "apt-get install docker.io" in command.err
+    assert command.err.count("\n") == 1
     assert other.steno.json("ps", "--all")["runs"] == []
 
 
 def test_without_a_recorder_the_command_says_what_to_start(other: Site) -> None:
-    said = other.steno("kernel", "submit", other.file(), "--problem", "vector-add", code=5)
-    assert "start `steno up` first" in said.err
+    command = other.steno("kernel", "submit", other.file(), "--problem", "vector-add", code=5)
+    assert "start `steno up` first" in command.err

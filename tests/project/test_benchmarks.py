@@ -10,8 +10,8 @@ from benchmarks import page, suite, support
 from benchmarks.targets import TARGETS, Target
 
 ROOT = Path(__file__).parents[2]
-OTHERS = {"__init__", "page", "simulator", "suite", "support", "targets"}
-"""Files of the benchmarks that measure nothing."""
+OTHERS = {"__init__", "gpu_judge", "page", "simulator", "suite", "support", "targets"}
+"""Files of the benchmarks that measure nothing; of `gpu_judge`, which needs a GPU, its exit status is the result."""
 CHEAP = ("cli_start", "dstack_client", "growth", "postgres_append", "record_append", "record_polls", "recorder")
 """Each takes a few seconds of CPU at its smallest size."""
 LONG = [script for script in suite.SCRIPTS if script not in CHEAP]
@@ -34,7 +34,9 @@ def test_every_script_measures_a_target():
 def measures_all(script: str) -> None:
     """At its smallest size the script reports each of its targets once; a row is missing only for lack of software."""
     rows = suite.run(script, "quick")
-    assert [row.name for row in rows] == [one.name for one in TARGETS if one.script == script and not one.full]
+    assert [row.name for row in rows] == [
+        target.name for target in TARGETS if target.script == script and not target.full
+    ]
     for row in rows:
         if row.problem is not None and row.problem.startswith(NEEDS) and os.environ.get("STENO_REQUIRE_LAB") != "1":
             pytest.skip(row.problem)
@@ -72,7 +74,7 @@ def test_a_share_of_one_or_less_meets_the_target(limit: float, least: bool, valu
 
 
 def test_a_ratio_is_the_median_of_turns():
-    """Of three turns, in the unit of its target, with both sides."""
+    """Three turns, in the unit of the target, with both sides."""
     row = support.compared("append-batch", "events", [80, 60, 90], [100, 100, 100], "events/s")
     assert (row.measured, row.low, row.high, row.rounds) == (80, 60, 90, 3)
     assert (row.ours, row.theirs) == (80, 100)
@@ -80,15 +82,15 @@ def test_a_ratio_is_the_median_of_turns():
 
 def row(name: str, value: float) -> suite.Row:
     """A row that was measured."""
-    (target,) = [one for one in TARGETS if one.name == name]
-    found = support.Measured(name=name, of="things", measured=value, low=value, high=value, rounds=1)
-    return suite._row(target, found, None, size="quick", at="2026-11-27T00:00:00Z", load=(0.0, 0.0), failed=False)
+    (target,) = [candidate for candidate in TARGETS if candidate.name == name]
+    figure = support.Measured(name=name, of="things", measured=value, low=value, high=value, rounds=1)
+    return suite._row(target, figure, None, size="quick", at="2026-11-27T00:00:00Z", load=(0.0, 0.0), failed=False)
 
 
 def test_a_second_report_replaces_only_what_it_measured():
     old = suite.Report(machine=MACHINE, rows=(row("append-batch", 60), row("open-run", 1)))
     new = suite.Report(machine=MACHINE, rows=(row("help-start", 70), row("append-batch", 90)))
-    assert [(one.name, one.measured) for one in suite.joined(old, new).rows] == [
+    assert [(row.name, row.measured) for row in suite.joined(old, new).rows] == [
         ("append-batch", 90), ("open-run", 1), ("help-start", 70),
     ]  # fmt: skip
 
@@ -109,8 +111,8 @@ def test_the_page_shows_the_report():
     assert report is not None
     assert page.generated(page.PAGE.read_text(), report) == page.PAGE.read_text()
     assert page.PICTURE.read_text() == page.picture(report)
-    assert {one.name for one in report.rows} <= {target.name for target in TARGETS}
-    assert {target.name for target in TARGETS if not target.full} <= {one.name for one in report.rows}
+    assert {row.name for row in report.rows} <= {target.name for target in TARGETS}
+    assert {target.name for target in TARGETS if not target.full} <= {row.name for row in report.rows}
 
 
 def test_a_report_is_read_as_it_was_written(tmp_path: Path):

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ import pytest
 import yaml
 from stenotest.postgres import FAST, binaries, lacking, new_server
 
-from cli.program import steno
-from cli.wiring.app import App
-from engine.providers.registry import settings_table
+from steno.cli.program import steno
+from steno.cli.wiring.app import App
+from steno.engine.providers.registry import settings_table
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "docs" / "deploy"
@@ -40,12 +41,12 @@ def compose() -> dict[str, Any]:
 
 
 def kubernetes(kind: str) -> list[dict[str, Any]]:
-    return [one for one in yaml.safe_load_all((DEPLOY / "kubernetes.yml").read_text()) if one["kind"] == kind]
+    return [item for item in yaml.safe_load_all((DEPLOY / "kubernetes.yml").read_text()) if item["kind"] == kind]
 
 
 def container(deployment: dict[str, Any]) -> dict[str, Any]:
-    (found,) = deployment["spec"]["template"]["spec"]["containers"]
-    return dict(found)
+    (only,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(only)
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
@@ -57,19 +58,19 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         program, *words = shlex.split(unit["Service"]["ExecStart"])
         assert Path(program).name == "steno"
         yield path.name, words
-    yield from (("compose.yml", one["command"]) for one in compose().values() if one["image"] == "steno")
-    for one in kubernetes("Deployment"):
-        yield "kubernetes.yml", container(one)["args"]
+    yield from (("compose.yml", service["command"]) for service in compose().values() if service["image"] == "steno")
+    for deployment in kubernetes("Deployment"):
+        yield "kubernetes.yml", container(deployment)["args"]
     lines = (DEPLOY / "Containerfile").read_text().splitlines()
-    (told,) = (line.removeprefix("CMD ") for line in lines if line.startswith("CMD "))
-    yield "Containerfile", yaml.safe_load(told)
+    (command,) = (line.removeprefix("CMD ") for line in lines if line.startswith("CMD "))
+    yield "Containerfile", yaml.safe_load(command)
     for path in DEPLOY.iterdir():  # what the head of a file tells a reader to type
         for typed in re.findall(r"^# .*\bsteno (token create [^#>\n]+)", path.read_text(), re.MULTILINE):
             yield path.name, shlex.split(typed)
 
 
 @pytest.mark.parametrize(
-    ("file", "words"), [pytest.param(*one, id=f"{one[0]}: {' '.join(one[1])}") for one in commands()]
+    ("file", "words"), [pytest.param(*case, id=f"{case[0]}: {' '.join(case[1])}") for case in commands()]
 )
 def test_every_command_is_one_of_ours(file: str, words: list[str]) -> None:
     """With the options that it names."""
@@ -97,7 +98,7 @@ def test_ports_and_probes_are_those_of_the_service() -> None:
     for _, words in commands():
         if "--port" in words:
             assert words[words.index("--port") + 1] == str(PORT)
-    (api,) = (one for one in map(container, kubernetes("Deployment")) if "ports" in one)
+    (api,) = (pod for pod in map(container, kubernetes("Deployment")) if "ports" in pod)
     assert api["ports"] == [{"name": "http", "containerPort": PORT}]
     assert {api[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} == PROBES
     assert f"http://127.0.0.1:{PORT}/healthz" in (DEPLOY / "Containerfile").read_text()
@@ -157,8 +158,8 @@ def test_compose_runs_nothing_as_a_superuser(tmp_path: Path) -> None:
         steno_as(users["steno"], "submit", "--provider", "local", "--wait", "--", "true")
         steno_as(users["rights"], *compose()["rights"]["command"])  # at each start
         with psycopg.connect(server.url("steno")) as superuser:
-            found = superuser.execute("SELECT rolname FROM pg_roles WHERE rolsuper").fetchall()
-            assert found == [(database["POSTGRES_USER"],)]
+            superusers = superuser.execute("SELECT rolname FROM pg_roles WHERE rolsuper").fetchall()
+            assert superusers == [(database["POSTGRES_USER"],)]
             owner = superuser.execute("SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'steno'")
             assert owner.fetchone() == (users["rights"],)
     finally:
@@ -168,8 +169,8 @@ def test_compose_runs_nothing_as_a_superuser(tmp_path: Path) -> None:
 def test_kubernetes_objects_fit_their_schema() -> None:
     """That of the newest Kubernetes known here; a property that it has not is an error too."""
     objects = list(yaml.safe_load_all((DEPLOY / "kubernetes.yml").read_text()))
-    for one in objects:
-        kubernetes_validate.validate(one, kubernetes_validate.latest_version(), strict=True)
+    for item in objects:
+        kubernetes_validate.validate(item, kubernetes_validate.latest_version(), strict=True)
     objects[1]["spec"]["replica"] = 2
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(objects[1], kubernetes_validate.latest_version(), strict=True)
@@ -178,12 +179,12 @@ def test_kubernetes_objects_fit_their_schema() -> None:
 def test_kubernetes_objects_name_each_other() -> None:
     """Selectors find their pods, pods their settings; nobody is root, and nothing but /data is written."""
     labels = []
-    for one in kubernetes("Deployment"):
-        template = one["spec"]["template"]
-        assert one["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
+    for deployment in kubernetes("Deployment"):
+        template = deployment["spec"]["template"]
+        assert deployment["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
         labels.append(template["metadata"]["labels"])
         assert template["spec"]["securityContext"]["runAsNonRoot"] is True
-        pod = container(one)
+        pod = container(deployment)
         assert pod["securityContext"]["readOnlyRootFilesystem"] is True
         assert [mount["mountPath"] for mount in pod["volumeMounts"]] == ["/data"]
         assert {"configMapRef": {"name": "steno"}} in pod["envFrom"]
@@ -193,3 +194,18 @@ def test_kubernetes_objects_name_each_other() -> None:
     (budget,) = kubernetes("PodDisruptionBudget")
     assert service["spec"]["selector"] in labels
     assert budget["spec"]["selector"]["matchLabels"] in labels
+
+
+def test_the_image_is_built_from_all_that_a_wheel_needs() -> None:
+    """A file that the container file does not copy would be missing without an error: hatchling takes what is there."""
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    copied = re.findall(r"^COPY (?!--from)(.+) /source/\S*$", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
+    needed = {
+        *build["only-include"],
+        *build["force-include"],
+        "hatch_build.py",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+    }
+    assert needed <= set(" ".join(copied).split())

@@ -1,4 +1,4 @@
-"""The shipped `.env.example` and `steno.toml` say the same as the settings there are."""
+"""The shipped `.env.example` and `steno.toml` agree with the table of settings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cli.render.sample import sample_settings
-from engine.providers.registry import load_settings, settings_table
-from engine.settings.policy import policy_from
-from engine.settings.settings import Settings
+from steno.cli.commands.settings import sample_settings
+from steno.engine.providers.registry import load_settings, settings_table
+from steno.engine.settings.settings import Settings, policy_from
 
 EXAMPLE = Path(__file__).parents[2] / ".env.example"
 ENTRY = re.compile(r"^(#?)([A-Z][A-Z0-9_]*)=(.*)$", re.MULTILINE)
@@ -46,7 +45,7 @@ def entries() -> dict[str, tuple[bool, str]]:
 
 
 def test_it_names_every_variable_that_is_read_and_no_other() -> None:
-    """Each has a line of its own, or is told of beside the one it is stronger than."""
+    """Each has a line of its own, or is named beside the setting that it overrides."""
     text = EXAMPLE.read_text()
     assert entries().keys() <= BY_VARIABLE.keys()
     assert [name for name in BY_VARIABLE if not re.search(rf"\b{name}\b", text)] == []
@@ -55,8 +54,8 @@ def test_it_names_every_variable_that_is_read_and_no_other() -> None:
 
 def test_every_setting_with_a_variable_has_one_line() -> None:
     """Two lines for one setting would make an edit of the weaker one do nothing."""
-    found = [BY_VARIABLE[name].name for name in entries()]
-    assert sorted(found) == sorted(known.name for known in TABLE if known.variables)
+    names = [BY_VARIABLE[name].name for name in entries()]
+    assert sorted(names) == sorted(known.name for known in TABLE if known.variables)
 
 
 @pytest.mark.parametrize("name", sorted(entries()))
@@ -82,7 +81,7 @@ def test_copied_as_it_stands_it_changes_nothing_but_the_budget(tmp_path: Path, p
     (tmp_path / ".env").write_text(EXAMPLE.read_text())
     after = load(tmp_path)
     assert load(tmp_path / "elsewhere").value("budget.total") is None
-    assert {one.name: one.value for one in after.entries} == {one.name: one.value for one in before.entries}
+    assert {entry.name: entry.value for entry in after.entries} == {entry.name: entry.value for entry in before.entries}
     assert policy_from(after, provider) == policy_from(before, provider)
 
 
@@ -100,7 +99,7 @@ def test_the_sample_file_changes_nothing_even_without_its_marks(tmp_path: Path) 
     (tmp_path / "steno.toml").write_text("\n".join(line for line in lines if not line.endswith(' = ""')))
     after = load(tmp_path)
     assert replace(policy_from(after, "local"), rates=()) == policy_from(before, "local")
-    sources = {one.name: one.source for one in after.entries}
-    assert {one.name for one in TABLE if one.default is not None} <= {
+    sources = {entry.name: entry.source for entry in after.entries}
+    assert {setting.name for setting in TABLE if setting.default is not None} <= {
         name for name, source in sources.items() if "steno.toml" in source
     }

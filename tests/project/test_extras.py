@@ -19,16 +19,16 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from stenolab.environment import find_uv
+from stenotest.packages import uv
 from stenotest.postgres import lacking
 
-from events.installation import DISTRIBUTION, installing
+from steno.events.installation import DISTRIBUTION, installing
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = tuple(PROJECT["optional-dependencies"])
 UNDER_GPL = {"cursor"}
-"""What docs/operations.md says of the extra `dstack`."""
+"""As docs/install.md says of the extra `dstack`."""
 TOKEN = "t" * 32
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -36,33 +36,13 @@ Case = Callable[[Call, pytest.FixtureRequest], "Generator[str]"]
 """Calls the command; yields what it says, and asserts that it did what the extra is for if it is asked to go on."""
 
 
-def uv(*words: object) -> None:
-    """As `uv` with the locked versions, from its cache where that has them."""
-    locked = os.environ | {"UV_CONSTRAINT": str(ROOT / "requirements-dev.lock")}
-    for where in ("--offline", "--no-progress"):
-        command = [find_uv(), *map(str, words), where]
-        done = subprocess.run(command, env=locked, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            return
-    if re.search("Failed to fetch|error sending request|Could not connect", done.stderr):
-        pytest.skip("packages cannot be downloaded here, and uv's cache lacks them: `make .venv/.dev` fills it")
-    pytest.fail(done.stderr)
-
-
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    uv("build", "--wheel", "--quiet", "--out-dir", folder, ROOT)
-    (found,) = folder.glob("*.whl")
-    return found
-
-
-@pytest.fixture
-def bare(wheel: Path, tmp_path: Path) -> Path:
-    """An environment with Steno's wheel and what it requires, without an extra and without pip."""
-    uv("venv", "--quiet", "--python", sys.executable, tmp_path / "bare")
-    uv("pip", "install", "--quiet", "--python", tmp_path / "bare", wheel)
-    return tmp_path / "bare"
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with Steno's wheel and what it requires, without pip; of extras only those of earlier tests."""
+    bare = tmp_path_factory.mktemp("extras") / "bare"
+    uv("venv", "--quiet", "--python", sys.executable, bare)
+    uv("pip", "install", "--quiet", "--python", bare, wheel)
+    return bare
 
 
 @pytest.fixture
@@ -89,7 +69,7 @@ def questions(call: Call, _: pytest.FixtureRequest) -> Generator[str]:
 
 
 def postgres(call: Call, request: pytest.FixtureRequest) -> Generator[str]:
-    """A record on PostgreSQL; where there is no server, one that cannot be reached."""
+    """A record on PostgreSQL; where there is no server, a server that cannot be reached."""
     url = "postgresql://127.0.0.1:1/steno" if lacking() else request.getfixturevalue("postgres_url")
     done = call("submit", "--wait", "--record", url, "--", "true")
     yield done.stderr
@@ -155,7 +135,7 @@ def listener(call: Call, _: pytest.FixtureRequest) -> Generator[str]:
     """It asks the container engine, which is not there."""
     nobody = {"STENO_LISTENER_TOKEN": TOKEN, "DOCKER_HOST": "unix:///nowhere/docker.sock"}
     done = call("listener", "--port", "0", "--forgotten-after", "1s", "--at-end", "true", **nobody)
-    yield done.stdout
+    yield done.stdout + done.stderr
     assert "/nowhere/docker.sock" in done.stdout
 
 
@@ -172,6 +152,8 @@ def dstack(call: Call, _: pytest.FixtureRequest) -> Generator[str]:
 
 
 CASES = (questions, postgres, otlp, dask, listener, dstack)
+LONG = {dask: pytest.mark.long}
+"""A cluster of processes starts and ends."""
 
 
 def test_every_extra_has_its_case() -> None:
@@ -179,7 +161,9 @@ def test_every_extra_has_its_case() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=LONG.get(case, ())) for case in CASES], ids=lambda case: case.__name__
+)
 def test_an_extra_is_installed_as_the_message_says_and_its_command_works(
     case: Callable[[Call, pytest.FixtureRequest], Generator[str]],
     call: Call,
@@ -188,12 +172,12 @@ def test_an_extra_is_installed_as_the_message_says_and_its_command_works(
 ) -> None:
     """Without it one line says what to type; typed as it stands, with the locked versions, that is enough."""
     with closing(case(call, request)) as first:
-        said = next(first)
-    (typed,) = set(re.findall(r"`uv (pip install .*?)`", said))
+        printed = next(first)
+    (typed,) = set(re.findall(r"`uv (pip install .*?)`", printed))
     assert typed == f"pip install --python {bare} '{DISTRIBUTION}[{case.__name__}]'"
     uv(*typed.replace("'", "").split(), "--quiet")
-    (said,) = case(call, request)
-    assert "pip install" not in said
+    (printed,) = case(call, request)
+    assert "pip install" not in printed
 
 
 def test_a_clone_is_told_to_use_make() -> None:
@@ -210,65 +194,65 @@ def test_a_clone_is_told_to_use_make() -> None:
 
 def test_an_installed_wheel_is_told_to_use_its_own_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", "/opt/steno")
-    monkeypatch.setattr("events.installation.find_spec", lambda _: object())
+    monkeypatch.setattr("steno.events.installation.find_spec", lambda _: object())
     assert installing("otlp") == f"{sys.executable} -m pip install 'steno-gpu[otlp]'"
 
 
 def test_nothing_committed_tells_to_install_a_strangers_package() -> None:
-    """`steno` on a package index is another project: each name after an `install` is ours, or one that we lock."""
+    """`steno` on a package index is another project: each name after an `install` is ours, or a name that we lock."""
     locked = {*re.findall(r"^([\w.-]+)==", (ROOT / "requirements-dev.lock").read_text(), re.M), DISTRIBUTION, "Steno"}
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    told = re.compile(r"""\bpip install (?:-\S+ )*['"]?([A-Za-z][\w.-]*)(?=[\['"`= ]|$)""", re.M)
-    found = {
+    installs = re.compile(r"""\bpip install (?:-\S+ )*['"]?([A-Za-z][\w.-]*)(?=[\['"`= ]|$)""", re.M)
+    named = {
         (name, package)
         for name in files
         if Path(name).suffix in {".md", ".py", ".ipynb", ".yml", ".service", ".toml", ""}
-        if not name.startswith(("tests/", "benchmarks/"))
-        for package in told.findall((ROOT / name).read_text())
+        if not name.startswith(("tests/", "benchmarks/")) and not (ROOT / name).is_symlink()
+        for package in installs.findall((ROOT / name).read_text())
     }
-    assert DISTRIBUTION in {package for _, package in found}
-    assert {(name, package) for name, package in found if package not in locked} == set()
+    assert DISTRIBUTION in {package for _, package in named}
+    assert {(name, package) for name, package in named if package not in locked} == set()
     assert PROJECT["name"] == DISTRIBUTION
 
 
 def needed(*extras: str) -> dict[str, metadata.Distribution]:
     """Steno with these extras and all that it requires, as installed here."""
-    found: dict[str, metadata.Distribution] = {}
+    distributions: dict[str, metadata.Distribution] = {}
     rest = {(DISTRIBUTION, ("", *extras))}
     done = set()
     while rest:
         name, wanted = rest.pop()
         done.add((name, wanted))
-        found[canonicalize_name(name)] = metadata.distribution(name)
+        distributions[canonicalize_name(name)] = metadata.distribution(name)
         for line in metadata.requires(name) or ():
-            asked = Requirement(line)
-            if asked.marker is None or any(asked.marker.evaluate({"extra": extra}) for extra in wanted):
-                rest |= {(asked.name, ("", *sorted(asked.extras)))} - done
-    return found
+            requirement = Requirement(line)
+            if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in wanted):
+                rest |= {(requirement.name, ("", *sorted(requirement.extras)))} - done
+    return distributions
 
 
 def under_gpl(*extras: str) -> set[str]:
-    """Of these the ones under the GPL itself: linking to what is under the LGPL asks nothing of us."""
+    """The packages under the GPL itself: linking to what is under the LGPL asks nothing of us."""
     licence = re.compile(r"(?<!L)GPL|GNU (?:Affero )?General Public")
     fields = ("License", "License-Expression", "Classifier")
     licences = {
-        name: " ".join(str(text)[:200] for field in fields for text in found.metadata.get_all(field) or ())
-        for name, found in needed(*extras).items()
+        name: " ".join(str(text)[:200] for field in fields for text in distribution.metadata.get_all(field) or ())
+        for name, distribution in needed(*extras).items()
     }
     return {name for name, text in licences.items() if licence.search(text)}
 
 
 def test_only_dstack_brings_something_under_the_gpl() -> None:
-    """docs/operations.md names it."""
+    """docs/install.md names it."""
     assert under_gpl(*EXTRAS) == UNDER_GPL
     assert under_gpl(*(extra for extra in EXTRAS if extra != "dstack")) == set()
-    (row,) = re.findall(r"^\| `dstack` .*", (ROOT / "docs" / "operations.md").read_text(), re.M)
+    (row,) = re.findall(r"^\| `dstack` .*", (ROOT / "docs" / "install.md").read_text(), re.M)
     assert all(f"`{name}`" in row for name in UNDER_GPL)
 
 
 @pytest.mark.slow
 def test_the_image_without_dstack_has_nothing_under_the_gpl(tmp_path: Path) -> None:
-    """What the container file runs, with another EXTRAS; uv itself is the one that is here."""
+    """The script of the container file, with another EXTRAS and the uv of this machine."""
     file = (ROOT / "docs" / "deploy" / "Containerfile").read_text()
     assert "ARG EXTRAS=dstack,postgres\n" in file
     assert set(re.findall(r"EXTRAS=([a-z,]+)", file)) == {"dstack,postgres", "postgres"}
@@ -279,6 +263,6 @@ def test_the_image_without_dstack_has_nothing_under_the_gpl(tmp_path: Path) -> N
         install = install.replace(inside, here)
     uv(*(word.strip('"') for word in install.split() if word not in ("--no-cache", "--compile-bytecode")))
     (packages,) = tmp_path.glob("steno/lib/python*/site-packages")
-    there = {canonicalize_name(str(found.name)) for found in metadata.distributions(path=[str(packages)])}
+    there = {canonicalize_name(str(distribution.name)) for distribution in metadata.distributions(path=[str(packages)])}
     assert {"steno-gpu", "psycopg", "uvicorn"} <= there
     assert there & {"dstack", *UNDER_GPL} == set()

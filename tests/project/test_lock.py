@@ -23,18 +23,18 @@ _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 
 def pins(path):
     """{name: version} of a lock; a name pinned twice under two markers keeps both versions."""
-    found = {}
+    pinned = {}
     for name, version in _PIN.findall(path.read_text()):
-        found.setdefault(canonicalize_name(name), set()).add(Version(version))
-    return found
+        pinned.setdefault(canonicalize_name(name), set()).add(Version(version))
+    return pinned
 
 
 def requirements(*groups):
     """The runtime's, with the extra that `make setup` installs; with a group also all other extras, which it holds."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = list(project["project"]["dependencies"])
-    for extra, asked in project["project"]["optional-dependencies"].items():
-        wanted += asked if groups or extra == "dstack" else []
+    for extra, needed in project["project"]["optional-dependencies"].items():
+        wanted += needed if groups or extra == "dstack" else []
     for group in groups:
         wanted += project["dependency-groups"][group]
     return [Requirement(text) for text in wanted]
@@ -42,7 +42,7 @@ def requirements(*groups):
 
 @pytest.mark.parametrize(("lock", "groups"), [(RUNTIME, ()), (DEV, ("dev",))], ids=["runtime", "dev"])
 def test_every_requirement_is_pinned_to_a_version_it_allows(lock, groups):
-    """What pyproject.toml asks for is in the lock, at a version its specifier allows."""
+    """Each requirement of pyproject.toml is in the lock, at a version its specifier allows."""
     pinned = pins(lock)
     for requirement in requirements(*groups):
         if requirement.marker and not requirement.marker.evaluate(default_environment()):
@@ -79,8 +79,8 @@ def test_the_tool_that_sets_up_is_the_one_of_the_lock():
 
 
 @pytest.mark.slow
-def test_tests_of_one_group_stay_in_one_process(pytester):
-    """What the lab relies on: xdist keeps a group together, with the versions of the lock."""
+def test_tests_of_one_group_stay_in_one_process(pytester, monkeypatch):
+    """The lab relies on it: xdist keeps a group together, with the versions of the lock."""
     pytester.makepyfile(
         """
         import os, pytest
@@ -91,7 +91,8 @@ def test_tests_of_one_group_stay_in_one_process(pytester):
             print(f"worker={os.environ['PYTEST_XDIST_WORKER']}")
         """
     )
-    result = pytester.runpytest_subprocess("-n2", "--dist=loadgroup", "-rP", "-p", "no:cacheprovider")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # three processes import Hypothesis otherwise
+    result = pytester.runpytest_subprocess("-p", "xdist", "-n2", "--dist=loadgroup", "-rP", "-p", "no:cacheprovider")
     workers = {line for line in result.outlines if line.startswith("worker=")}
     assert result.ret == 0
     assert len(workers) == 1

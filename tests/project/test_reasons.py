@@ -1,4 +1,4 @@
-"""docs/reasons.md shows the tables as they are."""
+"""docs/reasons.md shows the present tables."""
 
 from __future__ import annotations
 

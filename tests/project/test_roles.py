@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import yaml
 
-from cli.commands.maintenance import grant, status
-from engine.commands.tokens import Role
+from steno.cli.commands.maintenance import grant, status
+from steno.projections.api.token_store import Role
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = 4  # role, may, may not, test
@@ -22,8 +22,8 @@ def rows(heading: str) -> dict[str, str]:
     section = re.split(r"^#", text.partition(f"\n### {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     cells = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     assert cells, heading
-    assert {len(one) for one in cells} == {COLUMNS}, heading
-    return {one[0].strip(): one[-1] for one in cells[2:]}
+    assert {len(row) for row in cells} == {COLUMNS}, heading
+    return {row[0].strip(): row[-1] for row in cells[2:]}
 
 
 def test_every_role_of_the_service_has_its_row() -> None:
@@ -34,17 +34,17 @@ def test_every_role_of_the_service_has_its_row() -> None:
 
 def test_every_role_of_the_database_has_its_row() -> None:
     """Each that `db grant` can make, those that need no grant, and those of compose.yml."""
-    others = {option for one in status.params for option in one.opts}
-    flags = {one.opts[0] for one in grant.params if isinstance(one, click.Option)} - others
+    others = {option for parameter in status.params for option in parameter.opts}
+    flags = {parameter.opts[0] for parameter in grant.params if isinstance(parameter, click.Option)} - others
     assert flags
     granted = {"`steno db grant ROLE`"} | {f"`steno db grant ROLE {flag}`" for flag in flags}
-    found = rows("Roles of the database")
-    assert set(found) == granted | {"anybody who may connect", "the owner of the record", "a superuser of the server"}
+    table = rows("Roles of the database")
+    assert set(table) == granted | {"anybody who may connect", "the owner of the record", "a superuser of the server"}
     compose = (ROOT / "docs" / "deploy" / "compose.yml").read_text()
     users = {*re.findall(r"postgresql://(\w+)@", compose)}
     users.add(yaml.safe_load(compose)["services"]["database"]["environment"]["POSTGRES_USER"])
     section = (ROOT / "docs" / "security.md").read_text().partition("\n### Roles of the database\n")[2]
-    assert {one for one in users if f"`{one}`" not in section} == set()
+    assert {user for user in users if f"`{user}`" not in section} == set()
 
 
 def test_every_test_that_a_row_names_is_there() -> None:

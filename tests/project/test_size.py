@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("cli", "engine", "events", "migrations", "projections")
+PRODUCT = ("cli", "engine", "events", "migrations", "projections", "src")
 
 Budget = dict[str, dict[str, Any]]
 

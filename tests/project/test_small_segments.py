@@ -10,10 +10,10 @@ import pytest
 SUPPORT = Path(__file__).parents[1] / "support"
 RUNS = """
 import os
-from stenotest import prefork
+from stenotest import steno_process
 env = {"PATH": os.environ["PATH"], "HOME": os.getcwd(), "STENO_PROVIDER": "local", "STENO_RECORD": "r.db"}
 for _ in range(2):
-    prefork.run(["submit", "--wait", "--", "true"], env=env, check=True)
+    steno_process.run(["submit", "--wait", "--", "true"], env=env, check=True)
 """
 
 
@@ -21,9 +21,9 @@ for _ in range(2):
 @pytest.mark.parametrize("small", [True, False])
 def test_two_runs_leave_segments_only_where_they_are_small(tmp_path: Path, small: bool) -> None:
     """A short record has no snapshot at all otherwise."""
-    asked = {"STENO_TEST_SEGMENTS": "small"} if small else {}
+    variables = {"STENO_TEST_SEGMENTS": "small"} if small else {}
     paths = os.pathsep.join((str(SUPPORT), str(SUPPORT.parents[1])))
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, **asked}
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, **variables}
     subprocess.run([sys.executable, "-c", RUNS], env=env, cwd=tmp_path, check=True)
     assert any(tmp_path.glob("r.db.snapshot-*")) is small
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from stenotest.growing_record import CLOCK, Growing
 
-from engine.providers.readings import READINGS
-from engine.replay.trace import open_trace
-from events.clock import SECOND, SystemClock
-from events.poll import Poll
-from events.store.record import Record
-from projections.models.projector import Projector
-from projections.models.reader_pool import Pool
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace
+from steno.events.clock import SECOND, SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.projections.read_models.projector import Projector
+from steno.projections.read_models.reader_pool import Pool
 
 TRACES = Path(__file__).parent.parent / "traces"
 
@@ -36,7 +36,7 @@ def recording() -> Callable[[str], tuple[Poll, ...]]:
 
 @pytest.fixture(scope="session")
 def recorded() -> MakeRecord:
-    """`recorded(path, polls)`: the record at `path`, with these polls appended to what it has."""
+    """`recorded(path, polls)`: the record at `path`, with these polls appended."""
 
     def make(path: Path, polls: Sequence[Poll]) -> Record:
         record = Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock())
@@ -59,8 +59,8 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
 @pytest.fixture
 def live(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Projector, Pool]]:
     """Its projector, running, and a pool of readers, who wait as long as a crowded machine needs, not two seconds."""
-    monkeypatch.setattr("projections.models.reader_pool.PATIENCE", 120 * SECOND)
-    monkeypatch.setattr("projections.models.projector._TIMEOUT", 120)
+    monkeypatch.setattr("steno.projections.read_models.reader_pool.PATIENCE", 120 * SECOND)
+    monkeypatch.setattr("steno.projections.read_models.projector._TIMEOUT", 120)
     projector = Projector(growing.path, clock=CLOCK)
     with closing(Pool(growing.path, clock=CLOCK, wake=projector.wake)) as pool:
         projector.start()

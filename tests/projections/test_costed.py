@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.amounts import money
-from engine.money.costs import Costs
-from events.poll import Poll
-from events.store.record import Record
-from projections.models.past_worlds import as_it_was
-from projections.models.projector import caught_up
-from projections.models.view import View
+from steno.engine.money.costs import Costs
+from steno.engine.wire import money
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.projections.read_models.past_worlds import as_it_was
+from steno.projections.read_models.projector import caught_up
+from steno.projections.read_models.view import View
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]

@@ -8,30 +8,29 @@ from typing import Any, Final, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stenotest.dstack_history import START, DstackHistory, Item, job, poll_of, provider_id, run_item, submission
 from stenotest.histories import History, histories
 from stenotest.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item
-from stenotest.story import START, Item, Story, job, poll_of, provider_id, run_item, submission
 from stenotest.whole_costs import cost_report, expect_ranges_to_sum, reconcile
 
-from engine.kernel.listener_run import is_kept
-from engine.money.costs import Costs
-from engine.money.daily import STACKS, STRIPS
-from engine.money.reconcile import Cause
-from engine.policy import DAY, Billing, Policy, Rate, dump_policy
-from engine.providers.readings import READINGS
-from engine.wire import wire
-from events import types
-from events.clock import SECOND, SystemClock, format_time, parse_time
-from events.poll import Poll
-from events.store.record import ANY, Batch, Record
-from projections.models import projection_writer as keeper
-from projections.models.charts import ChartRange, spend, utilisation
-from projections.models.costs import By, CostRow, costs, run_reconciliations
-from projections.models.past_worlds import opened
-from projections.models.projection_writer import ProjectionWriter
-from projections.models.projector import caught_up
-from projections.models.view import View
-from projections.store.store import ProjectionStore
+from steno.engine.money.costs import Costs
+from steno.engine.money.daily import STACKS, STRIPS
+from steno.engine.money.reconcile import Cause
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.kernel_mark import is_kept
+from steno.engine.state.policy import DAY, Billing, Policy, Rate, dump_policy
+from steno.engine.wire import wire
+from steno.events import types
+from steno.events.clock import SECOND, SystemClock, format_time, parse_time
+from steno.events.poll import Poll
+from steno.events.store.record import ANY, Batch, Record
+from steno.projections.answers.costs import By, ChartRange, costs, run_reconciliations, spend, utilisation
+from steno.projections.read_models import projection_writer as keeper
+from steno.projections.read_models.past_worlds import opened
+from steno.projections.read_models.projection_writer import ProjectionWriter
+from steno.projections.read_models.projector import caught_up
+from steno.projections.read_models.store import ProjectionStore
+from steno.projections.read_models.view import View
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -57,7 +56,7 @@ class Telling:
 
     def __init__(self, path: Path) -> None:
         self.clock = Standing()
-        self.story = Story()
+        self.story = DstackHistory()
         self.record = Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=self.clock)
         self.store = ProjectionStore.create(None)
         self.keeper = ProjectionWriter(self.record, self.store, spacing=1 << 62)
@@ -86,16 +85,16 @@ class Telling:
         *,
         log: Sequence[Item] = (),
     ) -> None:
-        """What both lists show, so many seconds later, and the provider's log where it has one."""
+        """The next answers of both lists, some seconds later, and the provider's log where it has one."""
         self.story.wait(after).listed(*runs).machines(*machines)
         if log:
             self.story.logged(*log)
         self.record.append_polls([poll for _, poll in self.story.polls() if poll is not None])
         self.story.lines.clear()
 
-    def caught_up(self, *, anew: bool = False) -> ProjectionStore:
+    def caught_up(self, *, restarted: bool = False) -> ProjectionStore:
         """The projections, up to the head."""
-        if anew:
+        if restarted:
             self.keeper = ProjectionWriter(self.record, self.store, spacing=1 << 62)
         self.keeper.advance(self.record.head().position)
         return self.store
@@ -103,11 +102,11 @@ class Telling:
 
 def summed(store: ProjectionStore, by: By) -> dict[str, Any]:
     """The report from what is kept."""
-    found = costs(store, by)
-    assert list(found.places) == sorted(set(found.places))
-    return wire(found.report) | {
+    stored = costs(store, by)
+    assert list(stored.places) == sorted(set(stored.places))
+    return wire(stored.report) | {
         "runs": run_reconciliations(store),
-        "reconciliation": wire(found.reconciliation),
+        "reconciliation": wire(stored.reconciliation),
     }
 
 
@@ -132,21 +131,21 @@ def charted(store: ProjectionStore) -> None:
     """Days and stacks of the charts sum to the bill, to the micro-dollar; machines are busy at most while billed."""
     state = View(store).whole()
     everything = ChartRange(since=0, until=None, now=(state.last_at or START) + 30 * DAY)
-    by_day = {row.key: micros(row) for row in costs(store, "day").report.rows if micros(row)}
+    by_day = {row.key: row.total_usd for row in costs(store, "day").report.rows if row.total_usd}
     total = costs(store, "vm").report.total
     for by in STACKS:
-        found = spend(store, by, everything)
-        daily = [dollars_of(amount) for amount in found.daily]
-        assert found.total_usd == sum(daily) == micros(total)
-        assert {day: cost for day, cost in zip(found.days, daily, strict=True) if cost} == by_day
+        chart = spend(store, by, everything)
+        daily = [dollars_of(amount) for amount in chart.daily]
+        assert chart.total_usd == sum(daily) == total.total_usd
+        assert {day: cost for day, cost in zip(chart.days, daily, strict=True) if cost} == by_day
         for place, cost in enumerate(daily):
-            assert sum(dollars_of(one.daily[place]) for one in found.series) == cost
+            assert sum(dollars_of(series.daily[place]) for series in chart.series) == cost
         if by != "line":
-            rows = {row.key: micros(row) for row in costs(store, by).report.rows}
-            assert {one.key: one.total_usd for one in found.series if one.total_usd} == {
+            rows = {row.key: row.total_usd for row in costs(store, by).report.rows}
+            assert {series.key: series.total_usd for series in chart.series if series.total_usd} == {
                 key: cost for key, cost in rows.items() if cost
             }
-    expect_ranges_to_sum(store, everything, [parse_time(f"{day}T12:00:00Z") for day in found.days])
+    expect_ranges_to_sum(store, everything, [parse_time(f"{day}T12:00:00Z") for day in chart.days])
     bills = [
         bill
         for vm_id, bill in Costs(state).bills().items()
@@ -160,14 +159,9 @@ def charted(store: ProjectionStore) -> None:
     for strip in STRIPS:
         used = utilisation(store, strip, everything)
         assert used.total.billed_seconds == pytest.approx(lives)
-        assert sum(one.billed_seconds for one in used.strips) == pytest.approx(used.total.billed_seconds)
-        for one in (*used.strips, used.total):
-            assert all(0 <= busy <= billed <= DAY // SECOND * len(bills) for billed, busy in one.days)
-
-
-def micros(row: CostRow) -> int:
-    """Micro-dollars of a row."""
-    return row.total_usd
+        assert sum(strip.billed_seconds for strip in used.strips) == pytest.approx(used.total.billed_seconds)
+        for part in (*used.strips, used.total):
+            assert all(0 <= busy <= billed <= DAY // SECOND * len(bills) for billed, busy in part.days)
 
 
 def dollars_of(text: str) -> int:
@@ -245,22 +239,22 @@ def test_costs_of_any_history_are_those_of_its_bills(
     """Two runs one after another on a machine, at prices that policies change and with times that the provider dates
     late, however often it is caught up and with whatever the keeper had in memory.
     """
-    shown = [*((item,) for item in first.items), *((item, first.items[-1]) for item in second.items)]
-    with tempfile.TemporaryDirectory() as folder, Telling(Path(folder) / "record.db") as told:
-        for step in range(max(len(shown), len(machine.items))):
+    listings = [*((item,) for item in first.items), *((item, first.items[-1]) for item in second.items)]
+    with tempfile.TemporaryDirectory() as folder, Telling(Path(folder) / "record.db") as telling:
+        for step in range(max(len(listings), len(machine.items))):
             if step in policies:
-                told.adopted(policies[step])
+                telling.adopted(policies[step])
             rows = machine.items[min(step, len(machine.items) - 1) :][:1]
-            told.look(shown[min(step, len(shown) - 1)], rows, log=log.get(step, ()))
+            telling.look(listings[min(step, len(listings) - 1)], rows, log=log.get(step, ()))
             if step % every == 0:
-                compare(told.caught_up(anew=step % 2 == 0))
-        compare(told.caught_up())
+                compare(telling.caught_up(restarted=step % 2 == 0))
+        compare(telling.caught_up())
 
 
 def a_run(name: str, hostname: str | None, submitted: float, finished: float | None, cost: float) -> Item:
-    """One run of one job, that did well."""
+    """A run of one job that succeeded."""
     over = finished is not None
-    shown = submission(
+    attempt = submission(
         "done" if over else "running",
         exit_status=0 if over else None,
         reason="done_by_runner" if over else None,
@@ -269,42 +263,51 @@ def a_run(name: str, hostname: str | None, submitted: float, finished: float | N
         hostname=hostname,
         price=1.99,
     )
-    return run_item(name, "done" if over else "running", job(shown), submitted=submitted, cost=cost)
+    return run_item(name, "done" if over else "running", job(attempt), submitted=submitted, cost=cost)
 
 
 def test_an_event_that_arrives_late_moves_what_is_kept_of_a_machine_and_its_runs(tmp_path: Path) -> None:
     """An ended run is billed for 39 s. A late event of the provider says that it ran 20 s: the bill changes."""
     run = a_run("a-run", HOST, submitted=1, finished=40, cost=0.0216)
     gone = machine_item(status="terminated", finished=90, reason="idle_timeout")
-    with Telling(tmp_path / "record.db") as told:
-        told.look([], [machine_item(status="idle")], after=1)
-        told.look([run], [gone], after=100)
-        (before,) = [one.cost for one in told.caught_up().runs.all()]
-        compare(told.store)
-        told.look([run], [gone], after=500)
-        compare(told.caught_up())
+    with Telling(tmp_path / "record.db") as telling:
+        telling.look([], [machine_item(status="idle")], after=1)
+        telling.look([run], [gone], after=100)
+        (before,) = [row.cost for row in telling.caught_up().runs.all()]
+        compare(telling.store)
+        telling.look([run], [gone], after=500)
+        compare(telling.caught_up())
         log = [machine_event("idle", "busy", 20), machine_event("busy", "idle", 40)]
-        told.look([run], [gone], log=log)
-        (after,) = [one.cost for one in told.caught_up().runs.all()]
-        compare(told.store)
+        telling.look([run], [gone], log=log)
+        (after,) = [row.cost for row in telling.caught_up().runs.all()]
+        compare(telling.store)
     assert (before, after) == (21_558, 11_055)
 
 
 def test_a_machine_that_falls_silent_moves_the_causes_of_its_run(tmp_path: Path) -> None:
-    """What dstack goes on to charge is named for it, in what is kept too."""
+    """A later charge of dstack is named for it, in stored rows too."""
     run = a_run("a-run", HOST, submitted=1, finished=None, cost=0.0216)
-    with Telling(tmp_path / "record.db") as told:
+    with Telling(tmp_path / "record.db") as telling:
         for after, silent in ((5, False), (30, True), (30, True)):
-            told.look([run], [machine_item(status="busy", unreachable=silent)], after=after)
-            compare(told.caught_up())
-        causes = {one["cause"] for one in summed(told.store, "vm")["reconciliation"]["lines"]}
+            telling.look([run], [machine_item(status="busy", unreachable=silent)], after=after)
+            compare(telling.caught_up())
+        causes = {line["cause"] for line in summed(telling.store, "vm")["reconciliation"]["lines"]}
     assert Cause.SILENT in causes
+
+
+def test_a_machine_that_has_cost_nothing_yet_has_its_part_of_the_bounds(tmp_path: Path) -> None:
+    """Its price was zero and changed: the days that it was there may cost as much as the whole bill."""
+    with Telling(tmp_path / "record.db") as telling:
+        for price in (0.0, 0.25):
+            telling.look([], [machine_item(status="provisioning", price=price)])
+        compare(telling.caught_up())
+        assert costs(telling.store, "vm").report.high_usd > costs(telling.store, "vm").report.total.total_usd
 
 
 def test_a_run_asked_for_again_pays_for_the_machine_it_had_before(tmp_path: Path) -> None:
     """A node of it had a machine when the other found none; both keepers, old and new, know that."""
-    with Telling(tmp_path / "record.db") as told:
-        told.event(
+    with Telling(tmp_path / "record.db") as telling:
+        telling.event(
             f"run/{OURS}",
             types.RunRequested(
                 run_id=OURS, provider="dstack", project="main", name="ours", configuration=b"{}", submitter="ada"
@@ -312,45 +315,45 @@ def test_a_run_asked_for_again_pays_for_the_machine_it_had_before(tmp_path: Path
         )
         item = a_run("ours", HOST, submitted=1, finished=None, cost=0.01)
         done = types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=item["id"], name="ours")
-        told.event(f"run/{OURS}", done)
-        told.look([item], [machine_item(status="busy", created=2)])
-        told.look([item], [machine_item(status="busy", created=2)])
-        compare(told.caught_up())
+        telling.event(f"run/{OURS}", done)
+        telling.look([item], [machine_item(status="busy", created=2)])
+        telling.look([item], [machine_item(status="busy", created=2)])
+        compare(telling.caught_up())
         again = types.RunRequeued(
             run_id=OURS, provider="dstack", provider_id=item["id"], attempt=2, gpu=None, not_before=0
         )
-        told.event(f"run/{OURS}", again)
-        told.look([], [machine_item(status="idle", created=2)])
-        told.look([], [machine_item(status="terminated", created=2, finished=25)])
-        compare(told.caught_up())
-        for anew in (False, True):
-            told.event(f"run/{OURS}", types.RunPlaced(run_id=OURS, provider="dstack"))
-            compare(told.caught_up(anew=anew))
-        (row,) = told.store.runs.all()
+        telling.event(f"run/{OURS}", again)
+        telling.look([], [machine_item(status="idle", created=2)])
+        telling.look([], [machine_item(status="terminated", created=2, finished=25)])
+        compare(telling.caught_up())
+        for restarted in (False, True):
+            telling.event(f"run/{OURS}", types.RunPlaced(run_id=OURS, provider="dstack"))
+            compare(telling.caught_up(restarted=restarted))
+        (row,) = telling.store.runs.all()
         assert row.cost
-        assert row.cost == Costs(View(told.store).whole()).of_run(OURS)
+        assert row.cost == Costs(View(telling.store).whole()).of_run(OURS)
 
 
 def test_a_policy_moves_the_bill_of_a_machine_that_had_gone_when_it_came_into_force(tmp_path: Path) -> None:
     """The provider's clock is ahead of ours: the machine rests, and its last seconds are dearer all the same."""
     ahead = machine_item(status="terminated", finished=500)
-    with Telling(tmp_path / "record.db") as told:
-        told.look([], [machine_item(status="idle")])
-        told.look([], [ahead])
-        told.look([], [ahead])
-        compare(told.caught_up())
-        before = summed(told.store, "vm")["total"]["total_usd"]
-        told.adopted(Policy(rates=(Rate(gpu="MI300X", hourly=90_000_000),)))
-        compare(told.caught_up())
-        assert summed(told.store, "vm")["total"]["total_usd"] > before
+    with Telling(tmp_path / "record.db") as telling:
+        telling.look([], [machine_item(status="idle")])
+        telling.look([], [ahead])
+        telling.look([], [ahead])
+        compare(telling.caught_up())
+        before = summed(telling.store, "vm")["total"]["total_usd"]
+        telling.adopted(Policy(rates=(Rate(gpu="MI300X", hourly=90_000_000),)))
+        compare(telling.caught_up())
+        assert summed(telling.store, "vm")["total"]["total_usd"] > before
 
 
 LISTENER = "kernels-mi300x-0123456789ab"
 
 
-def heard(told: Telling, state: str, *kernels: tuple[str, float | None, float | None]) -> None:
-    """What the listener says: its machine's state, and (kernel, when it started, when it ended) in seconds."""
-    moments = {"t": format_time(START + round(told.story.now * SECOND)), "ep": "kernels", "status": 200, "ms": 1}
+def heard(telling: Telling, state: str, *kernels: tuple[str, float | None, float | None]) -> None:
+    """A report of the listener: its machine's state, and (kernel, when it started, when it ended) in seconds."""
+    moments = {"t": format_time(START + round(telling.story.now * SECOND)), "ep": "kernels", "status": 200, "ms": 1}
     machine = {
         "id": OURS, "name": LISTENER, "project": "main", "gpu": "MI300X", "slot": "s", "state": state, "created": START,
     }  # fmt: skip
@@ -365,30 +368,30 @@ def heard(told: Telling, state: str, *kernels: tuple[str, float | None, float | 
         for name, since, until in kernels
     ]  # fmt: skip
     for path, body in (("/kernels/machines", [machine]), ("/kernels/tasks", rows)):
-        told.record.append_polls([poll_of({**moments, "path": path, "req": {"project": "main"}, "body": body})])
+        telling.record.append_polls([poll_of({**moments, "path": path, "req": {"project": "main"}, "body": body})])
 
 
 def test_a_kernel_pays_its_time_on_the_machine_that_a_listener_keeps(tmp_path: Path) -> None:
     """Two kernels, known late or early: the stored costs are those of the bills at every step, and the listener's
-    machine is no machine of its own.
+    machine is not counted beside it.
     """
-    with Telling(tmp_path / "record.db") as told:
+    with Telling(tmp_path / "record.db") as telling:
         listener = {"run_id": OURS, "provider": "dstack", "name": LISTENER}
-        asked = types.RunRequested(**listener, project="main", configuration=b'{"type":"task"}', submitter="ada")
-        told.event(f"run/{OURS}", asked)
-        told.event(f"run/{OURS}", types.SubmitSucceeded(**listener, provider_id=provider_id(LISTENER)))
+        request = types.RunRequested(**listener, project="main", configuration=b'{"type":"task"}', submitter="ada")
+        telling.event(f"run/{OURS}", request)
+        telling.event(f"run/{OURS}", types.SubmitSucceeded(**listener, provider_id=provider_id(LISTENER)))
         run, row = a_run(LISTENER, HOST, 0, None, 0), machine_item("vm", "busy", hostname=HOST, created=0)
-        told.look([run], [row])
+        telling.look([run], [row])
         over = ("a", 6, 11)
         for kernels in ([("a", None, None)], [("a", 6, None)], [over, ("b", 12, None)], [over, ("b", 12, 13)]):
-            heard(told, "busy", *kernels)  # type: ignore[arg-type]
-            compare(told.caught_up())
-            told.look([run], [row])
-            compare(told.caught_up(anew=True))
-        told.look([a_run(LISTENER, HOST, 0, 30, 0)], [machine_item("vm", "idle", hostname=HOST, created=0)])
-        store = told.caught_up()
+            heard(telling, "busy", *kernels)  # type: ignore[arg-type]
+            compare(telling.caught_up())
+            telling.look([run], [row])
+            compare(telling.caught_up(restarted=True))
+        telling.look([a_run(LISTENER, HOST, 0, 30, 0)], [machine_item("vm", "idle", hostname=HOST, created=0)])
+        store = telling.caught_up()
         compare(store)
         paid = {row.name: row.cost for row in store.runs.all()}
         assert paid == pytest.approx({LISTENER: 0, "a": 5 * 1.99e6 / 3600, "b": 1.99e6 / 3600}, abs=1)
-        assert [one.label for one in costs(store, "vm").report.rows] == ["vm"]
+        assert [row.label for row in costs(store, "vm").report.rows] == ["vm"]
         assert sum(store.runs.start_counts().values()) == 2

@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.wiring.trace_files import trace_reading
-from engine.amounts import money
-from events.clock import format_time
-from events.errors import StenoError
-from events.poll import Poll
-from events.store.record import Record
-from events.traces.trace import import_trace
-from projections.frames import TABLES, costs, frame, intervals, machines, polls, runs, transitions
-from projections.frames.files import write_csv, write_parquet
-from projections.frames.source import opened
-from projections.models.projector import caught_up
-from projections.models.view import View
+from steno.cli.wiring.files import trace_reading
+from steno.engine.wire import money
+from steno.events.clock import format_time
+from steno.events.errors import StenoError
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.events.traces.trace import import_trace
+from steno.projections.frames import TABLES, costs, frame, intervals, machines, polls, runs, transitions
+from steno.projections.frames.files import write_csv, write_parquet
+from steno.projections.frames.source import opened
+from steno.projections.read_models.projector import caught_up
+from steno.projections.read_models.view import View
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -33,8 +33,8 @@ def rows_of(name: str, record: Record | Path | str, at: int | str | None = None)
 
 @pytest.fixture(params=RECORDINGS)
 def record(request: pytest.FixtureRequest, tmp_path: Path, recording: Polls, recorded: Recorded) -> Iterator[Record]:
-    with recorded(tmp_path / "record.db", recording(request.param)) as found:
-        yield found
+    with recorded(tmp_path / "record.db", recording(request.param)) as opened_record:
+        yield opened_record
 
 
 def test_runs_and_machines_are_the_public_objects(record: Record) -> None:
@@ -57,8 +57,8 @@ def test_runs_and_machines_are_the_public_objects(record: Record) -> None:
         assert money(row["cost_microusd"]) == vm.cost_usd
         assert money(row["price_microusd"]) == vm.price_usd_per_hour
     steps = [(run.run_id, step.position, step.origin, step.target) for run in shown_runs for step in run.transitions]
-    told = rows_of("transitions", record)
-    assert [(row["run_id"], row["position"], row["from_state"], row["to_state"]) for row in told] == steps
+    rows = rows_of("transitions", record)
+    assert [(row["run_id"], row["position"], row["from_state"], row["to_state"]) for row in rows] == steps
 
 
 def iso(moment: Any) -> str | None:
@@ -85,9 +85,9 @@ def test_polls_and_events_are_the_whole_record(record: Record) -> None:
     events = rows_of("events", record)
     assert [row["position"] for row in events] == list(range(1, record.head().position + 1))
     taken = [row["position"] for row in events if row["type"] in ("PollRecorded", "PollFailed")]
-    found = rows_of("polls", record)
-    assert [row["position"] for row in found] == taken
-    for row in found[:: max(1, len(found) // 20)]:
+    rows = rows_of("polls", record)
+    assert [row["position"] for row in rows] == taken
+    for row in rows[:: max(1, len(rows) // 20)]:
         poll = record.poll(row["position"])
         assert (row["source"], row["path"], row["status"], row["error"]) == (
             poll.source, poll.path, poll.status, poll.error,
@@ -101,16 +101,16 @@ def test_an_archive_is_as_far_as_its_own_clock_was(tmp_path: Path, recording: Po
     live, old = recording("dstack-0.22.5/success"), "dstack-0.22.5/warm_reuse"
     ahead = max(poll.observed_at for poll in recording(old)) - live[0].started_at
     later = [
-        msgspec.structs.replace(one, started_at=one.started_at + ahead, observed_at=one.observed_at + ahead)
-        for one in live
+        msgspec.structs.replace(row, started_at=row.started_at + ahead, observed_at=row.observed_at + ahead)
+        for row in live
     ]
     with recorded(tmp_path / "record.db", later) as record:
         import_trace(record, str(TRACES / f"{old}.jsonl.zst"), trace_reading(), lenient=False, name="old")
         times = sorted(poll.observed_at for poll in recording(old))
         for part in (len(times) // 2, len(times) - 1):
-            shown = rows_of("polls", record, format_time(times[part]))
-            assert [iso(row["observed_at"]) for row in shown] == [format_time(time) for time in times[: part + 1]]
-            assert {row["source"] for row in shown} == {"dstack/old"}
+            rows_then = rows_of("polls", record, format_time(times[part]))
+            assert [iso(row["observed_at"]) for row in rows_then] == [format_time(time) for time in times[: part + 1]]
+            assert {row["source"] for row in rows_then} == {"dstack/old"}
             assert {row["archive"] for row in rows_of("runs", record, format_time(times[part]))} == {"dstack/old"}
         assert len(rows_of("polls", record)) == len(times) + len(later)
 
@@ -135,10 +135,10 @@ def test_a_moment_shows_what_a_record_that_ends_there_shows(
 
 def test_a_time_is_a_moment_too(record: Record) -> None:
     """The last poll then is the last row; a moment that cannot be is one line."""
-    found = rows_of("polls", record)
-    middle = found[len(found) // 2]
+    rows = rows_of("polls", record)
+    middle = rows[len(rows) // 2]
     before = rows_of("polls", record, iso(middle["observed_at"]))
-    assert before == found[: len(before)]
+    assert before == rows[: len(before)]
     assert before[-1]["observed_at"] == middle["observed_at"]
     assert polls(record, at=middle["observed_at"]).to_arrow().num_rows == len(before)
     for wrong in (0, record.head().position + 1, "soon"):
@@ -162,7 +162,7 @@ def test_postgresql_has_the_same_tables(
 
 
 def test_pandas_and_polars_keep_types(record: Record) -> None:
-    """Sums stay integers beside unknown ones, and times know their zone."""
+    """Sums stay integers beside unknown sums, and times know their zone."""
     pandas = runs(record).to_pandas()
     assert str(pandas["cost_microusd"].dtype) == "Int64"
     assert str(pandas["submitted_at"].dtype) == "datetime64[us, UTC]"
@@ -173,14 +173,14 @@ def test_pandas_and_polars_keep_types(record: Record) -> None:
         assert made(record).to_polars().columns == list(made(record).to_pandas().columns)
 
 
-def test_a_frame_is_read_anew(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
+def test_a_frame_is_read_again(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
     """By path and without `at`: as the record is when it is read."""
     taken = recording("dstack-0.22.5/success")
-    found = polls(tmp_path / "record.db")
+    table = polls(tmp_path / "record.db")
     counts = []
     for end in (10, len(taken)):
         recorded(tmp_path / "record.db", taken[:end] if not counts else taken[10:]).close()
-        counts.append(found.to_arrow().num_rows)
+        counts.append(table.to_arrow().num_rows)
     assert counts == [10, len(taken)]
 
 
@@ -194,19 +194,19 @@ def test_files_hold_the_rows(record: Record, tmp_path: Path) -> None:
         with opened(record) as source:
             count = write_parquet(table, source, tmp_path / "one.parquet")
             assert count == write_csv(table, source, tmp_path / "one.csv")
-        found = read_table(tmp_path / "one.parquet")
-        assert found.to_pylist() == rows_of(table.name, record)
+        written = read_table(tmp_path / "one.parquet")
+        assert written.to_pylist() == rows_of(table.name, record)
         with (tmp_path / "one.csv").open(newline="") as file:
             lines = list(csv.DictReader(file))
         assert len(lines) == count
-        sums = [name for name in found.column_names if name.endswith("microusd")]
-        for line, row in zip(lines, found.to_pylist(), strict=True):
+        sums = [name for name in written.column_names if name.endswith("microusd")]
+        for line, row in zip(lines, written.to_pylist(), strict=True):
             assert all(line[name] == ("" if row[name] is None else str(row[name])) for name in sums)
     assert not list(tmp_path.glob("*.part"))
 
 
 def test_a_file_that_could_not_be_written_whole_is_not_there(record: Record, tmp_path: Path) -> None:
-    """The one that was there stays."""
+    """The file that was there stays."""
     target = tmp_path / "runs.parquet"
     target.write_text("before")
 

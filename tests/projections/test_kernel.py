@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.fold.change import Transition
-from engine.fold.run import Run, Said
-from engine.fold.run_turn import heard
-from engine.fold.state_machines import TERMINAL
-from engine.kernel_mark import STATUSES, KernelMark, hashed
-from engine.states import Reason, State
-from events import types
-from events.clock import SECOND
-from projections.models.kernel import BENCHMARKED, KernelEvent, Status, statuses
+from steno.engine.fold.run_step import heard
+from steno.engine.state.changes import Transition
+from steno.engine.state.kernel_mark import STATUSES, KernelMark, hashed
+from steno.engine.state.run import Run, Said
+from steno.engine.state.state_machines import TERMINAL
+from steno.engine.state.states import Reason, State
+from steno.events import types
+from steno.events.clock import SECOND
+from steno.projections.answers.kernel import BENCHMARKED, KernelEvent, Status, statuses
 
 START = 1_763_640_000 * SECOND
 ERRORS = {"ERROR", "COMPILE_ERROR", "WRONG_ANSWER", "RUNTIME_ERROR", "CHEATING_SUSPECTED"}
@@ -40,7 +40,7 @@ def mark(endpoint: str) -> bytes:
 
 
 class History:
-    """One run and what happened to it, position by position."""
+    """A run and its events, position by position."""
 
     def __init__(self, endpoint: str = "benchmark") -> None:
         self.run = Run(run_id="r", provider="dstack", name="matmul", first_position=1, first_at=START,
@@ -171,25 +171,25 @@ def test_a_story_only_grows_and_ends_as_its_run_did(endpoint: str, data: st.Data
     rise, and what was told stays told.
     """
     history = History(endpoint)
-    told: tuple[Status, ...] = ()
+    before: tuple[Status, ...] = ()
     verdict = data.draw(st.sampled_from(TERMINAL))
     reason = data.draw(st.sampled_from(REASONS[verdict]))
-    said = data.draw(st.lists(st.sampled_from(sorted(STATUSES)), max_size=8))
-    when = data.draw(st.integers(min_value=0, max_value=len(said)))
+    frames = data.draw(st.lists(st.sampled_from(sorted(STATUSES)), max_size=8))
+    when = data.draw(st.integers(min_value=0, max_value=len(frames)))
     live = [State.QUEUED, State.PROVISIONING, State.RUNNING]
-    for index, status in enumerate([*said, None]):
+    for index, status in enumerate([*frames, None]):
         if index == when:
             history.moves(verdict, reason)
         elif live and index < when and data.draw(st.booleans()):
             history.moves(live.pop(0))
         history.says(status)
         story = history.story()
-        assert story[: len(told)] == told
+        assert story[: len(before)] == before
         assert [step.position for step in story] == sorted({step.position for step in story})
-        told = story
+        before = story
         if story[-1].final:
             break
     assert history.run.terminal
-    assert told[-1].final
-    assert (told[-1].status in ERRORS) == (verdict is not State.SUCCEEDED)
-    assert not any(step.final for step in told[:-1])
+    assert before[-1].final
+    assert (before[-1].status in ERRORS) == (verdict is not State.SUCCEEDED)
+    assert not any(step.final for step in before[:-1])

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from events.clock import SystemClock
-from events.poll import Poll
-from events.store import rows as stored_rows
-from events.store.append import Batch
-from events.store.record import Record
-from events.types import NAMES, RecorderStarted
-from projections.models import record_pages as browse
-from projections.models.reader_pool import Look, Pool
+from steno.events.clock import SystemClock
+from steno.events.poll import Poll
+from steno.events.store import rows as stored_rows
+from steno.events.store.append import Batch
+from steno.events.store.record import Record
+from steno.events.types import NAMES, RecorderStarted
+from steno.projections.answers import record_pages as browse
+from steno.projections.read_models.reader_pool import Look, Pool
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -41,16 +41,16 @@ def looks(pool: Pool) -> Iterator[Look]:
         yield look
 
 
-def paged(look: Look, **asked: object) -> list[object]:
+def paged(look: Look, **query: object) -> list[object]:
     """The positions that all pages of three together have."""
-    found: list[object] = []
+    positions: list[object] = []
     behind = None
     while True:
-        page = browse.events(look, behind=behind, limit=3, **asked)  # type: ignore[arg-type]
-        found += [row["position"] for row in page.rows]
+        page = browse.events(look, behind=behind, limit=3, **query)  # type: ignore[arg-type]
+        positions += [row["position"] for row in page.rows]
         behind = page.next
         if behind is None:
-            return found
+            return positions
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -71,8 +71,8 @@ def test_those_of_one_source_are_its_own(pool: Pool, *, backwards: bool) -> None
     """Among those of all sources."""
     for look in looks(pool):
         for source in ("dstack/a", "dstack/b", "nowhere"):
-            asked = {"stream": f"source/{source}", "types": {"RecorderStarted"}, "backwards": backwards}
-            assert paged(look, **asked) == [
+            query = {"stream": f"source/{source}", "types": {"RecorderStarted"}, "backwards": backwards}
+            assert paged(look, **query) == [
                 stored.position
                 for stored in look.record.read(until=look.position, backwards=backwards)
                 if stored.type == "RecorderStarted" and stored.stream == f"source/{source}"
@@ -80,7 +80,7 @@ def test_those_of_one_source_are_its_own(pool: Pool, *, backwards: bool) -> None
 
 
 def test_a_rare_type_is_found_without_reading_through_the_record(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not there at all would else be looked for in every event."""
+    """A missing kind would else be looked for in every event."""
     with pool.now() as look:
         real = stored_rows._page
 

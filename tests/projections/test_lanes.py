@@ -5,15 +5,15 @@ from pathlib import Path
 
 import msgspec
 from stenotest.big import polls
-from stenotest.story import START
+from stenotest.dstack_history import START
 
-from engine.providers.readings import READINGS
-from events.clock import SECOND, SystemClock
-from events.poll import Poll
-from events.store.record import Record
-from projections.models import incidents
-from projections.models.overview import lanes
-from projections.models.reader_pool import Pool
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SECOND, SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.projections.answers import incidents
+from steno.projections.answers.overview import lanes
+from steno.projections.read_models.reader_pool import Pool
 
 ROUNDS = 300
 """Looks of each source at runs and at machines, five seconds apart."""
@@ -46,8 +46,8 @@ def test_a_machine_names_the_source_that_was_blind_and_no_other(tmp_path: Path) 
     pool = Pool(tmp_path / "record.db", clock=Stands())
     with pool.now() as look:
         (gap,) = incidents.blind(look)
-        _, found = lanes(look)
-        machines = [msgspec.json.decode(msgspec.json.encode(lane.vm)) for lane in found]
+        _, shown_lanes = lanes(look)
+        machines = [msgspec.json.decode(msgspec.json.encode(lane.vm)) for lane in shown_lanes]
         assert (gap.source, gap.kind) == ("dstack/other", "not_polled")
         assert {vm["source"] for vm in machines} == {"dstack/main", "dstack/other"}
         names = [{vm["name"] for vm in machines if vm["source"] == source} for source in ("dstack/main", gap.source)]

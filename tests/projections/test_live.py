@@ -12,14 +12,14 @@ import pytest
 from stenotest.growing_record import CLOCK, Growing, looked, patiently, same_as_replay
 from stenotest.records import read_models_file
 
-from engine.providers.readings import READINGS
-from events.clock import SECOND
-from events.errors import PositionNotFound
-from events.store.record import Record
-from projections.models import projection_writer as keeper
-from projections.models.projector import Projector, caught_up, rebuilt
-from projections.models.reader_pool import PATIENCE, Behind, Pool
-from projections.store.store import Checkpoint, ProjectionStore
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SECOND
+from steno.events.errors import PositionNotFound
+from steno.events.store.record import Record
+from steno.projections.read_models import projection_writer as keeper
+from steno.projections.read_models.projector import Projector, caught_up, rebuilt
+from steno.projections.read_models.reader_pool import PATIENCE, Behind, Pool
+from steno.projections.read_models.store import Checkpoint, ProjectionStore
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def test_a_position_that_never_comes_is_refused_after_a_while(
     """Nobody waits for ever; two seconds, and here one."""
     _, pool = live
     assert PATIENCE == 2 * SECOND
-    monkeypatch.setattr("projections.models.reader_pool.PATIENCE", SECOND)
+    monkeypatch.setattr("steno.projections.read_models.reader_pool.PATIENCE", SECOND)
     with pytest.raises(Behind), pool.now(min_position=10_000_000):
         pass
     with pytest.raises(PositionNotFound), pool.at(10_000_000):
@@ -67,7 +67,7 @@ def test_one_look_is_of_one_position(growing: Growing, live: tuple[Projector, Po
 
 
 def test_lag_is_told_in_positions_and_seconds(growing: Growing) -> None:
-    """Of a projector that does not run."""
+    """The projector does not run."""
     projector = Projector(growing.path, clock=CLOCK)
     lag = projector.lag
     assert lag.positions == growing.record.head().position
@@ -141,7 +141,7 @@ def test_readers_never_stop_nor_go_back_while_files_are_swapped(growing: Growing
     head = growing.record.head().position
     with pool.now(min_position=head) as look:
         same_as_replay(look)
-    left = [name for one in growing.path.parent.iterdir() if (name := one.name).startswith("record.db.projections.")]
+    left = [name for path in growing.path.parent.iterdir() if (name := path.name).startswith("record.db.projections.")]
     assert len([name for name in left if not name.endswith(("-wal", "-shm", ".lock", ".building"))]) <= 2
 
 
@@ -154,7 +154,7 @@ def test_other_rules_build_a_new_file_while_the_old_is_read(
     before = read_models_file(growing.path).readlink()
     newer = "newer@9 " + keeper.RULES.rpartition(" ")[2]
     monkeypatch.setattr(keeper, "RULES", newer)
-    monkeypatch.setattr("projections.models.projector.RULES", newer)
+    monkeypatch.setattr("steno.projections.read_models.projector.RULES", newer)
     head = growing.grow(5)
     with pool.now() as look:
         assert look.position > 0
@@ -167,7 +167,7 @@ def test_other_rules_build_a_new_file_while_the_old_is_read(
 
 
 @pytest.mark.parametrize("harm", ["link", "everything", "zeros", "garbage", "middle", "plain file", "foreign"])
-def test_a_lost_or_damaged_file_is_built_anew_under_the_service(
+def test_a_lost_or_damaged_file_is_rebuilt_under_the_service(
     growing: Growing, live: tuple[Projector, Pool], harm: str
 ) -> None:
     """Readers get an answer or are told to ask again, never anything else; soon all is well again."""

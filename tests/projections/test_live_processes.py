@@ -10,17 +10,17 @@ from contextlib import ExitStack, closing
 import pytest
 from stenotest.growing_record import CLOCK, Growing, child, looked, patiently, same_as_replay
 
-from projections.models.projector import caught_up, rebuilt
-from projections.models.reader_pool import Pool
+from steno.projections.read_models.projector import caught_up, rebuilt
+from steno.projections.read_models.reader_pool import Pool
 
 _BUILDER = """
 import os, signal, sys
-from projections.models import projection_writer, projector
-from projections.store import read_models, store
-from engine.providers.readings import READINGS
-from events.clock import SystemClock
-from events.store.record import Record
-from projections.models.projector import caught_up, rebuilt
+from steno.projections.read_models import projection_writer, projector
+from steno.projections.read_models import read_models, store
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
+from steno.projections.read_models.projector import caught_up, rebuilt
 projection_writer.SPACING = 64
 calls = 0
 real = {module}.{name}
@@ -80,15 +80,15 @@ def test_a_process_killed_anywhere_leaves_what_others_go_on_with(
             assert look.position == head
             same_as_replay(look)
         rebuilt(growing.record)
-        there = [one for one in growing.path.parent.iterdir() if re.fullmatch(r".*\.[0-9a-f]{8}", one.name)]
+        there = [path for path in growing.path.parent.iterdir() if re.fullmatch(r".*\.[0-9a-f]{8}", path.name)]
         assert len(there) <= 2
 
 
 _FOLLOWER = """
 import sys, time
 from pathlib import Path
-from events.clock import SystemClock
-from projections.models.projector import Projector
+from steno.events.clock import SystemClock
+from steno.projections.read_models.projector import Projector
 projector = Projector(Path(sys.argv[1]), clock=SystemClock())
 projector.start()
 while not projector.position:
@@ -116,8 +116,8 @@ def test_several_projectors_may_follow_one_record(growing: Growing) -> None:
             time.sleep(0.02)
         patiently(looked(pool, head))
         for process in running:
-            said, trouble = process.communicate(f"{head}\n")
+            output, trouble = process.communicate(f"{head}\n")
             assert (process.returncode, trouble) == (0, "")
-            assert int(said) == head
+            assert int(output) == head
         with pool.now() as look:
             same_as_replay(look)

@@ -7,26 +7,27 @@ import pytest
 from stenotest.growing_record import Growing
 from stenotest.read_models import kept_moments, replayed, said
 
-from engine.fold.record_fold import RecordFold
-from engine.live.live_world import LiveWorld
-from engine.providers.readings import READINGS
-from events import types
-from events.poll import Poll
-from events.store.record import ANY, Batch, Record
-from projections.models.projection_writer import ProjectionWriter
-from projections.store.store import ProjectionStore
-from projections.store.world_table import cut_of, decode_run, decode_vm
+from steno.engine.fold.record_fold import RecordFold
+from steno.engine.live.live_world import LiveWorld
+from steno.engine.providers.registry import READINGS
+from steno.events import types
+from steno.events.poll import Poll
+from steno.events.store.record import ANY, Batch, Record
+from steno.projections.read_models.projection_writer import ProjectionWriter
+from steno.projections.read_models.store import ProjectionStore
+from steno.projections.read_models.world_table import cut_of, decode_run, decode_vm
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
 
 
 def folded(store: ProjectionStore) -> list[object]:
-    """Every run and machine as the engine has it."""
-    return [*(decode_run(row.folded) for row in store.runs.all()), *(decode_vm(row.folded) for row in store.vms.all())]
+    """Every run and machine as the engine has it, and what the rules saw of each run."""
+    runs, vms = map(decode_run, (row.folded for row in store.runs.all())), (row.folded for row in store.vms.all())
+    return [*runs, *map(decode_vm, vms), *store.cases.all()]
 
 
-@pytest.mark.parametrize("step", [1, 7, 60])
+@pytest.mark.parametrize("step", [1, pytest.param(7, marks=pytest.mark.long), 60])
 @pytest.mark.parametrize(
     "name", ["dstack-0.22.5/retry_success", "dstack-0.22.5/name_reuse", "dstack-0.19.37/flap", "dstack-0.22.5/several"]
 )
@@ -48,12 +49,14 @@ def test_rows_from_the_live_world_are_those_of_a_fold(
                 record.append_polls(polls[start : start + step])
                 live.catch_up()
                 fed.advance(live.position)
-            assert len({id(one) for one in folds}) == 1
+            assert len({id(fold) for fold in folds}) == 1
         with ProjectionStore.create(None) as other:
             ProjectionWriter(record, other, spacing=64).advance(record.head().position)
             assert folded(store) == folded(other)
             assert said(store) == said(other) == replayed(record)
-            assert [one // 64 for one in kept_moments(store)] == [one // 64 for one in kept_moments(other)]
+            assert [position // 64 for position in kept_moments(store)] == [
+                position // 64 for position in kept_moments(other)
+            ]
 
 
 def test_a_writer_behind_what_the_live_world_knows_reads_the_record(growing: Growing) -> None:

@@ -1,4 +1,4 @@
-"""Marks in time: what is told of a stretch that has more of them than can be told apart."""
+"""Marks in time: those shown of a period that has more of them than a page can show."""
 
 from collections.abc import Iterator
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.store.notes import Mark
-from projections.store.store import ProjectionStore
+from steno.projections.read_models.notes import Mark
+from steno.projections.read_models.store import ProjectionStore
 
 DAY = 86_400_000_000
 
@@ -28,13 +28,13 @@ def test_what_is_not_too_much_is_told_whole(store: ProjectionStore) -> None:
     """In order of position, and nothing is said to be left out."""
     given_ = ends(range(0, 400_000, 1000))
     store.add_marks(reversed(given_))
-    found = store.marks(400)
-    assert found.marks == tuple(given_)
-    assert not found.thinned
+    marks = store.marks(400)
+    assert marks.marks == tuple(given_)
+    assert not marks.thinned
 
 
 def test_a_shorter_stretch_shows_what_a_longer_one_leaves_out(store: ProjectionStore) -> None:
-    """Of a year with an end every five minutes at most 400 are told; of a day of it every single one."""
+    """A year with an end every five minutes gives at most 400 marks; a day of it gives every end."""
     store.add_marks(ends(range(0, 365 * DAY, DAY // 288)))
     whole = store.marks(400)
     assert whole.thinned
@@ -63,10 +63,10 @@ def test_an_anomaly_is_hidden_neither_by_an_end_nor_by_a_machine(store: Projecti
     machines = [Mark(position=n * 100, at=n * 100_000, kind="vm_started", subject="vm/a") for n in range(1, 11)]
     odd = [Mark(position=n, at=n * 1000, kind="orphan", subject="vm/b") for n in (17, 18, 500)]
     store.add_marks([*ends(range(0, 10_000_000, 1000)), *machines, *odd])
-    found = store.marks(60)
-    assert len(found.marks) <= 60
-    assert [mark.position for mark in found.marks] == sorted(mark.position for mark in found.marks)
-    kinds = [mark.kind for mark in found.marks]
+    marks = store.marks(60)
+    assert len(marks.marks) <= 60
+    assert [mark.position for mark in marks.marks] == sorted(mark.position for mark in marks.marks)
+    kinds = [mark.kind for mark in marks.marks]
     assert kinds.count("vm_started") >= 2
     assert kinds.count("orphan") >= 1
     assert kinds.count("run_succeeded") >= 10
@@ -77,10 +77,10 @@ def test_a_lonely_mark_is_not_lost_beside_a_crowd(store: ProjectionStore) -> Non
     crowd = [Mark(position=n, at=DAY + n, kind="run_failed", subject="run/c") for n in range(2, 5000)]
     lonely = [Mark(position=n, at=at, kind="run_failed", subject="run/l") for n, at in ((1, 0), (5000, 40 * DAY))]
     store.add_marks([*lonely, *crowd])
-    found = store.marks(300)
-    assert {mark.subject for mark in found.marks} == {"run/c", "run/l"}
-    assert sum(mark.subject == "run/l" for mark in found.marks) == 2
-    assert len(found.marks) > 80
+    marks = store.marks(300)
+    assert {mark.subject for mark in marks.marks} == {"run/c", "run/l"}
+    assert sum(mark.subject == "run/l" for mark in marks.marks) == 2
+    assert len(marks.marks) > 80
 
 
 @given(
@@ -94,22 +94,24 @@ def test_a_lonely_mark_is_not_lost_beside_a_crowd(store: ProjectionStore) -> Non
 def test_no_answer_is_longer_than_asked_for_and_none_has_a_mark_twice(
     marks: list[tuple[int, str]], most: int, ends: tuple[int | None, int | None]
 ) -> None:
-    """Whatever there is: of the stretch, in order, each track that has a mark is there, all where there is room."""
+    """Marks are of the period and in order; each track that has a mark is there; all are where there is room."""
     since, until = ends
     with ProjectionStore.create(None) as store:
         everything = [
             Mark(position=n, at=at, kind=kind, subject="run/a") for n, (at, kind) in enumerate(sorted(marks), 1)
         ]
         store.add_marks(everything)
-        found = store.marks(most, since, until)
-    wanted = [one for one in everything if (since is None or since <= one.at) and (until is None or one.at <= until)]
-    assert found.thinned is (len(wanted) > most)
-    assert len(found.marks) <= most
-    positions = [mark.position for mark in found.marks]
+        of_period = store.marks(most, since, until)
+    wanted = [
+        mark for mark in everything if (since is None or since <= mark.at) and (until is None or mark.at <= until)
+    ]
+    assert of_period.thinned is (len(wanted) > most)
+    assert len(of_period.marks) <= most
+    positions = [mark.position for mark in of_period.marks]
     assert positions == sorted(set(positions))
-    assert set(found.marks) <= set(wanted)
-    if not found.thinned:
-        assert list(found.marks) == wanted
-    assert {one.kind[:3] in ("run", "vm_") and one.kind[:3] for one in wanted} == {
-        one.kind[:3] in ("run", "vm_") and one.kind[:3] for one in found.marks
+    assert set(of_period.marks) <= set(wanted)
+    if not of_period.thinned:
+        assert list(of_period.marks) == wanted
+    assert {mark.kind[:3] in ("run", "vm_") and mark.kind[:3] for mark in wanted} == {
+        mark.kind[:3] in ("run", "vm_") and mark.kind[:3] for mark in of_period.marks
     }

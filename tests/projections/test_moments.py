@@ -16,16 +16,17 @@ from hypothesis import strategies as st
 from stenotest.read_models import kept_moments
 from stenotest.records import read_models_file
 
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SystemClock
-from events.poll import Poll
-from events.store.record import ANY, Batch, Record
-from projections.models import projection_writer as keeper
-from projections.models.past_worlds import Moments, as_it_was, opened
-from projections.models.projector import caught_up, rebuilt
-from projections.models.view import View
-from projections.store.store import ProjectionStore
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.case_log import cases_seen
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import ANY, Batch, Record
+from steno.projections.read_models import projection_writer as keeper
+from steno.projections.read_models.past_worlds import Moments, as_it_was, opened
+from steno.projections.read_models.projector import caught_up, rebuilt
+from steno.projections.read_models.store import ProjectionStore
+from steno.projections.read_models.view import View
 
 pytestmark = pytest.mark.slow
 
@@ -52,10 +53,15 @@ def everything(store: ProjectionStore) -> dict[str, object]:
         "billed": [row.vm_id for row in store.vms.all(since=1 << 62)],
         "spans": [(row.cost, row.spans) for row in store.vms.all()],
         "anomalies": store.anomalies(),
-        "newest": [one for _, one in store.newest_anomalies(5)],
+        "newest": [anomaly for _, anomaly in store.newest_anomalies(5)],
         "blind": store.blind(),
         "marks": store.marks(400),
-        "world": msgspec.to_builtins(msgspec.structs.replace(world, events=0, position=0)),
+        "cases": sorted(  # without ids: a run that was adopted since has its later id
+            seen
+            for _, log in store.cases.all()
+            if (seen := [entry for entry in cases_seen(log) if entry.position <= view.position])
+        ),
+        "world": msgspec.structs.replace(world, events=0, position=0),
         "checkpoint": view.position,
     }
 
@@ -155,7 +161,7 @@ def test_moments_are_few_and_evenly_spaced(
 
 
 def check_rows(file: sqlite3.Connection) -> None:
-    """What is kept of the past is of use to a moment, and there is some."""
+    """Each row of the past is needed by a moment, and there are some."""
     for table in ("runs_was", "vms_was"):
         useless = f"SELECT count(*) FROM {table} w WHERE NOT EXISTS (SELECT 1 FROM moments m WHERE m.position >= w.changed AND m.position < w.until)"  # noqa: E501
         assert file.execute(useless).fetchone() == (0,)
@@ -166,7 +172,7 @@ def check_rows(file: sqlite3.Connection) -> None:
 def test_a_moment_held_survives_the_rebuild_and_the_loss_of_what_it_stands_on(
     tmp_path: Path, recording: Polls, recorded: Recorded
 ) -> None:
-    """It is let go and opened anew; whoever asks notices nothing."""
+    """It is closed and opened again; readers notice nothing."""
     with recorded(tmp_path / "record.db", recording("dstack-0.22.5/several")) as record:
         caught_up(record).close()
         moments, position = Moments(), 700
@@ -196,7 +202,7 @@ def _give_up(record: Record) -> Callable[[], object]:
 
 @pytest.mark.usefixtures("close_moments")
 def test_only_so_many_moments_are_held(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
-    """Those asked for last."""
+    """The moments read last stay."""
     with recorded(tmp_path / "record.db", recording("dstack-0.22.5/several")) as record:
         caught_up(record).close()
         moments = Moments(held=2)
@@ -214,7 +220,7 @@ def test_only_so_many_moments_are_held(tmp_path: Path, recording: Polls, recorde
 
 @pytest.mark.usefixtures("close_moments")
 def test_opening_a_moment_does_not_lock_the_projections(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
-    """The projector goes on writing while somebody looks at the past, and the look stays what it was."""
+    """The projector goes on writing while somebody looks at the past, and the look stays the same."""
     polls = recording("dstack-0.22.5/several")
     with recorded(tmp_path / "record.db", polls[:300]) as record:
         caught_up(record).close()

@@ -9,11 +9,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from engine.amounts import money
-from events.poll import Poll
-from events.store.record import Record
-from projections.models.projector import caught_up
-from projections.models.view import View
+from steno.engine.wire import money
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.projections.read_models.projector import caught_up
+from steno.projections.read_models.view import View
 
 PAGE = Path(__file__).parents[2] / "docs" / "questions.ipynb"
 PICTURES = 6
@@ -24,7 +24,7 @@ page, made = sys.argv[1:]
 notebook = nbformat.read(page, as_version=4)
 nbclient.NotebookClient(notebook, kernel_name="python3", timeout=300).execute()
 nbformat.write(notebook, made)
-"""  # a process of its own: its kernel's sockets are none of this one's
+"""  # a process of its own: its kernel has sockets of its own
 
 
 @pytest.mark.slow

@@ -14,15 +14,15 @@ from stenotest.growing_record import child
 from stenotest.read_models import replayed, said
 from stenotest.records import read_models_file
 
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SystemClock
-from events.poll import Poll
-from events.store.record import ANY, Batch, Record
-from projections.models.past_worlds import as_it_was
-from projections.models.projector import RULES, caught_up, rebuilt
-from projections.store.read_models import ReadModels
-from projections.store.store import Checkpoint
+from steno.engine.providers.registry import READINGS
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import ANY, Batch, Record
+from steno.projections.read_models.past_worlds import as_it_was
+from steno.projections.read_models.projector import RULES, caught_up, rebuilt
+from steno.projections.read_models.read_models import ReadModels
+from steno.projections.read_models.store import Checkpoint
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -89,7 +89,7 @@ def test_any_moment_of_the_past_is_the_replay_up_to_it(two_runs: Record) -> None
     "content",
     [b"", b"no database", b"SQLite format 3\0" + b"\1" * 500],
 )
-def test_a_damaged_file_is_built_anew(two_runs: Record, content: bytes) -> None:
+def test_a_damaged_file_is_rebuilt(two_runs: Record, content: bytes) -> None:
     """Projections are disposable."""
     with caught_up(two_runs) as store:
         before = said(store)
@@ -98,8 +98,8 @@ def test_a_damaged_file_is_built_anew(two_runs: Record, content: bytes) -> None:
         assert said(store) == before
 
 
-def test_projections_of_other_rules_or_another_record_are_built_anew(two_runs: Record) -> None:
-    """What was decided otherwise, or elsewhere, is not shown."""
+def test_projections_of_other_rules_or_another_record_are_rebuilt(two_runs: Record) -> None:
+    """Results of other rules, or of another record, are not shown."""
     with caught_up(two_runs) as store:
         before = said(store)
     right = Checkpoint(rules=RULES, record=two_runs.id, position=3, chain=two_runs.digest(3))
@@ -139,14 +139,14 @@ def test_a_reader_who_may_not_lock_folds_in_memory(two_runs: Record, monkeypatch
     def refused(_path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("projections.store.read_models.ReadModels.writing", refused)
+    monkeypatch.setattr("steno.projections.read_models.read_models.ReadModels.writing", refused)
     with caught_up(two_runs) as store:
         assert said(store) == replayed(two_runs)
     assert not read_models_file(two_runs.store.path).exists()
 
 
 def test_readers_go_on_while_a_file_is_rebuilt(two_runs: Record) -> None:
-    """Who has the old file open keeps it; who comes later has the new one."""
+    """A reader keeps the old file that it has open; later readers open the new file."""
     with caught_up(two_runs) as old:
         before = said(old)
         rebuilt(two_runs)
@@ -157,10 +157,10 @@ def test_readers_go_on_while_a_file_is_rebuilt(two_runs: Record) -> None:
 
 _READER = """
 import sys
-from engine.providers.readings import READINGS
-from events.clock import SystemClock
-from events.store.record import ANY, Batch, Record
-from projections.models.projector import caught_up, rebuilt
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SystemClock
+from steno.events.store.record import ANY, Batch, Record
+from steno.projections.read_models.projector import caught_up, rebuilt
 for turn in range(6):
     with Record.open(sys.argv[1], clock=SystemClock(), shapes=READINGS.shape) as record:
         if turn % 3 == int(sys.argv[2]):
@@ -172,7 +172,7 @@ for turn in range(6):
 
 @pytest.mark.slow
 def test_several_processes_catch_up_and_rebuild_at_once(two_runs: Record) -> None:
-    """One writes, the others wait or read; nobody sees half."""
+    """A single process writes, the others wait or read; no reader sees half."""
     with ExitStack() as stack:
         running = [stack.enter_context(child(_READER, two_runs.store.path, number)) for number in range(3)]
         for process in running:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from events.errors import RecordDamaged
-from events.poll import Poll
-from events.store.record import Record
-from projections.frames import TABLES
-from projections.frames.arrow import ArrowFrame
-from projections.frames.question import BadStatement, asked
-from projections.frames.source import FrameSource, opened
+from steno.events.errors import RecordDamaged
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.projections.frames import TABLES
+from steno.projections.frames.source import FrameSource, opened
+from steno.projections.frames.sql import BadStatement, asked
+from steno.projections.frames.table import ArrowFrame
 
 
 @pytest.fixture
@@ -22,16 +22,19 @@ def source(
     recording: Callable[[str], tuple[Poll, ...]],
     recorded: Callable[[Path, Sequence[Poll]], Record],
 ) -> Iterator[FrameSource]:
-    with recorded(tmp_path / "record.db", recording("dstack-0.22.5/retry_success")) as record, opened(record) as found:
-        yield found
+    with (
+        recorded(tmp_path / "record.db", recording("dstack-0.22.5/retry_success")) as record,
+        opened(record) as opened_record,
+    ):
+        yield opened_record
 
 
 def answer(source: FrameSource, statement: str) -> list[tuple[Any, ...]]:
-    with asked(source, statement) as found:
-        return list(found.rows)
+    with asked(source, statement) as reply:
+        return list(reply.rows)
 
 
-def test_a_table_is_read_anew_by_each_mention(source: FrameSource) -> None:
+def test_a_table_is_read_again_by_each_mention(source: FrameSource) -> None:
     """A join of a table with itself, and two questions one after another."""
     (counts,) = answer(source, "select count(*), count(distinct a.position) from polls a join polls b using (position)")
     assert counts[0] == counts[1] > 100
@@ -58,10 +61,10 @@ def test_every_column_can_be_named_as_it_is(source: FrameSource) -> None:
 
 
 def test_an_answer_is_what_the_provider_said(source: FrameSource) -> None:
-    """Of a poll; null for other events, beyond the end, and without an answer."""
-    found = answer(source, "select position, answer(position) from polls where answered limit 5")
-    assert found
-    for position, body in found:
+    """The answer of a poll; null for other events, beyond the end, and without an answer."""
+    rows = answer(source, "select position, answer(position) from polls where answered limit 5")
+    assert rows
+    for position, body in rows:
         assert body == (source.record.poll(position).body or b"").decode()
     observed = "select min(position) from events where type = 'RunObserved'"
     assert answer(source, f"select answer(({observed})), answer(1000000), answer(null), answer(-1)") == [(None,) * 4]

@@ -1,4 +1,4 @@
-"""docs/questions.md: each question is asked, and the tables are those that there are."""
+"""docs/questions.md: each question is asked, and all tables are on the page."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from events.poll import Poll
-from events.store.record import Record
-from projections import frames
-from projections.frames.catalogue import reference
-from projections.frames.question import asked
-from projections.frames.source import FrameSource, opened
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.projections import frames
+from steno.projections.frames.catalogue import reference
+from steno.projections.frames.source import FrameSource, opened
+from steno.projections.frames.sql import asked
 
 PAGE = (Path(__file__).parents[2] / "docs" / "questions.md").read_text()
 QUESTIONS = re.findall(r"^(\S[^\n]*\?)\n\n```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -24,8 +24,8 @@ def source(
     recorded: Callable[[Path, Sequence[Poll]], Record],
 ) -> Iterator[FrameSource]:
     path = tmp_path_factory.mktemp("record") / "record.db"
-    with recorded(path, recording("dstack-0.22.5/warm_reuse")) as record, opened(record) as found:
-        yield found
+    with recorded(path, recording("dstack-0.22.5/warm_reuse")) as record, opened(record) as source:
+        yield source
 
 
 @pytest.mark.parametrize(("title", "statement"), QUESTIONS, ids=[title for title, _ in QUESTIONS])
@@ -47,7 +47,7 @@ def test_the_page_has_questions() -> None:
 
 
 def test_the_page_has_every_column() -> None:
-    """`projections.frames.catalogue.reference()` gives what belongs between the marks."""
+    """`steno.projections.frames.catalogue.reference()` gives what belongs between the marks."""
     assert PAGE.partition("<!-- tables -->\n")[2].partition("<!-- end of tables -->")[0] == reference()
 
 

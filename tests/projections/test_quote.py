@@ -2,8 +2,8 @@
 
 import msgspec
 
-from events.poll import Poll
-from projections.models.evidence import quote
+from steno.events.poll import Poll
+from steno.projections.answers.evidence import quote
 
 
 def poll(body: object) -> Poll:
@@ -27,8 +27,8 @@ def test_the_newest_submission_of_every_job_is_quoted() -> None:
     ]
     other = {"id": "other", "status": "running"}
     run = {"id": "r1", "status": "terminating", "termination_reason": None, "jobs": [{"job_submissions": submissions}]}
-    found = quote(poll([other, run]), 7, "r1")
-    assert {field.path: field.value for field in found.fields} == {
+    evidence = quote(poll([other, run]), 7, "r1")
+    assert {field.path: field.value for field in evidence.fields} == {
         ".[1].status": "terminating",
         ".[1].termination_reason": None,
         ".[1].jobs[0].job_submissions[0].submission_num": 1,
@@ -40,17 +40,17 @@ def test_the_newest_submission_of_every_job_is_quoted() -> None:
 
 def test_an_answer_about_one_run_has_paths_from_its_root() -> None:
     """`runs/get` answers with the run itself."""
-    found = quote(poll({"id": "r1", "status": "done", "jobs": None}), 7, "r1")
-    assert [field.path for field in found.fields] == [".status", ".termination_reason"]
+    evidence = quote(poll({"id": "r1", "status": "done", "jobs": None}), 7, "r1")
+    assert [field.path for field in evidence.fields] == [".status", ".termination_reason"]
 
 
 def test_a_refusal_is_quoted_as_it_came() -> None:
     """`resource_not_exists` is what makes a run lost for good."""
-    found = quote(poll({"detail": [{"code": "resource_not_exists"}]}), 7, "r1")
-    assert [(field.path, field.value) for field in found.fields] == [(".detail", [{"code": "resource_not_exists"}])]
+    evidence = quote(poll({"detail": [{"code": "resource_not_exists"}]}), 7, "r1")
+    assert [(field.path, field.value) for field in evidence.fields] == [(".detail", [{"code": "resource_not_exists"}])]
 
 
 def test_an_answer_without_the_run_has_no_fields() -> None:
-    """Whatever shape it has."""
+    """In any shape."""
     for body in ([], {}, "text", 3, None, [1, None], [{"id": "x"}]):
         assert quote(poll(body), 7, "r1").fields == ()

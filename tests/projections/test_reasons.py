@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable
 
 import pytest
-from stenotest.story import Item, read_run, single
+from stenotest.dstack_history import Item, read_run, single
 
-from engine.replay.trace import replay_polls
-from engine.rules.current import judge
-from events.poll import Poll
-from projections.models.explain import sentence
+from steno.engine.replay.replay import replay_polls
+from steno.engine.rules.sets import CURRENT
+from steno.events.poll import Poll
+from steno.projections.answers.explain import sentence
 
 FAILED = "dstack reported the final status `failed`. The run failed: {}. Nobody had requested a stop."
 
@@ -19,13 +19,13 @@ FAILED = "dstack reported the final status `failed`. The run failed: {}. Nobody 
 )
 def test_every_rule_of_a_recording_has_its_sentence(name: str, recording: Callable[[str], tuple[Poll, ...]]) -> None:
     """A name alone explains nothing."""
-    found = replay_polls(enumerate(recording(f"dstack-0.22.5/{name}"), start=1))
-    rules = {step.rule for run in found.runs for step in run.transitions}
+    replay = replay_polls(enumerate(recording(f"dstack-0.22.5/{name}"), start=1))
+    rules = {step.rule for run in replay.runs for step in run.transitions}
     assert rules
     for rule in rules:
-        said = sentence(rule, None)
-        assert said.endswith(".")
-        assert rule not in said
+        words = sentence(rule, None)
+        assert words.endswith(".")
+        assert rule not in words
 
 
 def test_a_rule_nobody_described_is_named() -> None:
@@ -41,7 +41,7 @@ def test_a_run_that_waits_with_us_is_told_so(rule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("item", "said"),
+    ("item", "words"),
     [
         (
             single(run="done", job_status="done", reason="all_jobs_done", exit_status=0),
@@ -76,16 +76,16 @@ def test_a_run_that_waits_with_us_is_told_so(rule: str) -> None:
         ),
     ],
 )
-def test_a_verdict_names_what_decided_it(item: Item, said: str) -> None:
+def test_a_verdict_names_what_decided_it(item: Item, words: str) -> None:
     """The status, the job and its exit status, not a rule about statuses."""
     facts = read_run(json.dumps(item).encode())
-    move = judge(facts, stopped_by_policy=False)
-    assert sentence(move.rule, facts, "dstack") == said
+    move = CURRENT.move(facts, stopped_by_policy=False)
+    assert sentence(move.rule, facts, "dstack") == words
 
 
 def test_a_stop_that_came_too_late_is_not_denied() -> None:
     """The run failed by itself, and somebody had asked for its stop."""
     item = single(run="failed", job_status="failed", job_reason="container_exited_with_error", exit_status=3)
     facts = read_run(json.dumps(item).encode())
-    said = sentence(judge(facts, stopped_by_policy=False).rule, facts, "dstack", stop_requested=True)
-    assert said.endswith("job 0 exited 3. A stop was requested, but dstack reports none.")
+    words = sentence(CURRENT.move(facts, stopped_by_policy=False).rule, facts, "dstack", stop_requested=True)
+    assert words.endswith("job 0 exited 3. A stop was requested, but dstack reports none.")

@@ -8,9 +8,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from projections.store.run_query import SORTS, RowPlace, RunQuery, UnknownValue, check_known, filter_values, find
-from projections.store.schema import RunRow, VmRow
-from projections.store.store import ProjectionStore
+from steno.projections.read_models.run_query import (
+    SORTS,
+    RowPlace,
+    RunQuery,
+    UnknownValue,
+    check_known,
+    filter_values,
+    find,
+)
+from steno.projections.read_models.schema import RunRow, VmRow
+from steno.projections.read_models.store import ProjectionStore
 
 TEXTS = st.sampled_from(
     ["", "a", "A", "%", "_", "a%b", ".*[", "[a]", "a?b", "ab", "Ä", "b\nc", "'", "\\", "x" * 10_000, "\udcff"]
@@ -68,13 +76,13 @@ queries = st.builds(
 
 
 def matches(query: RunQuery, row: RunRow) -> bool:
-    """What a condition means, said again in Python."""
+    """The meaning of a condition, in Python."""
     equal = ("state", "reason", "user", "project", "source", "name")
     named = {
-        one.vm_id
-        for one in MACHINES
-        if query.machine in (one.name, one.vm_id, one.provider_id)
-        or (query.machine is not None and len(query.machine) >= 4 and one.vm_id.startswith(query.machine))
+        machine.vm_id
+        for machine in MACHINES
+        if query.machine in (machine.name, machine.vm_id, machine.provider_id)
+        or (query.machine is not None and len(query.machine) >= 4 and machine.vm_id.startswith(query.machine))
     }
     return (
         all(getattr(query, name) in (None, getattr(row, name)) for name in equal)
@@ -90,7 +98,7 @@ def matches(query: RunQuery, row: RunRow) -> bool:
     )
 
 
-def expected(query: RunQuery, found: list[RunRow]) -> list[str]:
+def expected(query: RunQuery, rows: list[RunRow]) -> list[str]:
     """The runs of a query in its order."""
     keys: dict[str, Any] = {
         "time": lambda row: row.sort_at,
@@ -98,7 +106,7 @@ def expected(query: RunQuery, found: list[RunRow]) -> list[str]:
         "duration": lambda row: -1 if row.took is None else row.took,
         "cost": lambda row: -1 if row.cost is None else row.cost,
     }
-    there = [(keys[query.sort](row), place, row.run_id) for place, row in enumerate(found) if matches(query, row)]
+    there = [(keys[query.sort](row), place, row.run_id) for place, row in enumerate(rows) if matches(query, row)]
     return [run_id for _, _, run_id in sorted(there, reverse=(query.sort == "name") == query.turned)]
 
 
@@ -110,22 +118,22 @@ def pages(store: ProjectionStore, query: RunQuery, size: int) -> Iterator[str]:
         behind = page[-1][1]
 
 
-def stored(found: list[RunRow]) -> ProjectionStore:
+def stored(rows: list[RunRow]) -> ProjectionStore:
     """A store in memory with these runs."""
     store = ProjectionStore.create(None)
-    store.runs.put(found)
+    store.runs.put(rows)
     store.vms.put(MACHINES)
     return store
 
 
-@given(found=rows(), query=queries, size=st.integers(1, 4))
-@example(found=[], query=RunQuery(search=".*["), size=1)
-@example(found=[], query=RunQuery(search="\U0001f600*" * 100_000), size=1)
-@example(found=[RunRow("1-run", "local", None, None, words="a\ufffdb\nc")], query=RunQuery(search="a\0b"), size=1)
-def test_the_sql_finds_what_a_look_at_every_run_finds(found: list[RunRow], query: RunQuery, size: int) -> None:
+@given(run_rows=rows(), query=queries, size=st.integers(1, 4))
+@example(run_rows=[], query=RunQuery(search=".*["), size=1)
+@example(run_rows=[], query=RunQuery(search="\U0001f600*" * 100_000), size=1)
+@example(run_rows=[RunRow("1-run", "local", None, None, words="a\ufffdb\nc")], query=RunQuery(search="a\0b"), size=1)
+def test_the_sql_finds_what_a_look_at_every_run_finds(run_rows: list[RunRow], query: RunQuery, size: int) -> None:
     """Whatever the conditions, the order and the size of pages."""
-    with stored(found) as store:
-        assert list(pages(store, query, size)) == expected(query, found)
+    with stored(run_rows) as store:
+        assert list(pages(store, query, size)) == expected(query, run_rows)
 
 
 @settings(max_examples=30, deadline=None)
@@ -141,10 +149,10 @@ def test_an_unknown_value_is_an_error_that_names_the_known_ones() -> None:
     """Also of machines; never before the first run, and never for a value that is only rare."""
     with stored([]) as empty:
         check_known(empty, RunQuery(user="nobody", machine="nothing"))
-    one = RunRow("r", "p", None, "n", user="ann", project="p", source="s", gpu="\nmi300x\nmi300x:2\n", vm_id="aaaa-1")
-    with stored([one]) as store:
+    row = RunRow("r", "p", None, "n", user="ann", project="p", source="s", gpu="\nmi300x\nmi300x:2\n", vm_id="aaaa-1")
+    with stored([row]) as store:
         check_known(store, RunQuery(user="ann", project="p", source="s", gpu="mi300x:9", machine="two", state="lost"))
-        for wrong, said in (
+        for wrong, message in (
             ({"user": "bob"}, "unknown user 'bob'; known: ann"),
             ({"gpu": "H100"}, "unknown gpu 'H100'; known: MI300X"),
             ({"machine": "three"}, "unknown machine 'three'; known: two, one"),
@@ -152,13 +160,13 @@ def test_an_unknown_value_is_an_error_that_names_the_known_ones() -> None:
         ):
             with pytest.raises(UnknownValue, match="unknown") as caught:
                 check_known(store, RunQuery(**wrong))  # type: ignore[arg-type]
-            assert str(caught.value) == said
+            assert str(caught.value) == message
 
 
 def test_the_known_values_are_those_of_all_runs() -> None:
     """Each once, in alphabetical order."""
-    found = [RunRow(f"r{user}", "p", None, None, user=user, source="s", gpu="\nnone\n") for user in ("b", "a", None)]
-    with stored(found) as store:
+    rows = [RunRow(f"r{user}", "p", None, None, user=user, source="s", gpu="\nnone\n") for user in ("b", "a", None)]
+    with stored(rows) as store:
         known = filter_values(store)
     assert (known.users, known.sources, known.gpus, known.projects) == (("a", "b"), ("s",), ("none",), ())
     assert "failed" in known.states

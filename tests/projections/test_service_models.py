@@ -1,4 +1,4 @@
-"""What the pages of the service show, over genuine recordings: now, and at any moment before."""
+"""The pages of the service, over genuine recordings: now, and at any moment before."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -8,25 +8,24 @@ from pathlib import Path
 import msgspec
 import pytest
 from stenotest.big import big_record
-from stenotest.story import START
+from stenotest.dstack_history import START
 from stenotest.whole_costs import cost_report
 
-from engine.amounts import money
-from engine.decide.budget import account, metrics, starts_of
-from engine.money.costs import Costs
-from engine.policy import Policy, Rate
-from engine.wire import wire
-from events.clock import SECOND, SystemClock, format_time, parse_time
-from events.errors import PositionNotFound
-from events.poll import Poll
-from events.store.record import Record
-from projections.models import incidents
-from projections.models import record_pages as browse
-from projections.models.incidents import record_object
-from projections.models.offers import offers
-from projections.models.overview import burn, lanes, overview, policy_then, spent_at
-from projections.models.projector import Lag
-from projections.models.reader_pool import Look, Pool
+from steno.engine.decide.budget import account, metrics, starts_of
+from steno.engine.money.costs import Costs
+from steno.engine.state.policy import Policy, Rate
+from steno.engine.wire import money, wire
+from steno.events.clock import SECOND, SystemClock, format_time, parse_time
+from steno.events.errors import PositionNotFound
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.projections.answers import incidents
+from steno.projections.answers import record_pages as browse
+from steno.projections.answers.incidents import record_object
+from steno.projections.answers.offers import offers
+from steno.projections.answers.overview import burn, lanes, overview, policy_then, spent_at
+from steno.projections.read_models.projector import Lag
+from steno.projections.read_models.reader_pool import Look, Pool
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -98,28 +97,28 @@ def test_the_overview_is_complete_and_sums_to_what_the_money_commands_say(pool: 
     spent; now and at every moment before.
     """
     for look in moments(pool):
-        found = msgspec.json.decode(msgspec.json.encode(wire(overview(look, POLICY))))
-        assert set(found) == KEYS
+        answer = msgspec.json.decode(msgspec.json.encode(wire(overview(look, POLICY))))
+        assert set(answer) == KEYS
         whole = look.view.whole()
         standing = account(whole, POLICY, look.now)
-        assert found["budget"] == wire(standing)
+        assert answer["budget"] == wire(standing)
         assert look.view.figures(POLICY, look.now) == metrics(whole, standing, starts_of(whole))
         rows = {row.key: row.total_usd for row in cost_report(Costs(whole), "day").rows}
-        assert found["today"]["spent_usd"] == money(rows.get(found["at"][:10], 0))
-        assert found["today"]["from"] == found["at"][:10] + "T00:00:00.000000Z"
+        assert answer["today"]["spent_usd"] == money(rows.get(answer["at"][:10], 0))
+        assert answer["today"]["from"] == answer["at"][:10] + "T00:00:00.000000Z"
         ended = [run for run in look.view.runs() if run.ended]
-        assert len(found["recent"]) == min(10, len(ended))
-        assert {run["run_id"] for run in found["running"]} == {run.run_id for run in look.view.runs() if not run.ended}
-        counted = {state: found["today"][state] for state in ("succeeded", "failed", "stopped")}
+        assert len(answer["recent"]) == min(10, len(ended))
+        assert {run["run_id"] for run in answer["running"]} == {run.run_id for run in look.view.runs() if not run.ended}
+        counted = {state: answer["today"][state] for state in ("succeeded", "failed", "stopped")}
         assert counted == {
             state: sum(
-                run.state == state and run.transitions[-1].at[:10] == found["at"][:10] for run in look.view.runs()
+                run.state == state and run.transitions[-1].at[:10] == answer["at"][:10] for run in look.view.runs()
             )
             for state in counted
         }
-        assert found["anomalies"]["count"] == len(look.view.store.anomalies())
-        if found["burn"]:
-            assert found["burn"][-1]["spent_usd"] == found["budget"]["spent_usd"]
+        assert answer["anomalies"]["count"] == len(look.view.store.anomalies())
+        if answer["burn"]:
+            assert answer["burn"][-1]["spent_usd"] == answer["budget"]["spent_usd"]
 
 
 @pytest.mark.slow
@@ -127,8 +126,8 @@ def test_the_overview_is_complete_and_sums_to_what_the_money_commands_say(pool: 
 def test_recent_runs_come_newest_verdict_first(weeks: Pool) -> None:
     """As a person reads them."""
     with weeks.now() as look:
-        found = msgspec.json.decode(msgspec.json.encode(wire(overview(look, POLICY))))
-        verdicts = [run["transitions"][-1]["position"] for run in found["recent"]]
+        answer = msgspec.json.decode(msgspec.json.encode(wire(overview(look, POLICY))))
+        verdicts = [run["transitions"][-1]["position"] for run in answer["recent"]]
         assert len(verdicts) == 10
         assert verdicts == sorted(verdicts, reverse=True)
 
@@ -159,10 +158,10 @@ def test_the_curve_of_what_was_spent_only_rises(weeks: Pool) -> None:
         assert sums[0] == 0
         middle = points[60].at
         exact = sum(
-            one.cost * max(0, min(middle, until) - one.since) / (until - one.since)
+            interval.cost * max(0, min(middle, until) - interval.since) / (until - interval.since)
             for bill in Costs(look.view.whole()).bills().values()
-            for one in bill.intervals
-            if (until := bill.until if one.until is None else one.until) > one.since
+            for interval in bill.intervals
+            if (until := bill.until if interval.until is None else interval.until) > interval.since
         )
         assert abs(sums[60] - exact) < 10
 
@@ -177,10 +176,10 @@ def test_a_stretch_of_no_length_is_spent_at_its_moment() -> None:
 def test_lanes_hold_the_machines_of_the_window_and_who_was_on_them(weeks: Pool) -> None:
     """Six hours back; runs that lie outside are left out."""
     with weeks.now() as look:
-        window, shown = lanes(look)
+        window, lanes_shown = lanes(look)
         assert window.end - window.start == 6 * 3600 * SECOND
-        assert len(shown) > 10
-        for lane in shown:
+        assert len(lanes_shown) > 10
+        for lane in lanes_shown:
             last = lane.vm.intervals[-1].end
             assert last is None or last >= format_time(window.start)
             assert all(run.end is None or run.end >= window.start for run in lane.runs)
@@ -198,8 +197,8 @@ def test_where_no_machine_was_lately_the_newest_ones_life_is_shown(
     recorded(tmp_path / "record.db", polls).close()
     week = parse_time((datetime.now(UTC) + timedelta(days=7)).isoformat())
     with closing(Pool(tmp_path / "record.db", clock=At(week))) as pool, pool.now() as look:
-        window, shown = lanes(look)
-        assert len(shown) == 1
+        window, lanes_shown = lanes(look)
+        assert len(lanes_shown) == 1
         assert window.end < week
         assert window.start < window.end
 
@@ -207,11 +206,11 @@ def test_where_no_machine_was_lately_the_newest_ones_life_is_shown(
 @pytest.mark.slow
 @pytest.mark.xdist_group("weeks")
 def test_anomalies_come_newest_first_page_by_page_those_of_cost_among_them(weeks: Pool) -> None:
-    """One that a run's figures are has its place between those that polls told."""
+    """An anomaly of a run's figures has its place between those of polls."""
     with weeks.now() as look:
         everything = incidents.incidents(look, limit=500)
-        positions = [one.position for one in everything.anomalies]
-        assert "cost_divergence" in {one.kind for one in everything.anomalies}
+        positions = [anomaly.position for anomaly in everything.anomalies]
+        assert "cost_divergence" in {anomaly.kind for anomaly in everything.anomalies}
         assert positions == sorted(positions, reverse=True)
         assert len(positions) == look.view.store.count_anomalies()
         assert everything.next is None
@@ -224,10 +223,10 @@ def test_anomalies_come_newest_first_page_by_page_those_of_cost_among_them(weeks
             if behind is None:
                 break
         assert paged == everything.anomalies
-        odd = next(one for one in everything.anomalies if one.kind == "cost_divergence")
+        odd = next(anomaly for anomaly in everything.anomalies if anomaly.kind == "cost_divergence")
         assert odd in incidents.newest(look, 500)
         run = look.view.run(odd.subject.removeprefix("run/"))
-        assert "cost_divergence" in {one.kind for one in look.view.anomalies_of(f"run/{run.run_id}")}
+        assert "cost_divergence" in {anomaly.kind for anomaly in look.view.anomalies_of(f"run/{run.run_id}")}
 
 
 def test_blind_times_that_last_come_first(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
@@ -263,7 +262,7 @@ def test_events_are_paged_both_ways_and_filtered(pool: Pool) -> None:
 
 def test_polls_are_paged_with_what_they_changed(pool: Pool) -> None:
     """Each row as `steno polls --json` gives it."""
-    from projections.models.record_pages import poll_rows
+    from steno.projections.answers.record_pages import poll_rows
 
     with pool.now() as look:
         expected = list(poll_rows(look.record, after=0, until=look.position))
@@ -280,9 +279,9 @@ def test_polls_are_paged_with_what_they_changed(pool: Pool) -> None:
 def _all(page: Callable[[int | None], browse.Page]) -> Iterator[dict[str, object]]:
     behind = None
     while True:
-        found = page(behind)
-        yield from found.rows
-        behind = found.next
+        rows_page = page(behind)
+        yield from rows_page.rows
+        behind = rows_page.next
         if behind is None:
             return
 
@@ -294,14 +293,14 @@ def test_one_event_and_one_poll_are_shown_whole(pool: Pool) -> None:
         answered = next(row for row in polls if row["changed"])
         position = answered["position"]
         assert isinstance(position, int)
-        shown = msgspec.json.decode(msgspec.json.encode(browse.poll(look, position)))
-        assert shown["position"] == position
+        poll = msgspec.json.decode(msgspec.json.encode(browse.poll(look, position)))
+        assert poll["position"] == position
         body = look.record.poll(position).body
         assert body is not None
-        assert shown["body"] == msgspec.json.decode(body)
-        assert {"t", "path", "req", "status", "ms", "body"} <= set(shown)
+        assert poll["body"] == msgspec.json.decode(body)
+        assert {"t", "path", "req", "status", "ms", "body"} <= set(poll)
         event = msgspec.json.decode(msgspec.json.encode(browse.event(look, position)))
-        assert event["poll"]["body"] == shown["body"]
+        assert event["poll"]["body"] == poll["body"]
         seen = msgspec.json.decode(msgspec.json.encode(browse.event(look, position + 1)))
         assert seen["observed"]["id"] == seen["data"]["provider_id"]
         with pytest.raises(PositionNotFound):
@@ -316,12 +315,12 @@ def test_one_event_and_one_poll_are_shown_whole(pool: Pool) -> None:
 def test_the_record_is_a_line_with_marks(pool: Pool) -> None:
     """Its head, its ends, and at most 400 things a person looks for."""
     for look in moments(pool):
-        found = record_object(look, Lag(positions=0, seconds=0.0))
+        record_answer = record_object(look, Lag(positions=0, seconds=0.0))
         head = look.record.head()
-        assert found.record_id == look.record.id
-        assert found.position == look.position
-        assert (found.hash == head.hash) is (look.position == head.position)
-        marks = found.marks
+        assert record_answer.record_id == look.record.id
+        assert record_answer.position == look.position
+        assert (record_answer.hash == head.hash) is (look.position == head.position)
+        marks = record_answer.marks
         positions = [mark.position for mark in marks]
         assert positions == sorted(positions)
         assert len(positions) <= 400
@@ -337,8 +336,8 @@ def test_gpus_are_offered_with_the_recorded_price_or_the_assumed_one(
 ) -> None:
     """In the words the submit page shows."""
     with weeks.now() as look:
-        found = [wire(one) for one in offers(look, POLICY)]
-        assert found == [
+        offered = [wire(offered) for offered in offers(look, POLICY)]
+        assert offered == [
             {
                 "gpu": "MI300X",
                 "count": 1,
@@ -349,7 +348,7 @@ def test_gpus_are_offered_with_the_recorded_price_or_the_assumed_one(
             }
         ]
         dearer = offers(look, Policy(rates=(Rate(gpu="mi300x", hourly=2_505_000),)))
-        assert [(one.label, one.origin) for one in dearer] == [("AMD MI300X (192GB, $2.51/hr)", "assumed")]
+        assert [(offer.label, offer.origin) for offer in dearer] == [("AMD MI300X (192GB, $2.51/hr)", "assumed")]
     recorded(tmp_path / "record.db", []).close()
     with closing(Pool(tmp_path / "record.db", clock=SystemClock())) as pool, pool.now() as look:
         (only,) = offers(look, POLICY)
@@ -362,8 +361,8 @@ def test_an_empty_record_has_an_overview(tmp_path: Path, recorded: Recorded) -> 
     """Nothing is there, and nothing fails."""
     recorded(tmp_path / "record.db", []).close()
     with closing(Pool(tmp_path / "record.db", clock=SystemClock())) as pool, pool.now() as look:
-        found = msgspec.json.decode(msgspec.json.encode(wire(overview(look, policy_then(look.view.state, POLICY)))))
-        assert set(found) == KEYS
-        assert found["lanes"] == found["running"] == found["burn"] == found["blind"] == []
+        answer = msgspec.json.decode(msgspec.json.encode(wire(overview(look, policy_then(look.view.state, POLICY)))))
+        assert set(answer) == KEYS
+        assert answer["lanes"] == answer["running"] == answer["burn"] == answer["blind"] == []
         assert record_object(look, Lag(positions=0, seconds=0.0)).marks == ()
         assert incidents.incidents(look).anomalies == ()

@@ -5,18 +5,18 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from stenotest.dstack_history import single
+from stenotest.event_world import OURS, EventWorld, requested
 from stenotest.histories import History, histories
 from stenotest.run_objects import T, a_run
-from stenotest.story import single
-from stenotest.told import OURS, Told, requested
 
-from engine.fold.run import Attempt, Run
-from engine.objects import AttemptObject, BlindObject, RunObject, run_object
-from engine.rules.current import CURRENT
-from engine.wire import wire
-from events import types
-from events.clock import SECOND, format_time
-from projections.models.timeline import Timeline, timeline
+from steno.engine.objects import AttemptObject, BlindObject, RunObject, run_object
+from steno.engine.rules.sets import CURRENT
+from steno.engine.state.run import Attempt, Run
+from steno.engine.wire import wire
+from steno.events import types
+from steno.events.clock import SECOND, format_time
+from steno.projections.answers.timeline import Timeline, timeline
 
 
 def test_states_are_spans_that_meet() -> None:
@@ -53,34 +53,34 @@ def test_a_return_to_the_queue_is_a_new_attempt_even_where_it_took_no_time() -> 
 
 def folded(run: Run) -> tuple[RunObject, Timeline]:
     """The run as every reader gets it, and its timeline."""
-    shown = run_object(run, CURRENT)
-    return shown, timeline(shown, [], run.last_at, later=run.later_attempts, foreign=run.requested_at is None)
+    public = run_object(run, CURRENT)
+    return public, timeline(public, [], run.last_at, later=run.later_attempts, foreign=run.requested_at is None)
 
 
 @given(histories())
 def test_the_timeline_counts_attempts_as_the_run_object_does(history: History) -> None:
     """Whatever the provider retried: one figure, from the submission numbers that it shows."""
-    told = Told()
+    world = EventWorld()
     for item in history.items:
-        told.runs(item)
-        shown, life = folded(told.run)
+        world.runs(item)
+        public, life = folded(world.run)
         attempts = [span.attempt for span in life.spans]
         assert attempts == sorted(attempts)
-        assert attempts[-1:] in ([], [shown.attempts])
-    assert shown.attempts == 1 + max(job["job_submissions"][-1]["submission_num"] for job in item["jobs"])
+        assert attempts[-1:] in ([], [public.attempts])
+    assert public.attempts == 1 + max(job["job_submissions"][-1]["submission_num"] for job in item["jobs"])
 
 
 def test_an_attempt_that_no_poll_showed_counts() -> None:
     """The submission number says that there was one between."""
-    told = Told().runs(single("a", "running", "running")).runs(single("a", "running", "running", num=2))
-    shown, life = folded(told.run)
-    assert shown.attempts == 3
+    world = EventWorld().runs(single("a", "running", "running")).runs(single("a", "running", "running", num=2))
+    public, life = folded(world.run)
+    assert public.attempts == 3
     assert [(span.state, span.attempt) for span in life.spans] == [("running", 1), ("running", 3)]
 
 
 def test_requests_made_again_for_want_of_capacity_count_as_attempts() -> None:
     """Three requests, the last of which dstack itself tried twice: four attempts, told alike everywhere."""
-    told = Told().event(requested())
+    world = EventWorld().event(requested())
     for number in (1, 2):
         failed = single(
             "a",
@@ -90,25 +90,25 @@ def test_requests_made_again_for_want_of_capacity_count_as_attempts() -> None:
             submitted=number,
             label=f"{number}",
         )
-        told.event(types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=failed["id"], name="a"))
-        told.runs(failed)
+        world.event(types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=failed["id"], name="a"))
+        world.runs(failed)
         again = types.RunRequeued(
             run_id=OURS, provider="dstack", provider_id=failed["id"], attempt=number + 1, not_before=0
         )
-        told.event(again)
-        assert told.run.held is not None
-        assert f"attempt {number + 1} asks" in told.run.held.detail
+        world.event(again)
+        assert world.run.held is not None
+        assert f"attempt {number + 1} asks" in world.run.held.detail
     third = {"submitted": 30.0, "label": "3"}
-    told.event(types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=single("a", **third)["id"], name="a"))
-    told.runs(single("a", "running", "running", **third)).runs(single("a", "running", "running", num=1, **third))
-    shown, life = folded(told.run)
-    assert shown.attempts == 4
+    world.event(types.SubmitSucceeded(run_id=OURS, provider="dstack", provider_id=single("a", **third)["id"], name="a"))
+    world.runs(single("a", "running", "running", **third)).runs(single("a", "running", "running", num=1, **third))
+    public, life = folded(world.run)
+    assert public.attempts == 4
     assert [span.attempt for span in life.spans] == sorted(span.attempt for span in life.spans)
     assert {span.attempt for span in life.spans} == {1, 2, 3, 4}
 
 
 def test_a_run_of_ours_is_requested_until_a_poll_shows_it() -> None:
-    """What Steno was asked for has no time before Steno knew."""
+    """A run that Steno submitted has no time before its request."""
     run = a_run(("running", 2), ("succeeded", 5), run_id="5f0c0000-0000-4000-8000-000000000001")
     life = timeline(run, [], now=T)
     assert life.unwatched is None
@@ -141,7 +141,7 @@ def test_spans_cover_the_watched_life_exactly(steps: list[tuple[str, float]]) ->
 
 def dated(number: int, submitted: int, started: int | None, finished: int | None) -> AttemptObject:
     """An attempt by accounting's times, seconds after T."""
-    at = [None if one is None else format_time(T + one * SECOND) for one in (submitted, started, finished)]
+    at = [None if seconds is None else format_time(T + seconds * SECOND) for seconds in (submitted, started, finished)]
     return AttemptObject(
         number=number,
         status=None,
@@ -157,9 +157,10 @@ def dated(number: int, submitted: int, started: int | None, finished: int | None
 def spans_of(run: RunObject, *attempts: AttemptObject, later: tuple[Attempt, ...] = ()) -> list[tuple[str, int, int]]:
     """State, begin and end in seconds after T; -1: open."""
     life = timeline(replace(run, attempt_list=attempts), [], now=T + 60 * SECOND, later=later, foreign=True)
-    assert all(one.end == after.start for one, after in pairwise(life.spans))
+    assert all(span.end == after.start for span, after in pairwise(life.spans))
     return [
-        (one.state, (one.start - T) // SECOND, -1 if one.end is None else (one.end - T) // SECOND) for one in life.spans
+        (span.state, (span.start - T) // SECOND, -1 if span.end is None else (span.end - T) // SECOND)
+        for span in life.spans
     ]
 
 

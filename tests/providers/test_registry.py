@@ -1,4 +1,4 @@
-"""Providers by name: the built-in ones without a search, others by their entry points."""
+"""Providers by name: built in without a search, others by their entry points."""
 
 import subprocess
 import sys
@@ -6,15 +6,15 @@ from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
-from engine.errors import NotConfigured
-from engine.providers import registry
-from engine.providers.kind import KernelRights, ProviderKind
+from steno.engine.errors import NotConfigured
+from steno.engine.providers import registry
+from steno.engine.providers.kind import KernelRights, ProviderKind
 
 PROBE = """
 import importlib.metadata as metadata
 def searched(**_): raise SystemExit("searched the installed packages")
 metadata.entry_points = searched
-from engine.providers import registry
+from steno.engine.providers import registry
 print(*(found.name for found in registry.built_in()))
 """
 
@@ -30,7 +30,7 @@ def test_built_in_providers_are_declared_as_entry_points_too() -> None:
     """So that a tool that lists the group sees all of them."""
     declared = {point.name: point.load() for point in entry_points(group=registry.GROUP)}
 
-    built_in = {one.name: one for one in registry.built_in()}
+    built_in = {provider.name: provider for provider in registry.built_in()}
     assert {name: declared[name] for name in built_in} == built_in
 
 
@@ -40,23 +40,23 @@ def test_a_wrong_name_lists_the_providers_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "reason"),
     [
         ("no_such_package:KIND", "cannot be loaded: ModuleNotFoundError"),
-        ("engine.errors:KIND", "cannot be loaded: AttributeError"),
-        ("engine.errors:NotConfigured", "its entry point is not a ProviderKind"),
+        ("steno.engine.errors:KIND", "cannot be loaded: AttributeError"),
+        ("steno.engine.errors:NotConfigured", "its entry point is not a ProviderKind"),
     ],
 )
-def test_a_broken_package_is_one_line(monkeypatch: pytest.MonkeyPatch, value: str, said: str) -> None:
+def test_a_broken_package_is_one_line(monkeypatch: pytest.MonkeyPatch, value: str, reason: str) -> None:
     monkeypatch.setattr(registry, "_installed", lambda: {"broken": EntryPoint("broken", value, registry.GROUP)})
 
-    with pytest.raises(NotConfigured, match=said):
+    with pytest.raises(NotConfigured, match=reason):
         registry.kind("broken")
 
 
 def test_only_a_kind_that_says_so_runs_kernels() -> None:
-    """One of a package that says nothing is refused, as the provider whose tasks have no containers is."""
-    rights = {one.name: one.kernels for one in registry.built_in()}
+    """A package that says nothing is refused, as is the provider whose tasks have no containers."""
+    rights = {provider.name: provider.kernels for provider in registry.built_in()}
     assert rights == {
         "local": KernelRights.AS_USER,
         "dstack": KernelRights.ISOLATED,
@@ -64,8 +64,8 @@ def test_only_a_kind_that_says_so_runs_kernels() -> None:
         "kernels": KernelRights.ISOLATED,
     }
     assert ProviderKind.kernels is KernelRights.NONE
-    assert [one.name for one in registry.built_in() if one.no_kernels()] == ["slurm"]
+    assert [provider.name for provider in registry.built_in() if provider.no_kernels()] == ["slurm"]
 
 
 def test_every_built_in_provider_is_a_kind() -> None:
-    assert all(isinstance(one, ProviderKind) and one.summary for one in registry.built_in())
+    assert all(isinstance(provider, ProviderKind) and provider.summary for provider in registry.built_in())

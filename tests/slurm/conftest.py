@@ -1,4 +1,4 @@
-"""A real Slurm on this machine: four nodes, five partitions, accounting. One for the whole run, in one process."""
+"""A real Slurm on this machine: four nodes, five partitions, accounting. Each process of the tests has its own."""
 
 from __future__ import annotations
 
@@ -25,11 +25,8 @@ def steno_on_slurm(slurm_cluster: Cluster) -> Callable[[Path], Steno]:
 
 
 @pytest.fixture
-def on_slurm(
-    slurm_cluster: Cluster, steno_on_slurm: Callable[[Path], Steno], tmp_path: Path, slow_endings: Steno
-) -> Iterator[Steno]:
+def on_slurm(slurm_cluster: Cluster, steno_on_slurm: Callable[[Path], Steno], tmp_path: Path) -> Iterator[Steno]:
     """Our command; its jobs are cancelled when the test ends."""
-    del slow_endings  # they go on beside the test
     steno = steno_on_slurm(tmp_path)
     yield steno
     steno.close()
@@ -40,7 +37,7 @@ def on_slurm(
 def slow_endings(
     slurm_cluster: Cluster, steno_on_slurm: Callable[[Path], Steno], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Steno]:
-    """Jobs that take a minute or two to end, begun before the first test, and a recorder that follows them."""
+    """Jobs that take a minute or two to end, begun together, and a recorder that follows them."""
     steno = steno_on_slurm(tmp_path_factory.mktemp("slow"))
     steno.follow("1s")
     slow.begin(steno, slurm_cluster)

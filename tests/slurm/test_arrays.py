@@ -28,14 +28,14 @@ def written(steno: Steno, name: str, array: str, command: str) -> str:
 def test_waiting_for_an_array_is_waiting_for_its_tasks(on_slurm: Steno) -> None:
     """The first task that fails decides; each has its own verdict, output and cost, and they sum to the array's."""
     file = written(on_slurm, "odd", "1-3%2", "echo I am $SLURM_ARRAY_TASK_ID; exit $((SLURM_ARRAY_TASK_ID - 1))")
-    said = on_slurm("submit", "-f", file, "--wait", code=1)
-    assert "A task of the array failed" in said.out
+    done = on_slurm("submit", "-f", file, "--wait", code=1)
+    assert "A task of the array failed" in done.out
     array = on_slurm.shown("odd")
     assert (array["state"], array["reason"], array["exit_status"], array["tasks"]) == ("failed", "exit_nonzero", 1, 3)
     tasks = [on_slurm.shown(f"odd[{number}]") for number in (1, 2, 3)]
-    assert [(one["state"], one["exit_status"]) for one in tasks] == [("succeeded", 0), ("failed", 1), ("failed", 2)]
-    assert {one["array"] for one in tasks} == {array["run_id"]}
-    costs = [float(one["cost_usd"]) for one in tasks]
+    assert [(task["state"], task["exit_status"]) for task in tasks] == [("succeeded", 0), ("failed", 1), ("failed", 2)]
+    assert {task["array"] for task in tasks} == {array["run_id"]}
+    costs = [float(task["cost_usd"]) for task in tasks]
     assert float(array["cost_usd"]) == pytest.approx(sum(costs), abs=2e-6)
     assert on_slurm("logs", "odd[2]").out == "I am 2\n"
     assert [line for line in on_slurm("logs", "odd").out.splitlines() if line.startswith("I am")] == [

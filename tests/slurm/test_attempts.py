@@ -17,12 +17,7 @@ ENDS = ("succeeded", "failed", "stopped")
 
 def ended(steno: Steno, name: str) -> dict[str, Any]:
     """The run of that name once it has its verdict."""
-
-    def look() -> dict[str, Any] | None:
-        run = steno.world().runs.get(name)
-        return run if run is not None and run["state"] in ENDS else None
-
-    return wait(look, seconds=LONG_S, what=f"the verdict of {name}", pause=0.5)
+    return steno.wait(name, *ENDS, seconds=LONG_S)
 
 
 def verdict(run: dict[str, Any]) -> tuple[str, str, int | None, int]:
@@ -36,13 +31,13 @@ def test_an_array_is_one_run_per_task(slow_endings: Steno, slurm_cluster: Cluste
 
     def tasks() -> list[dict[str, Any]] | None:
         runs = slow_endings("ps", "--all", "--json").json()["runs"]
-        found = [run for run in runs if run["name"] == "array"]
-        return found if len(found) == 4 and all(run["state"] in ENDS for run in found) else None
+        listed = [run for run in runs if run["name"] == "array"]
+        return listed if len(listed) == 4 and all(run["state"] in ENDS for run in listed) else None
 
-    found = sorted(wait(tasks, seconds=LONG_S, what="four tasks", pause=0.5), key=lambda run: run["provider_id"])
-    array = found[0]["provider_id"].partition("_")[0]
-    assert [run["provider_id"] for run in found] == [f"{array}_{task}" for task in range(4)]
-    assert [verdict(run) for run in found] == [
+    ended_tasks = sorted(wait(tasks, seconds=LONG_S, what="four tasks", pause=0.5), key=lambda run: run["provider_id"])
+    array = ended_tasks[0]["provider_id"].partition("_")[0]
+    assert [run["provider_id"] for run in ended_tasks] == [f"{array}_{task}" for task in range(4)]
+    assert [verdict(run) for run in ended_tasks] == [
         ("succeeded", "exit_zero", 0, 1),
         *(("failed", "exit_nonzero", task, 1) for task in (1, 2, 3)),
     ]
@@ -53,16 +48,16 @@ def test_tasks_that_wait_are_cancelled_while_others_run(slow_endings: Steno) -> 
 
     def tasks() -> dict[str, dict[str, Any]] | None:
         runs = slow_endings("ps", "--all", "--json").json()["runs"]
-        found = {run["provider_id"].partition("_")[2]: run for run in runs if run["name"] == "cut-short"}
-        return found if all(run["state"] in ENDS for run in found.values()) else None
+        listed = {run["provider_id"].partition("_")[2]: run for run in runs if run["name"] == "cut-short"}
+        return listed if all(run["state"] in ENDS for run in listed.values()) else None
 
-    found = wait(tasks, seconds=LONG_S, what="every task", pause=0.5)
-    assert {*found} == {str(task) for task in range(8)}
-    began = {task for task, run in found.items() if run["start"] is not None}
-    assert {"0", "1"} <= began < {*found}
-    assert {found[task]["state"] for task in began} == {"succeeded"}
-    assert {found[task]["state"] for task in {*found} - began} == {"stopped"}
-    assert {run["attempts"] for run in found.values()} == {1}
+    by_task = wait(tasks, seconds=LONG_S, what="every task", pause=0.5)
+    assert {*by_task} == {str(task) for task in range(8)}
+    began = {task for task, run in by_task.items() if run["start"] is not None}
+    assert {"0", "1"} <= began < {*by_task}
+    assert {by_task[task]["state"] for task in began} == {"succeeded"}
+    assert {by_task[task]["state"] for task in {*by_task} - began} == {"stopped"}
+    assert {run["attempts"] for run in by_task.values()} == {1}
 
 
 @pytest.mark.parametrize(
@@ -107,8 +102,8 @@ def test_a_job_whose_node_died_is_tried_again(slow_endings: Steno, slurm_cluster
 def test_a_checkpoint_chain_is_one_run(slow_endings: Steno) -> None:
     """Told before its time limit, requeued, gone on in the same folder: two attempts, one log, one verdict."""
     assert verdict(ended(slow_endings, "chain")) == ("succeeded", "exit_zero", 0, 2)
-    said = slow_endings("logs", "chain").out
-    assert [said.count(words) for words in ("began", "wrote a checkpoint", "went on after")] == [1, 1, 1]
+    output = slow_endings("logs", "chain").out
+    assert [output.count(words) for words in ("began", "wrote a checkpoint", "went on after")] == [1, 1, 1]
 
 
 def test_the_last_segment_of_a_chain_has_not_succeeded(slow_endings: Steno) -> None:
@@ -120,4 +115,4 @@ def test_the_last_segment_of_a_chain_has_not_succeeded(slow_endings: Steno) -> N
 def test_no_slow_ending_is_a_contradiction(slow_endings: Steno) -> None:
     """No verdict was ever taken back, and no attempt moved a run where it cannot go."""
     wrong = ("contradiction", "illegal_transition")
-    assert [one for one in slow_endings.world().anomalies if one["kind"] in wrong] == []
+    assert [anomaly for anomaly in slow_endings.world().anomalies if anomaly["kind"] in wrong] == []

@@ -11,11 +11,11 @@ from stenolab.slurm import Cluster
 from stenolab.steno import Steno
 from stenolab.waiting import wait
 
-from engine.errors import Conflict
-from engine.providers.base import StopTarget
-from engine.providers.kind import CheckState
-from engine.providers.slurm.doctor import checkup
-from events.clock import SystemClock
+from steno.engine.errors import Conflict
+from steno.engine.providers.base import StopTarget
+from steno.engine.providers.kind import CheckState
+from steno.engine.providers.slurm.doctor import checkup
+from steno.events.clock import SystemClock
 
 JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
 CONFLICT = 5
@@ -36,14 +36,14 @@ def on_wrapping(slurm_wrapping: Cluster, tmp_path: Path) -> Iterator[Steno]:
 
 
 def recycled(cluster: Cluster, job: str, *options: str) -> None:
-    """Submit jobs until one that goes on has that id, which an earlier job had."""
+    """Submit jobs until a job that goes on has that id, which an earlier job had."""
 
     def again() -> bool:
         words = ("sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", *options)
-        found = cluster.run(*words, "--wrap", "sleep 600").strip()
-        if found != job:
-            cluster.run("scancel", found)
-        return found == job
+        new = cluster.run(*words, "--wrap", "sleep 600").strip()
+        if new != job:
+            cluster.run("scancel", new)
+        return new == job
 
     wait(again, seconds=LONG_S, what=f"the id {job} to come again", pause=0.2)
 
@@ -61,13 +61,13 @@ def test_a_recycled_id_is_not_cancelled(on_wrapping: Steno, slurm_wrapping: Clus
     wait(lambda: not state(slurm_wrapping, gone), seconds=LONG_S, what="the controller to forget it")
     recycled(slurm_wrapping, gone, *options)
 
-    said = on_wrapping("stop", "mine", code=CONFLICT)
+    done = on_wrapping("stop", "mine", code=CONFLICT)
 
     owner = OTHER if options[0].startswith("--uid") else "root"
-    assert len(said.err.splitlines()) == 1
-    assert f"{gone} on this machine is a job" in said.err
-    assert f"of {owner}, submitted 20" in said.err
-    assert f"`scancel {gone}` there cancels it" in said.err
+    assert len(done.err.splitlines()) == 1
+    assert f"{gone} on this machine is a job" in done.err
+    assert f"of {owner}, submitted 20" in done.err
+    assert f"`scancel {gone}` there cancels it" in done.err
     assert state(slurm_wrapping, gone) in ("PENDING", "RUNNING")
 
 
@@ -112,44 +112,44 @@ def test_a_task_that_waits_is_cancelled_alone(
     """`scancel --user` of one such task cancels its whole array."""
     words = ("sbatch", "--parsable", "--output=/dev/null", "--array=0-99%1")
     job = slurm_cluster.run(*words, "--wrap", "sleep 600").strip()
-    (shown,) = {one.facts.submitted_at for key, one in site.look()[0].items() if key.startswith(f"{job}_")}
+    (submitted,) = {seen.facts.submitted_at for key, seen in site.look()[0].items() if key.startswith(f"{job}_")}
 
-    site.provider.stop(StopTarget(provider_id=f"{job}_50", name="wrap", submitted_at=shown))
+    site.provider.stop(StopTarget(provider_id=f"{job}_50", name="wrap", submitted_at=submitted))
     wait(lambda: "PENDING" not in tasks(f"{job}_50").values(), seconds=LONG_S, what="the task to be cancelled")
     assert "PENDING" in tasks(f"{job}_51").values()
 
-    site.provider.stop(StopTarget(provider_id=job, name="wrap", submitted_at=shown))
+    site.provider.stop(StopTarget(provider_id=job, name="wrap", submitted_at=submitted))
     wait(lambda: not {"PENDING", "RUNNING"} & {*tasks(job).values()}, seconds=LONG_S, what="the array to end")
 
 
 def test_somebody_elses_job_is_cancelled_only_as_it_was_shown(slurm_cluster: Cluster, site: SlurmSite) -> None:
     """By its user and the Submit that the person saw."""
     job = slurm_cluster.run("sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 600").strip()
-    shown = site.until(job, "queued", "running").facts.submitted_at
+    submitted = site.until(job, "queued", "running").facts.submitted_at
     for other in (
         StopTarget(provider_id=job, name="wrap"),
-        StopTarget(provider_id=job, name="wrap", submitted_at=shown - 1_000_000),
-        StopTarget(provider_id=job, name="wrap", submitted_at=shown, user=OTHER),
+        StopTarget(provider_id=job, name="wrap", submitted_at=submitted - 1_000_000),
+        StopTarget(provider_id=job, name="wrap", submitted_at=submitted, user=OTHER),
         StopTarget(provider_id=job, name="wrap", mark="01a3b0ce-0000-7000-8000-0123456789ab"),
     ):
         with pytest.raises(Conflict, match=f"^{job} on this machine is a job 'wrap' of root, submitted 20"):
             site.provider.stop(other)
     assert state(slurm_cluster, job) in ("PENDING", "RUNNING")
 
-    site.provider.stop(StopTarget(provider_id=job, name="wrap", submitted_at=shown, user="root"))
+    site.provider.stop(StopTarget(provider_id=job, name="wrap", submitted_at=submitted, user="root"))
     wait(lambda: state(slurm_cluster, job) in ("", "CANCELLED"), seconds=LONG_S, what="it to end")
 
 
 def test_a_site_that_rewrites_comments(slurm_cluster: Cluster, site: SlurmSite) -> None:
-    """The script of the job, as the controller has it, carries the mark too; that of another run is no proof. `doctor`
-    reports it.
+    """The script of the job, as the controller has it, carries the mark too; that of another run proves nothing.
+    `doctor` reports it.
     """
     wanted, other = (site.submission("sleep 600") for _ in range(2))
     job, second = site.send(wanted), site.send(other)
-    for one in (job, second):
-        slurm_cluster.run("scontrol", "update", f"JobId={one}", "Comment=billed to physics")
+    for ours in (job, second):
+        slurm_cluster.run("scontrol", "update", f"JobId={ours}", "Comment=billed to physics")
 
-    checks = {one.name: one for one in checkup(site.provider.site, SystemClock()).checks}
+    checks = {check.name: check for check in checkup(site.provider.site, SystemClock()).checks}
     assert checks["comments"].state is CheckState.WARNING
     assert "'billed to physics': this site rewrites comments" in checks["comments"].message
     with pytest.raises(Conflict):
@@ -157,5 +157,4 @@ def test_a_site_that_rewrites_comments(slurm_cluster: Cluster, site: SlurmSite) 
     site.provider.stop(site.stopping(job, wanted.name, False))
 
     wait(lambda: state(slurm_cluster, job) in ("", "CANCELLED"), seconds=LONG_S, what="it to end")
-    assert state(slurm_cluster, second) in ("PENDING", "RUNNING")
-    site.provider.stop(site.stopping(second, other.name, True))
+    assert state(slurm_cluster, second) in ("PENDING", "RUNNING")  # the fixture ends it, by its script too

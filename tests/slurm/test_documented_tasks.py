@@ -8,7 +8,6 @@ from pathlib import Path
 import yaml
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
-from stenolab.waiting import wait
 
 PAGE = Path(__file__).parents[2] / "docs" / "slurm-tasks.md"
 TASKS = {
@@ -37,7 +36,7 @@ OPTIONS = {
     "segments": ("time=240", "signal=B:USR1@120"),
     "elsewhere": ("chdir={work}/data",),
 }
-"""Of each task: the options that its job has by these fields."""
+"""The options that each task's job has by these fields."""
 OUTPUT = {
     "train": r"trained \['--epochs', '3'\]\n",
     "evaluate": r"evaluating\n",
@@ -82,15 +81,14 @@ def test_every_task_of_the_page_runs(on_slurm: Steno, slurm_cluster: Cluster) ->
 
     array = runs["shards"]["provider_id"]
 
-    def shards() -> list[str]:
-        return [f"{array}_{task}" for task in range(8) if on_slurm("logs", f"{array}_{task}", code=None).out]
-
-    wait(lambda: len(shards()) == 8, seconds=LONG_S, what="every task of the array")
+    for task in range(8):
+        what = f"{array}_{task}"
+        on_slurm.until(lambda: on_slurm("logs", what, code=None).out, seconds=LONG_S, what=what)  # noqa: B023
     assert on_slurm("logs", f"{array}_3").out == "shard 3 of 8\n"
     on_slurm("stop", "segments")
 
 
 def script_of(steno: Steno, name: str) -> str:
-    """What Slurm got as the script of a run."""
+    """The script of a run, as Slurm got it."""
     sent = [row["data"] for row in steno("events", "--type", "SubmitSucceeded", "--json").lines()]
-    return next(one["sent"] for one in sent if f"#SBATCH --job-name={name}\n" in one["sent"])
+    return next(data["sent"] for data in sent if f"#SBATCH --job-name={name}\n" in data["sent"])

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from stenolab.slurm import Cluster
-from stenolab.slurm_slow import once_more
 from stenolab.steno import Steno
 from stenolab.waiting import wait
 
 A6000 = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
 LONG_S = 120.0
-
-
-def runs_of(steno: Steno) -> dict[str, dict[str, Any]]:
-    """Runs by name, as `steno ps --json` has them."""
-    return {run["name"]: run for run in steno("ps", "--json").done().json()["runs"]}
+ENDS = ("succeeded", "failed", "stopped")
 
 
 def submitted(steno: Steno, name: str, command: str, *options: str) -> str:
     """A job that goes on; its id."""
-    said = steno("submit", "--json", "--name", name, *A6000, *options, "--", command).done()
-    return str(said.json()["provider_id"])
-
-
-def settled(steno: Steno, name: str, seconds: float = LONG_S) -> dict[str, Any]:
-    """The run once it has its verdict; `steno record` is running."""
-
-    def look() -> dict[str, Any] | None:
-        run = runs_of(steno)[name]
-        return run if run["state"] in ("succeeded", "failed", "stopped") else None
-
-    return wait(look, seconds=seconds, what=f"the verdict of {name}", pause=0.5)
+    done = steno("submit", "--json", "--name", name, *A6000, *options, "--", command).done()
+    return str(done.json()["provider_id"])
 
 
 @pytest.fixture
@@ -47,7 +29,7 @@ def recorded(on_slurm: Steno) -> Steno:
 
 @pytest.fixture
 def listed(slurm_cluster: Cluster) -> Callable[[], str]:
-    """What squeue lists."""
+    """The answer of squeue."""
     return lambda: slurm_cluster.run("squeue", "-h", "-t", "all", "-o", "%i|%T")
 
 
@@ -64,12 +46,12 @@ def test_a_job_that_ends_by_itself(
     on_slurm: Steno, command: str, state: str, reason: str, exit_status: int | None
 ) -> None:
     """A script that succeeds over a step that failed has succeeded; a signal counts 128 more."""
-    said = on_slurm(
+    done = on_slurm(
         "submit", "--wait", "--json", "--name", "ends", *A6000, "--max-duration", "5m", "--", command, code=None
     )
-    run = said.json()
+    run = done.json()
     assert (run["state"], run["reason"], run["exit_status"]) == (state, reason, exit_status)
-    assert said.code == (0 if state == "succeeded" else 1)
+    assert done.code == (0 if state == "succeeded" else 1)
 
 
 def test_a_job_that_takes_too_much_memory(on_slurm: Steno) -> None:
@@ -85,7 +67,7 @@ def test_a_fast_job_at_a_slow_poll(on_slurm: Steno, listed: Callable[[], str]) -
     job = submitted(on_slurm, "fast", "true")
     wait(lambda: f"{job}|" not in listed(), seconds=LONG_S, what="squeue to forget it")
     on_slurm.start("record", "--interval", "5s")
-    run = settled(on_slurm, "fast")
+    run = on_slurm.wait("fast", *ENDS)
     assert (run["state"], run["reason"], run["exit_status"]) == ("succeeded", "exit_zero", 0)
 
 
@@ -97,46 +79,16 @@ def test_cancelled_while_it_waits_and_while_it_runs(recorded: Steno, listed: Cal
     assert f"{held}|PENDING" in listed()
     for name in ("stays-queued", "stays-running"):
         recorded("stop", name)
-        run = settled(recorded, name)
+        run = recorded.wait(name, *ENDS)
         assert (run["state"], run["reason"], run["exit_status"]) == ("stopped", "stopped_by_user", None)
-
-
-def test_a_requeued_job_is_one_run_of_two_attempts(
-    recorded: Steno, slurm_cluster: Cluster, listed: Callable[[], str]
-) -> None:
-    """The end of its first attempt, which accounting shows at once, is not its own."""
-    job = submitted(recorded, "requeued-by-hand", once_more("exit 3"))
-    wait(lambda: f"{job}|RUNNING" in listed(), seconds=LONG_S, what="the job to run")
-    slurm_cluster.run("scontrol", "requeue", job)
-    wait(lambda: f"{job}|PENDING" in listed(), seconds=LONG_S, what="the job to be queued again")
-    wait(
-        lambda: runs_of(recorded)["requeued-by-hand"]["state"] == "queued",
-        seconds=LONG_S,
-        what="the run to be queued again",
-    )
-    slurm_cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
-    run = settled(recorded, "requeued-by-hand", 3 * LONG_S)
-    assert (run["state"], run["exit_status"], run["attempts"]) == ("failed", 3, 2)
 
 
 def test_its_output_its_machine_and_its_bill(recorded: Steno) -> None:
     """Logs are the job's output; the bill is what it had, for as long as it had it."""
     submitted(recorded, "says", "echo one; echo two >&2; sleep 2")
-    run = settled(recorded, "says")
+    run = recorded.wait("says", *ENDS)
     assert recorded("logs", "says").done().out == "one\ntwo\n"
     assert run["start"] == "cold"
-    (machine,) = [one for one in recorded("vms", "--json").done().json()["vms"] if one["vm_id"] == run["vm_id"]]
+    (machine,) = [vm for vm in recorded("vms", "--json").done().json()["vms"] if vm["vm_id"] == run["vm_id"]]
     assert machine["price_usd_per_hour"] == "1.000000"
     assert run["cost_usd"] == machine["cost_usd"] != "0.000000"
-
-
-def test_the_record_replays_without_the_cluster(recorded: Steno, tmp_path: Path) -> None:
-    """What a trace of it says is what the record says."""
-    submitted(recorded, "replayed", "exit 3")
-    run = settled(recorded, "replayed")
-    trace = tmp_path / "trace.jsonl"
-    recorded("export", "--trace", str(trace)).done()
-    runs = recorded("replay", str(trace), "--json").done().json()["runs"]
-    (same,) = [one for one in runs if one["name"] == "replayed"]
-    assert (same["state"], same["reason"], same["exit_status"]) == (run["state"], run["reason"], run["exit_status"])
-    assert json.loads(trace.read_text().splitlines()[0])["kind"] == "poll"

@@ -1,4 +1,4 @@
-"""What a job has of its environment: that of a login, and what its task names; nothing of whoever submits it."""
+"""A job's environment: that of a login, and the variables that its task names; nothing of its submitter."""
 
 from __future__ import annotations
 

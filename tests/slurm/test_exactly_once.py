@@ -29,7 +29,7 @@ def test_a_crash_between_the_call_and_its_answer(
     request: pytest.FixtureRequest, tmp_path: Path, cluster: str, forgotten: bool, behind: bool
 ) -> None:
     """Accounting has the command line of sbatch; where it does not know the job yet, or there is none, the job's own
-    script wrote whose it was.
+    script wrote the run's id.
     """
     slurm: Cluster = request.getfixturevalue(cluster)
     tools = tmp_path / "tools"
@@ -88,12 +88,12 @@ class Slow:
         """Its command notes that it ran; the submission exits with one of these codes."""
         (self.modes / name).write_text(mode)
         command = f"echo {name} >> {self.folder}/ran"
-        said = self.steno("submit", "--name", name, *JOB, "--", command, code=None, **self.environment, **more)
-        said.done(said.code if said.code in codes else codes[0])
+        done = self.steno("submit", "--name", name, *JOB, "--", command, code=None, **self.environment, **more)
+        done.done(done.code if done.code in codes else codes[0])
 
     def ran(self, jobs: int) -> tuple[list[str], list[str]]:
-        """The commands that ran, and the reasons of other jobs than the requests', once at least so many were submitted
-        and have ended.
+        """The commands that ran, and the reasons of other jobs than the requests', once at least that many were
+        submitted and have ended.
         """
         self.steno.follow("1s", **self.environment)
         requests = [event["data"] for event in self.steno.events("RunRequested")]
@@ -140,7 +140,7 @@ def test_killed_around_a_slow_sbatch(slow: Slow, times: int) -> None:
         slow.submit(name, f"late:{8 + 12 * number // max(1, times - 1)}", KILLED)
     ran, others = slow.ran(jobs=2 * times)
     assert ran == sorted(names)
-    # One that still waits when another has claimed its run is cancelled.
+    # A job that still waits when another has claimed its run is cancelled.
     assert set(others) <= {"duplicate", "stopped_by_user"}
     assert len(others) == len(slow.jobs.read_text().split()) - times
 

@@ -1,8 +1,7 @@
-"""What a real Slurm prints of names, comments, arrays and het jobs, as the record has it."""
+"""Names, comments, arrays and het jobs of a real Slurm, as the record has them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ from stenolab.slurm import Cluster
 from stenolab.steno import Steno
 from stenolab.waiting import wait
 
-from engine.providers.slurm.question import question
-from engine.providers.slurm.rows import rows
+from steno.engine.providers.slurm.query import question
+from steno.engine.providers.slurm.rows import rows
 
 ENDS = ("succeeded", "failed", "stopped")
 LONG_S = 120.0
@@ -29,7 +28,7 @@ def sbatch(slurm_cluster: Cluster, on_slurm: Steno) -> Callable[..., str]:
     def submit(folder: Path, *options: str, script: str = "#!/bin/bash\nsleep 2\n") -> str:
         file = folder / "script.sh"
         file.write_text(script)
-        output = () if any(one.startswith("--output") for one in options) else (f"--output={folder}/%j.out",)
+        output = () if any(option.startswith("--output") for option in options) else (f"--output={folder}/%j.out",)
         return slurm_cluster.run("sbatch", "--parsable", *output, f"--chdir={folder}", *options, str(file)).strip()
 
     return submit
@@ -40,8 +39,8 @@ def of(steno: Steno, job: str, *, ended: bool = False) -> list[dict[str, Any]]:
 
     def look() -> list[dict[str, Any]] | None:
         every = steno("ps", "--all", "--json").json()["runs"]
-        found = [run for run in every if (run["provider_id"] or "").startswith(job)]
-        return found if found and (not ended or all(run["state"] in ENDS for run in found)) else None
+        runs = [run for run in every if (run["provider_id"] or "").startswith(job)]
+        return runs if runs and (not ended or all(run["state"] in ENDS for run in runs)) else None
 
     return wait(look, seconds=LONG_S, what=f"job {job}", pause=0.5)
 
@@ -74,9 +73,9 @@ def test_every_waiting_task_of_a_long_list_is_known(on_slurm: Steno, sbatch: Cal
     tasks = [*range(1, 200, 2), *range(300, 311)]
     job = sbatch(place, *SMALL, "--hold", "--array=1-199:2,300-310%3")
     on_slurm.follow("0.5")
-    found = of(on_slurm, job)
-    assert {run["provider_id"] for run in found} == {f"{job}_{task}" for task in tasks}
-    assert {run["state"] for run in found} == {"queued"}
+    runs = of(on_slurm, job)
+    assert {run["provider_id"] for run in runs} == {f"{job}_{task}" for task in tasks}
+    assert {run["state"] for run in runs} == {"queued"}
 
 
 def test_a_het_job_is_one_run(on_slurm: Steno, sbatch: Callable[..., str], place: Path) -> None:
@@ -89,42 +88,7 @@ def test_a_het_job_is_one_run(on_slurm: Steno, sbatch: Callable[..., str], place
     on_slurm.follow("0.5")
     (run,) = of(on_slurm, job, ended=True)
     assert (run["provider_id"], run["state"], run["reason"], run["exit_status"]) == (job, "failed", "exit_nonzero", 5)
-    assert [one["exit_status"] for one in run["reported"]["jobs"]] == [5, 5]
+    assert [component["exit_status"] for component in run["reported"]["jobs"]] == [5, 5]
     vms = [vm for vm in on_slurm.world().vms if vm["provider_id"].startswith(job)]
     assert {vm["provider_id"].partition("@")[0] for vm in vms} == {f"{job}+0", f"{job}+1"}
     assert {tuple(vm["runs"]) for vm in vms} == {(run["run_id"],)}
-
-
-def test_a_job_without_a_place_for_its_output_never_ran(
-    on_slurm: Steno, sbatch: Callable[..., str], place: Path
-) -> None:
-    """Slurm gives it the exit code 0:53, which is no signal."""
-    job = sbatch(place, *SMALL, "--output=/nonexistent/x.out")
-    on_slurm.follow("0.5")
-    (run,) = of(on_slurm, job, ended=True)
-    assert (run["state"], run["reason"], run["exit_status"]) == ("failed", "provider_error", None)
-    assert "Its script never ran" in on_slurm("show", run["run_id"]).out
-
-
-def test_a_checkpoint_program_that_dies_of_its_signal_has_exit_138(on_slurm: Steno) -> None:
-    task = {
-        "type": "task",
-        "name": "unprepared",
-        "partition": "gpu-a6000",
-        "resources": {"memory": "200M"},
-        "checkpoint": "2m",
-        "total_time": "20m",
-        "commands": ["python3 -c 'import os; os.kill(os.getpid(), 10)'"],
-    }
-    file = on_slurm.work / "task.json"
-    file.write_text(json.dumps(task))
-    run = on_slurm("submit", "-f", file, "--wait", "--json", code=1).json()
-    assert (run["state"], run["exit_status"]) == ("failed", 138)
-
-
-def test_the_controllers_spelling_of_a_name_stands(on_slurm: Steno, sbatch: Callable[..., str], place: Path) -> None:
-    """Accounting writes its quote as a backtick."""
-    job = sbatch(place, *SMALL, '--job-name=the "long" one')
-    on_slurm.follow("0.5")
-    (run,) = of(on_slurm, job, ended=True)
-    assert run["name"] == 'the "long" one'

@@ -41,8 +41,8 @@ def test_slurmdbd_is_stopped_while_jobs_end(on_slurm: Steno, slurm_cluster: Clus
     slurm_cluster.run("scancel", gone)
 
     def forgotten() -> bool:
-        told = {name for name, run in on_slurm.world().runs.items() if run["state"] in ENDS} & {*jobs, "cancelled"}
-        assert not told, f"without a record of their end: {told}"
+        judged = {name for name, run in on_slurm.world().runs.items() if run["state"] in ENDS} & {*jobs, "cancelled"}
+        assert not judged, f"without a record of their end: {judged}"
         listed = slurm_cluster.run("squeue", "-h", "-t", "all", "-o", "%j").split()
         return not {*jobs, "cancelled"} & set(listed)
 
@@ -57,7 +57,7 @@ def test_slurmdbd_is_stopped_while_jobs_end(on_slurm: Steno, slurm_cluster: Clus
     assert (run["state"], run["reason"]) == ("stopped", "stopped_by_user")
     world = on_slurm.world()
     assert world.runs["twice"]["attempts"] == 2
-    assert not {one["kind"] for one in world.anomalies} & {"contradiction", "illegal_transition"}
+    assert not {anomaly["kind"] for anomaly in world.anomalies} & {"contradiction", "illegal_transition"}
 
 
 def test_slurmctld_is_stopped_while_jobs_run(on_slurm: Steno, slurm_cluster: Cluster, tmp_path: Path) -> None:

@@ -46,11 +46,11 @@ def over(steno: Steno, stem: str) -> int:
 
 
 def test_the_one_that_can_start_wins_and_the_other_costs_nothing(on_slurm: Steno, crowded: Any) -> None:
-    """One starter: the other waits for the node somebody has, and is cancelled in the queue."""
+    """A single starter: the other waits for the node somebody has, and is cancelled in the queue."""
     crowded("gpu-v100")
-    said = on_slurm(*ASKED, "--name", "alone", "sleep 2; echo done", code=None)
-    assert said.code == 0, said.err
-    assert "runs" in said.err
+    done = on_slurm(*ASKED, "--name", "alone", "sleep 2; echo done", code=None)
+    assert done.code == 0, done.err
+    assert "runs" in done.err
     on_slurm.follow("1s")
     runs = wait(lambda: raced(on_slurm, "alone"), seconds=LONG_S, what="the race", pause=0.5)
     won, *lost = sorted(runs, key=lambda run: run["state"], reverse=True)
@@ -64,8 +64,8 @@ def test_the_one_that_can_start_wins_and_the_other_costs_nothing(on_slurm: Steno
 def test_of_several_starters_one_is_left_and_the_other_is_paid(on_slurm: Steno) -> None:
     """Both nodes are free, so both start; the loser is stopped in the poll that shows it, and its cost counts."""
     on_slurm.follow("1s")
-    said = on_slurm(*ASKED, "--name", "both", "sleep 30", code=None)
-    assert said.code == 0, said.err
+    done = on_slurm(*ASKED, "--name", "both", "sleep 30", code=None)
+    assert done.code == 0, done.err
     runs = wait(lambda: raced(on_slurm, "both"), seconds=LONG_S, what="the race", pause=0.5)
     ends = sorted((run["state"], run["reason"]) for run in runs)
     assert ends.pop() == ("succeeded", "exit_zero")
@@ -103,7 +103,7 @@ def test_nothing_starts_in_time(on_slurm: Steno, slurm_cluster: Cluster, crowded
     """Each strategy's reason to wait is told in words; then all are stopped."""
     crowded("gpu-a6000", 2)
     crowded("gpu-v100")
-    said = on_slurm(*ASKED, "--name", "never", "--give-up-after", "6s", "true", code=None)
-    assert said.code != 0
-    assert said.err.count("the nodes it asks for are in use") + said.err.count("other jobs are before it") >= 2
+    done = on_slurm(*ASKED, "--name", "never", "--give-up-after", "6s", "true", code=None)
+    assert done.code != 0
+    assert done.err.count("the nodes it asks for are in use") + done.err.count("other jobs are before it") >= 2
     assert "never" not in slurm_cluster.run("squeue", "-h", "-o", "%j")

@@ -55,22 +55,16 @@ def test_a_launcher_runs_the_projects_files_on_a_snapshot(
     on_slurm: Steno, slurm_cluster: Cluster, project: Path
 ) -> None:
     """Bug 3: a launcher in front of the script. Bugs 4, 5 and improvement 1: threads, tokenizers and caches."""
-    run, said = output(on_slurm, *ONE, "env A=B python3 -u train.py --out 'a b'")
+    run, text = output(on_slurm, *ONE, "env A=B python3 -u train.py --out 'a b'")
     assert run["state"] == "succeeded"
-    lines = said.splitlines()
+    lines = text.splitlines()
     assert lines[0] == "says one ['--out', 'a b']"
     values = dict(line.split("=", 1) for line in lines if "=" in line)
     folder = shared(on_slurm, slurm_cluster)
     assert values["OMP_NUM_THREADS"] == "4"
     assert values["TOKENIZERS_PARALLELISM"] == "false"
-    for name in (
-        "HF_HOME",
-        "UV_CACHE_DIR",
-        "VLLM_CACHE_ROOT",
-        "VLLM_CACHE_DIR",
-        "TORCHINDUCTOR_CACHE_DIR",
-        "TRITON_CACHE_DIR",
-    ):
+    caches = "HF_HOME UV_CACHE_DIR VLLM_CACHE_ROOT VLLM_CACHE_DIR TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR"
+    for name in caches.split():
         assert values[name].startswith(f"{folder}/cache/"), name
     assert values["RV_CHECKPOINT_DIR"] == values["STENO_CHECKPOINT_DIR"]
     assert values["RV_CHECKPOINT_DIR"].endswith(run["run_id"][-12:])
@@ -82,8 +76,8 @@ def test_a_launcher_runs_the_projects_files_on_a_snapshot(
     ]  # fmt: skip
     # A later edit makes a snapshot of its own; what is the same takes no space, and cannot be written.
     (project / "helper.py").write_text("WORD = 'two'\n")
-    _, said = output(on_slurm, *ONE, "train.py")
-    assert said.startswith("says two []")
+    _, text = output(on_slurm, *ONE, "train.py")
+    assert text.startswith("says two []")
     (second,) = [path for path in first.parent.iterdir() if not path.is_symlink() and path != first]
     assert (first / "helper.py").read_text() == "WORD = 'one'\n"
     assert (first / "train.py").stat().st_ino == (second / "train.py").stat().st_ino
@@ -91,18 +85,9 @@ def test_a_launcher_runs_the_projects_files_on_a_snapshot(
 
 
 def test_names_with_blanks_and_quotes(on_slurm: Steno, project: Path) -> None:
-    """They reach the job as they are."""
-    run, said = output(on_slurm, *ONE, "it's a name.py")
-    assert (run["state"], said) == ("succeeded", "quoted\n")
-
-
-def test_a_script_that_is_not_there_is_one_line(on_slurm: Steno, project: Path) -> None:
-    """Nothing is asked of the cluster, and nothing is in the record."""
-    said = on_slurm("slurm", "run", "--gpu", "1", "torchrun --nproc_per_node=4 trian.py", code=None)
-    assert said.code == 2
-    assert len(said.err.splitlines()) == 1
-    assert "there is no file" in said.err
-    assert "trian.py" in said.err
+    """They reach the job unchanged."""
+    run, text = output(on_slurm, *ONE, "it's a name.py")
+    assert (run["state"], text) == ("succeeded", "quoted\n")
 
 
 def test_the_manifest_and_the_whole_script_are_in_the_record(
@@ -151,11 +136,11 @@ def test_an_environment_is_built_once_for_its_lock(on_slurm: Steno, slurm_cluste
     (project / "train.py").write_text("import steno_probe, sys; print(steno_probe.VERSION, sys.prefix)\n")
     prefixes = []
     for _ in range(2):
-        run, said = output(on_slurm, *ONE, "train.py")
-        assert run["state"] == "succeeded", said
-        prefixes.append(said.splitlines()[-1].split()[1])
-        built = "there is no uv" in said
-    assert said.splitlines()[-1].startswith("1.0 ")
+        run, text = output(on_slurm, *ONE, "train.py")
+        assert run["state"] == "succeeded", text
+        prefixes.append(text.splitlines()[-1].split()[1])
+        built = "there is no uv" in text
+    assert text.splitlines()[-1].startswith("1.0 ")
     assert prefixes[0] == prefixes[1]
     assert Path(prefixes[0]).parent == shared(on_slurm, slurm_cluster) / "envs"
     assert not built, "the second one did not build"
@@ -163,10 +148,10 @@ def test_an_environment_is_built_once_for_its_lock(on_slurm: Steno, slurm_cluste
 
 def test_a_dry_run_submits_nothing(on_slurm: Steno, project: Path) -> None:
     """It prints strategies and the script, and the record has no run."""
-    said = on_slurm("slurm", "up", *ONE, "--run", "torchrun --nproc_per_node=1 train.py", "--dry-run").done()
-    assert "1×a6000 on gpu-a6000" in said.out
-    assert "torchrun --nproc_per_node=1 train.py" in said.out
-    assert "#SBATCH" in said.out
+    done = on_slurm("slurm", "up", *ONE, "--run", "torchrun --nproc_per_node=1 train.py", "--dry-run").done()
+    assert "1×a6000 on gpu-a6000" in done.out
+    assert "torchrun --nproc_per_node=1 train.py" in done.out
+    assert "#SBATCH" in done.out
     assert on_slurm("ps", "--json").done().json()["runs"] == []
 
 
@@ -201,41 +186,29 @@ def test_other_gpus_than_asked_for_are_an_anomaly(on_slurm: Steno, project: Path
     tool.chmod(0o755)
     (project / "requirements.txt").write_text("")
     path = f"{tool.parent}:/usr/sbin:/sbin:{os.environ['PATH']}"
-    asked = (
-        "--env",
-        "PATH",
-        "--gpu",
-        "2",
-        "--type",
-        "v100",
-        "--time",
-        "5m",
-        "--mem",
-        "500M",
-        "python3 train.py --num-workers 64",
-    )
-    ran = on_slurm("slurm", "run", "--json", *asked, PATH=path)
+    options = ["--env", "PATH", "--gpu", "2", "--type", "v100", "--time", "5m", "--mem", "500M"]
+    ran = on_slurm("slurm", "run", "--json", *options, "python3 train.py --num-workers 64", PATH=path)
     run = ran.done().json()
     assert "64 data workers will share 8 CPUs; use 8" in ran.err
     assert "steno: 64 data workers share 8 CPUs; use 8" in on_slurm("logs", run["run_id"]).done().out
-    shown = on_slurm("show", run["run_id"], "--json").done().json()
-    (odd,) = [one for one in shown["anomalies"] if one["kind"] == "gpu_mismatch"]
+    details = on_slurm("show", run["run_id"], "--json").done().json()
+    (odd,) = [anomaly for anomaly in details["anomalies"] if anomaly["kind"] == "gpu_mismatch"]
     assert odd["detail"].startswith("asked for v100 × 2, got NVIDIA RTX A6000 × 2 on ")
     life = on_slurm("timeline", run["run_id"], "--json").done().json()
-    assert [one["phase"] for one in life["phases"]] == ["environment", "command"]
+    assert [phase["phase"] for phase in life["phases"]] == ["environment", "command"]
     assert "environment" in on_slurm("timeline", run["run_id"]).done().out
 
 
 def test_attach_opens_a_shell_beside_a_run(on_slurm: Steno, slurm_cluster: Cluster) -> None:
-    """In its allocation, by its name; of one that is not there, one line."""
+    """In its allocation, by its name; an unknown name is one line."""
     held = on_slurm(
         "submit", "--json", "--name", "attached-to", "--partition", "gpu-a6000", "--memory", "500M", "--", "sleep 300"
     ).done()
     wait(
         lambda: "attached-to" in slurm_cluster.run("squeue", "-h", "-t", "R", "-o", "%j"), seconds=60, what="it to run"
     )
-    said = on_slurm("slurm", "attach", "attached-to", "--", "sh", "-c", "echo in $SLURM_JOB_ID").done()
-    assert said.out == f"in {held.json()['provider_id']}\n"
+    done = on_slurm("slurm", "attach", "attached-to", "--", "sh", "-c", "echo in $SLURM_JOB_ID").done()
+    assert done.out == f"in {held.json()['provider_id']}\n"
     missing = on_slurm("slurm", "attach", "nothing", code=None)
     assert missing.code != 0
     assert "no running job" in missing.err

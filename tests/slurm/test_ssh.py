@@ -38,7 +38,7 @@ def test_a_run_over_one_connection(far: Steno, login_node: SshServer) -> None:
 
 
 def test_doctor_says_that_ssh_works(far: Steno) -> None:
-    checks = {one["name"]: one for one in far("doctor", "--json").json()["checks"]}
+    checks = {check["name"]: check for check in far("doctor", "--json").json()["checks"]}
     assert "without a password" in checks["ssh"]["said"]
     assert checks["controller"]["state"] == checks["accounting"]["state"] == checks["folder"]["state"] == "ok"
 
@@ -57,18 +57,18 @@ def test_a_trouble_is_one_line(far: Steno, login_node: SshServer, trouble: str) 
     options, message = TROUBLES[trouble]
     more = {**options, "key": login_node.stranger} if "key" in options else options
     for command in (("submit", "--name", "never", *JOB, "--", "true"), ("slurm", "gpus"), ("doctor",)):
-        said = far(*command, code=UNREACHABLE, PATH=login_node.path(**more))
-        assert message in said.out + said.err
+        done = far(*command, code=UNREACHABLE, PATH=login_node.path(**more))
+        assert message in done.out + done.err
         if command[0] != "doctor":
-            assert [line for line in said.err.splitlines() if "No price" not in line][-1].count(message) == 1
+            assert [line for line in done.err.splitlines() if "No price" not in line][-1].count(message) == 1
 
 
 def test_slurm_not_installed_there(far: Steno) -> None:
     """The login node is a machine without Slurm's commands."""
     with SshServer.running(PATH="/nowhere:/bin.empty") as bare:
-        said = far("slurm", "gpus", code=UNREACHABLE, PATH=bare.path())
-    assert len(said.err.splitlines()) == 1
-    assert "on login-node" in said.err
+        done = far("slurm", "gpus", code=UNREACHABLE, PATH=bare.path())
+    assert len(done.err.splitlines()) == 1
+    assert "on login-node" in done.err
 
 
 def test_ssh_not_installed_here(far: Steno) -> None:

@@ -1,4 +1,4 @@
-"""What users of sbatch are used to: the current folder, the variables of their shell, names that come again."""
+"""Habits of users of sbatch: the current folder, the variables of their shell, names that come again."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def test_a_job_runs_in_the_current_folder(on_slurm: Steno) -> None:
     (here / "hello.sh").write_text("echo hello from $PWD\n")
     run = on_slurm("submit", "--wait", "--json", "--name", "here", *A6000, *JOB, "--", "bash hello.sh").json()
     assert on_slurm("logs", "here").out == f"hello from {here}\n"
-    asked = on_slurm("events", "--stream", f"run/{run['run_id']}", "--type", "RunRequested", "--json").lines()
-    assert asked[0]["data"]["configuration"]["working_dir"] == str(here)
+    requests = on_slurm("events", "--stream", f"run/{run['run_id']}", "--type", "RunRequested", "--json").lines()
+    assert requests[0]["data"]["configuration"]["working_dir"] == str(here)
     for folder, place in (("data", here / "data"), ("/tmp", "/tmp"), ("~", on_slurm.home)):
         task = {"type": "task", "name": "placed", "commands": ["pwd"], "working_dir": folder, "partition": "gpu-a6000"}
         (here / "task.yml").write_text(json.dumps({**task, "resources": {"memory": "200M"}}))
@@ -41,8 +41,8 @@ def test_a_folder_that_the_login_node_lacks_is_one_line(on_slurm: Steno, slurm_c
         far = {"STENO_SLURM_HOST": login.host, "PATH": login.path()}
         assert on_slurm("submit", "--name", "same", *A6000, *JOB, "--", "pwd", **far).err.count("no folder") == 0
         os.chown(on_slurm.work, 65534, 65534)
-        said = on_slurm("submit", "--wait", "--name", "elsewhere", *A6000, *JOB, "--", "pwd", **far)
-    (line,) = [line for line in said.err.splitlines() if "no folder" in line]
+        done = on_slurm("submit", "--wait", "--name", "elsewhere", *A6000, *JOB, "--", "pwd", **far)
+    (line,) = [line for line in done.err.splitlines() if "no folder" in line]
     assert line.startswith(f"{login.host} has no folder {on_slurm.work} of yours: the job runs in ")
     assert "`steno slurm run` sends files" in line
     assert on_slurm("logs", "elsewhere").out.endswith(f"/jobs/{on_slurm.folder.name}\n")
@@ -57,8 +57,8 @@ def test_variables_of_sbatch_count_and_are_shown(on_slurm: Steno, slurm_cluster:
         "SBATCH_GRES": "gpu:a6000:1", "SBATCH_MEM_PER_NODE": "300", "STENO_SLURM_PARTITION": "gpu-v100",
     }  # fmt: skip
     show = 'scontrol -o show job "$SLURM_JOB_ID" | grep -oE " (Account|Partition|TimeLimit|MinMemoryNode)=[^ ]*"'
-    said = on_slurm("submit", "--wait", "--json", "--name", "shell", "--memory", "200M", "--", show, **shell)
-    assert said.err.splitlines()[0] == (
+    done = on_slurm("submit", "--wait", "--json", "--name", "shell", "--memory", "200M", "--", show, **shell)
+    assert done.err.splitlines()[0] == (
         "account=lab2 from SBATCH_ACCOUNT, gpu=a6000:1 from SBATCH_GRES, partition=low from SBATCH_PARTITION, "
         "max_duration=60m from SBATCH_TIMELIMIT; ignored: SBATCH_WAIT"
     )
@@ -73,5 +73,5 @@ def test_variables_of_sbatch_count_and_are_shown(on_slurm: Steno, slurm_cluster:
 def test_a_plan_heeds_them_too(on_slurm: Steno, command: tuple[str, ...]) -> None:
     ran = on_slurm("slurm", *command, "--json", SBATCH_PARTITION="gpu-v100", SBATCH_TIMELIMIT="30", SBATCH_QOS="normal")
     assert "partition=gpu-v100 from SBATCH_PARTITION" in ran.err
-    assert {(one["partition"], one["minutes"]) for one in ran.json()["strategies"]} == {("gpu-v100", 30)}
+    assert {(way["partition"], way["minutes"]) for way in ran.json()["strategies"]} == {("gpu-v100", 30)}
     assert "#SBATCH --qos=normal" in ran.json().get("script", "#SBATCH --qos=normal")

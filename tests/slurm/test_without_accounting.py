@@ -1,4 +1,4 @@
-"""A cluster without accounting: the controller, the job's output and what its script wrote are all there is."""
+"""A cluster without accounting: only the controller, the job's output and the lines of its script are known."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_every_end_has_its_verdict(bare: Steno, slurm_unaccounted: Cluster, watc
     ids: dict[str, str] = {}
     for name, (command, _) in CASES.items():
         limit = ("--max-duration", "1m") if name == "late" else ()
-        said = bare("submit", "--json", "--name", name, *JOB, *limit, "--", command)
-        ids[name] = str(said.json()["provider_id"])
+        done = bare("submit", "--json", "--name", name, *JOB, *limit, "--", command)
+        ids[name] = str(done.json()["provider_id"])
     if watched:
         bare.follow("0.5")
     wait(lambda: slurm_unaccounted.begun(ids["cancel"]), seconds=LONG_S, what="the job's script")
@@ -65,8 +65,8 @@ def test_every_end_has_its_verdict(bare: Steno, slurm_unaccounted: Cluster, watc
 
 def test_what_no_source_tells_stays_open(bare: Steno, slurm_unaccounted: Cluster) -> None:
     """Its node is lost with it, and nobody polled: no verdict, and the reason says what is missing."""
-    said = bare("submit", "--json", "--name", "lost", *JOB, "--", "true")
-    job = str(said.json()["provider_id"])
+    done = bare("submit", "--json", "--name", "lost", *JOB, "--", "true")
+    job = str(done.json()["provider_id"])
     wait(lambda: not listed(slurm_unaccounted, job)(), seconds=LONG_S, what="the cluster")
     folder = next((slurm_unaccounted.folder / "jobs").glob(f"*/ends/{job}")).parent
     (folder / job).write_text("- 1795000000 run lost\n")  # as a script leaves it that was killed
@@ -76,7 +76,7 @@ def test_what_no_source_tells_stays_open(bare: Steno, slurm_unaccounted: Cluster
 
 
 def test_doctor_says_what_remains_unknown(bare: Steno) -> None:
-    checks = {one["name"]: one for one in bare("doctor", "--json").json()["checks"]}
+    checks = {check["name"]: check for check in bare("doctor", "--json").json()["checks"]}
     assert checks["accounting"]["state"] == "warning"
     assert "this cluster has no accounting; runs are followed by scontrol" in checks["accounting"]["said"]
     assert "MinJobAge: 2 s" in checks["accounting"]["said"]
@@ -89,5 +89,5 @@ def test_accounting_that_shall_not_be_asked(bare: Steno) -> None:
         "submit", "--wait", "--json", "--name", "none", *JOB, "--", "exit 9", code=1, STENO_SLURM_ACCOUNTING="none"
     )
     assert run.json()["exit_status"] == 9
-    asked = {one["path"].split("STENO_CLUSTER=")[1].split(" ", 1)[1] for one in bare("polls", "--json").lines()}
-    assert not any("sacct" in path for path in asked)
+    paths = {answer["path"].split("STENO_CLUSTER=")[1].split(" ", 1)[1] for answer in bare("polls", "--json").lines()}
+    assert not any("sacct" in path for path in paths)

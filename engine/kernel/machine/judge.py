@@ -1,59 +1,59 @@
-"""One job from its files to its end: compile, run every test, time every benchmark, report every step.
+"""A job from its files to its end: compile, run every test, time every benchmark, report every step.
 
-The judge is the only one who knows the key, the seed, the reference and the clock. The compiler, the reference and the
-solution each run in a cell of their own; the solution gets inputs and gives outputs, and nothing else it says counts.
+The judge alone knows the inputs before a batch, the reference's answers, and the clock, which runs from before the
+solution can see its inputs until after it can change its outputs no more. The compiler, the reference and the solution
+each run in a cell of their own.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import statistics
+import math
 import time
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from pathlib import Path
+from contextlib import ExitStack, closing
 
-from . import build, measure, tensors
-from .calls import POISON, RIGHT, WRONG, Called, Calls, Json, Over, Suspected
-from .cells import how_ended
-from .frames import tail
+from . import build, measure
+from .batches import BROKEN, RIGHT, WRONG, Json, Over, ReferenceCell, Solution
+from .cells import Cells, how_ended
+from .device import Device, DeviceSolution
+from .framing import Teller, tail
+from .layout import Layout
+from .problem_checks import expect_no_null, tolerances
 
-_PINGS = 15
-_IDLE = 11  # calls of a program that does nothing; with the first two its memory is new
-_LEAST = 5  # timed calls: fewer say nothing where others use the machine
-_MOST = 3  # times as many calls as asked for, where their times differ
-_KEPT = 64 << 20  # bytes of tests' calls until their reference is computed; a larger test has a cell of its own
-_ATTEMPTS = 3  # measurements that must all be suspicious: a busy machine disturbs one
+MOST_CALLS = 1024  # of a batch
+_AIM = 1.2  # times `SHORTEST`, which a batch should last
+_EMPTY = 3  # batches of a program that does nothing
 
 
-class Judge(Calls):
+class Judge:
+    def __init__(self, job: Json, cells: Cells, teller: Teller) -> None:
+        self._job, self._cells, self._teller = job, cells, teller
+        self._dtype = job["dtype"]
+        self._gpu = "CPU"
+        self._device: Device | None = None
+
     def run(self) -> int:
-        try:
-            self._compile()
-            self._check()
-            if self._job["endpoint"] == "benchmark":
-                self._benchmark()
-        except Over as over:
-            self._teller.say(over.status, **over.facts)
-            return over.code
-        except Suspected as seen:
-            self._teller.say("CHEATING_SUSPECTED", message=str(seen), **self._evidence, seed=self._job["seed"])
-            return WRONG
+        """The exit status of the job: `RIGHT`, `WRONG` or `BROKEN`."""
+        with ExitStack() as stack:
+            try:
+                self._reference = ReferenceCell(self._cells, self._job)  # it starts while the solution is compiled
+                stack.callback(self._reference.cell.end)
+                self._compile(stack)
+                self._check()
+                if self._job["endpoint"] == "benchmark":
+                    with self._cells.alone():
+                        self._benchmark()
+            except Over as over:
+                self._cells.check()  # a killed program has not failed
+                self._teller.say(over.status, **over.facts)
+                return over.code
         return RIGHT
 
-    def _compile(self) -> None:
+    def _compile(self, stack: ExitStack) -> None:
         job = self._job
-        if self._is_command:
-            self._gpu = job["gpu"]
-            self._program = build.command_program(job)
-            self._teller.say("COMPILING", compiler="none: a command runs as it is", flags="", dtype=self._dtype)
-            return
         compiler = build.find_compiler(self._cells, job)
         if compiler is None:
-            self._broken(f"there is no compiler here: {job['compiler']} for {job['language']}")
-        self._compiler = compiler
-        self._gpu = "CPU" if compiler.stands_in else job["gpu"]
+            raise Over(BROKEN, "ERROR", message=f"there is no compiler here: {job['compiler']} for {job['language']}")
+        self._compiler, self._gpu = compiler, "CPU" if compiler.stands_in else job["gpu"]
         self._teller.say("COMPILING", compiler=compiler.words, flags=" ".join(compiler.flags), dtype=self._dtype)
         ended, program = build.compiled(self._cells, compiler, job)
         self._teller.show(ended.output)
@@ -63,225 +63,143 @@ class Judge(Calls):
                 message = f"the compiler was ended: {how_ended(ended)}\n{message}".strip()
             raise Over(WRONG, "COMPILE_ERROR", message=message, seconds=round(ended.seconds, 3))
         self._program = program
+        if not compiler.stands_in:
+            ours = build.device_program(self._cells, compiler, job["limits"]["compile"])
+            if ours is None:
+                raise Over(BROKEN, "ERROR", message=f"the judge's own program does not compile with {compiler.words}")
+            self._device = Device(self._cells, ours, self._gpu)
+            stack.callback(self._device.end)
+
+    def _opened(self, program: bytes) -> Solution:
+        if self._device is not None:
+            return DeviceSolution(self._cells, program, self._job, self._gpu, self._teller, self._device)
+        return Solution(self._cells, program, self._job, self._gpu, self._teller)
 
     def _check(self) -> None:
+        """Each test is one batch of two calls with the same inputs."""
         tests = self._job["tests"]
         self._teller.say("CHECKING", tests=len(tests))
-        for batch in self._batches(list(enumerate(tests, 1))):
-            calls, stopped = self._tried(batch)
-            told = [(case, first.inputs) for (_, case), (first, _) in zip(batch, calls)]  # noqa: B905
-            for (number, case), pair, right in zip(batch, calls, self._expected(told)):  # noqa: B905
-                self._compare(number, case, pair, right)
-            if stopped is not None:
-                raise stopped
-        self._teller.say("CHECKED", tests=len(tests), passed=len(tests), seed=self._job["seed"])
-
-    def _batches(self, tests: list[tuple[int, Json]]) -> Iterator[list[tuple[int, Json]]]:
-        """Tests that share a cell, and a run of the reference after it: as many as `_KEPT` has room for."""
-        batch: list[tuple[int, Json]] = []
-        kept = 0
-        for number, case in tests:
-            size = 2 * self._bytes(case)  # of two calls
-            if batch and kept + size > _KEPT:
-                yield batch
-                batch, kept = [], 0
-            batch.append((number, case))
-            kept += size
-        yield batch
-
-    def _tried(self, batch: list[tuple[int, Json]]) -> tuple[list[tuple[Called, Called]], Exception | None]:
-        """Two calls of each test on the same inputs, all in one cell; and what stopped them, if anything did."""
-        calls = list[tuple[Called, Called]]()
-        cell = self._opened()
-        try:
-            for number, case in batch:
+        with closing(self._opened(self._program)) as solution:
+            for number, case in enumerate(tests, 1):
                 what = f"test {number}"
-                self._configure(cell, case, what)
-                inputs = self._inputs(case, f"{what}/0")
-                first = self._call(cell, case, what, inputs)
-                calls.append((first, self._call(cell, case, what, inputs)))
-        except (Over, Suspected) as stopped:
-            return calls, stopped
-        finally:
-            self._teller.show(cell.end().output)
-        return calls, None
-
-    def _compare(self, number: int, case: Json, calls: tuple[Called, Called], right: dict[str, bytes]) -> None:
-        """Report one test. Raises `Over` if an answer is wrong."""
-        what, tests = f"test {number}", len(self._job["tests"])
-        found = self._compared(case, calls[0].outputs, right)
-        if found["passed"]:
-            found = self._compared(case, calls[1].outputs, right)
-            what += "" if found["passed"] else ", the same inputs once more"
-        facts = {"test": number, "tests": tests, "sizes": case["sizes"], "digest": _digest(calls[0].outputs), **found}
-        self._teller.say("TEST_RESULT", **facts)
-        if not found["passed"]:
-            raise Over(WRONG, "WRONG_ANSWER", message=_wrong(what, found), **facts, seed=self._job["seed"])
+                case["tolerances"] = tolerances(case, self._reference)
+                solution.configure(case, 2, what)
+                solution.run(2, what, same=True)
+                calls, digest = solution.compare(2, self._reference, what)
+                result = next((call for call in calls if not call["passed"]), calls[0])
+                facts = {"test": number, "tests": len(tests), "sizes": case["sizes"], "digest": digest}
+                facts |= {"tolerances": case["tolerances"], **result}
+                self._teller.say("TEST_RESULT", **facts)
+                if calls[0]["passed"] != calls[1]["passed"]:
+                    message = f"{what}: the same inputs gave a right and a wrong result. {_wrong(result)}"
+                    raise Over(WRONG, "CHEATING_SUSPECTED", message=message, **facts)
+                if not result["passed"]:
+                    raise Over(WRONG, "WRONG_ANSWER", message=f"{what}: {_wrong(result)}", **facts)
+        expect_no_null(tests, self._reference, "all its tests")
+        self._teller.say("CHECKED", tests=len(tests), passed=len(tests))
 
     def _benchmark(self) -> None:
         cases = self._job["benchmarks"]
         self._teller.say("BENCHMARKING", benchmarks=len(cases))
-        best = []
+        medians = []
         for number, case in enumerate(cases, 1):
-            told = {"benchmark": number, "benchmarks": len(cases), "sizes": case["sizes"]}
-            self._evidence = told
-            facts, seen = self._believable(case, f"benchmark {number}")
-            self._evidence = {**told, **facts}
-            if seen is not None:
-                raise Suspected(f"benchmark {number}: {seen}")
-            best.append(facts["median_ms"])
-            self._teller.say("BENCHMARK_RESULT", **self._evidence)
-        self._teller.say("BENCHMARKED", benchmarks=len(cases), median_ms=best, seed=self._job["seed"])
+            case["tolerances"] = tolerances(case, self._reference)
+            expect_no_null([case], self._reference, f"its benchmark {number}")
+            facts = self._measured(case, f"benchmark {number}")
+            medians.append(facts["median_ms"])
+            place = {"benchmark": number, "benchmarks": len(cases), "sizes": case["sizes"]}
+            self._teller.say("BENCHMARK_RESULT", **place, **facts)
+        self._teller.say("BENCHMARKED", benchmarks=len(cases), median_ms=medians)
 
-    def _believable(self, case: Json, what: str) -> tuple[Json, str | None]:
-        """A measurement, and what is suspicious about it. The machine may have other work, or get some meanwhile. So a
-        program that does nothing is measured before and after, and what is seen must be seen in each of `_ATTEMPTS`.
-        """
-        for attempt in range(1, _ATTEMPTS + 1):
-            before = self._idle(case)
-            facts = self._measured(case, what, what if attempt == 1 else f"{what}/{attempt}") | before
-            seen = measure.suspicion(facts)
-            if seen is not None:
-                after = self._idle(case)
-                facts |= {name: max(before[name], after[name]) for name in before}
-                seen = measure.suspicion(facts)
-            if seen is None:
-                break
-        return facts, seen
-
-    def _measured(self, case: Json, what: str, seed: str) -> Json:
-        """Every call has inputs of its own, by the `seed`, and is checked; which of them count is not to be told by the
-        solution.
-        """
-        began, calls, before = time.monotonic(), list[Called](), None
-        warm_ups, repeats = case["warm_ups"], max(case["repeats"], _LEAST)
-        digests: list[str] = []
-        cell = self._opened()
-        try:
-            self._configure(cell, case, what)
-            while len(calls) < warm_ups + repeats or self._goes_on(calls[warm_ups:], repeats, began):
-                where = f"{what}, call {len(calls) + 1}"
-                call = self._call(cell, case, where, self._inputs(case, f"{seed}/{len(calls)}"))
-                (expected,) = self._expected([(case, call.inputs)])
-                found = self._compared(case, call.outputs, expected)
-                if not found["passed"]:
-                    self._explain(case, call, before, where)
-                    raise Over(WRONG, "WRONG_ANSWER", message=_wrong(where, found), **found, seed=self._job["seed"])
-                calls.append(call._replace(inputs=(), outputs=b""))
-                digests.append(_digest(call.outputs))
-                before = expected
-        finally:
-            self._teller.show(cell.end().output)
-        timed = calls[warm_ups:]
-        times = [round(one.own_ms, 6) for one in timed]
+    def _measured(self, case: Json, what: str) -> Json:
+        """Every batch that counts has a process of its own: two runs differ in where their memory lies."""
+        layout, room = Layout(case, self._dtype), int(self._job["limits"].get("batch", 1 << 30))
+        most = max(1, min(MOST_CALLS, room // layout.bytes))  # a job is only sent if there is room for a call
+        batches, began, calls = list[Json](), time.monotonic(), min(most, math.ceil(case["repeats"] / measure.FEWEST))
+        counted = batches
+        while len(counted) < measure.FEWEST or self._goes_on(counted, began):
+            with closing(self._opened(self._program)) as solution:
+                calls = self._measure_one(solution, case, calls, most, what, batches)
+            counted = [batch for batch in batches if batch["counts"]]
+            self._teller.show(f"{what}: batch {len(counted)}, {counted[-1]['ms'] / calls:.6g} ms a call")
+        why = solution.coarse
+        if not why and any(map(measure.is_late, counted)):
+            why = "some batches ended late: the interval is wider by that"
         return {
-            "warm_ups": warm_ups,
-            "repeats": len(times),
-            "min_ms": min(times),
-            "median_ms": round(statistics.median(times), 6),
-            "max_ms": max(times),
-            "spread": round(measure.spread(times), 4),
-            "floor_ms": round(measure.floor_ms(self._gpu, self._dtype, self._bytes(case), case["operations"]), 9),
-            "times_ms": times,
-            "walls_ms": [round(one.wall_ms, 6) for one in timed],
-            "works_ms": [round(one.work_ms, 6) for one in timed if one.work_ms is not None],
-            "around_ms": [round(one.around_ms, 6) for one in timed],
-            "digests": digests,
+            **measure.summary(batches),
+            "tolerances": case["tolerances"],
+            "warm_ups": case["warm_ups"],
+            "repeats": calls * len(counted),
+            "calls": calls,
+            "called": solution.way,
+            "cpus": self._cells.cpus,
+            "coarse": why,
+            "ranks": self._cells.ranks,
+            "empty_ms": round(self._empty(case, calls), 6),
+            "floor_ms": round(measure.floor_ms(self._gpu, self._dtype, layout.bytes, case["operations"]), 9),
+            "batches": batches,
         }
 
-    def _idle(self, case: Json) -> Json:
-        """What a program of ours that does nothing takes for a question and its answer, and around a call. What a
-        solution says of itself proves nothing: it may answer questions slowly, and work before it is told to go.
+    def _measure_one(
+        self, solution: Solution, case: Json, calls: int, most: int, what: str, batches: list[Json]
+    ) -> int:
+        """Add a batch that counts to `batches`, after its warm-up and batches that last less than `SHORTEST` or were
+        frozen late. Returns the number of calls that is enough.
         """
-        what, program = "the measurement of a program that does nothing", self._program  # of a command, which it starts
-        if self._compiler is not None:
-            program = build.idle_program(self._cells, self._compiler, self._job) or b""
-            if not program:
-                self._broken(f"{what}: it does not compile")
-        cell = self._opened(program)
-        try:
-            self._configure(cell, case, what)
-            pings = [self._ping(cell, what) for _ in range(_PINGS)]
-            inputs = self._inputs(case, "idle")
-            calls = [] if self._is_command else [self._call(cell, case, what, inputs) for _ in range(_IDLE)][2:]
-        finally:
-            cell.end()
-        beside = [(one.wall_ms - one.own_ms, (one.work_ms or 0.0) - one.own_ms) for one in calls] or [(0.0, 0.0)]
-        return {
-            "overhead_ms": round(max(statistics.median(wall for wall, _ in seen) for seen in (pings, beside)), 6),
-            "overhead_work_ms": round(max(statistics.median(work for _, work in seen) for seen in (pings, beside)), 6),
-            "idle_ms": round(max((one.around_ms for one in calls), default=0.0), 6),
-        }
+        tries, warms_up = 1, case["warm_ups"] > 0 and self._device is None
+        while True:
+            wanted = min(most, case["warm_ups"]) if warms_up else calls
+            batch = self._batch(solution, case, wanted, f"{what}, batch {len(batches) + 1}")
+            batches.append(batch)
+            if warms_up:
+                warms_up = batch["counts"] = False
+            elif batch["ms"] < measure.SHORTEST and calls < most:
+                for short in batches:
+                    short["counts"] = False
+                calls = min(most, max(2 * calls, math.ceil(_AIM * measure.SHORTEST / batch["ms"] * calls)))
+            elif measure.is_late(batch) and tries < measure.TRIES:
+                batch["counts"], tries = False, tries + 1
+            else:
+                return calls
 
-    def _goes_on(self, timed: list[Called], repeats: int, began: float) -> bool:
-        """Whether more calls are worth while: the times differ, and there is time."""
-        if len(timed) >= _MOST * repeats or time.monotonic() - began > self._job["limits"]["measure"]:
+    def _goes_on(self, counted: list[Json], began: float) -> bool:
+        """True if more batches are worth their time: the interval is wide, and there is time."""
+        if len(counted) >= measure.MOST or time.monotonic() - began > self._job["limits"]["measure"]:
             return False
-        return measure.spread([one.own_ms for one in timed]) >= measure.STEADY
+        facts = measure.summary(counted)
+        return bool(facts["high_ms"] - facts["low_ms"] > measure.STEADY * facts["median_ms"])
 
-    def _explain(self, case: Json, call: Called, before: dict[str, bytes] | None, where: str) -> None:
-        """A wrong answer to a problem whose tests it passed: raises `Suspected` where it did no work."""
-        for name, data in self._split(case, call.outputs).items():
-            if data and not data.strip(bytes([POISON])):
-                raise Suspected(f"{where}: it left {name} untouched, though it passed the tests")
-        if before is not None and self._compared(case, call.outputs, before)["passed"]:
-            raise Suspected(f"{where}: it gave the result of the call before, whose inputs were others")
+    def _batch(self, solution: Solution, case: Json, calls: int, where: str) -> Json:
+        """The evidence of one batch. Raises `Over` if an answer is wrong."""
+        solution.configure(case, calls, where)
+        self._reference.cell.freeze()
+        timed, seed = solution.run(calls, where)
+        self._reference.cell.thaw()
+        results, digest = solution.compare(calls, self._reference, where)
+        for number, result in enumerate(results, 1):
+            if not result["passed"]:
+                message = f"{where}, call {number} of {calls}: {_wrong(result)}"
+                raise Over(WRONG, "WRONG_ANSWER", message=message, **result)
+        cpu = None if timed.cpu_ms is None else round(timed.cpu_ms, 6)
+        times = {"ms": round(timed.ms, 6), "late_ms": round(timed.late_ms, 6), "cpu_ms": cpu}
+        return {"calls": calls, **times, "counts": True, "seed": seed.hex(), "digest": digest}
 
-    def _expected(self, calls: Sequence[tuple[Json, tuple[bytes, ...]]]) -> list[dict[str, bytes]]:
-        """What each output of these calls (case, inputs) should be, as doubles; computed after the calls, by the
-        problem's own Python.
-        """
-        if not calls:
-            return []
-        here = Path(__file__).parent
-        cases = [case for case, _ in calls]
-        asked = {"source": self._job["reference"], "dtype": self._dtype, "cases": cases}
-        files = {name: (here / name).read_bytes() for name in ("reference.py", "tensors.py")}
-        files["asked.json"] = json.dumps(asked).encode()
-        files["inputs"] = b"".join(data for _, inputs in calls for data in inputs)
-        sizes = [8 * sum(case["outputs"].values()) for case in cases]
-        limit = self._job["limits"]["reference"] * len(calls)
-        argv = ["python3", "reference.py"]
-        ended, data = self._cells.run(argv, files, limit=limit, takes="expected", cap=sum(sizes))
-        if ended.code != 0 or data is None or len(data) != sum(sizes):
-            self._teller.show(ended.output)
-            said = ended.output.strip().splitlines()
-            self._broken(f"the reference of the problem failed: {said[-1] if said else how_ended(ended)}")
-        ends = accumulate(sizes)
-        return [self._split(case, data[end - size : end], 8) for case, size, end in zip(cases, sizes, ends)]  # noqa: B905
-
-    def _split(self, case: Json, data: bytes, size: int = 0) -> dict[str, bytes]:
-        found, start = {}, 0
-        for name, count in case["outputs"].items():
-            end = start + count * (size or tensors.SIZES[self._dtype])
-            found[name], start = data[start:end], end
-        return found
-
-    def _compared(self, case: Json, outputs: bytes, right: dict[str, bytes]) -> Json:
-        tolerance, largest = self._job["tolerance"], 0.0
-        for name, data in self._split(case, outputs).items():
-            got, expected = tensors.unpacked(data, self._dtype), tensors.unpacked(right[name], "float64")
-            found = tensors.compared(got, expected, tolerance["absolute"], tolerance["relative"])
-            largest = max(largest, found.largest)
-            if found.wrong:
-                return {
-                    "passed": False,
-                    "max_error": tensors.shown(found.largest),
-                    "output": name,
-                    "wrong": found.wrong,
-                    "entries": len(got),
-                    "first": found.first,
-                }
-        return {"passed": True, "max_error": largest}
+    def _empty(self, case: Json, calls: int) -> float:
+        """Milliseconds of a call of a solution that does nothing: the shortest time that can be measured."""
+        what = "the measurement of a program that does nothing"
+        program = build.empty_program(self._cells, self._compiler, self._job)
+        if not program:
+            raise Over(BROKEN, "ERROR", message=f"{what}: it does not compile")
+        with closing(self._opened(program)) as empty:
+            empty.configure(case, calls, what)
+            return min(empty.run(calls, what)[0].ms for _ in range(_EMPTY)) / calls
 
 
-def _wrong(what: str, found: Json) -> str:
-    first = found["first"]
+def _wrong(result: Json) -> str:
+    if result["untouched"]:
+        return f"it left {result['output']} untouched"
+    first = result["first"]
     return (
-        f"{what}: {found['wrong']} of {found['entries']} entries of {found['output']} are wrong; "
+        f"{result['wrong']} of {result['entries']} entries of {result['output']} are wrong; "
         f"entry {first['index']} is {first['actual']}, not {first['expected']}"
     )
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]

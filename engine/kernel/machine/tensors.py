@@ -1,53 +1,50 @@
-"""Tensors as flat bytes: made from a seed, read back, compared within a tolerance."""
+"""Tensors as arrays: made from a seed, converted, compared within a tolerance; a piece at a time, so that memory stays
+small and the judge can stop.
+"""
 
 from __future__ import annotations
 
 import math
-import random
-import struct
-from array import array
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-CODES = {"float32": "f", "float64": "d", "int32": "i"}  # what `array` calls a type; the 16-bit ones are packed by hand
-SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4}  # bytes of one number
-VALUES = 1 << 16
-"""How many different numbers a tensor has at most; which of them stands where is random for every entry."""
+import numpy as np
 
+try:
+    from .layout import SIZES, TYPES
+except ImportError:  # it lies beside this file where a reference runs
+    from layout import SIZES, TYPES  # type: ignore[import-not-found, no-redef]
 
-def made(count: int, dtype: str, seed: str, low: float, high: float) -> bytes:
-    """A tensor of so many entries between low and high; the same for the same seed, everywhere."""
-    rolls = random.Random(seed)  # noqa: S311 - it must be reproducible
-    some = min(count, VALUES)
-    if dtype == "int32":
-        values: list[float] = [rolls.randint(math.ceil(low), math.floor(high)) for _ in range(some)]
-    else:
-        values = [low + (high - low) * rolls.random() for _ in range(some)]
-    if count <= VALUES:
-        return packed(values, dtype)
-    size = SIZES[dtype]
-    code = {2: "H", 4: "I", 8: "Q"}[size]
-    words = array(code, packed(values, dtype))
-    places = array("H", rolls.getrandbits(16 * count).to_bytes(2 * count, "little"))
-    return array(code, map(words.__getitem__, places)).tobytes()
+Array = Any  # numpy.ndarray; the machine's numpy may be too old for its type parameters
+EXPECTED = {name: "<f4" if size == 2 else "<f8" for name, size in SIZES.items()}
+"""The precision in which a reference's answers are kept: enough to compare, at most twice as large."""
+PIECE = 1 << 16  # entries: what fits in a cache is compared ten times as fast
 
 
-def packed(values: Sequence[float], dtype: str) -> bytes:
-    """Numbers as the type holds them, little-endian as on every machine there is."""
-    if dtype == "float16":
-        return struct.pack(f"<{len(values)}e", *values)
-    if dtype == "bfloat16":
-        wide = array("I", array("f", values).tobytes())
-        return array("H", [(bits + 0x7FFF + (bits >> 16 & 1)) >> 16 for bits in wide]).tobytes()
-    return array(CODES[dtype], values).tobytes()
+def made(seed: bytes, count: int, dtype: str, low: float, high: float) -> Iterator[Array]:
+    """`count` random entries between low and high, in pieces. The same seed gives the same entries."""
+    rolls = np.random.Generator(np.random.PCG64(int.from_bytes(seed, "little")))
+    for start in range(0, count, PIECE):
+        size = min(PIECE, count - start)
+        if dtype == "int32":
+            yield rolls.integers(math.ceil(low), math.floor(high), size, np.int32, endpoint=True)
+        else:
+            wide = np.float64 if dtype == "float64" else np.float32
+            yield narrowed(low + wide(high - low) * rolls.random(size, dtype=wide), dtype)
 
 
-def unpacked(data: bytes, dtype: str) -> Sequence[float]:
-    if dtype == "float16":
-        return struct.unpack(f"<{len(data) // 2}e", data)
-    if dtype == "bfloat16":
-        return array("f", array("I", [one << 16 for one in array("H", data)]).tobytes())
-    return array(CODES[dtype], data)
+def narrowed(values: Array, dtype: str) -> Array:
+    """Numbers as the type stores them, rounded to the nearest."""
+    if dtype != "bfloat16":
+        return values.astype(TYPES[dtype])
+    bits = values.astype("<f4").view("<u4")
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("<u2")
+
+
+def widened(data: bytes | Array, dtype: str) -> Array:
+    """Stored values of the type, as numbers."""
+    stored = np.frombuffer(data, TYPES[dtype])
+    return (stored.astype("<u4") << 16).view("<f4") if dtype == "bfloat16" else stored
 
 
 class Compared(NamedTuple):
@@ -56,24 +53,34 @@ class Compared(NamedTuple):
     first: dict[str, object] | None  # the first entry out of tolerance
 
 
-def compared(got: Sequence[float], expected: Sequence[float], absolute: float, relative: float) -> Compared:
-    """Entry by entry: |got - expected| ≤ absolute + relative × |expected|; infinite entries and NaN must be equal."""
+def compared(
+    pieces: Callable[[int, int], tuple[Array, Array]], count: int, absolute: float, relative: float
+) -> Compared:
+    """Entry by entry: |got - expected| ≤ absolute + relative × |expected|; infinite entries and NaN must be equal.
+
+    Args:
+        pieces: the values got and expected from one entry to another.
+    """
     wrong, largest = 0, 0.0
     first: dict[str, object] | None = None
-    for index, (one, other) in enumerate(zip(got, expected)):  # noqa: B905 - Python 3.9 has no `strict`
-        if one == other or (one != one and other != other):  # noqa: PLR0124 - NaN
-            continue
-        difference = abs(one - other)
-        if difference != difference:  # noqa: PLR0124
-            difference = math.inf
-        largest = max(largest, difference)
-        fits = difference <= absolute + relative * abs(other) < math.inf
-        if not fits:
-            wrong += 1
-            first = first or {"index": index, "expected": shown(other), "actual": shown(one)}
+    for start in range(0, count, PIECE):
+        got, expected = (part.astype(np.float64) for part in pieces(start, min(count, start + PIECE)))
+        with np.errstate(invalid="ignore", over="ignore"):
+            difference = np.abs(got - expected)
+            difference[(got == expected) | (np.isnan(got) & np.isnan(expected))] = 0
+            difference[np.isnan(difference)] = np.inf
+            bound = absolute + relative * np.abs(expected)
+            fits = (difference == 0) | ((difference <= bound) & np.isfinite(bound))
+        largest = max(largest, float(difference.max(initial=0.0)))
+        if not fits.all():
+            at = int(np.argmin(fits))
+            wrong += int(np.count_nonzero(~fits))
+            first = first or {
+                "index": start + at, "expected": json_number(float(expected[at])), "actual": json_number(float(got[at]))
+            }  # fmt: skip
     return Compared(wrong, largest, first)
 
 
-def shown(value: float) -> float | str:
+def json_number(value: float) -> float | str:
     """A number as JSON has it, or its name."""
     return value if math.isfinite(value) else str(value)

@@ -1,4 +1,4 @@
-"""One keep-alive HTTP client of one dstack server, and the errors that its answers mean."""
+"""A keep-alive HTTP client of a dstack server, and the errors that its answers mean."""
 
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
@@ -8,8 +8,8 @@ from typing import IO, Any, Final
 import httpx
 import msgspec
 
-from engine.deadline import Deadline
-from engine.errors import (
+from steno.engine.deadline import Deadline
+from steno.engine.errors import (
     ProjectNotFound,
     ProviderError,
     ProviderFailing,
@@ -18,12 +18,12 @@ from engine.errors import (
     RunNotFound,
     TaskInvalid,
 )
-from engine.providers.dstack.endpoints import MOST_ITEMS, says_not_exists
-from engine.providers.dstack.lenient import at, decoded
-from engine.providers.dstack.settings import Address
-from events.clock import SECOND, Clock, parse_time
-from events.errors import StenoError
-from events.poll import too_deep, too_wide
+from steno.engine.providers.dstack.lenient import at, decoded
+from steno.engine.providers.dstack.reading import MOST_ITEMS, says_not_exists
+from steno.engine.providers.dstack.settings import Address
+from steno.events.clock import SECOND, Clock, parse_time
+from steno.events.errors import StenoError
+from steno.events.poll import too_deep, too_wide
 
 CONNECT_TIMEOUT = 5.0  # seconds to a connection
 READ_TIMEOUT = 30.0  # seconds without a byte
@@ -56,7 +56,7 @@ EVENTS = PagedList("/api/events/list", "within_projects", "recorded_at", ("prev_
 
 
 class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer; without one `status` is None and `error` says why."""
+    """An answer of the server; if there is none, `status` is None and `error` says why."""
 
     started_at: int
     observed_at: int
@@ -76,18 +76,18 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     def rows(self) -> list[dict[str, object]] | None:
         """The items of a list; None if it is not a 2xx with at most `MOST_ITEMS` objects with an id."""
-        found = self.json() if self.ok else None
-        if not isinstance(found, list) or len(found) > MOST_ITEMS:
+        items = self.json() if self.ok else None
+        if not isinstance(items, list) or len(items) > MOST_ITEMS:
             return None
-        return found if all(isinstance(at(item, "id"), str) for item in found) else None
+        return items if all(isinstance(at(item, "id"), str) for item in items) else None
 
     @property
     def complaint(self) -> str:
         """The messages of an error body in one line; dstack's `detail` is a string, an object or a list of objects."""
         detail = at(self.json(), "detail")
         parts = detail if isinstance(detail, list) else [detail]
-        found = "; ".join(_message(part) for part in parts if isinstance(part, str | dict)) or f"HTTP {self.status}"
-        return " ".join(found.split())[:400]
+        messages = "; ".join(_message(part) for part in parts if isinstance(part, str | dict)) or f"HTTP {self.status}"
+        return " ".join(messages.split())[:400]
 
     @property
     def gone(self) -> bool:
@@ -113,7 +113,7 @@ _NOT_THE_USERS: Final = {"body", "plan", "run_spec", "configuration", "task", "T
 
 
 def _message(part: str | dict[str, object]) -> str:
-    """One line of a pydantic error or of dstack's own, the field's path first."""
+    """A line for an error of pydantic or of dstack, the field's path first."""
     if isinstance(part, str):
         return part
     message, location = part.get("msg"), part.get("loc")
@@ -189,7 +189,7 @@ class Client:
         return rows
 
     def run(self, request: dict[str, object], what: str) -> dict[str, object]:
-        """The run of an id, deleted ones too, or of a name. Raises RunNotFound if dstack has no such run."""
+        """The run of an id, even if deleted, or of a name. Raises RunNotFound if dstack has no such run."""
         run = self.expect(self.address.path("runs/get"), request, what=what, gone=RunNotFound).json()
         if not isinstance(run, dict) or not isinstance(run.get("id"), str):
             raise self.nonsense(what, "run")
@@ -201,20 +201,20 @@ class Client:
         if answer.status is None:
             message = f"cannot {what}: no answer from {url} ({answer.error}); is the dstack server up?"
             return ProviderUnreachable(message, sent=answer.sent)
-        said = answer.complaint
-        if answer.status == 401 or (answer.status == 403 and "token" in said.lower()):
-            message = f"cannot {what}: {url} refuses the token ({said}); check the token of project {project}"
+        complaint = answer.complaint
+        if answer.status == 401 or (answer.status == 403 and "token" in complaint.lower()):
+            message = f"cannot {what}: {url} refuses the token ({complaint}); check the token of project {project}"
             return ProviderRefused(message)
         if answer.status == 403:
-            return ProviderRefused(f"cannot {what}: the token may not do that in project {project} ({said})")
+            return ProviderRefused(f"cannot {what}: the token may not do that in project {project} ({complaint})")
         if answer.gone:
-            return gone(f"cannot {what}: dstack says {said}")
+            return gone(f"cannot {what}: dstack says {complaint}")
         if answer.status == 404:
             message = f"cannot {what}: {url} shows us no project {project}; check its name and your membership"
             return ProjectNotFound(message)
         if answer.status in (400, 413, 422):
-            return TaskInvalid(f"cannot {what}: dstack says {said}")
-        message = f"cannot {what}: {url} answered {answer.status} ({said}); look at the dstack server's log"
+            return TaskInvalid(f"cannot {what}: dstack says {complaint}")
+        message = f"cannot {what}: {url} answered {answer.status} ({complaint}); look at the dstack server's log"
         return (ProviderFailing if answer.status == 429 or answer.status >= 500 else ProviderError)(message)
 
     def nonsense(self, what: str, wanted: str) -> ProviderError:

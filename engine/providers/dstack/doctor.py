@@ -1,4 +1,4 @@
-"""What `steno doctor` says of dstack: whether a task could run now, and the example that it can rent a machine for."""
+"""The checks of `steno doctor` for dstack: whether a task could run now; the example that it can rent a machine for."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -9,30 +9,29 @@ from typing import Self
 
 import msgspec
 
-from engine.errors import NotConfigured, ProjectNotFound, ProviderError, ProviderUnreachable, TaskInvalid
-from engine.providers.dstack import fleet
-from engine.providers.dstack.client import Client, HttpAnswer
-from engine.providers.dstack.idle import IdleSetting, idling
-from engine.providers.dstack.lenient import MICRO, at, objects
-from engine.providers.dstack.offers import ask_plan
-from engine.providers.dstack.profiles import find_profile
-from engine.providers.dstack.provider import DstackProvider
-from engine.providers.dstack.settings import TASK_FILES, default_gpu, fleet_nodes
-from engine.providers.dstack.task import (
+from steno.engine.errors import NotConfigured, ProjectNotFound, ProviderError, ProviderUnreachable, TaskInvalid
+from steno.engine.providers.dstack import fleet
+from steno.engine.providers.dstack.client import Client, HttpAnswer
+from steno.engine.providers.dstack.fleet import IdleSetting, ask_plan, idling
+from steno.engine.providers.dstack.lenient import MICRO, at, objects
+from steno.engine.providers.dstack.provider import DstackProvider
+from steno.engine.providers.dstack.settings import TASK_FILES, default_gpu, fleet_nodes
+from steno.engine.providers.dstack.task import (
     EXAMPLE_IMAGE,
     complete_task,
     completed,
     expect_package,
+    find_profile,
     needs_image,
     normal_task,
 )
-from engine.providers.dstack.vm_reading import InstanceType, Price, Resources
-from engine.providers.kind import Check, CheckState, Checkup, Trial, with_profile
-from engine.providers.task import Draft, read_task_file
-from engine.settings.settings import Settings
-from engine.settings.values import timeout
-from events.clock import SECOND
-from events.errors import StenoError, UnreadableInput
+from steno.engine.providers.dstack.vm_reading import InstanceType, Price, Resources
+from steno.engine.providers.kind import Check, CheckState, Checkup, Trial, with_profile
+from steno.engine.providers.task import Draft, read_task_file
+from steno.engine.settings.settings import Settings
+from steno.engine.settings.values import timeout
+from steno.events.clock import SECOND
+from steno.events.errors import StenoError, UnreadableInput
 
 OLDEST, NEWEST = (0, 19, 37), (0, 22, 5)  # servers Steno is tried with; others are polled all the same
 MOST_OFFERS = 20
@@ -116,7 +115,7 @@ def cloud_key(*, is_set: bool, backends: tuple[str, ...] = ()) -> Check:
 
 @dataclass
 class Diagnosis:
-    """One look at a server: all that a submission of the task needs. It changes nothing and rents no machine."""
+    """Checks all that a submission of the task needs of a server. It changes nothing and rents no machine."""
 
     client: Client
     task: Mapping[str, object]
@@ -177,15 +176,15 @@ class Diagnosis:
 
     def _token(self) -> None:
         # the answer also holds the user's token and private key: take two fields only
-        found = self._object(self.client.ask("/api/users/get_my_user"), "look up the user of the token")
-        self.user = str(found.get("username"))
-        self._add("token", f"the token is {self.user}'s ({found.get('global_role')})")
+        account = self._object(self.client.ask("/api/users/get_my_user"), "look up the user of the token")
+        self.user = str(account.get("username"))
+        self._add("token", f"the token is {self.user}'s ({account.get('global_role')})")
 
     def _project(self) -> None:
         # lists answer `200 []` for a project we cannot see; this route gives an error
         project = self.client.address.project
-        found = self._object(self.client.ask(f"/api/projects/{project}/get"), "look up the project")
-        names = [row.get("name") for row in objects(found.get("backends"))]
+        shape = self._object(self.client.ask(f"/api/projects/{project}/get"), "look up the project")
+        names = [row.get("name") for row in objects(shape.get("backends"))]
         self.backends = tuple(sorted(name for name in names if isinstance(name, str)))
         self._add("project", f"project {project} is visible")
 
@@ -220,9 +219,9 @@ class Diagnosis:
             fitting = [str(row.get("name")) for row in fleets if fleet.fits(row, normal)]
             self._add("fleet", f"fleet {', '.join(fitting)} fits" if fitting else "the task names its own fleet")
         if self.timeout is not None:
-            found = idling(normal, fleets, self.timeout)
-            self._add("idle", found.message)
-            for line in found.fleets:
+            idle = idling(normal, fleets, self.timeout)
+            self._add("idle", idle.message)
+            for line in idle.fleets:
                 self._add("idle", line, CheckState.WARNING)
 
     def _look_for_offers(self) -> None:
@@ -242,10 +241,10 @@ class Diagnosis:
             self._add("offers", f"{len(self.offers)} offers from ${best.price / 1e6:.2f}/h ({which})")
 
     def _object(self, answer: HttpAnswer, what: str) -> dict[str, object]:
-        found = answer.json()
-        if not answer.ok or not isinstance(found, dict):
+        content = answer.json()
+        if not answer.ok or not isinstance(content, dict):
             raise self.client.nonsense(what, "object") if answer.ok else self.client.trouble(answer, what)
-        return found
+        return content
 
 
 def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: bool, trial: bool) -> Checkup:
@@ -255,7 +254,7 @@ def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: 
     `wanted`: the settings name dstack; otherwise a server is asked only if its address is set.
     """
     key = settings.value("dstack.amddevcloud_api_key") is not None
-    found: Diagnosis | None = None
+    diagnosis: Diagnosis | None = None
     problem: StenoError | None = None
     checks: tuple[Check, ...] = ()
     if wanted or settings.value("dstack.url") is not None:
@@ -268,31 +267,31 @@ def checkup(settings: Settings, open_: Callable[[], DstackProvider], *, wanted: 
                 task, line = example(), f"the checks below are for the shipped example, {example_file().parent.name}"
                 checks += (Check(name="task", message=line),)
             with closing(open_()) as provider:
-                found = Diagnosis(provider.client, task, fleet_nodes(settings), limit, cloud_key_set=key).look()
+                diagnosis = Diagnosis(provider.client, task, fleet_nodes(settings), limit, cloud_key_set=key).look()
         except (NotConfigured, ProjectNotFound) as error:
             problem = error
-    checks += tuple(found.checks) if found is not None else (cloud_key(is_set=key),)
-    failed = () if found is None else [one.name for one in found.checks if one.state is CheckState.FAILED]
+    checks += tuple(diagnosis.checks) if diagnosis is not None else (cloud_key(is_set=key),)
+    failed = () if diagnosis is None else [check.name for check in diagnosis.checks if check.state is CheckState.FAILED]
     block = backend_block(settings.value("project") or "main") if "backend" in failed or key else None
     server = "For ~/.dstack/server/config.yml on the machine of dstack's server:"
     return Checkup(
         checks=checks,
         problem=problem,
-        absent=found is None and problem is None,
+        absent=diagnosis is None and problem is None,
         details={
-            "dstack": None if found is None else {"version": found.server_version, "user": found.user},
+            "dstack": None if diagnosis is None else {"version": diagnosis.server_version, "user": diagnosis.user},
             "dstack_problem": None if problem is None else str(problem),
-            "offers": [] if found is None else found.offers,
+            "offers": [] if diagnosis is None else diagnosis.offers,
             "server_configuration": block,
         },
         note=None if block is None else f"{server}\n\n{block}",
-        trial=_trial(found) if found is not None and trial else None,
+        trial=_trial(diagnosis) if diagnosis is not None and trial else None,
     )
 
 
 def example_file() -> Path:
     """The task file of the shipped MI300X example, installed or in the source tree. StenoError: there is none."""
-    root = Path(__file__).parents[3]
+    root = Path(__file__).resolve().parents[3]
     for folder in (root / "cli" / "_examples", root / "examples"):
         file = folder / _EXAMPLE / TASK_FILES[0]
         if file.is_file():
@@ -310,9 +309,9 @@ def worst_case(price: int, *, run: int, idle: int) -> int:
     return -(-price * (BOOT + run + idle + END) // (3600 * SECOND))
 
 
-def _trial(found: Diagnosis) -> Trial:
+def _trial(diagnosis: Diagnosis) -> Trial:
     """At the price of the dearest offer: dstack takes the next where the first has no machine."""
-    price = max((offer.price for offer in found.offers if offer.usable), default=0)
+    price = max((offer.price for offer in diagnosis.offers if offer.usable), default=0)
     task = normal_task(example())
     limits = (task.get("max_duration"), task.get("idle_duration"))
     run, idle = (value * SECOND if isinstance(value, int) and value > 0 else 0 for value in limits)

@@ -1,5 +1,5 @@
-"""Which submissions of a run with a `schedule` are one firing. dstack counts submissions over all firings, and submits
-again within a firing only by the task's retry policy.
+"""The firings of a run with a `schedule`. dstack counts submissions over all firings, and submits again within a firing
+only by the task's retry policy.
 """
 
 from collections.abc import Sequence
@@ -8,9 +8,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.cron import next_due
-from engine.facts import AttemptFacts, JobFacts
-from events.clock import SECOND
+from steno.engine.state.facts import AttemptFacts, JobFacts
+from steno.events.clock import SECOND, next_due
 
 _LONGEST_PAUSE: Final = 11 * 60 * SECOND
 """From a submission's end to its retry: at most 10 minutes (`_PENDING_RETRY_DELAYS` of dstack 0.22.5), and a round."""
@@ -19,30 +18,32 @@ _LONGEST_PAUSE: Final = 11 * 60 * SECOND
 def by_firing(jobs: Sequence[JobFacts], crons: tuple[str, ...]) -> list[JobFacts]:
     """The jobs, with the first submission number of its firing at each submission."""
     rounds: dict[int, list[AttemptFacts]] = {}
-    for one in (one for job in jobs for one in job.attempts):
-        rounds.setdefault(one.num, []).append(one)
+    for job in jobs:
+        for attempt in job.attempts:
+            rounds.setdefault(attempt.num, []).append(attempt)
     numbers = sorted(rounds)
     firsts = dict(zip(numbers[:1], numbers[:1], strict=True))
     for before, after in pairwise(numbers):
         firsts[after] = after if _is_apart(rounds[before], rounds[after], crons) else firsts[before]
     return [
-        replace(job, attempts=tuple([replace(one, firing=firsts[one.num]) for one in job.attempts])) for job in jobs
+        replace(job, attempts=tuple([replace(attempt, firing=firsts[attempt.num]) for attempt in job.attempts]))
+        for job in jobs
     ]
 
 
 def _is_apart(before: Sequence[AttemptFacts], after: Sequence[AttemptFacts], crons: tuple[str, ...]) -> bool:
-    """Whether a later submission is of another firing: the earlier one succeeded, or the schedule was due since its
-    end. One that the retry policy covers can be retried past that moment, but soon.
+    """True if a later submission is of another firing: the earlier submission succeeded, or the schedule was due since
+    its end. A failure that the retry policy covers can be retried past that moment, but soon.
     """
-    if not any(one.failed or one.cause is not None or one.exit_status for one in before):
+    if not any(attempt.failed or attempt.cause is not None or attempt.exit_status for attempt in before):
         return True
-    retried = any(one.retried for one in before)
+    retried = any(attempt.retried for attempt in before)
     ends = [
-        one.submitted_at + SECOND if one.finished_at is None else one.finished_at
-        for one in before
-        if one.submitted_at is not None
+        attempt.submitted_at + SECOND if attempt.finished_at is None else attempt.finished_at
+        for attempt in before
+        if attempt.submitted_at is not None
     ]
-    begins = [one.submitted_at for one in after if one.submitted_at is not None]
+    begins = [attempt.submitted_at for attempt in after if attempt.submitted_at is not None]
     due = next_due(crons, max(ends)) if ends and begins else None
     if due is None:
         return not retried

@@ -1,15 +1,21 @@
-"""The fleet a task needs: since 0.20 dstack fails a task at once where no fleet of the project fits it.
+"""Fleets: which fleet a task needs, how long its machines stay idle, and the offers of dstack's own plan.
 
-Planning is pure; a fleet with `nodes: 0..N` costs nothing until a run needs one.
+Since 0.20 dstack fails a task at once where no fleet of the project fits it. A fleet with `nodes: 0..N` costs nothing
+until a run needs one.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 
-from engine.errors import TaskInvalid
-from engine.providers.base import Preparation
-from engine.providers.dstack.client import RUNS, Client
-from engine.providers.dstack.lenient import at, objects
+import msgspec
+
+from steno.engine.errors import TaskInvalid
+from steno.engine.providers.base import Preparation
+from steno.engine.providers.dstack.client import RUNS, Client, HttpAnswer
+from steno.engine.providers.dstack.lenient import at, objects
+from steno.engine.providers.dstack.task import for_dstack
+from steno.engine.state.policy import BACKSTOP
+from steno.events.clock import SECOND, span
 
 RUN_IDLE = 300  # seconds dstack keeps a machine idle after a run without `idle_duration`
 FLEET_IDLE = 72 * 3600  # seconds dstack keeps a machine idle in a fleet without `idle_duration`
@@ -17,7 +23,7 @@ _GONE = frozenset({"terminating", "terminated"})
 
 
 def needs_fleet(server_version: str | None) -> bool:
-    """Whether that server needs an existing fleet: 0.19 makes one by itself; an unknown version counts as new."""
+    """True if that server needs an existing fleet: 0.19 makes it by itself; an unknown version counts as new."""
     try:
         major, minor = (int(part) for part in (server_version or "").split(".")[:2])
     except ValueError:
@@ -33,7 +39,7 @@ def plan_fleet(
     nodes: int | None,
     waiting: int = 0,
 ) -> Preparation | None:
-    """The fleet to make for the task; None if one that exists will do, or if the task names its fleets.
+    """The fleet to make for the task; None if an existing fleet fits, or if the task names its fleets.
 
     `task` is a `normal_task`; `fleets` come from `fleets/list`; `nodes` limits the new fleet (None: no limit).
     `waiting`: jobs without a machine, which may take the free room: dstack fails a run for a full fleet, it does not
@@ -84,13 +90,13 @@ def _fleet_of(name: str, most: int | None, kept: str) -> dict[str, object]:
 
 
 def fits(fleet: Mapping[str, object], task: Mapping[str, object]) -> bool:
-    """Whether dstack could place the task in that fleet, as far as the listing shows; in doubt False."""
+    """True if dstack could place the task in that fleet, as far as the listing shows; in doubt False."""
     spec = at(fleet, "spec", "configuration")
     if not isinstance(spec, dict) or spec.get("ssh_config") or spec.get("nodes") is None:
         return False
     lists = ("backends", "regions", "availability_zones", "instance_types")
     offered, wanted = spec.get("spot_policy") or "on-demand", task.get("spot_policy") or "on-demand"
-    kept, asked = idle_seconds(spec.get("idle_duration"), FLEET_IDLE), idle_seconds(task.get("idle_duration"), RUN_IDLE)
+    kept, idle = idle_seconds(spec.get("idle_duration"), FLEET_IDLE), idle_seconds(task.get("idle_duration"), RUN_IDLE)
     return (
         fleet.get("status") == "active"
         and all(_lists_meet(spec.get(key), task.get(key)) for key in lists)
@@ -99,7 +105,7 @@ def fits(fleet: Mapping[str, object], task: Mapping[str, object]) -> bool:
         and spec.get("reservation") == task.get("reservation")
         and _price_meets(spec, task)
         and _resources_meet(spec.get("resources"), task.get("resources"))
-        and (kept is None or (asked is not None and kept >= asked))
+        and (kept is None or (idle is not None and kept >= idle))
         and _room(fleet) >= _nodes(task)
     )
 
@@ -110,8 +116,8 @@ def kept_idle(task: Mapping[str, object]) -> str:
     dstack takes the shorter of fleet and task, and a fleet's is fixed. With `off`, a run of somebody else without an
     `idle_duration` would keep its machine for ever.
     """
-    asked = idle_seconds(task.get("idle_duration"), RUN_IDLE)
-    return "off" if asked is None else f"{max(FLEET_IDLE, asked)}s"
+    wanted = idle_seconds(task.get("idle_duration"), RUN_IDLE)
+    return "off" if wanted is None else f"{max(FLEET_IDLE, wanted)}s"
 
 
 def ensure_fleet(client: Client, plan: Preparation) -> bool:
@@ -158,7 +164,7 @@ def _stem(task: Mapping[str, object], project: str, kept: str) -> str:
 
 
 def _room(fleet: Mapping[str, object]) -> float:
-    """Machines a run could still get there: idle ones and those yet to be rented; infinite without a limit."""
+    """Machines that a run could still get there: idle, or yet to be rented; infinite without a limit."""
     most = at(fleet, "spec", "configuration", "nodes", "max")
     if not isinstance(most, int):
         return math.inf
@@ -179,16 +185,16 @@ def _resources_meet(offered: object, wanted: object) -> bool:
     return all(_ranges_meet(at(offered, *path), at(wanted, *path)) for path in sizes)
 
 
-def _ranges_meet(one: object, other: object) -> bool:
-    low = [bound for bound in (at(one, "min"), at(other, "min")) if isinstance(bound, int | float)]
-    high = [bound for bound in (at(one, "max"), at(other, "max")) if isinstance(bound, int | float)]
+def _ranges_meet(left: object, right: object) -> bool:
+    low = [bound for bound in (at(left, "min"), at(right, "min")) if isinstance(bound, int | float)]
+    high = [bound for bound in (at(left, "max"), at(right, "max")) if isinstance(bound, int | float)]
     return not low or not high or max(low) <= min(high)
 
 
-def _lists_meet(one: object, other: object) -> bool:
-    if not isinstance(one, list) or not isinstance(other, list):
+def _lists_meet(left: object, right: object) -> bool:
+    if not isinstance(left, list) or not isinstance(right, list):
         return True
-    return bool({str(name).lower() for name in one} & {str(name).lower() for name in other})
+    return bool({str(name).lower() for name in left} & {str(name).lower() for name in right})
 
 
 def _price_meets(spec: Mapping[str, object], task: Mapping[str, object]) -> bool:
@@ -212,3 +218,108 @@ def _nodes(task: Mapping[str, object]) -> int:
         return sum(_nodes({"nodes": at(group, "nodes")}) for group in groups)
     nodes = task.get("nodes")
     return nodes if isinstance(nodes, int) and nodes > 0 else 1
+
+
+# -- offers ----------------------------------------------------------------------------------------------------------
+
+
+def ask_plan(
+    client: Client, task: Mapping[str, object], server_version: str | None, *, most: int, patience: float
+) -> HttpAnswer:
+    """The answer to the plan of a task. `most`: how many offers are listed of each job; `patience`: as for `ask`."""
+    path = client.address.path("runs/get_plan")
+    request: dict[str, object] = {"run_spec": {"configuration": for_dstack(task)}, "max_offers": most}
+    if needs_fleet(server_version):
+        # without it newer servers show the offers of existing fleets only; 0.19 does not know the field
+        request["for_offers_only"] = True
+    answer = client.ask(path, request, patience=patience)
+    if answer.status == 422 and "for_offers_only" in request:
+        del request["for_offers_only"]
+        answer = client.ask(path, request, patience=patience)
+    return answer
+
+
+def count_offers(plan: object) -> int | None:
+    """How many machines fit the job that the fewest fit, also those not available now; None: an unreadable plan."""
+    jobs = objects(at(plan, "job_plans"))
+    totals = [total for job in jobs if type(total := job.get("total_offers")) is int]
+    return min(totals) if totals and len(totals) == len(jobs) else None
+
+
+# -- idle machines ---------------------------------------------------------------------------------------------------
+
+
+_LATER = BACKSTOP // SECOND  # seconds dstack's timer is longer while a recorder runs (`decide.machine.backstop`)
+
+
+class IdleSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """Steno's own idle timeout and who set it."""
+
+    limit: int | None  # microseconds; None: for ever
+    origin: str  # where it is set: `default`, `steno.toml`, `AMD_VM_IDLE_TIMEOUT in .env` …
+
+
+class Idling(msgspec.Struct, frozen=True, kw_only=True):
+    """How this task's machine ends when idle, and the fleets whose machines end otherwise."""
+
+    message: str
+    fleets: tuple[str, ...] = ()  # one line a fleet whose own `idle_duration` gets in the way
+
+
+def idling(task: Mapping[str, object], fleets: Sequence[Mapping[str, object]], timeout: IdleSetting) -> Idling:
+    """The effective idle timeout of the machine this task makes, and where it comes from.
+
+    Steno drains it after the shorter of the policy's timeout and the task's `idle_duration`, which may be `off`;
+    `creation_policy: create` is zero. dstack ends it after the shorter of the task's and the fleet's `idle_duration`
+    (default 5 minutes), both fixed when the machine is made. `task` is a `normal_task`.
+    """
+    own, policy = task.get("idle_duration"), None if timeout.limit is None else timeout.limit // SECOND
+    wanted = None if own is None else idle_seconds(own, RUN_IDLE)
+    limit, why = policy, timeout.origin
+    if task.get("creation_policy") == "create":
+        limit, why = 0, "the task's creation_policy: create"
+    elif own is not None and wanted is None:
+        limit, why = None, "the task's own idle_duration: off"
+    elif wanted is not None and (policy is None or wanted < policy):
+        rest = "no limit" if policy is None else _length(policy)
+        limit, why = wanted, f"the task's own idle_duration; {rest} for others: {timeout.origin}"
+    ends = "never ends an idle machine" if limit is None else f"ends an idle machine after {_length(limit)}"
+    if not limit:
+        behind = "dstack has the same limit"
+    elif wanted is not None and wanted <= limit + _LATER:
+        behind = f"dstack does after the task's own {_length(wanted)}"
+    else:
+        behind = (
+            f"without a recorder dstack does: after {_length(limit + _LATER)} where the recorder ended, "
+            f"after {_length(limit)} where only `steno submit` ran"
+        )
+    others = (_beside(fleet, policy) for fleet in fleets)
+    return Idling(message=f"Steno {ends} ({why}); {behind}", fleets=tuple(line for line in others if line is not None))
+
+
+def _beside(fleet: Mapping[str, object], limit: int | None) -> str | None:
+    """Why that fleet's machines may end at another time than the policy's `limit` (seconds)."""
+    name, spec = str(fleet.get("name")), at(fleet, "spec", "configuration")
+    if not isinstance(spec, dict) or spec.get("nodes") is None or spec.get("ssh_config"):
+        return None
+    own = spec.get("idle_duration")
+    kept = idle_seconds(own, FLEET_IDLE)
+    whose = "its idle_duration" if own is not None else "dstack's default for fleets"
+    if kept is not None and (limit is None or kept < limit):
+        return (
+            f"fleet {name}: dstack ends its machines after {_length(kept)} ({whose}), before Steno does; "
+            "create it again with a longer idle_duration; dstack cannot change it"
+        )
+    if name.startswith("steno-"):
+        return None  # made by us: every run of ours sets its own time, and the shorter counts
+    if limit is not None and (kept is None or kept > max(limit, RUN_IDLE)):
+        keeps = "for ever" if kept is None else _length(kept)
+        return (
+            f"fleet {name}: a run of somebody else that says nothing keeps its machine {keeps} ({whose}); "
+            "Steno ends only machines of its own"
+        )
+    return None
+
+
+def _length(seconds: int) -> str:
+    return span(seconds * SECOND)

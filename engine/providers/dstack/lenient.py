@@ -48,7 +48,7 @@ def mapping(text: bytes) -> dict[str, Any]:
 
 
 def shared(word: str | None) -> str | None:
-    """The word, one object for all equal ones: the facts of every run and machine are kept."""
+    """The word, interned: the facts of every run and machine are kept in memory."""
     return None if word is None else intern(word)
 
 
@@ -81,54 +81,54 @@ class LenientDecoder(Generic[T]):
         Raises ValueError if the item is not a JSON object with an id.
         """
         try:
-            found = self._typed.decode(item)
+            value = self._typed.decode(item)
         except msgspec.DecodeError:
             return self.decode_by_value(item)
-        return (found, ()) if found.id else self.decode_by_value(item)
+        return (value, ()) if value.id else self.decode_by_value(item)
 
     def decode_by_value(self, item: bytes) -> tuple[T, tuple[str, ...]]:
         value, drift = mapping(item), list[str]()
         if not isinstance(value.get("id"), str) or not value["id"]:
             raise ValueError(f"{self._what} is not a JSON object with an id")
-        found: T = _fit(value, self._kind, "", drift)
-        return found, tuple(dict.fromkeys(drift))
+        fitted: T = _fit(value, self._kind, "", drift)
+        return fitted, tuple(dict.fromkeys(drift))
 
 
 def _fit(value: dict[str, Any], kind: Any, where: str, drift: list[str]) -> Any:
-    found: dict[str, Any] = dict(getattr(kind, "unread", {}))
+    fields: dict[str, Any] = dict(getattr(kind, "unread", {}))
     for part in msgspec.structs.fields(kind):
         wanted, given, path = _wanted(part.type), value.get(part.encode_name), f"{where}{part.encode_name}"
         if part.default is msgspec.UNSET and part.encode_name in value:
-            found[part.name] = None
+            fields[part.name] = None
         if given is None and not part.required:
             continue
         with suppress(msgspec.ValidationError):
-            found[part.name] = msgspec.convert(given, part.type)
+            fields[part.name] = msgspec.convert(given, part.type)
             continue
         if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
             if made := _objects([given], wanted, path, drift):
-                found[part.name] = made[0]
+                fields[part.name] = made[0]
         elif get_origin(wanted) is not list:
             drift.append(f"{path}: {_problem(given, wanted, part.encode_name)}")
         elif isinstance(given, list):
-            found[part.name] = _objects(given, get_args(wanted)[0], f"{path}[]", drift)
+            fields[part.name] = _objects(given, get_args(wanted)[0], f"{path}[]", drift)
         else:
             drift.append(f"{path}: not a list")
-            found[part.name] = []
-    return kind(**found)
+            fields[part.name] = []
+    return kind(**fields)
 
 
 def _objects(given: list[object], kind: Any, path: str, drift: list[str]) -> list[Any]:
     """Leaves out non-objects; for a kind with `unread`, an empty object replaces them."""
-    found = []
+    fitted = []
     for item in given:
         if isinstance(item, dict):
-            found.append(_fit(item, kind, f"{path}.", drift))
+            fitted.append(_fit(item, kind, f"{path}.", drift))
             continue
         drift.append(f"{path}: not an object")
         if hasattr(kind, "unread"):
-            found.append(_fit({}, kind, "", []))
-    return found
+            fitted.append(_fit({}, kind, "", []))
+    return fitted
 
 
 @cache
@@ -137,7 +137,7 @@ def _wanted(kind: Any) -> Any:
     if get_origin(kind) is Annotated:
         return _wanted(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
-        return next(_wanted(one) for one in get_args(kind) if one not in (NoneType, msgspec.UnsetType))
+        return next(_wanted(part) for part in get_args(kind) if part not in (NoneType, msgspec.UnsetType))
     return kind
 
 

@@ -1,4 +1,4 @@
-"""What a run wrote, piece by piece, attempt after attempt."""
+"""The output of a run, piece by piece, attempt after attempt."""
 
 import base64
 import binascii
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from engine.errors import ProviderError, ProviderUnreachable
-from engine.facts import firing_row
-from engine.providers.dstack.client import FINISHED, Client, time_of
-from engine.providers.dstack.lenient import at, objects
-from engine.providers.dstack.run_reading import RUNS, facts_of
-from events.clock import SECOND, backoff, format_time
+from steno.engine.errors import ProviderError, ProviderUnreachable
+from steno.engine.providers.dstack.client import FINISHED, Client, time_of
+from steno.engine.providers.dstack.lenient import at, objects
+from steno.engine.providers.dstack.run_reading import RUNS, facts_of
+from steno.engine.state.facts import firing_row
+from steno.events.clock import SECOND, backoff, format_time
 
 PAGE = 1000  # pieces of a page; dstack's limit
 EVERY = 1 * SECOND  # how long to wait for more, following
@@ -78,7 +78,7 @@ def _further(client: Client, name: str, submission: str, place: _Place) -> Itera
                 again.remove(key)
                 continue
             place.newest = moment if place.newest is None else max(place.newest, moment)
-            place.seen = [*(one for one in place.seen if one[0] >= place.newest - _OVERLAP), key]
+            place.seen = [*(piece_key for piece_key in place.seen if piece_key[0] >= place.newest - _OVERLAP), key]
             empty = 0
             yield moment, _decoded(message)
         following = at(page, "next_token")
@@ -102,22 +102,22 @@ def _decoded(message: str) -> bytes:
 
 
 def _submissions(run: dict[str, object]) -> list[str]:
-    found: list[tuple[int, int, int, str]] = []
+    ordered: list[tuple[int, int, int, str]] = []
     for job in objects(run.get("jobs")):
         spec = job.get("job_spec")
         for submission in objects(job.get("job_submissions")):
             order = (_int(submission, "submission_num"), _int(spec, "replica_num"), _int(spec, "job_num"))
-            found.append((*order, str(submission.get("id"))))
-    return [identity for *_, identity in sorted(found)]
+            ordered.append((*order, str(submission.get("id"))))
+    return [identity for *_, identity in sorted(ordered)]
 
 
 def _of_firing(submissions: list[str], run: dict[str, object], first: int) -> list[str]:
-    """Those that are of one firing of a schedule."""
+    """The submissions of one firing of a schedule."""
     facts = facts_of(*RUNS.decode(msgspec.json.encode(run)))
-    numbers = {one.num for job in facts.jobs for one in job.attempts if one.firing == first}
-    shown = (one for job in objects(run.get("jobs")) for one in objects(job.get("job_submissions")))
-    there = {str(one.get("id")) for one in shown if _int(one, "submission_num") in numbers}
-    return [one for one in submissions if one in there]
+    numbers = {attempt.num for job in facts.jobs for attempt in job.attempts if attempt.firing == first}
+    rows = (row for job in objects(run.get("jobs")) for row in objects(job.get("job_submissions")))
+    there = {str(row.get("id")) for row in rows if _int(row, "submission_num") in numbers}
+    return [submission for submission in submissions if submission in there]
 
 
 def _int(mapping: object, key: str) -> int:

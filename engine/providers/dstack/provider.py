@@ -6,7 +6,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from engine.errors import (
+from steno.engine.errors import (
     NameInUse,
     NotConfigured,
     ProjectNotFound,
@@ -16,20 +16,20 @@ from engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from engine.providers.base import Named, Offers, Preparation, Provider, StopTarget, Submission, Submitted, Way
-from engine.providers.dstack import fleet, logs, ssh
-from engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
-from engine.providers.dstack.lenient import at
-from engine.providers.dstack.offers import ask_plan, count_offers
-from engine.providers.dstack.rounds import Rounds
-from engine.providers.dstack.settings import Address
-from engine.providers.dstack.task import expect_package, normal_task, with_gpu, wording
-from engine.providers.dstack.uploads import upload_all
-from engine.providers.dstack.words import MARK
-from engine.providers.task import LISTENER, check_name
-from engine.server_clock import skew_of
-from events.clock import SECOND, Clock, Ids
-from events.poll import Poll
+from steno.engine.providers.base import Named, Offers, Preparation, Provider, StopTarget, Submission, Submitted, Way
+from steno.engine.providers.dstack import fleet, logs, ssh
+from steno.engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
+from steno.engine.providers.dstack.fleet import ask_plan, count_offers
+from steno.engine.providers.dstack.lenient import at
+from steno.engine.providers.dstack.rounds import Rounds
+from steno.engine.providers.dstack.settings import Address
+from steno.engine.providers.dstack.task import expect_package, normal_task, with_gpu, wording
+from steno.engine.providers.dstack.uploads import upload_all
+from steno.engine.providers.dstack.words import MARK
+from steno.engine.providers.task import LISTENER, check_name
+from steno.engine.state.sources import skew_of
+from steno.events.clock import SECOND, Clock, Ids
+from steno.events.poll import Poll
 
 FLEET_NODES = 3  # the most machines of a fleet, by default
 PLAN_TIMEOUT = 10.0  # seconds for the server to ask its clouds for offers; the run waits as long before its place
@@ -68,11 +68,11 @@ class DstackProvider(Provider):
 
     @property
     def client(self) -> Client:
-        found: Client | None = getattr(self._clients, "client", None)
-        if found is None:
-            self._clients.client = found = self._connect()
-            self._opened.append(found)
-        return found
+        client: Client | None = getattr(self._clients, "client", None)
+        if client is None:
+            self._clients.client = client = self._connect()
+            self._opened.append(client)
+        return client
 
     def close(self) -> None:
         for client in tuple(self._opened):
@@ -117,7 +117,7 @@ class DstackProvider(Provider):
             return fleet.plan_slot(slot, task, fleet.list_fleets(self.client), project=self.project)
         if not fleet.needs_fleet(self.server_version()):
             return None
-        # the runs first: one that gets its machine in between is counted twice, not missed
+        # the runs first: a run that gets its machine in between is counted twice, not missed
         waiting = ahead + fleet.count_waiting(self.client)
         fleets, task = fleet.list_fleets(self.client), normal_task(with_gpu(submission))
         return fleet.plan_fleet(task, fleets, project=self.project, nodes=self._fleet_nodes, waiting=waiting)
@@ -171,11 +171,11 @@ class DstackProvider(Provider):
     # -- finding -------------------------------------------------------------------------------------------------------
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
-        """The runs of that name submitted at or after `since` (our clock), also ended or deleted ones, newest first.
+        """The runs of that name submitted at or after `since` (our clock), even if ended or deleted, newest first.
 
-        The server's times are shifted where its clock certainly differs (`engine.server_clock`).
+        The server's times are shifted where its clock certainly differs (`steno.engine.state.sources`).
         """
-        found: list[Named] = []
+        runs: list[Named] = []
         for answer, page in self.client.history(RUNS, "look for the run"):
             date = answer.server_time
             skew = 0 if date is None else skew_of(date, answer.started_at, answer.observed_at)
@@ -186,10 +186,10 @@ class DstackProvider(Provider):
                 submitted -= skew
                 # `Date` has whole seconds: a run up to a second early may be ours
                 if submitted < since - SECOND:
-                    return tuple(found)
+                    return tuple(runs)
                 if at(run, "run_spec", "run_name") == name:
-                    found.append(_named(run, submitted))
-        return tuple(found)
+                    runs.append(_named(run, submitted))
+        return tuple(runs)
 
     def holder(self, name: str) -> Named | None:
         """The run of that name unless deleted: dstack refuses a second one while it runs, and deletes it afterwards."""
@@ -199,7 +199,7 @@ class DstackProvider(Provider):
             return None
 
     def is_same(self, submission: Submission, provider_id: str) -> bool:
-        """Whether that run has the configuration that this submission would have, and is the token's own user's."""
+        """True if that run has the configuration that this submission would have, and is the token's own user's."""
         try:
             run = self.client.run({"id": provider_id}, "compare the run")
         except RunNotFound:
@@ -221,15 +221,15 @@ class DstackProvider(Provider):
         run = client.run({"id": stop.provider_id}, "stop the run")
         if run.get("status") in FINISHED:
             return
-        found = at(run, "run_spec", "run_name")
-        if not isinstance(found, str):
+        name = at(run, "run_spec", "run_name")
+        if not isinstance(name, str):
             raise ProviderError(f"{client.address.url} shows run {stop.provider_id} without a name; cannot stop it")
-        if client.run({"run_name": found}, "stop the run").get("id") == stop.provider_id:
-            request = {"runs_names": [found], "abort": stop.abort}
+        if client.run({"run_name": name}, "stop the run").get("id") == stop.provider_id:
+            request = {"runs_names": [name], "abort": stop.abort}
             client.expect(client.address.path("runs/stop"), request, what="stop the run")
 
     def stop_vm(self, provider_id: str) -> None:
-        """End the machine of that id, unless a run is on it; one that is ending or gone is left alone.
+        """End the machine of that id, unless a run is on it; does nothing to a machine that is ending or gone.
 
         dstack ends machines by fleet and number, and reuses a number at once, so the id is looked up in a fresh list
         just before the call. Between list and call:
@@ -240,14 +240,14 @@ class DstackProvider(Provider):
 
         A 200 proves nothing (an unused number gets one too); polls show whether the machine ends.
         """
-        client, found = self.client, dict[str, dict[str, object]]()
+        client, machines = self.client, dict[str, dict[str, object]]()
         for _, page in client.history(MACHINES, "look for the machine"):
-            found.update((str(row["id"]), row) for row in page)
-            if provider_id in found:
+            machines.update((str(row["id"]), row) for row in page)
+            if provider_id in machines:
                 break
         else:
             raise VmNotFound(f"dstack lists no machine {provider_id} in project {self.project}")
-        row = found[provider_id]
+        row = machines[provider_id]
         if row.get("status") in _GOING:
             return
         name, owner, number = row.get("name"), row.get("fleet_name"), row.get("instance_num")
@@ -257,7 +257,7 @@ class DstackProvider(Provider):
             raise ProviderError(
                 f"cannot end machine {name}: dstack shows it without fleet and number; end it at dstack"
             )
-        if any(_same_place(row, other) for other in found.values()):
+        if any(_same_place(row, other) for other in machines.values()):
             raise VmInUse(f"dstack gave number {number} of fleet {owner} to two machines; ending one would end both")
         request = {"name": owner, "instance_nums": [number]}
         answer = client.ask(client.address.path("fleets/delete_instances"), request, again=False)
@@ -290,16 +290,16 @@ def _named(run: dict[str, object], submitted_at: int | None = None) -> Named:
 
 
 def _in_use(row: Mapping[str, object]) -> bool:
-    """Whether the list shows a run on it; a row without a price is only a reserved place."""
+    """True if the list shows a run on it; a row without a price is only a reserved place."""
     blocks = row.get("busy_blocks")
     kept = row.get("status") == "pending" and row.get("price") is None
     return row.get("status") == "busy" or (isinstance(blocks, int) and blocks > 0) or kept
 
 
-def _same_place(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+def _same_place(machine: Mapping[str, object], other: Mapping[str, object]) -> bool:
     """Another living machine with the same fleet and number: 0.19.37 numbers them without a lock."""
     return (
-        one.get("id") != other.get("id")
+        machine.get("id") != other.get("id")
         and other.get("status") not in _GOING
-        and all(one.get(key) == other.get(key) for key in ("fleet_name", "instance_num"))
+        and all(machine.get(key) == other.get(key) for key in ("fleet_name", "instance_num"))
     )

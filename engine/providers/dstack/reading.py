@@ -1,15 +1,18 @@
-"""The reading of dstack's answers, and of older local ones, which use the same words."""
+"""The reading of dstack's answers (REST API of 0.19.37 to 0.22.5), and of older local answers, which use its words.
 
+`path` and request alone decide what was asked, how the answer is cut, and whether it is an answer.
+"""
+
+import re
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Final
+from functools import lru_cache, partial
+from typing import Any, Final
 
 import msgspec
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
-from engine.providers.dstack.endpoints import SHAPES, is_answer, says_not_exists, scope_of
-from engine.providers.dstack.requirements import read_terms
-from engine.providers.dstack.run_reading import (
+from steno.engine.providers.dstack.lenient import Identified, at, mapping
+from steno.engine.providers.dstack.requirements import read_terms
+from steno.engine.providers.dstack.run_reading import (
     RUNS,
     RunWire,
     facts_of,
@@ -19,11 +22,174 @@ from engine.providers.dstack.run_reading import (
     with_attempt_words,
     with_run_words,
 )
-from engine.providers.dstack.vm_reading import read_vm, read_vm_event
-from engine.providers.dstack.words import FINAL_RUN_STATUSES, RETRY_EVENTS, STOPS, retry_event
-from engine.providers.reading import Reading, Scope
-from engine.states import State
-from events.shape.shape import BodyShape
+from steno.engine.providers.dstack.vm_reading import read_vm, read_vm_event
+from steno.engine.providers.dstack.words import FINAL_RUN_STATUSES, RETRY_EVENTS, STOPS, retry_event
+from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from steno.engine.state.reading import Listing, Reading, Scope
+from steno.engine.state.states import State
+from steno.events.shape.shape import BodyShape
+
+_LISTING: Final = {
+    "runs/list": Listing.RUNS,
+    "runs/get": Listing.RUN,
+    "instances/list": Listing.VMS,
+    "events/list": Listing.EVENTS,
+}
+_PAGE: Final = {"instances/list": 1000}  # dstack's default `limit`; of other lists it is 100
+MOST_ITEMS: Final = 10_000  # of an answer: a page we ask for has 100, and each new item becomes a stream
+
+_PATH: Final = re.compile("/(?:(local)|api(?:/project/([^/]+))?)/(.*)")
+_NOT_EXISTS: Final = "resource_not_exists"
+
+_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+_identity = msgspec.json.Decoder(Identified)
+
+
+# -- what was asked --------------------------------------------------------------------------------------------------
+
+
+def scope_of(path: str, req: bytes) -> Scope | None:
+    """The question of a poll. Paths of any other form are dstack's too, for older records."""
+    if not path.startswith("/"):
+        return None
+    request, match = mapping(req), _PATH.fullmatch(path)
+    former, project, endpoint = ("", None, "") if match is None else match.groups()
+    project, provider = project or _project_of(request), former or "dstack"
+    source = f"{provider}/{project}" if project else provider
+    if endpoint not in SHAPES:
+        return None if former else Scope(provider=provider, source=source, listing=Listing.OTHER, project=project)
+    limit, submissions = request.get("limit"), request.get("job_submissions_limit")
+    only_active = request.get("only_active") is True
+    narrowing = ("repo_id", "username", "fleet_ids", "instance_ids")
+    return Scope(
+        provider=provider,
+        source=source,
+        listing=_LISTING.get(endpoint, Listing.OTHER),
+        endpoint=endpoint,
+        project=project,
+        watched=endpoint != "events/list",
+        only_active=only_active,
+        filtered=only_active or any(request.get(key) not in (None, []) for key in narrowing),
+        page_after=_page_after(request),
+        limit=limit if isinstance(limit, int) and not isinstance(limit, bool) else _PAGE.get(endpoint, 100),
+        by_id=_text(request.get("id")),
+        by_name=_text(request.get("run_name")),
+        jobs_omitted=request.get("include_jobs") is False or submissions == 0,
+        attempts_limited=submissions is not None,
+    )
+
+
+def _page_after(request: dict[str, Any]) -> str | None:
+    behind = _text(request.get("prev_run_id")) or _text(request.get("prev_id"))
+    if behind is not None:
+        return behind
+    since = request.get("prev_submitted_at", request.get("prev_created_at"))
+    return None if since is None else f"@{since}"
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _project_of(request: dict[str, Any]) -> str | None:
+    name = _text(request.get("project_name"))
+    if name is not None:
+        return name
+    several = request.get("project_names")
+    if isinstance(several, list) and len(several) == 1:
+        return _text(several[0])
+    return None
+
+
+# -- whether it was answered -----------------------------------------------------------------------------------------
+
+
+def is_answer(scope: Scope, status: int | None, body: bytes | None) -> bool:
+    """True if the source answered: a 2xx of its endpoint's shape, or `resource_not_exists`. HTML is a failure."""
+    if status is None or body is None:
+        return False
+    if not 200 <= status < 300:
+        return says_not_exists(status, body)
+    shape = SHAPES.get(scope.endpoint)
+    try:
+        if shape is None:
+            return True
+        if shape.items == "":
+            return bool(_identity.decode(body).id)
+        items = _raw_list.decode(body)
+    except msgspec.DecodeError:
+        return False
+    objects = all(bytes(item).lstrip()[:1] == b"{" for item in items)
+    return objects and (len(items) <= MOST_ITEMS or scope.provider == "local")
+
+
+def says_not_exists(status: int | None, body: bytes | None) -> bool:
+    """True if it is dstack's `resource_not_exists`; `detail` may be a string, an object or a list."""
+    if status is None or body is None or not 400 <= status < 500 or _NOT_EXISTS.encode() not in body:
+        return False
+    detail = mapping(body).get("detail")
+    entries = detail if isinstance(detail, list) else [detail]
+    return any(_NOT_EXISTS in (entry, at(entry, "code")) for entry in entries)
+
+
+# -- how it is cut ---------------------------------------------------------------------------------------------------
+
+_SUBMISSIONS: Final = ("jobs[].job_submissions[]", "latest_job_submission")
+
+
+def _configuration(at: str) -> tuple[str, ...]:
+    """Secret paths of a run or fleet configuration: a user's credentials."""
+    hosts = f"{at}.ssh_config.hosts[]"
+    return (
+        f"{at}.env",
+        f"{at}.registry_auth",
+        *(
+            f"{where}{inner}.{key}"
+            for where in (f"{at}.ssh_config", hosts)
+            for inner in ("", ".proxy_jump")
+            for key in ("identity_file", "ssh_key")
+        ),
+    )
+
+
+RUN_SECRETS: Final = (  # paths that may hold secrets in clear; a test checks recordings and server models
+    *_configuration("run_spec.configuration"),
+    "run_spec.profile.env",
+    "run_spec.repo_creds",
+    "jobs[].job_spec.env",
+    "jobs[].job_spec.registry_auth",
+    "jobs[].job_spec.ssh_key",
+    "jobs[].job_spec.probes[].headers[].value",
+    "jobs[].job_spec.probes[].body",
+    "jobs[].job_connection_info.sshproxy_upstream_id",
+    *(f"{at}.job_provisioning_data.backend_data" for at in _SUBMISSIONS),
+)
+
+FLEET_SECRETS: Final = (*_configuration("spec.configuration"), "spec.profile.env")
+
+_VOLATILE: Final = ("cost", "last_processed_at", *(f"{at}.last_processed_at" for at in _SUBMISSIONS))
+_COLD: Final = (
+    "run_spec",
+    "jobs[].job_spec",
+    *(f"{at}.job_provisioning_data" for at in _SUBMISSIONS),
+    *(f"{at}.job_runtime_data" for at in _SUBMISSIONS),
+)
+
+
+_run = partial(BodyShape, kind="run", volatile=_VOLATILE, cold=_COLD, secret=RUN_SECRETS)
+_fleet = partial(BodyShape, kind="fleet", cold=("spec",), secret=FLEET_SECRETS)
+
+SHAPES: Final[dict[str, BodyShape]] = {  # by endpoint; volatile and cold paths only save space
+    "runs/list": _run(items="[]"),
+    "runs/get": _run(items=""),
+    "instances/list": BodyShape(kind="vm", items="[]", cold=("instance_type",)),
+    "fleets/list": _fleet(items="[]"),
+    "fleets/get": _fleet(items=""),
+    "events/list": BodyShape(kind="provider_event", items="[]"),
+}
+
 
 _KNOWN: Final = 128  # runs whose facts are remembered, with what was read: 2 KB each
 
@@ -57,7 +223,7 @@ def alternatives(facts: RunFacts) -> Iterator[tuple[str, RunFacts]]:
 
 
 def _ran(newest: AttemptFacts | None) -> bool:
-    """Whether the attempt got as far as a machine: only then can it exit."""
+    """True if the attempt got as far as a machine: only then can it exit."""
     if newest is None:
         return False
     return newest.exit_status is not None or newest.hostname is not None or newest.state is State.RUNNING
@@ -75,12 +241,12 @@ def _with(
 ) -> RunFacts:
     """The observation with one job changed, and the run's own words as dstack derives them."""
     jobs = (*facts.jobs[:index], _worded(job, status, reason, exit_status), *facts.jobs[index + 1 :])
-    if not any(one.failed for one in jobs):  # dstack ends the other jobs only because one failed
+    if not any(other.failed for other in jobs):  # dstack ends the other jobs only because one failed
         jobs = tuple(
-            _worded(one, "running", None, None)
-            if one.newest is not None and one.newest.reason == "terminated_by_server"
-            else one
-            for one in jobs
+            _worded(other, "running", None, None)
+            if other.newest is not None and other.newest.reason == "terminated_by_server"
+            else other
+            for other in jobs
         )
     return with_run_words(facts, *_run_words(facts, jobs), jobs)
 
@@ -90,8 +256,8 @@ def _run_words(facts: RunFacts, jobs: tuple[JobFacts, ...]) -> tuple[str | None,
     final = facts.status in FINAL_RUN_STATUSES
     if not final and facts.status != "terminating":
         return facts.status, facts.reason
-    shown = [job.newest for job in jobs if job.newest is not None]
-    over = len(shown) == len(jobs) and all(newest.ended for newest in shown)
+    attempts = [job.newest for job in jobs if job.newest is not None]
+    over = len(attempts) == len(jobs) and all(newest.ended for newest in attempts)
 
     def ending(status: str, reason: str) -> tuple[str, str]:
         return (status if final and over else "terminating"), reason
@@ -102,18 +268,29 @@ def _run_words(facts: RunFacts, jobs: tuple[JobFacts, ...]) -> tuple[str | None,
         return ending("failed", (facts.reason or "") if kept else "job_failed")
     if failed:
         return ("failed", facts.reason) if facts.reason == "retry_limit_exceeded" else ("pending", None)
-    if over and all(one.newest.exit_status == 0 for one in jobs if one.newest is not None and one.decides):
+    if over and all(job.newest.exit_status == 0 for job in jobs if job.newest is not None and job.decides):
         return ending("done", "all_jobs_done")
     if facts.reason in STOPS:
         return ending("terminated", facts.reason or "")
     return "running", None
 
 
+PRIVATE: Final = {  # of answers and task files
+    **dict.fromkeys(
+        ("run_name", "user", "actor_user", "ssh_key_pub", "email", "repo_id", "repo_name", "repo_url"), "names"
+    ),
+    **dict.fromkeys(("commands", "entrypoint", "image", "image_name", "working_dir", "files", "init"), "commands"),
+    **dict.fromkeys(("hostname", "internal_ip", "ip_address", "external_ip", "instance_id"), "hosts"),
+}
+
+
 class DstackReading(Reading):
+    private = PRIVATE
+
     def __init__(self) -> None:
         self._scope = lru_cache(maxsize=4096)(scope_of)
         self._known: dict[str, tuple[RunWire, tuple[str, ...], RunFacts]] = {}
-        """Run id → what was last read of it: an item that differs in volatile values only has the same facts."""
+        """Run id → its last reading: items of a trace differ in volatile values, so no cache by text has them."""
 
     def scope(self, path: str, req: bytes) -> Scope | None:
         return self._scope(path, req)

@@ -1,4 +1,4 @@
-"""What a task asks of its machine: the parts of a dstack task configuration that decide where it runs, and how long.
+"""The requirements of a task: the parts of a dstack configuration that decide where it runs, and how long.
 
 It reads words and short forms as `dstack._internal.core.models.{profiles,resources,duration}` of 0.22.5, and our
 `creation_policy: create`. An unreadable value counts as absent.
@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from engine.providers.dstack.lenient import MICRO, at, mapping
-from engine.requirements import ANY, Range, Requirements
-from events.clock import SECOND, UNITS
+from steno.engine.providers.dstack.lenient import MICRO, at, mapping
+from steno.engine.state.run import ANY, Range, Requirements
+from steno.events.clock import SECOND, UNITS
 
 OFF: Final = -1  # `idle_duration: off`
 
@@ -34,7 +34,7 @@ _NOT_PLANNED: Final = frozenset(
         "stop_criteria",
     )
 )
-"""Fields that decide about no offer. One that is not named here counts: at worst the same is asked twice."""
+"""Fields that decide about no offer. A field that is not named here counts: at worst the same is asked twice."""
 
 
 def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
@@ -43,7 +43,7 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
     resources = task.get("resources")
     resources = resources if isinstance(resources, dict) else {}
     fields = _ranges(resources) | _gpu(resources.get("gpu"))
-    limit, price = idle_of(task.get("max_duration")), _fitting(task.get("max_price"), _Price)
+    limit, price = idle_of(task.get("max_duration")), _fitting(task.get("max_price"), _Price, strict=False)
     return Requirements(
         submitter=submitter,
         gpu_count=int(max(0, min(fields["gpu_counts"].least or 0, _MOST))),
@@ -90,30 +90,29 @@ def idle_of(value: object) -> int | None:
 def _gpu(value: object) -> dict[str, Any]:
     """A `resources.gpu` as fields: `MI300X:2`, `A100,H100:80GB:1..4`, `2`, `{"name": ["MI300X"]}`."""
     if isinstance(value, dict):
-        names = value.get("name")
-        found: dict[str, Any] = {"gpu_counts": Range(1) if value.get("count") is None else _counts(value["count"])}
-        found["gpu"] = _names(names) if isinstance(names, str) else _texts(names)
-        found["gpu_vendor"] = VENDORS.get(str(value.get("vendor")).lower())
+        fields: dict[str, Any] = {"gpu_counts": Range(1) if value.get("count") is None else _counts(value["count"])}
+        fields["gpu"] = _texts(value.get("name"))
+        fields["gpu_vendor"] = VENDORS.get(str(value.get("vendor")).lower())
         for key, field in (("memory", "gpu_memory"), ("total_memory", "total_gpu_memory")):
             if value.get(key) is not None:
-                found[field] = read_range(value[key])
-        return found
+                fields[field] = read_range(value[key])
+        return fields
     if not isinstance(value, str):
         return {"gpu_counts": Range(0) if value is None else read_range(value)}
-    found = {"gpu_counts": Range(int(bool(value.strip())))}
+    fields = {"gpu_counts": Range(int(bool(value.strip())))}
     # dstack's short form, in any order: `amd:MI300X,MI210:80GB:2`
     for word in value.replace(" ", "").split(":"):
         if word.lower() in VENDORS:
-            found["gpu_vendor"] = VENDORS[word.lower()]
+            fields["gpu_vendor"] = VENDORS[word.lower()]
         elif not word or word.lower() in _OTHER_VENDORS:
             continue
         elif word[0].isalpha():
-            found["gpu"] = _names(word)
+            fields["gpu"] = _names(word)
         elif any(letter.isalpha() for letter in word):
-            found["gpu_memory"] = read_range(word)
+            fields["gpu_memory"] = read_range(word)
         else:
-            found["gpu_counts"] = _counts(word)
-    return found
+            fields["gpu_counts"] = _counts(word)
+    return fields
 
 
 def _names(names: str) -> tuple[str, ...]:
@@ -122,8 +121,8 @@ def _names(names: str) -> tuple[str, ...]:
 
 def _counts(count: object) -> Range:
     """`2`, `"1..4"`, `"..2"`, `{"min": 1}`; at least one if unreadable."""
-    found = read_range(count)
-    return Range(1) if found == ANY and not isinstance(count, dict) else found
+    counts = read_range(count)
+    return Range(1) if counts == ANY and not isinstance(count, dict) else counts
 
 
 def _seconds(value: object) -> int | None:
@@ -135,8 +134,8 @@ def _seconds(value: object) -> int | None:
         return None
     if _SECONDS.match(value):
         return max(-1, min(int(value), _LONGEST))
-    found = _DURATION.match(value)
-    return None if found is None else min(int(found[1]) * UNITS[found[2]], _LONGEST)
+    match = _DURATION.match(value)
+    return None if match is None else min(int(match[1]) * UNITS[match[2]], _LONGEST)
 
 
 def _fleet(value: object) -> str:
@@ -153,7 +152,7 @@ def _list(value: object) -> list[object]:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(one for one in _list(value) if isinstance(one, str) and one)
+    return tuple(text for text in _list(value) if isinstance(text, str) and text)
 
 
 # -- ranges ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One poll round of a project: which questions, in which order, how far back.
+"""A poll round of a project: which questions, in which order, how far back.
 
 A round asks each endpoint once. It reads further pages only
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Generator, Iterator
 
 import msgspec
 
-from engine.providers.dstack.client import (
+from steno.engine.providers.dstack.client import (
     EVENTS,
     MACHINES,
     PAGE,
@@ -28,9 +28,9 @@ from engine.providers.dstack.client import (
     PagedList,
     time_of,
 )
-from engine.providers.dstack.lenient import at
-from events.clock import SECOND, Ids, format_time
-from events.poll import Poll
+from steno.engine.providers.dstack.lenient import at
+from steno.events.clock import SECOND, Ids, format_time
+from steno.events.poll import Poll
 
 OVERLAP = 30 * SECOND  # events read again: one is stamped before it is committed, so it may come late
 BY_ID = 4  # runs asked for by id in one round, in case the server forgot a thousand
@@ -70,47 +70,47 @@ class Rounds:
                     return
 
     def _poll_runs(self, missing: set[str], since: int | None) -> Iterator[Poll]:
-        def seen(found: dict[str, object]) -> None:
-            missing.discard(str(found["id"]))
+        def seen(row: dict[str, object]) -> None:
+            missing.discard(str(row["id"]))
 
-        asked, floor = RUNS.request(self._project), self._floor("runs_list", since)
-        whole = yield from self._sweep("runs_list", RUNS, asked, seen, lambda oldest: oldest <= floor)
+        request, floor = RUNS.request(self._project), self._floor("runs_list", since)
+        whole = yield from self._sweep("runs_list", RUNS, request, seen, lambda oldest: oldest <= floor)
         if whole is None or not missing:
             return
         if not whole:
-            asked["only_active"] = True
-            yield from self._sweep("runs_list_active", RUNS, asked, seen, lambda _: not missing)
+            request["only_active"] = True
+            yield from self._sweep("runs_list_active", RUNS, request, seen, lambda _: not missing)
         path = self._client.address.path("runs/get")
         for provider_id in self._in_turn(sorted(missing)):
-            request: dict[str, object] = {"id": provider_id}
-            answer = self._client.ask(path, request)
-            told = answer.gone or (answer.ok and isinstance(at(answer.json(), "id"), str))
-            yield self._poll("runs_get", path, request, answer, told=told)
+            by_id: dict[str, object] = {"id": provider_id}
+            answer = self._client.ask(path, by_id)
+            answered = answer.gone or (answer.ok and isinstance(at(answer.json(), "id"), str))
+            yield self._poll("runs_get", path, by_id, answer, answered=answered)
 
     def _poll_instances(self, since: int | None) -> Iterator[Poll]:
         living: dict[str, int] = {}
         unseen = dict(self._living)
         floor = self._floor("instances_list", since)
 
-        def seen(found: dict[str, object]) -> None:
-            unseen.pop(str(found["id"]), None)
-            created = time_of(found.get("created"))
-            if found.get("status") != "terminated" and created is not None:
-                living[str(found["id"])] = created
+        def seen(row: dict[str, object]) -> None:
+            unseen.pop(str(row["id"]), None)
+            created = time_of(row.get("created"))
+            if row.get("status") != "terminated" and created is not None:
+                living[str(row["id"])] = created
 
         def far_enough(oldest: int) -> bool:
             return oldest <= min([floor, *unseen.values()])
 
-        asked = MACHINES.request(self._project)
-        if (yield from self._sweep("instances_list", MACHINES, asked, seen, far_enough)) is not None:
+        request = MACHINES.request(self._project)
+        if (yield from self._sweep("instances_list", MACHINES, request, seen, far_enough)) is not None:
             # a row the sweep passed without showing is gone: a placeholder without a machine
             self._living = living
 
     def _poll_fleets(self) -> Iterator[Poll]:
         path = self._client.address.path("fleets/list")
         answer = self._client.ask(path, {})
-        told, sweep = answer.rows() is not None, self._sweep_id()
-        yield self._poll("fleets_list", path, {}, answer, told=told, sweep=sweep, complete=True)
+        answered, sweep = answer.rows() is not None, self._sweep_id()
+        yield self._poll("fleets_list", path, {}, answer, answered=answered, sweep=sweep, complete=True)
 
     def _poll_events(self, since: int | None) -> Iterator[Poll]:
         """Pages of the project's events, oldest first; an event may come again with the same id."""
@@ -148,8 +148,8 @@ class Rounds:
             yield self._page(ep, listing, page, sweep, complete=page.whole)
             if page.rows is None:
                 return None
-            for found in page.rows:
-                seen(found)
+            for row in page.rows:
+                seen(row)
             times = page.times(listing.time_key)
             newest = max([*times, newest]) if newest is not None else max(times, default=None)
             if page.last or not times or far_enough(min(times)):
@@ -170,8 +170,10 @@ class Rounds:
         return (missing[first:] + missing[:first])[:BY_ID]
 
     def _page(self, ep: str, listing: PagedList, page: ListPage, sweep: str, *, complete: bool) -> Poll:
-        told = page.rows is not None
-        return self._poll(ep, listing.path, page.request, page.answer, told=told, sweep=sweep, complete=complete)
+        answered = page.rows is not None
+        return self._poll(
+            ep, listing.path, page.request, page.answer, answered=answered, sweep=sweep, complete=complete
+        )
 
     def _poll(
         self,
@@ -180,12 +182,12 @@ class Rounds:
         request: dict[str, object],
         answer: HttpAnswer,
         *,
-        told: bool,
+        answered: bool,
         sweep: str | None = None,
         complete: bool = False,
     ) -> Poll:
-        """The poll; a body that is not JSON is kept as a JSON string. `told`: the body is JSON of its own shape."""
-        text = not told and answer.status is not None and answer.json() is None and answer.body.strip() != b"null"
+        """The poll; a body that is not JSON is kept as a JSON string. `answered`: the body is JSON of its own shape."""
+        text = not answered and answer.status is not None and answer.json() is None and answer.body.strip() != b"null"
         body = msgspec.json.encode(answer.body.decode("utf-8", "replace")) if text else answer.body
         return Poll(
             source=self._source,
@@ -198,9 +200,9 @@ class Rounds:
             body=None if answer.status is None else body,
             text=text,
             ep=ep,
-            answered=told,
+            answered=answered,
             sweep=sweep,
-            complete=complete and told,
+            complete=complete and answered,
             server_time=answer.server_time,
         )
 

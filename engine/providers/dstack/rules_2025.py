@@ -6,9 +6,9 @@ Each judges one run by dstack's own words; the rule set's `watch` says which obs
 from functools import partial
 from typing import Final
 
-from engine.facts import RunFacts
-from engine.rules.sets import Live, Move, ObservationFilter, RuleSet, Verdict
-from engine.states import Reason, State
+from steno.engine.rules.sets import Live, Move, ObservationFilter, RuleSet, Verdict
+from steno.engine.state.facts import RunFacts
+from steno.engine.state.states import Reason, State
 
 SDK: Final = "2025-12-sdk"
 ENUM: Final = "2025-12-sdk-enum"
@@ -31,7 +31,7 @@ def _live(facts: RunFacts, rules: str) -> Live:
     return Live(state=facts.state, rule=f"{rules}/run-status", pending=facts.requeued, sure=False)
 
 
-def _judge_sdk(rules: str, facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
+def _judge_sdk(rules: str, facts: RunFacts) -> Move:
     """The first poller: an ending run is failed; no exit status, no reason."""
     word = _word(facts)
     if word is None:
@@ -49,7 +49,7 @@ def _judge_enum(now: int, first_seen: int) -> Move:
     return Live(state=State.QUEUED, rule=f"{ENUM}/no-status-matches", sure=False)
 
 
-def _judge_fix(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
+def _judge_fix(facts: RunFacts) -> Move:
     """That team's fix: the exit status of the first job's newest submission decides once the run is ending."""
     exit_status = facts.latest_exit_status
 
@@ -79,26 +79,26 @@ RULE_SETS: Final = (
     _first_verdict(
         name=SDK,
         watch=ObservationFilter.EVERY,
-        judge=partial(_judge_sdk, SDK),
+        judge_facts=partial(_judge_sdk, SDK),
         summary="the first poller: terminating or terminated is failure",
     ),
     _first_verdict(
         name=ENUM,
         watch=ObservationFilter.CLOCK,
-        judge=partial(_judge_sdk, SDK),
+        judge_facts=partial(_judge_sdk, SDK),
         timeout=_judge_enum,
         summary="no status ever matches, so every run fails ten minutes after first sight",
     ),
     _first_verdict(
         name=STALE,
         watch=ObservationFilter.FIRST_OF_NAME,
-        judge=partial(_judge_sdk, STALE),
+        judge_facts=partial(_judge_sdk, STALE),
         summary="only the first observation of a name counts",
     ),
     _first_verdict(
         name=FIX,
         watch=ObservationFilter.NAMED_LIST,
-        judge=_judge_fix,
+        judge_facts=_judge_fix,
         metadata=True,
         summary="the first poller repaired: exit status of the newest submission, active-only list, by name",
     ),

@@ -1,4 +1,4 @@
-"""What one run of a dstack answer says, as facts (servers 0.19.37 to 0.22.5). Unknown words and types never raise."""
+"""A run of a dstack answer as facts (servers 0.19.37 to 0.22.5). Unknown words and types never raise."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -8,13 +8,13 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from engine.facts import AttemptFacts, Carrier, Finding, JobFacts, RunFacts, Schedule
-from engine.providers.dstack import words
-from engine.providers.dstack.endings import GENERAL, ending
-from engine.providers.dstack.firings import by_firing
-from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, at, mapping, shared
-from engine.states import Reason
-from events.clock import parse_time
+from steno.engine.providers.dstack import words
+from steno.engine.providers.dstack.endings import GENERAL, ending
+from steno.engine.providers.dstack.firings import by_firing
+from steno.engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, at, mapping, shared
+from steno.engine.state.facts import AttemptFacts, Carrier, Finding, JobFacts, RunFacts, Schedule
+from steno.engine.state.states import Reason
+from steno.events.clock import parse_time
 
 _GREATEST: Final = 1_000_000_000  # dollars; no real amount is larger
 _EARLIEST: Final = parse_time("2000-01-01T00:00:00Z")
@@ -105,7 +105,7 @@ class RunSpecWire(msgspec.Struct, frozen=True):
 
 
 class RunWire(Identified, kw_only=True):
-    """One run as dstack sends it, as far as we read it, without volatile values."""
+    """A run as dstack sends it, as far as we read it, without volatile values."""
 
     run_spec: RunSpecWire = RunSpecWire()
     jobs: list[JobWire]
@@ -139,8 +139,8 @@ def read_configuration(item: bytes) -> dict[str, bytes]:
     """The run's configuration as JSON text, under its id; empty if it shows none."""
     run = mapping(item)
     configuration = at(run, "run_spec", "configuration")
-    shown = isinstance(run.get("id"), str) and isinstance(configuration, dict)
-    return {run["id"]: msgspec.json.encode(configuration)} if shown else {}
+    is_run = isinstance(run.get("id"), str) and isinstance(configuration, dict)
+    return {run["id"]: msgspec.json.encode(configuration)} if is_run else {}
 
 
 _QUOTED: Final = ("status", "status_message", "termination_reason")
@@ -213,23 +213,24 @@ def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
 def _ending(wire: RunWire) -> Finding | None:
     """Why it ended, where dstack says more than reason and exit status: of the job that decides, else its own word."""
     newest: list[LatestWire] = [
-        max(job.job_submissions, key=lambda one: one.submission_num or 0) for job in wire.jobs if job.job_submissions
+        max(job.job_submissions, key=lambda row: row.submission_num or 0) for job in wire.jobs if job.job_submissions
     ]
     if not newest and wire.latest_job_submission is not None:
         newest = [wire.latest_job_submission]
-    failed = next((one for one in newest if words.job_cause(one.termination_reason) is not None), None)
-    if failed is None and any(one.exit_status for one in newest):
+    failed = next((last for last in newest if words.job_cause(last.termination_reason) is not None), None)
+    if failed is None and any(last.exit_status for last in newest):
         return None
-    failed = failed or next((one for one in newest if one.termination_reason not in words.NO_FAILURE), None)
-    told = failed is not None and (failed.termination_reason != words.BY_SERVER or failed.termination_reason_message)
-    if failed is None or wire.termination_reason in words.STOPS or not (told or wire.termination_reason in GENERAL):
+    failed = failed or next((last for last in newest if last.termination_reason not in words.NO_FAILURE), None)
+    if failed is None or wire.termination_reason in words.STOPS:
+        return ending(wire.termination_reason, None)
+    explains = failed.termination_reason != words.BY_SERVER or failed.termination_reason_message
+    if not explains and wire.termination_reason not in GENERAL:
         return ending(wire.termination_reason, None)
     if failed.exit_status is not None and words.job_cause(failed.termination_reason) is Reason.EXIT_NONZERO:
         return None
     return ending(failed.termination_reason, failed.termination_reason_message)
 
 
-@lru_cache(maxsize=1024)
 def _run_words(status: str | None, reason: str | None) -> dict[str, Any]:
     return {
         "status": shared(status),
@@ -252,7 +253,6 @@ def _latest(jobs: Sequence[JobFacts]) -> int | None:
     return None if newest is None else newest.exit_status
 
 
-@lru_cache(maxsize=1024)
 def _attempt_words(
     status: str | None, reason: str | None, exit_status: int | None, retry_on: frozenset[str]
 ) -> dict[str, Any]:
@@ -283,11 +283,12 @@ def _job(wire: JobWire, odd: list[str], *, with_master: bool, fires: bool) -> Jo
     for submission in wire.job_submissions:
         # One without a number belongs to the one before: it can delay a verdict, not open an attempt.
         num = submission.submission_num if submission.submission_num is not None else num
-        one = _submission(submission, num, retry_on, odd)
-        told = fires and one.cause is not None and (one.cause is not Reason.EXIT_NONZERO or one.exit_status is None)
-        if told:
-            one = msgspec.structs.replace(one, ending=ending(one.reason, submission.termination_reason_message))
-        given.append(one)
+        attempt = _submission(submission, num, retry_on, odd)
+        exited = attempt.cause is Reason.EXIT_NONZERO and attempt.exit_status is not None
+        if fires and attempt.cause is not None and not exited:
+            why = ending(attempt.reason, submission.termination_reason_message)
+            attempt = msgspec.structs.replace(attempt, ending=why)
+        given.append(attempt)
     return JobFacts(
         replica_num=wire.job_spec.replica_num,
         job_num=wire.job_spec.job_num,

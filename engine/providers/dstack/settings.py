@@ -11,14 +11,13 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from engine.errors import NotConfigured, ProjectNotFound
-from engine.settings.known import Block, Known
-from engine.settings.values import is_off, whole
+from steno.engine.errors import NotConfigured, ProjectNotFound
+from steno.engine.settings.values import Block, Known, is_off, whole
 
 if TYPE_CHECKING:
-    from engine.settings.known import Values
-    from engine.settings.settings import Settings
-    from events.errors import StenoError
+    from steno.engine.settings.settings import Settings
+    from steno.engine.settings.values import Values
+    from steno.events.errors import StenoError
 
 
 TASK_FILES = (".dstack.yml", ".dstack.yaml")  # tried in this order by default, as `dstack apply` does
@@ -133,7 +132,7 @@ BLOCK = Block(
 
 
 class KnownProject(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of `projects:`; its token is for its own server only."""
+    """An entry of `projects:`; its token is for its own server only."""
 
     name: str
     url: str
@@ -169,11 +168,11 @@ def read_dstack_config(path: Path) -> tuple[KnownProject, ...]:
     projects = content.get("projects") if isinstance(content, dict) else None
     if not isinstance(content, dict) or not isinstance(projects, list | None):
         raise NotConfigured(f"dstack's configuration {path} has no list `projects:`; run `dstack project add`")
-    found = []
+    known = []
     for entry in projects or ():
         with suppress(msgspec.ValidationError, TypeError):
-            found.append(msgspec.convert({**entry, "default": entry.get("default") is True}, KnownProject))
-    return tuple(found)
+            known.append(msgspec.convert({**entry, "default": entry.get("default") is True}, KnownProject))
+    return tuple(known)
 
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from engine.errors import NotConfigured, ProviderUnreachable
-from engine.providers.base import Way
-from engine.providers.dstack.lenient import at, objects
+from steno.engine.errors import NotConfigured, ProviderUnreachable
+from steno.engine.providers.base import Way
+from steno.engine.providers.dstack.lenient import at, objects
 
 CONTAINER_PORT: Final = 10022  # of the sshd that dstack's runner starts in each container
 _PATIENCE: Final = 20.0  # seconds until the tunnel must stand
 _OPTIONS: Final = (
-    # machines and containers are new, so nobody knows their host keys; dstack's client asks for none either
+    # machines and containers are new, so their host keys are unknown; dstack's client does not check them either
     "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
     "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", "ConnectTimeout=10",
     "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3",
@@ -57,7 +57,7 @@ def tunnel(run: dict[str, object], port: int, key: Path) -> Tunnel:
     ssh = shutil.which("ssh")
     if ssh is None:
         raise NotConfigured("there is no ssh on this machine: apt-get install openssh-client")
-    submissions = [one for job in objects(run.get("jobs"))[:1] for one in objects(job.get("job_submissions"))]
+    submissions = [row for job in objects(run.get("jobs"))[:1] for row in objects(job.get("job_submissions"))]
     submission = submissions[-1] if submissions else None
     where = at(submission, "job_provisioning_data")
     host, user, own = at(where, "hostname"), at(where, "username"), at(where, "ssh_port")
@@ -84,8 +84,8 @@ def tunnel(run: dict[str, object], port: int, key: Path) -> Tunnel:
                 return Tunnel(process, mine)
         time.sleep(0.02)
     process.kill()
-    said = (process.communicate()[1] or "").strip().splitlines()
-    raise ProviderUnreachable(f"no ssh to the task at {user}@{host}: {said[0] if said else 'no answer'}", sent=False)
+    lines = (process.communicate()[1] or "").strip().splitlines()
+    raise ProviderUnreachable(f"no ssh to the task at {user}@{host}: {lines[0] if lines else 'no answer'}", sent=False)
 
 
 def _hops(proxy: object) -> list[tuple[str, str, int]]:

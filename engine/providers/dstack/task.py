@@ -6,20 +6,23 @@ Each refusal is one line that names the field. Importing dstack takes 0.9 s, so 
 import difflib
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from engine.errors import NotConfigured, TaskInvalid
-from engine.providers.base import Submission
-from engine.providers.dstack.lenient import at
-from engine.providers.dstack.requirements import idle_of
-from engine.providers.dstack.settings import default_gpu
-from engine.providers.dstack.words import MARK
-from engine.providers.task import Draft, check_name, resolve_env
-from engine.settings.settings import Settings
-from events.clock import SECOND
-from events.installation import installing
+from steno.engine.errors import NotConfigured, TaskInvalid
+from steno.engine.providers.base import Submission
+from steno.engine.providers.dstack.lenient import at, objects
+from steno.engine.providers.dstack.requirements import idle_of
+from steno.engine.providers.dstack.settings import default_gpu
+from steno.engine.providers.dstack.words import MARK
+from steno.engine.providers.kind import TaskProfile
+from steno.engine.providers.task import Draft, check_name, read_task_file, resolve_env
+from steno.engine.settings.settings import Settings
+from steno.events.clock import SECOND
+from steno.events.installation import installing
 
 _UNION_STEP = re.compile(r"^[a-z_]+\[")
 EXAMPLE_IMAGE = "rocm/dev-ubuntu-24.04"
@@ -49,7 +52,7 @@ def completed(draft: Draft, settings: Settings) -> dict[str, object]:
         whose = f"the GPU, {gpu}, comes from the setting dstack.gpu; change it with --gpu or STENO_GPU; off: no GPU"
         raise TaskInvalid(f"{error} ({whose})") from None
     if draft.folder is not None and (task.get("files") or task.get("repos")):
-        from engine.providers.dstack.uploads import check_local
+        from steno.engine.providers.dstack.uploads import check_local
 
         check_local(task, draft.folder)
     return task
@@ -76,9 +79,11 @@ def complete_task(
 
 
 def expect_package() -> None:
-    """Raises NotConfigured if the package `dstack` is not installed: its models check every task."""
+    """Raises NotConfigured if the package `dstack` is not installed, or not in 0.22: its models check every task."""
     if find_spec("dstack") is None:
         raise NotConfigured(f"a task for dstack needs the package dstack: `{installing('dstack')}`")
+    if not (there := metadata.version("dstack")).startswith("0.22."):
+        raise NotConfigured(f"a task for dstack needs the package dstack 0.22, not {there}: `{installing('dstack')}`")
 
 
 def normal_task(task: Mapping[str, object]) -> dict[str, object]:
@@ -168,11 +173,11 @@ def _first_error(error: object, fields: set[str]) -> str:
 
 
 def needs_image(task: Mapping[str, object], fallback: Sequence[str] = ()) -> bool:
-    """Whether the task lacks the image it needs: dstack's default image supports only NVIDIA GPUs."""
+    """True if the task lacks the image it needs: dstack's default image supports only NVIDIA GPUs."""
     if task.get("image") or task.get("docker"):
         return False
     gpu = at(task, "resources", "gpu")
-    return any(_is_other_makers(one) for one in (gpu, *fallback))
+    return any(_is_other_makers(name) for name in (gpu, *fallback))
 
 
 def _gpu_spec(gpu: object) -> Any:
@@ -234,21 +239,21 @@ def wording(submission: Submission) -> dict[str, object]:
       can.
     - `idle_duration`: what was decided, or the task's own if not longer (0 counts); dstack's default is five minutes.
     """
-    found: dict[str, object] = {**for_dstack(with_gpu(submission)), "name": submission.name}
-    tags = found.get("tags")
-    found["tags"] = {**(tags if isinstance(tags, dict) else {}), MARK: submission.run_id}
+    task: dict[str, object] = {**for_dstack(with_gpu(submission)), "name": submission.name}
+    tags = task.get("tags")
+    task["tags"] = {**(tags if isinstance(tags, dict) else {}), MARK: submission.run_id}
     if submission.creation == "reuse":
-        found["creation_policy"] = "reuse"
-    elif found.get("retry") not in (None, False):
-        found.pop("creation_policy", None)
+        task["creation_policy"] = "reuse"
+    elif task.get("retry") not in (None, False):
+        task.pop("creation_policy", None)
     if submission.slot is not None:
-        found["fleets"] = [submission.slot]
-    said = idle_of(found.get("idle_duration"))
+        task["fleets"] = [submission.slot]
+    own = idle_of(task.get("idle_duration"))
     idle = submission.idle
-    if idle is not None and (said is None or 0 <= idle < said):
+    if idle is not None and (own is None or 0 <= idle < own):
         # whole seconds, rounded up; negative is for ever
-        found["idle_duration"] = "off" if idle < 0 else f"{-(-idle // SECOND)}s"
-    return found
+        task["idle_duration"] = "off" if idle < 0 else f"{-(-idle // SECOND)}s"
+    return task
 
 
 def with_gpu(submission: Submission) -> Mapping[str, object]:
@@ -265,3 +270,46 @@ def with_gpu(submission: Submission) -> Mapping[str, object]:
     count = None if spec is None else spec.model_dump(mode="json").get("count")
     model: object = {"name": [gpu], "count": count} if count is not None else gpu if ":" in gpu else {"name": [gpu]}
     return {**task, "resources": {**resources, "gpu": model}}
+
+
+# -- profiles: fields for tasks that leave them open ------------------------------------------------------------------
+
+
+PLACES = "./.dstack/profiles.yml and ~/.dstack/profiles.yml"
+
+
+def find_profile(name: str | None, environ: Mapping[str, str]) -> TaskProfile | None:
+    """The profile; None if no file has it. `environ`: dstack's client also reads `DSTACK_PROFILE` and
+    `DSTACK_NO_PROFILE`. Raises UnreadableInput, or TaskInvalid for a profile that dstack would refuse.
+    """
+    if name is None:
+        if environ.get("DSTACK_NO_PROFILE", "").lower() in ("1", "true", "on"):
+            return None
+        named = environ.get("DSTACK_PROFILE")
+        if named is not None:
+            profile = find_profile(named, environ)
+            if profile is None:
+                raise TaskInvalid(f"DSTACK_PROFILE is {named!r}, and no profile has that name; see {PLACES}")
+            return profile
+    for file in _files():
+        for model, given in _profiles(file):
+            if model.default if name is None else model.name == name:
+                fields = {key: value for key, value in given.items() if key not in ("name", "default")}
+                return TaskProfile(name=model.name or "default", file=str(file), fields=fields)
+    return None
+
+
+def _files() -> Iterator[Path]:
+    for folder in (Path(), Path.home()):
+        files = (folder / ".dstack" / f"profiles{ending}" for ending in (".yml", ".yaml"))
+        yield from [file for file in files if file.exists()][:1]
+
+
+def _profiles(file: Path) -> Iterator[tuple[Any, dict[str, object]]]:
+    """Each as dstack reads it, and as it stands in the file, where `2h` is `2h`."""
+    expect_package()
+    from dstack._internal.core.models.profiles import ProfileParams, ProfilesConfig
+
+    content = read_task_file(file, needs="`profiles:`")
+    names = {*ProfileParams.model_fields, "name", "default", "profiles"}
+    return zip(validated(ProfilesConfig, content, str(file), names).profiles, objects(content["profiles"]), strict=True)

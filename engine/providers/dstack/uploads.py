@@ -1,4 +1,4 @@
-"""What a task takes along from this machine: `files:` and `repos:`, packed and sent as `dstack apply` does.
+"""Uploads of a task: `files:` and `repos:` of this machine, packed and sent as `dstack apply` does.
 
 dstack's own code packs; plain REST sends, because older servers refuse dstack's typed client.
 """
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.errors import TaskInvalid
-from engine.providers.dstack.client import Client
-from engine.providers.dstack.lenient import at
+from steno.engine.errors import TaskInvalid
+from steno.engine.providers.dstack.client import Client
+from steno.engine.providers.dstack.lenient import at
 
 if TYPE_CHECKING:
     from dstack._internal.core.models.repos.remote import RemoteRepo
@@ -27,8 +27,8 @@ def upload_all(client: Client, task: Mapping[str, object], base: Path) -> dict[s
     than the server takes.
     """
     check_local(task, base)
-    archives, found = _upload_files(client, task, base), _upload_repo(client, task, base)
-    return {**found, "file_archives": archives} if archives else found
+    archives, fields = _upload_files(client, task, base), _upload_repo(client, task, base)
+    return {**fields, "file_archives": archives} if archives else fields
 
 
 def check_local(task: Mapping[str, object], base: Path) -> None:
@@ -68,7 +68,7 @@ def _upload_repo(client: Client, task: Mapping[str, object], base: Path) -> dict
         return {}
     repo = _open_repo(spec, base)
     _make_known(client, repo)
-    found: dict[str, object] = {
+    fields: dict[str, object] = {
         "repo_id": repo.repo_id,
         "repo_data": repo.run_repo_data.model_dump(mode="json"),
         "repo_dir": spec.get("path"),
@@ -81,8 +81,8 @@ def _upload_repo(client: Client, task: Mapping[str, object], base: Path) -> dict
             answer = client.upload(path, code, digest, params={"repo_id": repo.repo_id})
         if not answer.ok:
             raise client.trouble(answer, "upload the task's code")
-        found["repo_code_hash"] = digest
-    return found
+        fields["repo_code_hash"] = digest
+    return fields
 
 
 def _open_repo(spec: Mapping[str, object], base: Path) -> RemoteRepo:

@@ -1,15 +1,15 @@
-"""What one machine of a dstack answer says, as facts (servers 0.19.37 to 0.22.5). Unknown words never raise."""
+"""A machine of a dstack answer as facts (servers 0.19.37 to 0.22.5). Unknown words never raise."""
 
 import re
 from typing import Annotated, Final
 
 import msgspec
 
-from engine.facts import VmEvent, VmFacts
-from engine.providers.dstack import words
-from engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, shared
-from engine.providers.dstack.run_reading import read_time
-from engine.states import VmState
+from steno.engine.providers.dstack import words
+from steno.engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, shared
+from steno.engine.providers.dstack.run_reading import read_time
+from steno.engine.state.facts import VmEvent, VmFacts
+from steno.engine.state.states import VmState
 
 DEAREST: Final = 1_000_000  # dollars an hour; no real price is higher
 
@@ -40,7 +40,7 @@ class InstanceType(msgspec.Struct):
 
 
 class _Instance(Identified):
-    """One row as dstack sends it, as far as we read it."""
+    """A machine as dstack sends it, as far as we read it."""
 
     project_name: str | None = None
     backend: str | None = None
@@ -69,7 +69,7 @@ class _Target(Identified):
 
 
 class _Event(msgspec.Struct):
-    """One row of `events/list`, as far as we read it."""
+    """A row of `events/list`, as far as we read it."""
 
     message: str
     recorded_at: str

@@ -7,7 +7,7 @@ failure for runs and jobs too.
 
 from typing import Final
 
-from engine.states import Reason, State, VmReason, VmState
+from steno.engine.state.states import Reason, State, VmReason, VmState
 
 FINAL_RUN_STATUSES: Final = frozenset({"terminated", "failed", "done"})  # after these only `deleted` changes
 
@@ -33,7 +33,7 @@ RUN_REASONS: Final = SERVER_REASONS | STOPS.keys() | {"all_jobs_done", "job_fail
 
 
 def run_cause(status: str | None, reason: str | None) -> Reason | None:
-    """Why a run ends, by its own words: `engine.facts.RunFacts.cause`."""
+    """Why a run ends, by its own words: `steno.engine.state.facts.RunFacts.cause`."""
     if reason in STOPS:
         return STOPS[reason]
     if reason == "all_jobs_done" or status == "done":
@@ -110,14 +110,14 @@ def retry_event(reason: str | None, exit_status: int | None) -> str | None:
 
 
 def is_retried(reason: str | None, exit_status: int | None, retry_on: frozenset[str]) -> bool:
-    """Whether the task's retry policy covers how a job ended; any covers an unknown reason unless exit status 0."""
+    """True if the task's retry policy covers how a job ended; any covers an unknown reason unless exit status 0."""
     if reason is not None and reason not in RETRY_EVENT_OF and exit_status != 0:
         return bool(retry_on)
     return retry_event(reason, exit_status) in retry_on
 
 
 def never_ran(reason: str | None, message: str | None) -> bool:
-    """Whether the job ended before anything of it ran, by a cause that may be over: another had its machine's GPUs."""
+    """True if the job ended before anything of it ran, by a cause that may be over: another had its machine's GPUs."""
     return reason == "executor_error" and "failed to acquire gpus" in (message or "").lower()
 
 
@@ -187,7 +187,7 @@ def instance_reason(text: str) -> str | None:
 
 def vm_cause(word: str | None, *, gives_end: bool = True) -> VmReason:
     """Why a machine ends. A server without reasons (0.19.37) omits one only if the machine or its fleet was deleted
-    (`_terminate_fleet_instances`); later ones call that `terminated_by_user`.
+    (`_terminate_fleet_instances`); later servers call that `terminated_by_user`.
     """
     if word is None:
         return VmReason.UNKNOWN_REASON if gives_end else VmReason.FLEET_DELETED

@@ -62,8 +62,8 @@ def lock(folder: Path, name: str = LIFE) -> int | None:
 
 def followed(folder: Path) -> Path:
     """A path of the folder for the life of this process, right also after it or one above it was renamed (on Linux)."""
-    found = Path(f"/proc/self/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)}")
-    return found if found.exists() else folder
+    link = Path(f"/proc/self/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)}")
+    return link if link.exists() else folder
 
 
 def is_locked(folder: Path, name: str = LIFE) -> bool:

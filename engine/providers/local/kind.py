@@ -9,24 +9,23 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from engine.errors import NotConfigured
-from engine.providers import registry
-from engine.providers.kind import Check, CheckState, Checkup, KernelRights, ProviderKind
-from engine.providers.task import Draft, complete_plain
-from engine.settings.known import Block, Known
-from engine.settings.values import price
-from events.clock import parse_duration, span
+from steno.engine.errors import NotConfigured
+from steno.engine.providers import registry
+from steno.engine.providers.kind import Check, CheckState, Checkup, KernelRights, ProviderKind
+from steno.engine.providers.task import Draft, complete_plain
+from steno.engine.settings.values import Block, Known, price
+from steno.events.clock import parse_duration, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from engine.providers.local.placement import LocalOffer
-    from engine.providers.local.provider import LocalProvider
-    from engine.providers.local.reading import LocalReading
-    from engine.settings.settings import Settings
-    from events.clock import Clock, Ids
-    from events.store.store import Store
+    from steno.engine.providers.local.placement import LocalOffer
+    from steno.engine.providers.local.provider import LocalProvider
+    from steno.engine.providers.local.reading import LocalReading
+    from steno.engine.settings.settings import Settings
+    from steno.events.clock import Clock, Ids
+    from steno.events.store.store import Store
 
 
 _DOCKER = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
@@ -68,12 +67,12 @@ class LocalKind(ProviderKind):
     kernels = KernelRights.AS_USER
 
     def reading(self) -> LocalReading:
-        from engine.providers.local.reading import LocalReading
+        from steno.engine.providers.local.reading import LocalReading
 
         return LocalReading(registry.task_language().reading())
 
     def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> LocalProvider:
-        from engine.providers.local.provider import LocalProvider
+        from steno.engine.providers.local.provider import LocalProvider
 
         return LocalProvider(
             runs_folder(record),
@@ -91,7 +90,7 @@ class LocalKind(ProviderKind):
 
     def kept_here(self, record: Store) -> Callable[[str], bool] | None:
         """The machines that have, or had, a process of their own."""
-        from engine.providers.local.durable import MACHINES
+        from steno.engine.providers.local.durable import MACHINES
 
         folder = runs_folder(record)
         return (lambda machine_id: (folder / MACHINES / machine_id).is_dir()) if folder.is_dir() else None
@@ -113,8 +112,8 @@ class LocalKind(ProviderKind):
         registry.task_language().warm_up()
 
     def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool, trial: bool = False) -> Checkup:
-        from engine.amounts import rate
-        from engine.settings.policy import policy_from
+        from steno.engine.settings.settings import policy_from
+        from steno.engine.wire import rate
 
         shell = shutil.which("bash") or shutil.which("sh")
         message = f"commands run here with {shell}" if shell else "there is neither bash nor sh; install one"
@@ -146,7 +145,7 @@ def runs_folder(record: Store | None) -> Path:
 
 
 def _offer(settings: Settings) -> LocalOffer:
-    from engine.providers.local.placement import LocalOffer, gpu_label
+    from steno.engine.providers.local.placement import LocalOffer, gpu_label
 
     gpu = settings.find("local.gpu")
     try:

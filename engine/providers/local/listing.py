@@ -1,4 +1,4 @@
-"""The runs and machines of this host, as polls list them. Ended ones are read once."""
+"""The runs and machines of this host, as polls list them. What has ended is read once."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable
@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.providers.local.placement import MachineSpec, gpu_memory_mib
-from engine.providers.local.reading import Asked, ListedMachine, ListedRun
-from engine.providers.local.state import Ended, RunState, StateDamaged, close_lost, read_machine, read_state
-from engine.providers.local.store import RunFolders
-from events.clock import SECOND, Clock
+from steno.engine.providers.local.placement import MachineSpec, gpu_memory_mib
+from steno.engine.providers.local.reading import ListedMachine, ListedRun, ListQuestion
+from steno.engine.providers.local.state import Ended, RunState, StateDamaged, close_lost, read_machine, read_state
+from steno.engine.providers.local.store import RunFolders
+from steno.events.clock import SECOND, Clock
 
 SHORT: Final = 100  # ended things in a partial listing
 WHOLE: Final = 1_000_000  # the `limit` that means: the whole history
@@ -33,7 +33,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Rows:
-    """What exists, what has ended, and how much of that was listed: all at first contact, later the newest and new."""
+    """Rows that exist, rows that have ended, and which of these were listed: all at first contact, later the newest."""
 
     def __init__(self) -> None:
         self.past: dict[str, _Row] = {}
@@ -45,10 +45,10 @@ class _Rows:
     def read(self, ids: Iterable[str], look: Callable[[str], _Row | None]) -> None:
         """Look at everything that is not over."""
         self._there, self._damaged = [], False
-        for one in ids:
-            if one not in self.past:
+        for folder_name in ids:
+            if folder_name not in self.past:
                 try:
-                    self.add(look(one))
+                    self.add(look(folder_name))
                 except StateDamaged as error:
                     self._damaged = True  # one bad file must not hide the others
                     _log.warning("%s", error)
@@ -63,15 +63,15 @@ class _Rows:
         """The answer: what exists, and the part of the past to be shown; `whole`: all of it again."""
         newest = sorted(self.past.values(), key=lambda row: (row.at, row.id), reverse=True)
         short, self._begun = self._begun and not whole, True
-        shown = [
+        listed = [
             row
             for rank, row in enumerate(newest)
             if row.run_id in follow
             or (rank < SHORT or row.id not in self._listed if short else since is None or (row.until or 0) >= since)
         ]
         self._listed.update(self.past)
-        left_out = len(shown) < len(newest)
-        items = sorted(((row.at, row.item) for row in (*self._there, *shown)), reverse=True)
+        left_out = len(listed) < len(newest)
+        items = sorted(((row.at, row.item) for row in (*self._there, *listed)), reverse=True)
         return AnswerPage(
             req=question(host, SHORT if short and left_out else WHOLE),
             body=b"[" + b",".join([item for _, item in items]) + b"]",
@@ -80,7 +80,7 @@ class _Rows:
 
 
 def question(host: str, limit: int = WHOLE) -> bytes:
-    return msgspec.json.encode(Asked(host=host, limit=limit))
+    return msgspec.json.encode(ListQuestion(host=host, limit=limit))
 
 
 class Lister:
@@ -96,7 +96,7 @@ class Lister:
         self._ended: list[RunState] = []  # found ended since machines were last read
 
     def runs(self, follow: Collection[str], since: int | None) -> AnswerPage:
-        """Every active and followed run, and the newest ended ones; all if a followed one is unknown."""
+        """Every active and followed run, and the newest of those that ended; all if a followed run is unknown."""
         self._active = {}
         self._runs.read(self._store.run_ids(), self._run)
         unknown = any(run_id not in self._active and run_id not in self._runs.past for run_id in follow)
@@ -131,13 +131,13 @@ class Lister:
             return None
         if machine_id not in busy:  # a lost one with a run is about to be ended by the run's supervisor
             state = close_lost(folder, state, self._clock.now())
-        told, taken = state.stopping is not None, machine_id in busy
+        stopping, taken = state.stopping is not None, machine_id in busy
         return self._machine(
             state.spec,
-            "stopping" if told else "provisioning" if not state.up else "busy" if taken else "idle",
+            "stopping" if stopping else "provisioning" if not state.up else "busy" if taken else "idle",
             state.ended,
             up=state.up,
-            reason="stopped" if told else None,
+            reason="stopped" if stopping else None,
             runs=int(taken),
             lost=state.lost,
         )

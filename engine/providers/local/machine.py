@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from engine.providers.local.durable import BUSY, followed, is_locked, lock, now, write_json
+from steno.engine.providers.local.durable import BUSY, followed, is_locked, lock, now, write_json
 
 TYPE_CHECKING = False  # `typing` would double the import time
 if TYPE_CHECKING:

@@ -1,13 +1,13 @@
-"""Which machine a run goes to: a pure decision by the holder of the gate, from what exists then."""
+"""The placement of a run on a machine: a pure decision by the holder of the gate, from what exists then."""
 
 import re
 from collections.abc import Sequence
 
 import msgspec
 
-from engine.errors import TaskInvalid
-from engine.providers.base import Submission
-from engine.requirements import Requirements
+from steno.engine.errors import TaskInvalid
+from steno.engine.providers.base import Submission
+from steno.engine.state.run import Requirements
 
 _GPU_MIB = {"MI210": 64 << 10, "MI250X": 128 << 10, "MI300X": 192 << 10, "MI325X": 256 << 10, "H100": 80 << 10}
 """Memory of one GPU of the models somebody may want to play with; 0 where it is not known."""
@@ -17,7 +17,7 @@ _MOST_GPUS = 16
 
 
 class LocalOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new machine is like and costs, by the settings."""
+    """A new machine and its price, by the settings."""
 
     price: int = 0  # micro-dollars an hour; 0: free
     boot: int = 0  # microseconds it takes to come up
@@ -26,7 +26,7 @@ class LocalOffer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineSpec(LocalOffer, frozen=True, kw_only=True):
-    """One machine. Times are microseconds UTC."""
+    """A machine. Times are microseconds UTC."""
 
     id: str
     name: str  # `steno-slot-1-0`, `local-0`: reused once its machine is gone
@@ -52,10 +52,10 @@ class MachineSpec(LocalOffer, frozen=True, kw_only=True):
 
 def gpu_label(text: str) -> tuple[str, int]:
     """Model and count of `MI300X` or `MI300X:2`; ValueError if it is neither."""
-    found = _LABEL.fullmatch(text.strip())
-    if found is None or int(found[2] or 1) > _MOST_GPUS:
+    match = _LABEL.fullmatch(text.strip())
+    if match is None or int(match[2] or 1) > _MOST_GPUS:
         raise ValueError(f"a GPU model with its number, as MI300X or MI300X:2 (at most {_MOST_GPUS})")
-    return found[1], int(found[2] or 1)
+    return match[1], int(match[2] or 1)
 
 
 def gpu_memory_mib(model: str) -> int:
@@ -63,11 +63,11 @@ def gpu_memory_mib(model: str) -> int:
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run asks of its machine."""
+    """The machine that a run asks for."""
 
     slot: str | None = None  # the name its machine must have; None: any
-    fresh: bool = False  # never one that was used before
-    reuse: bool = False  # only one that is there
+    fresh: bool = False  # never a machine that was used before
+    reuse: bool = False  # only an existing machine
     idle: int = 0  # of a new machine, as in `MachineSpec`
     gpus: tuple[str, ...] = ()  # acceptable models; empty: any, or none
     gpu_count: int = 0
@@ -85,12 +85,12 @@ class NoCapacity(msgspec.Struct, frozen=True):
 def place(wanted: Wanted, offer: LocalOffer, there: Sequence[Standing]) -> MachineSpec | NoCapacity | None:
     """The free machine it goes to, None to make one, or why there is no place: a slot has at most one machine."""
     if wanted.slot is not None:
-        here = [one for one in there if one.spec.slot == wanted.slot]
+        here = [machine for machine in there if machine.spec.slot == wanted.slot]
         if here and (wanted.fresh or not here[0].free):
             return NoCapacity(f"{wanted.slot} has its machine, {here[0].spec.name}, and it is not free")
     else:
-        here = [one for one in there if one.free and not wanted.fresh]
-    fitting = [one.spec for one in here if _fits(wanted, offer, one.spec)]
+        here = [machine for machine in there if machine.free and not wanted.fresh]
+    fitting = [machine.spec for machine in here if _fits(wanted, offer, machine.spec)]
     if fitting:
         return min(fitting, key=lambda spec: (spec.created, spec.id))
     if wanted.slot is not None and here:
@@ -98,8 +98,8 @@ def place(wanted: Wanted, offer: LocalOffer, there: Sequence[Standing]) -> Machi
     if wanted.reuse:
         return NoCapacity("no idle machine matches, and none may be made (creation_policy: reuse)")
     if offer.gpu is not None and not _has(wanted, offer.gpu, offer.gpu_count):
-        asked = f"{' or '.join(wanted.gpus) or 'GPU'}:{wanted.gpu_count}"
-        return NoCapacity(f"no offers: {asked} is requested, this host has {offer.gpu}:{offer.gpu_count}")
+        request = f"{' or '.join(wanted.gpus) or 'GPU'}:{wanted.gpu_count}"
+        return NoCapacity(f"no offers: {request} is requested, this host has {offer.gpu}:{offer.gpu_count}")
     return None
 
 
@@ -114,13 +114,13 @@ def _has(wanted: Wanted, gpu: str, count: int) -> bool:
 
 
 def wanted(submission: Submission, terms: Requirements) -> Wanted:
-    """What a submission with these `terms` asks for; a new machine is kept warm only where it or its task says so.
+    """The machine that a submission with these `terms` asks for, kept warm only where it or its task says so.
 
     Raises TaskInvalid if its `idle_duration` is malformed.
     """
-    told = submission.configuration.get("idle_duration")
-    if told not in (None, True) and terms.idle is None:
-        raise TaskInvalid(f"idle_duration: {told!r} is not a duration; write seconds, or 30s, 10m, 2h, or off")
+    duration = submission.configuration.get("idle_duration")
+    if duration not in (None, True) and terms.idle is None:
+        raise TaskInvalid(f"idle_duration: {duration!r} is not a duration; write seconds, or 30s, 10m, 2h, or off")
     idle = submission.idle or 0
     if terms.idle is not None:
         idle = terms.idle if submission.idle is None or submission.idle < 0 else min(terms.idle, submission.idle)

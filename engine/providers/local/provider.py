@@ -1,25 +1,80 @@
 """The default provider: tasks as supervised processes of this machine."""
 
+import json
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from engine.errors import ProviderError, TaskInvalid
-from engine.providers.base import Named, Provider, StopTarget, Submission, Submitted, Way
-from engine.providers.local.durable import is_locked, write_json
-from engine.providers.local.launch import launch
-from engine.providers.local.listing import Lister, question
-from engine.providers.local.placement import LocalOffer, wanted
-from engine.providers.local.reading import MACHINES, RUNS
-from engine.providers.local.state import Accepted, RunState, close_lost, read_accepted, read_output, read_state
-from engine.providers.local.store import RUN_ID, RunFolders
-from engine.providers.local.task import local_task
-from engine.providers.readings import READINGS
-from events.clock import Clock, Ids
-from events.poll import Poll
+from steno.engine.errors import ProviderError, TaskInvalid
+from steno.engine.providers.base import Named, Provider, StopTarget, Submission, Submitted, Way
+from steno.engine.providers.local.durable import is_locked, write_json
+from steno.engine.providers.local.listing import Lister, question
+from steno.engine.providers.local.placement import LocalOffer, wanted
+from steno.engine.providers.local.reading import MACHINES, RUNS
+from steno.engine.providers.local.state import Accepted, RunState, close_lost, read_accepted, read_output, read_state
+from steno.engine.providers.local.store import RUN_ID, ClaimedRun, RunFolders
+from steno.engine.providers.local.task import LocalTask, local_task
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import Clock, Ids
+from steno.events.poll import Poll
+
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from steno.engine.providers.local.supervisor import main; main()"
+_IMPORT_FOLDER = str(Path(__file__).parents[4])
+_TIMEOUT = 30  # seconds; a start takes tens of milliseconds
+
+
+def launch(folder: Path, gate: Path, taken: ClaimedRun, task: LocalTask, output_limit: int) -> None:
+    """Start a supervisor that holds the locks; returns when `started.json` is durable and the command was tried.
+
+    It starts a machine to be kept too, so that both exist or neither; a run that waits for its machine is only
+    announced. The plan has the secrets, so it goes through a pipe: never a file, an argument or the environment.
+
+    Raises ProviderError if it did not start; the same submission may be made again.
+    """
+    machine = taken.accepted.machine
+    plan = {
+        **msgspec.to_builtins(task),
+        "output_limit": output_limit,
+        "boot": machine.boot if taken.machine is None and machine is not None else 0,
+        "machine": None if taken.machine is None else str(taken.machine),
+        "busy": taken.locks.get("busy"),
+        "life": taken.locks.get("life"),
+        "gate": str(gate),
+    }
+    complaints = os.open(folder / "supervisor.err", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(
+            # isolated and without site: the user's PYTHON* or .pth files cannot change or slow it
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, _IMPORT_FOLDER, str(folder), str(taken.locks["run"])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            cwd="/",
+            env={name: value for name in ("LD_LIBRARY_PATH",) if (value := os.environ.get(name))},
+            start_new_session=True,
+            pass_fds=tuple(taken.locks.values()),
+        )
+        try:
+            answer, _ = process.communicate(json.dumps(plan).encode(), timeout=_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            raise ProviderError(
+                f"the supervisor of {folder.name} does not answer; see {folder / 'supervisor.err'}"
+            ) from None
+    except OSError as error:
+        raise ProviderError(f"cannot start a process on this machine: {error.strerror}") from None
+    finally:
+        os.close(complaints)
+    # if the supervisor died after announcing, the next poll reports the run's end
+    if answer != b"started" and not (folder / "started.json").exists():
+        why = (folder / "supervisor.err").read_text(errors="replace").strip().splitlines()
+        raise ProviderError(f"the supervisor of {folder.name} did not start: {why[-1] if why else 'no reason given'}")
+
 
 DEFAULT_OUTPUT_LIMIT = 1 << 30  # bytes of output kept of one run (1 GiB)
 
@@ -74,7 +129,7 @@ class LocalProvider(Provider):
                 return
 
     def submit(self, submission: Submission) -> Submitted:
-        """Start the task, once: a run id that was started before is returned as it is.
+        """Start the task, once: of a run id that was started before, the run is returned.
 
         Without capacity the run has failed at once; a retry under the same run id gets an id of its own.
         """
@@ -91,24 +146,24 @@ class LocalProvider(Provider):
             with taken.held:
                 launch(self._store.folder(taken.accepted.run_id), self._store.gate, taken, task, self._output_limit)
         if task.ignored:
-            _log.warning("%s runs on this machine as it is; ignored: %s", submission.name, ", ".join(task.ignored))
+            _log.warning("%s: this machine ignores %s", submission.name, ", ".join(task.ignored))
         return _submitted(taken.accepted)
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
         """The runs of that name accepted since then, newest first, except those whose submitter died first."""
-        found = []
+        runs = []
         try:
             for run_id in self._store.run_ids():
-                asked = read_accepted(self._store.folder(run_id))
-                if asked is None or asked.name != name or asked.at < since:
+                accepted = read_accepted(self._store.folder(run_id))
+                if accepted is None or accepted.name != name or accepted.at < since:
                     continue
                 state = self._store.settled(run_id)
                 if state is not None:
-                    ended, mark = state.ended is not None, asked.mark or run_id
-                    found.append(Named(provider_id=run_id, mark=mark, ended=ended, submitted_at=asked.at))
+                    ended, mark = state.ended is not None, accepted.mark or run_id
+                    runs.append(Named(provider_id=run_id, mark=mark, ended=ended, submitted_at=accepted.at))
         except OSError as error:
             raise ProviderError(f"cannot read {error.filename or self._store.root}: {error.strerror}") from None
-        return tuple(sorted(found, key=lambda one: one.submitted_at or 0, reverse=True))
+        return tuple(sorted(runs, key=lambda run: run.submitted_at or 0, reverse=True))
 
     def stop(self, stop: StopTarget) -> None:
         """SIGTERM to all processes of the run, SIGKILL after its `stop_duration` (10 s); `abort` is SIGKILL at once."""

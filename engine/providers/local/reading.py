@@ -1,4 +1,4 @@
-"""What this machine says of its runs and machines, as facts. Another reading reads older records (other paths)."""
+"""Runs and machines of this host as facts. Another reading reads older records (other paths)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
@@ -6,11 +6,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
-from engine.providers.reading import Listing, Reading, Scope
-from engine.requirements import Requirements
-from engine.states import Reason, State, VmReason, VmState
-from events.shape.shape import BodyShape
+from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from steno.engine.state.reading import Listing, Reading, Scope
+from steno.engine.state.run import Requirements
+from steno.engine.state.states import Reason, State, VmReason, VmState
+from steno.events.shape.shape import BodyShape
 
 T = TypeVar("T")
 RUNS: Final = "/local/runs"
@@ -70,7 +70,7 @@ _KEYS: Final = {  # facts of a machine with another name in an answer
 }
 
 
-class Asked(msgspec.Struct, kw_only=True):
+class ListQuestion(msgspec.Struct, kw_only=True):
     host: str | None = None
     limit: int = 1 << 62
 
@@ -82,7 +82,7 @@ class RunMachine(msgspec.Struct, kw_only=True):
 
 
 class ListedRun(msgspec.Struct, kw_only=True):
-    """One run in an answer. Times are microseconds, UTC."""
+    """A run in an answer. Times are microseconds, UTC."""
 
     id: str
     name: str
@@ -97,7 +97,7 @@ class ListedRun(msgspec.Struct, kw_only=True):
     detail: str | None = None
     exit_status: int | None = None
     ended_at: int | None = None
-    cost: int = 0  # micro-dollars, waiting included and idling left out
+    cost: int | None = 0  # micro-dollars, waiting included and idling left out; None: a fold of a record omits it
     machine: RunMachine | None
     command: tuple[str, ...]
     folder: str
@@ -108,7 +108,7 @@ class ListedRun(msgspec.Struct, kw_only=True):
 
 
 class ListedMachine(msgspec.Struct, kw_only=True, rename=_KEYS.get):
-    """One machine in an answer, fields named as in `VmFacts`; units as in `ListedRun`."""
+    """A machine in an answer, fields named as in `VmFacts`; units as in `ListedRun`."""
 
     provider_id: str
     name: str
@@ -136,9 +136,16 @@ class ListedMachine(msgspec.Struct, kw_only=True, rename=_KEYS.get):
 _run: Final = msgspec.json.Decoder(ListedRun)
 _machine: Final = msgspec.json.Decoder(ListedMachine)
 
+_PRIVATE: Final = {
+    **dict.fromkeys(("host", "hostname"), "hosts"),
+    **dict.fromkeys(("command", "commands", "entrypoint", "folder", "image", "working_dir", "files"), "commands"),
+    "user": "names",
+}
+
 
 class LocalReading(Reading):
     makes_all_vms = True
+    private = _PRIVATE
 
     def __init__(self, language: Reading) -> None:
         """`language` reads what a task asks of its machine."""
@@ -148,17 +155,17 @@ class LocalReading(Reading):
         if path not in _LISTINGS:
             return None
         try:
-            asked = msgspec.json.decode(req, type=Asked)
+            request = msgspec.json.decode(req, type=ListQuestion)
         except msgspec.MsgspecError:
-            asked = Asked()
+            request = ListQuestion()
         return Scope(
             provider="local",
-            source="local" if asked.host is None else f"local/{asked.host}",
+            source="local" if request.host is None else f"local/{request.host}",
             listing=_LISTINGS[path],
             endpoint=_LISTINGS[path],
-            project=asked.host,
+            project=request.host,
             watched=True,
-            limit=asked.limit,
+            limit=request.limit,
         )
 
     def shape(self, path: str, req: bytes) -> BodyShape | None:

@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from engine.errors import ProviderError
-from engine.providers.local.durable import is_locked, lock, write_json
-from engine.providers.local.placement import MachineSpec
-from engine.providers.local.tree import kill_marked
-from events.clock import Clock
+from steno.engine.errors import ProviderError
+from steno.engine.providers.local.durable import is_locked, lock, write_json
+from steno.engine.providers.local.placement import MachineSpec
+from steno.engine.providers.local.tree import kill_marked
+from steno.events.clock import Clock
 
 
 class StateDamaged(ProviderError):
@@ -124,8 +124,8 @@ class RunState(_State, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str | None:
-        found = self.ended or self.stopping
-        return None if found is None else found.reason
+        end = self.ended or self.stopping
+        return None if end is None else end.reason
 
     @property
     def running(self) -> bool:
@@ -181,8 +181,8 @@ def _read(folder: Path, up: str) -> dict[str, Any]:
 
 
 def _read_end(folder: Path) -> Ended | None:
-    found = read_file(folder / "ended.json", Ended)
-    return None if found is None else msgspec.structs.replace(found, reason=_FORMER.get(found.reason, found.reason))
+    end = read_file(folder / "ended.json", Ended)
+    return None if end is None else msgspec.structs.replace(end, reason=_FORMER.get(end.reason, end.reason))
 
 
 def close_lost(folder: Path, state: _S, now: int) -> _S:

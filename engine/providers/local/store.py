@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from engine.errors import NameInUse, ProviderError, RunNotFound, VmInUse, VmNotFound
-from engine.providers.local.durable import BUSY, LIFE, MACHINES, lock, sync_folder, write_json
-from engine.providers.local.placement import LocalOffer, MachineSpec, NoCapacity, Standing, Wanted, place
-from engine.providers.local.state import (
+from steno.engine.errors import NameInUse, ProviderError, RunNotFound, VmInUse, VmNotFound
+from steno.engine.providers.local.durable import BUSY, LIFE, MACHINES, lock, sync_folder, write_json
+from steno.engine.providers.local.placement import LocalOffer, MachineSpec, NoCapacity, Standing, Wanted, place
+from steno.engine.providers.local.state import (
     NO_CAPACITY,
     Accepted,
     Command,
@@ -23,8 +23,8 @@ from engine.providers.local.state import (
     read_machine,
     read_state,
 )
-from engine.providers.local.task import LocalTask
-from events.clock import SECOND, Clock, foreign_run_id
+from steno.engine.providers.local.task import LocalTask
+from steno.events.clock import SECOND, Clock, foreign_run_id
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")  # a run's id and folder name
 
@@ -78,12 +78,12 @@ class RunFolders:
             locks = {"run": self._hold(folder, held)}
             now = self._clock.now()
             there = self._standing(active)
-            found = place(wanted, offer, there)
-            placed = found or self._new_machine(attempt, wanted, offer, there, now)
+            existing = place(wanted, offer, there)
+            placed = existing or self._new_machine(attempt, wanted, offer, there, now)
             machine = None
             if isinstance(placed, MachineSpec) and placed.kept:
                 machine = self.machine_folder(placed.id)
-                if found is None:  # folder and lock come first
+                if existing is None:  # folder and lock come first
                     machine.parent.mkdir(mode=0o700, exist_ok=True)
                     machine.mkdir(mode=0o700)
                     locks["life"] = self._hold(machine, held)
@@ -131,7 +131,7 @@ class RunFolders:
                 write_json(folder / "stop.json", {"at": self._clock.now()})
 
     def settled(self, run_id: str) -> RunState | None:
-        """A run that was accepted; waits for one that is just being started: that takes moments."""
+        """A run that was accepted; waits while it is being started: that takes moments."""
         deadline = self._clock.now() + _TIMEOUT
         while (state := read_state(self.folder(run_id))) is not None and state.active and not state.started:
             if self._clock.now() > deadline:
@@ -161,7 +161,7 @@ class RunFolders:
 
     def _active(self, name: str | None = None, *, other_than: str | None = None) -> list[RunState]:
         """Every run that may still go on, except `other_than`; NameInUse if one of them has the name."""
-        found = []
+        active = []
         for run_id in self.run_ids():
             folder = self.folder(run_id)
             if run_id == other_than or (folder / "ended.json").exists():
@@ -171,8 +171,8 @@ class RunFolders:
                 continue
             if state.accepted.name == name:
                 raise NameInUse(f"{name} is the name of an active run ({run_id}); stop it or choose another name")
-            found.append(state)
-        return found
+            active.append(state)
+        return active
 
     def _went_with_its_run(self, machine_id: str) -> bool:
         runs = (read_state(self.folder(run_id)) for run_id in self.run_ids())
@@ -180,7 +180,7 @@ class RunFolders:
         return any(spec is not None and spec.id == machine_id for spec in machines)
 
     def _standing(self, active: Sequence[RunState]) -> list[Standing]:
-        """Every machine that exists: supervisors of runs, and warm ones."""
+        """Every machine that exists: supervisors of runs, and warm machines."""
         taken = [run.accepted.machine for run in active if run.accepted.machine is not None]
         there = [Standing(spec=spec, free=False) for spec in taken if not spec.kept]
         busy = {spec.id for spec in taken}
@@ -196,10 +196,10 @@ class RunFolders:
     def _new_machine(
         self, attempt: str, wanted: Wanted, offer: LocalOffer, there: Sequence[Standing], now: int
     ) -> MachineSpec:
-        used = {one.spec.num for one in there if one.spec.slot == wanted.slot}
+        used = {machine.spec.num for machine in there if machine.spec.slot == wanted.slot}
         number = next(number for number in count() if number not in used)
         ids = (foreign_run_id("local-machine", f"{attempt}/{again}") for again in count())
-        machine_id = next(one for one in ids if not self.machine_folder(one).exists())
+        machine_id = next(candidate for candidate in ids if not self.machine_folder(candidate).exists())
         disk = os.statvfs(self.root)
         return MachineSpec(
             id=machine_id,

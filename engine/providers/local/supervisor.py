@@ -17,14 +17,14 @@ import sys
 import time
 from pathlib import Path
 
-from engine.providers.local.durable import LIFE, followed, is_locked, now, write_all, write_json
-from engine.providers.local.tree import LOOKS, MARK, adopt_orphans, descendants, signal_all
+from steno.engine.providers.local.durable import LIFE, followed, is_locked, now, write_all, write_json
+from steno.engine.providers.local.tree import LOOKS, MARK, adopt_orphans, descendants, signal_all
 
 TYPE_CHECKING = False  # `typing` would double the import time
 if TYPE_CHECKING:
     from typing import Any
 
-_MACHINE = "import sys; sys.path.append(sys.argv[1]); from engine.providers.local.machine import main; main()"
+_MACHINE = "import sys; sys.path.append(sys.argv[1]); from steno.engine.providers.local.machine import main; main()"
 _PIPE_SIZE = 1 << 20
 _F_SETPIPE_SZ = 1031
 
@@ -82,7 +82,7 @@ _GRACES = {"killed": 0, "machine_lost": 0, "supervisor_lost": 2}
 """Seconds between SIGTERM and SIGKILL where the run's own grace does not count: a host going down waits little."""
 _UNKILLABLE = 10.0  # seconds, with `LOOKS`, until a process stuck in the kernel is left behind
 _DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-"""What the submitter or Python ignores, the command does not."""
+"""Signals with their default action in the command, even if the submitter or Python ignores them."""
 _MESSAGES = {
     "stopped": "stopped",
     "killed": "killed",
@@ -93,7 +93,7 @@ _MESSAGES = {
 
 
 class Supervisor:
-    """One run, from its plan (see `launch`) to its end."""
+    """A run, from its plan (see `launch`) to its end."""
 
     def __init__(self, folder: Path, plan: dict[str, Any]) -> None:
         self._folder = followed(folder)
@@ -204,9 +204,9 @@ class Supervisor:
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                if found[0] == self._command and self._exit is None:
-                    code = os.waitstatus_to_exitcode(found[1])
+            while (child := os.waitpid(-1, os.WNOHANG))[0]:
+                if child[0] == self._command and self._exit is None:
+                    code = os.waitstatus_to_exitcode(child[1])
                     self._exit = code if code >= 0 else 128 - code  # a signal, as a shell shows it
                     self._exited_at = now()
 
@@ -245,7 +245,7 @@ class Supervisor:
             self._kill_at = moment
 
     def _is_over(self, moment: float) -> bool:
-        """Whether no process of the run is left; kills those out of time."""
+        """True if no process of the run is left; kills those out of time."""
         out_of_time = self._kill_at is not None and moment >= self._kill_at
         if self._exit is None and not out_of_time:
             return False

@@ -1,4 +1,4 @@
-"""What of a task applies on this machine: command, environment, folder, limits. The rest is listed as ignored."""
+"""The parts of a task that apply on this machine: command, environment, folder, limits. It ignores the rest."""
 
 import re
 import shlex
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from engine.errors import TaskInvalid
-from engine.providers import registry
-from engine.providers.local.state import Command
-from engine.providers.task import resolve_env
-from events.clock import UNITS
+from steno.engine.errors import TaskInvalid
+from steno.engine.providers import registry
+from steno.engine.providers.local.state import Command
+from steno.engine.providers.task import resolve_env
+from steno.events.clock import UNITS
 
 DEFAULT_GRACE = 10  # default seconds between SIGTERM and SIGKILL
 
@@ -111,18 +111,18 @@ def _argv(configuration: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _environment(env: Mapping[str, object], inherited: Mapping[str, str]) -> dict[str, str]:
-    found = {name: inherited[name] for name in INHERITED if name in inherited}
-    found.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
-    found["PYTHONUNBUFFERED"] = "1"  # so that Python's output can be followed
+    variables = {name: inherited[name] for name in INHERITED if name in inherited}
+    variables.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
+    variables["PYTHONUNBUFFERED"] = "1"  # so that Python's output can be followed
     for name, value in env.items():
         if not isinstance(value, str | int | float):
             raise TaskInvalid(
                 f"env {name!r} has no value: set it in the task file or in the environment of `steno submit`"
             )
-        found[name] = str(value)
-        if "\0" in found[name]:
+        variables[name] = str(value)
+        if "\0" in variables[name]:
             raise TaskInvalid(f"env {name!r} holds a zero byte")
-    return found
+    return variables
 
 
 def seconds(field: str, value: object, *, unset: int | None) -> int | None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from engine.providers.slurm.asking import opened
+from steno.engine.errors import ProviderError
+from steno.engine.providers.slurm.launch import opened
+from steno.engine.providers.slurm.query import PREFIX
+from steno.engine.providers.slurm.shell import Shell, result_poll
 
 if TYPE_CHECKING:
-    from engine.providers.kind import Host
-    from engine.providers.slurm.shell import Shell
+    from steno.engine.providers.kind import Host
 
 _LONGEST_S: Final = 600.0
 _SCRATCH: Final = """
@@ -82,57 +85,40 @@ if rank == 0:
 def bench_command(host: Host, /, size: int, url: str | None, nodes: bool, partition: str | None) -> None:
     """Measure how fast scratch is written; also a download, and the link between two nodes.
 
-    Each result is in the record, and is shown with the median of the earlier ones.
+    Each result is in the record, and is shown with the median of the earlier results.
 
     \b
     Examples:
       steno slurm bench
       steno slurm bench --url https://speed.cloudflare.com/__down?bytes=500000000 --nodes
     """
-    with closing(opened(host)[2]) as client:
-        asked: dict[str, tuple[str, ...]] = {"scratch": ("sh", "-c", _SCRATCH, "sh", client.folder(), str(size))}
+    with closing(opened(host)) as client:
+        commands: dict[str, tuple[str, ...]] = {"scratch": ("sh", "-c", _SCRATCH, "sh", client.folder(), str(size))}
         if url is not None:
-            asked["download"] = ("sh", "-c", _DOWNLOAD, "sh", url)
+            commands["download"] = ("sh", "-c", _DOWNLOAD, "sh", url)
         if nodes:
             where = [f"--partition={partition}"] if partition else []
             step = ("srun", "-Q", *where, "-N2", "--ntasks-per-node=1", "-t5", "--mem=500M", "sh", "-c", _NODES, "sh")
-            asked["nodes"] = (*step, _ALL_REDUCE, "16")
-        rows = [(what, *_measured(host, client, what, words)) for what, words in asked.items()]
+            commands["nodes"] = (*step, _ALL_REDUCE, "16")
+        rows = [(what, *_measured(host, client, what, words)) for what, words in commands.items()]
     table = host.table(("", "SPEED", "BEFORE"), [(what, _rate(speed), before) for what, speed, before in rows])
     host.print(table, {"bytes_per_second": {what: speed for what, speed, _ in rows}})
 
 
 def _measured(host: Host, client: Shell, what: str, words: tuple[str, ...]) -> tuple[float, str]:
     """Bytes a second, and the earlier results in words. Raises ProviderError if it cannot be measured."""
-    from statistics import median
-
-    import msgspec
-
-    from engine.errors import ProviderError
-    from engine.providers.slurm.reading import PREFIX
-    from events.poll import Poll
-
-    path, source = f"{PREFIX}bench {what}", f"slurm/{client.site.cluster}"
-    earlier = [json.loads(one.body)["bytes_per_second"] for one in host.answers(path) if one.body and one.answered]
+    polls = [poll for poll in host.answers(f"{PREFIX}bench {what}") if poll.body and poll.answered]
+    earlier = [json.loads(poll.body or b"")["bytes_per_second"] for poll in polls]
     begun = host.clock.now()
     done = client.run(words, timeout=_LONGEST_S)
     try:
+        if done.status != 0:
+            raise ValueError
         speed = float(done.out.split()[-1])
     except (IndexError, ValueError):
         raise ProviderError(f"{what} on {client.where} cannot be measured: {done.problem}") from None
-    if done.status != 0:
-        raise ProviderError(f"{what} on {client.where} cannot be measured: {done.problem}")
-    poll = Poll(
-        source=source,
-        path=path,
-        req=msgspec.json.encode(("bench", what, words[-1])),
-        started_at=begun,
-        observed_at=host.clock.now(),
-        status=0,
-        body=msgspec.json.encode({"bytes_per_second": speed}),
-        answered=True,
-    )
-    host.append([poll])
+    req, result = ("bench", what, words[-1]), {"bytes_per_second": speed}
+    host.append([result_poll(client.site, f"bench {what}", req, begun, host.clock.now(), result)])
     if not earlier:
         return speed, "–"
     usual = median(earlier)

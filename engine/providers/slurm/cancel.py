@@ -1,6 +1,6 @@
 """Cancels a job on proof: one script on the cluster lists the job, compares, and cancels only what matched.
 
-Slurm has no compare-and-cancel, so milliseconds remain between its `squeue` and its `scancel`. A job id is no proof:
+Slurm has no compare-and-cancel, so milliseconds remain between its `squeue` and its `scancel`. A job id proves nothing:
 ids come again.
 """
 
@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from engine.providers.base import StopTarget
-from engine.providers.slurm.rows import time
-from engine.providers.slurm.spec import MARK
-from engine.providers.slurm.words import LIVE
-from events.clock import SECOND
+from steno.engine.providers.base import StopTarget
+from steno.engine.providers.slurm.rows import time
+from steno.engine.providers.slurm.spec import MARK
+from steno.engine.providers.slurm.words import LIVE
+from steno.events.clock import SECOND
 
 _NEVER: Final = ("1", "0")  # no time lies between them
 _ANY: Final = ("0", "9999999999")
@@ -66,8 +66,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def arguments(stop: StopTarget) -> tuple[str, ...]:
-    """What the script gets. A job of ours keeps its mark, and a requeue moves its Submit forward; a foreign one is the
-    one shown if user and Submit are equal.
+    """The script's arguments. A job of ours keeps its mark, and a requeue moves its Submit forward; a foreign job is
+    the run to stop if user and Submit are equal.
     """
     at = None if stop.submitted_at is None else str(stop.submitted_at // SECOND)
     if stop.mark is not None:
@@ -80,16 +80,16 @@ def arguments(stop: StopTarget) -> tuple[str, ...]:
 
 def read(text: str) -> list[Listed]:
     """The jobs in the script's answer; other lines are a site's notices."""
-    found = (_LINE.fullmatch(line) for line in text.splitlines())
+    matches = (_LINE.fullmatch(line) for line in text.splitlines())
     return [
         Listed(
-            job=one[2],
-            user=one[3],
-            submitted=time(one[4]),
-            name=one[5].rpartition("|")[2],
-            over=one[1] == "over",
-            proven=one[1] == "yes",
+            job=match[2],
+            user=match[3],
+            submitted=time(match[4]),
+            name=match[5].rpartition("|")[2],
+            over=match[1] == "over",
+            proven=match[1] == "yes",
         )
-        for one in found
-        if one is not None
+        for match in matches
+        if match is not None
     ]

@@ -1,13 +1,16 @@
 """A cluster as sinfo, scontrol and sacctmgr describe it: its GPUs, and the limits of a job. Pure."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from engine.errors import TaskInvalid
-from engine.price_list import UNNAMED_GPU
+from steno.engine.errors import TaskInvalid
+from steno.engine.providers.slurm.words import duration
+from steno.engine.state.policy import UNNAMED_GPU
+from steno.events.clock import SECOND
 
 SINFO: Final = "%N|%R|%T|%c|%m|%C|%G"  # node, partition, state, CPUs, MiB, CPUs by use (A/I/O/T), GRES
 UNTYPED: Final = UNNAMED_GPU  # the type of GPUs without one: `gpu:4`
@@ -17,16 +20,15 @@ _APART: Final = re.compile(r"[._-]+")
 _PAIR: Final = re.compile(r"(\w+)=(\S*)")
 _FLAGS: Final = "*~#!%$@^-+"
 _AWAY: Final = "*$^"
-"""Of the flags behind a node's state: it does not respond, is in maintenance, reboots. With `~#!%` (power saving), `@`
+"""Flags behind a node's state: it does not respond, is in maintenance, reboots. With `~#!%` (power saving), `@`
 (a reboot to come) and `-` (planned for another job) it takes jobs later, so it is up and not idle.
 """
 _DOWN: Final = ("down", "drain", "fail", "maint", "unk", "reserved", "boot", "future", "inval")
 _POWER: Final = "power"  # `powered_down`, `powering_up`: as `~#!%`
-_UNLIMITED: Final = frozenset({"", "UNLIMITED", "INFINITE", "NONE", "N/A", "(null)"})
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job may ask for; None: no limit. Memory in MiB, time in minutes."""
+    """The most that one job may request; None: no limit. Memory in MiB, time in minutes."""
 
     time: int | None = None
     nodes: int | None = None
@@ -50,16 +52,15 @@ class NodePool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_slice(self) -> bool:
-        """Whether its GPUs are slices (MIG)."""
+        """True if its GPUs are slices (MIG)."""
         return slice_of(self.gpu) is not None
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """All pools with GPUs, and what was not understood."""
+    """All pools with GPUs, and the names of all partitions."""
 
     pools: tuple[NodePool, ...]
     partitions: tuple[str, ...]
-    default: str | None = None
 
 
 def describe(sinfo: str, partitions: str, qos: str = "") -> Cluster:
@@ -71,7 +72,8 @@ def describe(sinfo: str, partitions: str, qos: str = "") -> Cluster:
         qos: `sacctmgr -nP show qos format=name,maxtresperjob,maxwall`; "" where there is no accounting.
     """
     caps = dict(_caps(qos))
-    known = {pairs["PartitionName"]: pairs for line in partitions.splitlines() if (pairs := _pairs(line))}
+    settings = (dict(_PAIR.findall(line)) for line in partitions.splitlines())
+    known = {pairs["PartitionName"]: pairs for pairs in settings if "PartitionName" in pairs}
     nodes: dict[tuple[str, str, int], list[tuple[str, int, int]]] = {}
     for line in sinfo.splitlines():
         columns = [column.strip() for column in line.split("|")]
@@ -79,66 +81,62 @@ def describe(sinfo: str, partitions: str, qos: str = "") -> Cluster:
             continue
         _, partition, state, cpus, memory, _, gres = columns[:7]
         for gpu, count in gpus_of(gres).items():
-            one = (state.lower(), int(cpus), int(memory.rstrip("+")))
-            nodes.setdefault((partition, gpu, count), []).append(one)
-    pools = []
-    for (partition, gpu, count), found in nodes.items():
-        up = [one for one in found if _is_up(one[0])]
-        pairs = known.get(partition, {})
-        if not up or pairs.get("State", "UP") != "UP":
-            continue
-        pools.append(
-            NodePool(
-                partition=partition,
-                gpu=gpu,
-                gpus_per_node=count,
-                nodes=len(up),
-                idle=sum(one[0] == "idle" for one in up),
-                cpus=min(one[1] for one in up),
-                memory=min(one[2] for one in up),
-                limits=_limits(pairs, caps.get(pairs.get("QoS", ""), {}), gpu),
-            )
+            pool = nodes.setdefault((partition, gpu, count), [])
+            if _is_up(state.lower()):
+                pool.append((state.lower(), int(cpus), int(memory.rstrip("+"))))
+    pools = [
+        NodePool(
+            partition=partition,
+            gpu=gpu,
+            gpus_per_node=count,
+            nodes=len(up),
+            idle=sum(state == "idle" for state, _, _ in up),
+            cpus=min(cpus for _, cpus, _ in up),
+            memory=min(memory for _, _, memory in up),
+            limits=_limits(pairs, caps.get(pairs.get("QoS", ""), {}), gpu),
         )
-    default = next((name for name, pairs in known.items() if pairs.get("Default") == "YES"), None)
-    return Cluster(pools=tuple(pools), partitions=tuple(known), default=default)
+        for (partition, gpu, count), up in nodes.items()
+        if up and (pairs := known.get(partition, {})).get("State", "UP") == "UP"
+    ]
+    return Cluster(pools=tuple(pools), partitions=tuple(known))
 
 
 def _is_up(state: str) -> bool:
     word = state.rstrip(_FLAGS)
     if any(flag in _AWAY for flag in state[len(word) :]):
         return False
-    return word.startswith(_POWER) or not any(one in word for one in _DOWN)
+    return word.startswith(_POWER) or not any(down in word for down in _DOWN)
 
 
 def gpus_of(gres: str) -> dict[str, int]:
     """The GPUs of a node by type, the names as they are spelled: `gpu:A100:2(S:0-1),gpu:1g.5gb:7,shard:8` → {`A100`: 2,
     `1g.5gb`: 7}.
     """
-    found: dict[str, int] = {}
-    for one in _WHERE.sub("", gres).split(","):
-        name, *rest = one.strip().split(":")
+    counts: dict[str, int] = {}
+    for resource in _WHERE.sub("", gres).split(","):
+        name, *rest = resource.strip().split(":")
         count = rest.pop() if rest and rest[-1].isdecimal() else "1"
         if name == "gpu" and int(count):
             kind = ":".join(rest) or UNTYPED
-            found[kind] = found.get(kind, 0) + int(count)
-    return found
+            counts[kind] = counts.get(kind, 0) + int(count)
+    return counts
 
 
 def slice_of(gpu: str) -> tuple[str, str] | None:
     """(model, size) of a type that is a slice (MIG): `a100_3g.20gb` → (`a100`, `3g.20gb`); None: it is a whole GPU."""
-    found = _SLICE.match(gpu)
-    if found is None:
+    match = _SLICE.match(gpu)
+    if match is None:
         return None
-    model = (found[1] or "").lower().removesuffix("mig").strip("._-")
-    return model, f"{found[2]}g.{found[3]}gb"
+    model = (match[1] or "").lower().removesuffix("mig").strip("._-")
+    return model, f"{match[2]}g.{match[3]}gb"
 
 
 def is_slice_of(gpu: str, model: str) -> bool:
-    """Whether a type is a slice of that model, as `nvidia_h200_nvl_4g.71gb` is of `h200`."""
-    found = slice_of(gpu)
-    if found is None:
+    """True if a type is a slice of that model, as `nvidia_h200_nvl_4g.71gb` is of `h200`."""
+    part = slice_of(gpu)
+    if part is None:
         return False
-    words, wanted = _APART.split(found[0]), _APART.split(model.lower())
+    words, wanted = _APART.split(part[0]), _APART.split(model.lower())
     return any(words[at : at + len(wanted)] == wanted for at in range(len(words)))
 
 
@@ -147,7 +145,7 @@ def spelled(name: str, types: Iterable[str]) -> str | None:
     not, unless several types differ in case only. Raises TaskInvalid if it may be one of several.
     """
     known = dict.fromkeys(types)
-    like = [one for one in known if one.casefold() == name.casefold()]
+    like = [kind for kind in known if kind.casefold() == name.casefold()]
     if name in known or not like:
         return name if name in known else None
     if len(like) > 1:
@@ -155,19 +153,14 @@ def spelled(name: str, types: Iterable[str]) -> str | None:
     return like[0]
 
 
-def _pairs(line: str) -> Mapping[str, str]:
-    found = dict(_PAIR.findall(line))
-    return found if "PartitionName" in found else {}
-
-
 def _limits(pairs: Mapping[str, str], qos: Mapping[str, str], gpu: str) -> Limits:
-    walls = [minutes_of(pairs.get("MaxTime", "")), minutes_of(qos.get("wall", ""))]
+    walls = [duration(text) for text in (pairs.get("MaxTime", ""), qos.get("wall", ""))]
     gpus = [_number(qos.get(name, "")) for name in ("gres/gpu", f"gres/gpu:{gpu}")]
     return Limits(
-        time=min((one for one in walls if one is not None), default=None),
+        time=min((math.ceil(wall / (60 * SECOND)) for wall in walls if wall is not None), default=None),
         nodes=_number(pairs.get("MaxNodes", "")),
         cpus=_number(qos.get("cpu", "")),
-        gpus=min((one for one in gpus if one is not None), default=None),
+        gpus=min((count for count in gpus if count is not None), default=None),
         memory_per_cpu=_number(pairs.get("MaxMemPerCPU", "")) or None,
         memory_per_node=_number(pairs.get("MaxMemPerNode", "")) or None,
     )
@@ -177,20 +170,8 @@ def _caps(qos: str) -> Iterable[tuple[str, dict[str, str]]]:
     for line in qos.splitlines():
         name, _, rest = line.partition("|")
         tres, _, wall = rest.partition("|")
-        yield name, dict(one.split("=", 1) for one in tres.split(",") if "=" in one) | {"wall": wall}
+        yield name, dict(part.split("=", 1) for part in tres.split(",") if "=" in part) | {"wall": wall}
 
 
 def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
-
-
-def minutes_of(text: str) -> int | None:
-    """`1-00:00:00` → 1440; None: no limit."""
-    if text.upper() in _UNLIMITED:
-        return None
-    days, dash, clock = text.rpartition("-")
-    parts = [int(part) for part in clock.split(":") if part.isdecimal()]
-    if not parts:
-        return None
-    hours, minutes, seconds = (*parts, 0, 0)[:3] if len(parts) == 3 or dash else (0, *parts, 0)[:3]
-    return (int(days) if days.isdecimal() else 0) * 1440 + hours * 60 + minutes + (seconds > 0)

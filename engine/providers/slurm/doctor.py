@@ -6,15 +6,15 @@ from contextlib import closing
 from time import monotonic
 from typing import Final
 
-from engine.errors import TaskInvalid
-from engine.providers.kind import Check, CheckState, Checkup
-from engine.providers.slurm.rounds import NO_ACCOUNTING
-from engine.providers.slurm.settings import Site
-from engine.providers.slurm.shell import Shell
-from engine.providers.slurm.spec import MARK
-from engine.providers.slurm.survey import Survey
-from events.clock import Clock
-from events.errors import StenoError
+from steno.engine.errors import TaskInvalid
+from steno.engine.providers.kind import Check, CheckState, Checkup
+from steno.engine.providers.slurm.rounds import NO_ACCOUNTING
+from steno.engine.providers.slurm.settings import Site
+from steno.engine.providers.slurm.shell import Shell
+from steno.engine.providers.slurm.spec import MARK
+from steno.engine.providers.slurm.survey import Survey
+from steno.events.clock import Clock
+from steno.events.errors import StenoError
 
 _UNACCOUNTED: Final = (
     "runs are followed by scontrol and by the exit status that their scripts write; a job that dies with its node, or "
@@ -48,66 +48,65 @@ def _checks(site: Site, client: Shell, clock: Clock) -> Iterator[Check]:
         message = f"{site.host} lets us in without a password; a command takes {monotonic() - again:.2f} s"
         yield Check(name="ssh", message=f"{message} (the first {again - began:.2f} s)")
     yield Check(name="slurm", message=f"{version} on {client.where}")
-    told = client.ask("scontrol", "show", "config")
-    host = _CONTROLLER.search(told.out)
-    if told.status != 0 or host is None:
-        message = f"the controller does not answer: {told.problem}; nothing can be submitted until it does"
+    config = client.ask("scontrol", "show", "config")
+    host = _CONTROLLER.search(config.out)
+    if config.status != 0 or host is None:
+        message = f"the controller does not answer: {config.problem}; nothing can be submitted until it does"
         yield Check(name="controller", state=CheckState.FAILED, message=message)
         return
     yield Check(name="controller", message=f"{host[1].strip()} answers")
-    yield _accounting(site, client, told.out)
+    yield _accounting(site, client, config.out)
     yield from _partitions(site, client, clock)
     yield _folder(client)
     yield from _comments(client)
+
+
+def _warning(name: str, message: str) -> Check:
+    return Check(name=name, state=CheckState.WARNING, message=message)
 
 
 def _accounting(site: Site, client: Shell, config: str) -> Check:
     age = _FORGETS.search(config)
     unknown = _UNACCOUNTED.format(age="" if age is None else f" (MinJobAge: {age[1]} s)")
     if site.accounting is False:
-        return Check(name="accounting", state=CheckState.WARNING, message=f"not asked (slurm.accounting); {unknown}")
-    asked = client.run(client.words("sacct", "-X", "-n", "-P", "-S", "now", "-o", "JobID"))
-    if asked.status == 0:
+        return _warning("accounting", f"not asked (slurm.accounting); {unknown}")
+    done = client.run(client.words("sacct", "-X", "-n", "-P", "-S", "now", "-o", "JobID"))
+    if done.status == 0:
         return Check(name="accounting", message="sacct answers: it has every job's end and exit status")
-    if any(word in asked.err for word in NO_ACCOUNTING):
-        return Check(name="accounting", state=CheckState.WARNING, message=f"this cluster has no accounting; {unknown}")
-    return Check(
-        name="accounting",
-        state=CheckState.WARNING,
-        message=f"sacct does not answer ({asked.problem}): verdicts wait for it; if this cluster has none, set "
-        f"slurm.accounting to none",
-    )
+    if any(word in done.err for word in NO_ACCOUNTING):
+        return _warning("accounting", f"this cluster has no accounting; {unknown}")
+    remedy = "verdicts wait for it; if this cluster has none, set slurm.accounting to none"
+    return _warning("accounting", f"sacct does not answer ({done.problem}): {remedy}")
 
 
 def _partitions(site: Site, client: Shell, clock: Clock) -> Iterator[Check]:
     cluster = Survey(client, clock).cluster()
     if site.partition is not None and site.partition not in cluster.partitions:
-        message = f"slurm.partition is {site.partition!r}; there are: {', '.join(cluster.partitions)}"
+        message = f"slurm.partition is {site.partition!r}; the partitions are {', '.join(cluster.partitions)}"
         yield Check(name="partitions", state=CheckState.FAILED, message=message, error=TaskInvalid(message))
         return
-    gpus = sorted({f"{one.partition} ({one.nodes} × {one.gpus_per_node} {one.gpu})" for one in cluster.pools})
+    gpus = sorted({f"{pool.partition} ({pool.nodes} × {pool.gpus_per_node} {pool.gpu})" for pool in cluster.pools})
     if gpus:
         yield Check(name="partitions", message=f"with GPUs: {', '.join(gpus)}")
-        return
-    message = f"none has GPUs; there are: {', '.join(cluster.partitions) or 'none'}"
-    yield Check(name="partitions", state=CheckState.WARNING, message=message)
+    else:
+        yield _warning("partitions", f"none has GPUs; the partitions are {', '.join(cluster.partitions) or 'none'}")
 
 
 def _comments(client: Shell) -> Iterator[Check]:
-    """Whether a job that claimed a run of ours has lost our mark: some sites' plug-ins write comments of their own."""
+    """Warns if a job that claimed a run of ours has lost our mark: some sites' plug-ins write comments of their own."""
     listed = client.must("squeue", "-h", "-t", "all", "--me", "-o", "%F|%k").out.splitlines()
     others = dict(line.split("|", 1) for line in listed if "|" in line and f"|{MARK}" not in line)
     if not others:
         return
     names = [word for job in others for word in ("-o", "-lname", job)][1:]
     claims = client.ask("find", f"{client.folder()}/claims", "-type", "l", "(", *names, ")", "-printf", "%l\\n")
-    job = next((one for one in claims.out.split() if one in others), None)
+    job = next((job_id for job_id in claims.out.split() if job_id in others), None)
     if job is not None:
         message = (
             f"job {job} of ours has the comment {others[job]!r}: this site rewrites comments. The run id in its script "
             "proves that a job is ours; after a lost answer it is found once its script has begun"
         )
-        yield Check(name="comments", state=CheckState.WARNING, message=message)
+        yield _warning("comments", message)
 
 
 def _folder(client: Shell) -> Check:

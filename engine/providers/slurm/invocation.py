@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
-from engine.errors import TaskInvalid
+from steno.engine.errors import TaskInvalid
 
 _OPERATORS: Final = "();<>|&\n"
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON: Final = re.compile(r"python[\d.]*")
-_WRAPPERS: Final = {  # programs that run another one → options with a value
+_WRAPPERS: Final = {  # programs that run another program → options with a value
     "env": ("-u", "-C"),
     "uv run": ("--with", "--python", "-p", "--extra", "--group", "--env-file", "--with-requirements", "--index"),
     "srun": ("-n", "-N", "-c", "-p", "-w"),
@@ -40,20 +40,20 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def workers(self) -> int | None:
         """The data workers that one of its options asks for."""
-        found = _WORKERS.search(self.line)
-        return None if found is None else int(found[1])
+        match = _WORKERS.search(self.line)
+        return None if match is None else int(match[1])
 
 
 def invocation(words: Sequence[str], folder: Path) -> Invocation:
-    """What a command runs and needs; `folder` is the current one. One word is a shell line, or the name of a file;
-    several are quoted.
+    """The command as a shell line, with its files; `folder` is the current folder. One word is a shell line, or a
+    file; several are quoted.
 
     Raises TaskInvalid if it runs a missing file or ends within a quote.
     """
     line = words[0] if len(words) == 1 and not _is_there(folder / words[0]) else shlex.join(words)
     if not line.strip():
         raise TaskInvalid("the command is empty")
-    found: list[Path] = []
+    files: list[Path] = []
     project, place = False, folder
     for command in _with_nested(line):
         if command[0] == "cd" and len(command) == 2:
@@ -63,16 +63,16 @@ def invocation(words: Sequence[str], folder: Path) -> Invocation:
         for path in (place / name for name in meant):
             if not _is_there(path):
                 raise TaskInvalid(
-                    f"there is no file {str(path)!r}, which the command would run; name one that is there, or write "
+                    f"there is no file {str(path)!r}, which the command would run; name an existing file, or write "
                     f"its absolute path on the cluster"
                 )
         named = [path for word in command for path in _paths(word, place)]
         modules = [path for path in _modules(command, place) if _is_there(path)]
-        found += [*named, *modules]
+        files += [*named, *modules]
         project = project or bool(meant or named or modules) or command[:2] == ["uv", "run"]
     first = next(_commands(line))[0]
     runner = {".py": "python3 ", ".sh": "bash "}.get(Path(first).suffix, "") if "\n" not in line else ""
-    return Invocation(line=f"{runner}{line}", files=tuple(dict.fromkeys(found)), project=project)
+    return Invocation(line=f"{runner}{line}", files=tuple(dict.fromkeys(files)), project=project)
 
 
 def _commands(line: str) -> Iterator[list[str]]:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.providers.kind import Checkup, Option, ProviderKind
-from engine.providers.slurm.settings import BLOCK, site_of
-from engine.providers.task import complete_plain
+from steno.engine.providers.kind import Checkup, Option, ProviderKind
+from steno.engine.providers.slurm.settings import BLOCK, site_of
+from steno.engine.providers.task import complete_plain
 
 if TYPE_CHECKING:
-    from engine.providers.slurm.provider import SlurmProvider
-    from engine.providers.slurm.reading import SlurmReading
-    from engine.providers.task import Draft
-    from engine.rules.sets import RuleSet
-    from engine.settings.settings import Settings
-    from events.clock import Clock, Ids
-    from events.store.store import Store
+    from steno.engine.providers.slurm.provider import SlurmProvider
+    from steno.engine.providers.slurm.reading import SlurmReading
+    from steno.engine.providers.task import Draft
+    from steno.engine.rules.sets import RuleSet
+    from steno.engine.settings.settings import Settings
+    from steno.events.clock import Clock, Ids
+    from steno.events.store.store import Store
+
+
+@cache
+def _reading() -> SlurmReading:
+    """The process shares it: it caches the rows of lines, which the provider and the fold both read."""
+    from steno.engine.providers.slurm.reading import SlurmReading
+
+    return SlurmReading()
 
 
 class SlurmKind(ProviderKind):
@@ -24,7 +33,7 @@ class SlurmKind(ProviderKind):
     summary = "jobs of your Slurm cluster"
     settings = BLOCK
     repeats_names = True
-    commands = "engine.providers.slurm.commands:slurm"
+    commands = "steno.engine.providers.slurm.commands:slurm"
     options = (
         Option(flag="--partition", field="partition", metavar="NAME", help="The partition of a Slurm job."),
         Option(flag="--account", field="account", metavar="NAME", help="The account that a Slurm job is charged to."),
@@ -36,8 +45,8 @@ class SlurmKind(ProviderKind):
         task = complete_plain(draft)
         if draft.folder is None or draft.recorded:
             return task
-        from engine.providers.slurm.caller import in_folder, with_variables
-        from engine.providers.slurm.shell import Shell
+        from steno.engine.providers.slurm.shell import Shell
+        from steno.engine.providers.slurm.spec import in_folder, with_variables
 
         task, variables = with_variables(task, draft.environ)
         client = Shell(site_of(settings))
@@ -48,23 +57,21 @@ class SlurmKind(ProviderKind):
         return task
 
     def reading(self) -> SlurmReading:
-        from engine.providers.slurm.reading import SlurmReading
-
-        return SlurmReading()
+        return _reading()
 
     def rule_sets(self) -> tuple[RuleSet, ...]:
         """That of February 2026, which judges Slurm's own words."""
-        from engine.providers.slurm import rules_2026
+        from steno.engine.providers.slurm import rules_2026
 
         return rules_2026.RULE_SETS
 
     def open(self, settings: Settings, *, clock: Clock, ids: Ids, record: Store | None) -> SlurmProvider:
-        from engine.providers.slurm.provider import SlurmProvider
+        from steno.engine.providers.slurm.provider import SlurmProvider
 
-        return SlurmProvider(site_of(settings), clock=clock)
+        return SlurmProvider(site_of(settings), clock=clock, reading=_reading())
 
     def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool, trial: bool = False) -> Checkup:
-        from engine.providers.slurm.doctor import checkup
+        from steno.engine.providers.slurm.doctor import checkup
 
         return checkup(site_of(settings), clock) if wanted else Checkup()
 

@@ -1,13 +1,13 @@
-"""Where a job's output is: of any job, by what the controller or accounting still has of it."""
+"""Finds the output file of any job, by what the controller or accounting still has of it."""
 
 import posixpath
 import re
 from collections.abc import Mapping
 from typing import Final
 
-from engine.errors import RunNotFound
-from engine.providers.slurm.shell import Shell
-from engine.providers.slurm.spec import MARK
+from steno.engine.errors import RunNotFound
+from steno.engine.providers.slurm.shell import Shell
+from steno.engine.providers.slurm.spec import MARK
 
 _SYMBOL: Final = re.compile(r"%(\d*)([A-Za-z%])")
 _FIRST_NODE: Final = re.compile(r"([^,\[]+)(?:\[(\d+))?")
@@ -27,19 +27,19 @@ def expanded(pattern: str, values: Mapping[str, str]) -> str:
     if "\\" in pattern:
         return pattern.replace("\\", "")
 
-    def value(found: re.Match[str]) -> str:
-        text = "%" if found[2] == "%" else values.get(found[2])
-        return found[0] if text is None else text.zfill(int(found[1] or 0)) if text.isdecimal() else text
+    def value(match: re.Match[str]) -> str:
+        text = "%" if match[2] == "%" else values.get(match[2])
+        return match[0] if text is None else text.zfill(int(match[1] or 0)) if text.isdecimal() else text
 
     return _SYMBOL.sub(value, pattern)
 
 
 def from_controller(answer: str) -> str | None:
     """The output file by `scontrol -o show job JOB`; None if it has none."""
-    ids, found = _CONTROLLER.match(answer.lstrip()), _STDOUT.match(answer.strip())
-    if ids is None or found is None:
+    ids, stdout = _CONTROLLER.match(answer.lstrip()), _STDOUT.match(answer.strip())
+    if ids is None or stdout is None:
         return None
-    return posixpath.join(found[1], expanded(found[2], _values(ids[1], ids[2] or ids[1], ids[3])))
+    return posixpath.join(stdout[1], expanded(stdout[2], _values(ids[1], ids[2] or ids[1], ids[3])))
 
 
 def from_accounting(row: Mapping[str, str]) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def from_accounting(row: Mapping[str, str]) -> tuple[str, ...]:
         values["N"] = node[1] + (node[2] or "")
     named = _OPTION.search(row.get("SubmitLine", "").partition(" --wrap")[0])
     patterns = [row.get("StdOut"), named[1] if named else None, "slurm-%A_%a.out" if task else "slurm-%j.out"]
-    return tuple(posixpath.join(row.get("WorkDir", ""), expanded(one, values)) for one in patterns if one)
+    return tuple(posixpath.join(row.get("WorkDir", ""), expanded(pattern, values)) for pattern in patterns if pattern)
 
 
 def _values(job: str, master: str, task: str | None) -> dict[str, str]:
@@ -63,12 +63,12 @@ def _values(job: str, master: str, task: str | None) -> dict[str, str]:
 
 
 def output_of(client: Shell, job: str, own: str, *, accounting: bool) -> str:
-    """The path of the output of a job that exists; `own`: where a job of ours has it. Raises RunNotFound if nothing
-    says where it is.
+    """The path of the output of a job that exists; `own`: that of a job of ours. Raises RunNotFound if it cannot be
+    found.
     """
-    shown = from_controller(client.must("scontrol", "-o", "show", "job", job).out)
-    if shown is not None:
-        return shown
+    path = from_controller(client.must("scontrol", "-o", "show", "job", job).out)
+    if path is not None:
+        return path
     row = _row(client, job) if accounting else {}
     if not row or row.get("Comment", "").startswith(MARK) or f"--comment={MARK}" in row.get("SubmitLine", ""):
         return own
@@ -84,9 +84,8 @@ def output_of(client: Shell, job: str, own: str, *, accounting: bool) -> str:
 
 def _row(client: Shell, job: str) -> dict[str, str]:
     """Accounting's newest row of a job, by the columns that this version has."""
-    known = client.must("sacct", "--helpformat").out.split()
-    columns: list[str] = [name for name in _COLUMNS if name in known]
+    columns = client.columns(_COLUMNS)
     answer = client.must("sacct", "-X", "-D", "-P", "-n", "-j", job, "-o", ",".join(columns)).out
     rows = [line.split("|", len(columns) - 1) for line in answer.splitlines()]
-    found = [dict(zip(columns, row, strict=True)) for row in rows if len(row) == len(columns)]
-    return next((row for row in reversed(found) if row["JobID"] == job), {})
+    listed = [dict(zip(columns, row, strict=True)) for row in rows if len(row) == len(columns)]
+    return next((row for row in reversed(listed) if row["JobID"] == job), {})

@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from engine.price_list import list_price
-from engine.providers.slurm.cluster import Cluster, NodePool, is_slice_of, spelled
+from steno.engine.providers.slurm.cluster import Cluster, NodePool, is_slice_of, spelled
+from steno.engine.state.policy import list_price
 
 SOON: Final = 5 * 60  # seconds: a probe that starts this early fits a gap of the schedule (backfill)
 MULTI_NODE_FROM: Final = 4  # GPUs from which two nodes are tried
@@ -31,7 +32,7 @@ class Kind(StrEnum):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """What `sbatch --test-only` said of one request; a start it gives is an upper bound."""
+    """The answer of `sbatch --test-only` to a request; its start is an upper bound."""
 
     partition: str
     gpu: str
@@ -39,11 +40,10 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     minutes: int
     start: int | None  # seconds from the probe; None: refused
-    said: str = ""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user asks for. Memory in MiB, time in minutes."""
+    """A user's request. Memory in MiB, time in minutes."""
 
     gpus: int = 1
     types: tuple[str, ...] = ()  # by preference; empty: any
@@ -54,7 +54,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Strategy(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to get the GPUs."""
+    """A way to get the GPUs."""
 
     kind: Kind
     partition: str
@@ -97,24 +97,32 @@ def resolve(name: str, aliases: Mapping[str, Sequence[str]], cluster: Cluster, *
     """
     known = [pool.gpu for pool in cluster.pools]
     names = (name, *aliases.get(name.lower(), ()))
-    found = [spelled(one, known) for one in names]
-    found += [gpu for gpu in known if mig and any(is_slice_of(gpu, one) for one in names)]
-    return tuple(dict.fromkeys(one for one in found if one is not None))
+    kinds = [spelled(name, known) for name in names]
+    kinds += [gpu for gpu in known if mig and any(is_slice_of(gpu, name) for name in names)]
+    return tuple(dict.fromkeys(kind for kind in kinds if kind is not None))
 
 
 def make(
     request: Request, cluster: Cluster, probes: Iterable[Probe] = (), rates: Mapping[str, float] | None = None
 ) -> Allocation:
-    said = tuple(probes)
-    found: list[Strategy] = []
+    """The plan, best strategy first, each with its reason."""
+    answers = tuple(probes)
+    strategies: list[Strategy] = []
     excluded: list[Excluded] = []
     for pool in cluster.pools:
         shapes, why = topologies(request, pool)
         if why is not None:
             excluded.append(Excluded(partition=pool.partition, gpu=pool.gpu, why=why))
         for nodes, gpus_per_node in shapes:
-            found += _kinds(request, pool, nodes, gpus_per_node, said, rates or {})
-    return Allocation(strategies=ranked(found, request.types), excluded=tuple(excluded))
+            strategies += _kinds(request, pool, nodes, gpus_per_node, answers, rates or {})
+
+    def key(way: Strategy) -> tuple[bool, float, float, int, int]:
+        """A soon start, then the cost, then the order of the request."""
+        place = request.types.index(way.gpu) if way.gpu in request.types else len(request.types)
+        return way.start is None, way.start or 0, math.inf if way.units is None else way.units, place, way.nodes
+
+    ranked = (replace(way, why=_why(way)) for way in sorted(strategies, key=key))
+    return Allocation(strategies=tuple(ranked), excluded=tuple(excluded))
 
 
 def topologies(request: Request, pool: NodePool) -> tuple[tuple[tuple[int, int], ...], str | None]:
@@ -131,14 +139,14 @@ def topologies(request: Request, pool: NodePool) -> tuple[tuple[tuple[int, int],
     if limits.time is not None and request.minutes > limits.time:
         return (), f"its time limit is {limits.time} min, {request.minutes} min were asked for"
     most = min(pool.nodes, limits.nodes or pool.nodes)
-    found = [(1, request.gpus)] if request.gpus <= pool.gpus_per_node else []
+    shapes = [(1, request.gpus)] if request.gpus <= pool.gpus_per_node else []
     if request.gpus >= MULTI_NODE_FROM and request.gpus % 2 == 0 and not request.mig:
         half = request.gpus // 2
         if half <= pool.gpus_per_node and most >= 2:
-            found.append((2, half))
-    if not found:
+            shapes.append((2, half))
+    if not shapes:
         return (), f"{most} × {pool.gpus_per_node} GPUs at most, {request.gpus} were asked for on one or two nodes"
-    return tuple(found), None
+    return tuple(shapes), None
 
 
 def size(pool: NodePool, gpus_per_node: int, memory: int | None = None) -> tuple[int, int]:
@@ -173,12 +181,9 @@ def _kinds(
     rates: Mapping[str, float],
 ) -> list[Strategy]:
     cpus, memory = size(pool, gpus_per_node, request.memory)
-    window = backfill_window(pool, nodes, gpus_per_node, probes)
-    soon = [
-        probe.start
-        for probe in probes
-        if _is_of(probe, pool, nodes, gpus_per_node) and probe.minutes >= request.minutes and _is_soon(probe)
-    ]
+    soon = soon_starts(pool, nodes, gpus_per_node, probes)
+    window = max((probe.minutes for probe in soon), default=0)
+    start = min((probe.start or 0 for probe in soon if probe.minutes >= request.minutes), default=None)
 
     def strategy(kind: Kind, minutes: int, segments: int = 1, start: int | None = None) -> Strategy:
         hourly = list_price({pool.gpu: nodes * gpus_per_node}, {"cpu": nodes * cpus, "node": nodes}, rates)
@@ -197,46 +202,32 @@ def _kinds(
             units=None if hourly is None else hourly * hours,
         )
 
-    starts = [one for one in soon if one is not None]
     if pool.is_slice:
-        return [strategy(Kind.MIG, request.minutes, start=min(starts, default=None))]
+        return [strategy(Kind.MIG, request.minutes, start=start)]
     if window >= request.minutes:
-        return [strategy(Kind.BACKFILL, request.minutes, start=min(starts, default=None))]
-    found = [strategy(Kind.DIRECT, request.minutes)]
+        return [strategy(Kind.BACKFILL, request.minutes, start=start)]
+    strategies = [strategy(Kind.DIRECT, request.minutes)]
     if LEAST_SEGMENT <= window < request.minutes:
-        found.append(strategy(Kind.CHECKPOINT, window, math.ceil(request.minutes / window), start=0))
-    return found
+        strategies.append(strategy(Kind.CHECKPOINT, window, math.ceil(request.minutes / window), start=0))
+    return strategies
 
 
-def backfill_window(pool: NodePool, nodes: int, gpus_per_node: int, probes: Iterable[Probe]) -> int:
-    """The longest time, in minutes, with which a probe would start soon; 0: none."""
-    ours = (probe for probe in probes if _is_of(probe, pool, nodes, gpus_per_node) and _is_soon(probe))
-    return max((probe.minutes for probe in ours), default=0)
+def soon_starts(pool: NodePool, nodes: int, gpus_per_node: int, probes: Iterable[Probe]) -> list[Probe]:
+    """The probes of that shape that would start soon."""
+    shape = pool.partition, pool.gpu, nodes, gpus_per_node
+    return [
+        probe
+        for probe in probes
+        if (probe.partition, probe.gpu, probe.nodes, probe.gpus) == shape
+        and probe.start is not None
+        and probe.start <= SOON
+    ]
 
 
-def _is_of(probe: Probe, pool: NodePool, nodes: int, gpus_per_node: int) -> bool:
-    return (probe.partition, probe.gpu, probe.nodes, probe.gpus) == (pool.partition, pool.gpu, nodes, gpus_per_node)
-
-
-def _is_soon(probe: Probe) -> bool:
-    return probe.start is not None and probe.start <= SOON
-
-
-def ranked(strategies: Iterable[Strategy], preference: Sequence[str] = ()) -> tuple[Strategy, ...]:
-    """Best first: a soon start, then the cost, then the order asked for; each with its reason."""
-
-    def key(one: Strategy) -> tuple[bool, float, float, int, int]:
-        place = preference.index(one.gpu) if one.gpu in preference else len(preference)
-        return (one.start is None, one.start or 0, math.inf if one.units is None else one.units, place, one.nodes)
-
-    found = sorted(strategies, key=key)
-    return tuple(msgspec.structs.replace(one, why=_why(one)) for one in found)
-
-
-def _why(one: Strategy) -> str:
-    cost = f"no rate for {one.gpu}" if one.units is None else f"{math.ceil(one.units)} SU"
-    if one.kind is Kind.CHECKPOINT:
-        return f"{one.segments} segments of {one.minutes} min fit into gaps; {cost}"
-    if one.start is not None:
-        return f"a probe starts within {max(1, math.ceil(one.start / 60))} min; {cost}"
+def _why(way: Strategy) -> str:
+    cost = f"no rate for {way.gpu}" if way.units is None else f"{math.ceil(way.units)} SU"
+    if way.kind is Kind.CHECKPOINT:
+        return f"{way.segments} segments of {way.minutes} min fit into gaps; {cost}"
+    if way.start is not None:
+        return f"a probe starts within {max(1, math.ceil(way.start / 60))} min; {cost}"
     return f"start unknown: no probe starts soon; {cost}"

@@ -11,11 +11,10 @@ from typing import Final
 
 import msgspec
 
-from engine.errors import ProviderError, TaskInvalid
-from engine.providers.slurm.reading import PREFIX
-from engine.providers.slurm.shell import Shell
-from events.clock import Clock, format_time
-from events.poll import Poll
+from steno.engine.errors import ProviderError, TaskInvalid
+from steno.engine.providers.slurm.shell import Shell, result_poll
+from steno.events.clock import Clock, format_time
+from steno.events.poll import Poll
 
 _LOCKS: Final = ("uv.lock", "requirements.txt", "pyproject.toml")
 _BESIDE_LOCK: Final = ("pyproject.toml", ".python-version")
@@ -23,7 +22,7 @@ _DIGITS: Final = 12
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run takes along; recorded as its manifest."""
+    """The files and the environment of a run; recorded as its manifest."""
 
     name: str
     root: str  # of the repository, or the current folder without one; absolute, on this machine
@@ -57,11 +56,11 @@ def project_of(folder: Path, named: Iterable[Path], more: Iterable[Path] = (), *
         name = _inside(path, root)
         if not path.is_dir():
             names.add(name)
-        elif name != "." and not any(one.startswith(f"{name}/") for one in names):
+        elif name != "." and not any(tracked_name.startswith(f"{name}/") for tracked_name in names):
             left.add(f"{name}/")
     for path in more:
-        inside = (one for one in path.rglob("*") if not one.is_dir()) if path.is_dir() else (path,)
-        names |= {_inside(one, root) for one in inside}
+        inside = (inner for inner in path.rglob("*") if not inner.is_dir()) if path.is_dir() else (path,)
+        names |= {_inside(inner, root) for inner in inside}
     lock = _lock(folder, root) if environment else None
     if lock is not None:
         names |= {str(path.relative_to(root)) for path in (lock, *_beside(lock))}
@@ -95,22 +94,12 @@ def sync(client: Shell, project: Project, now: int) -> tuple[str, str]:
 
 
 def manifest(client: Shell, project: Project, snapshot: str, clock: Clock) -> Poll:
-    req = ("manifest", snapshot)
-    now = clock.now()
-    return Poll(
-        source=f"slurm/{client.site.cluster}",
-        path=PREFIX + " ".join(req),
-        req=msgspec.json.encode(req),
-        started_at=now,
-        observed_at=now,
-        status=0,
-        body=msgspec.json.encode({"snapshot": snapshot, "digest": project.digest, **msgspec.to_builtins(project)}),
-        answered=True,
-    )
+    now, result = clock.now(), {"snapshot": snapshot, "digest": project.digest, **msgspec.to_builtins(project)}
+    return result_poll(client.site, f"manifest {snapshot}", ("manifest", snapshot), now, now, result)
 
 
 def _git(folder: Path, *words: str) -> Sequence[str] | None:
-    """What git says of a folder, cut at NUL; None: no repository, or no git."""
+    """The answer of git about a folder, cut at NUL; None: no repository, or no git."""
     try:
         done = subprocess.run(["git", "-C", folder, *words], capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -143,8 +132,8 @@ def _hash(path: Path) -> str:
 
 def _lock(folder: Path, root: Path) -> Path | None:
     """The lock file of the current folder, else of the root."""
-    found = (place / name for place in (folder, root) for name in _LOCKS)
-    return next((path for path in found if path.is_file() and _has_dependencies(path)), None)
+    candidates = (place / name for place in (folder, root) for name in _LOCKS)
+    return next((path for path in candidates if path.is_file() and _has_dependencies(path)), None)
 
 
 def _has_dependencies(path: Path) -> bool:

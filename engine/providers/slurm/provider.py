@@ -1,4 +1,4 @@
-"""Slurm as a provider: a round asks each source once, for all jobs; a submission is one `sbatch` with our mark."""
+"""Slurm as a provider: a round asks each source once, for all jobs; a submission is an `sbatch` with our mark."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.errors import (
+from steno.engine.errors import (
     Conflict,
     ProviderError,
     ProviderUnreachable,
@@ -15,21 +15,22 @@ from engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from engine.providers.base import Named, Provider, StopTarget, Submission, Submitted
-from engine.providers.slurm import cancel
-from engine.providers.slurm.cluster import gpus_of, spelled
-from engine.providers.slurm.output import output_of
-from engine.providers.slurm.question import question
-from engine.providers.slurm.rounds import LOOK_BACK, PROOF, SQUEUE, TASK, ClusterRounds, moment, rows_of
-from engine.providers.slurm.rows import Row, is_silent
-from engine.providers.slurm.script import render, variables
-from engine.providers.slurm.settings import Site
-from engine.providers.slurm.shell import Done, Shell
-from engine.providers.slurm.spec import MARK, spec_of
-from engine.providers.slurm.words import LIVE
-from events.clock import SECOND, Clock, format_time
-from events.errors import StenoError
-from events.poll import Poll
+from steno.engine.providers.base import Named, Provider, StopTarget, Submission, Submitted
+from steno.engine.providers.slurm import cancel
+from steno.engine.providers.slurm.cluster import gpus_of, spelled
+from steno.engine.providers.slurm.output import output_of
+from steno.engine.providers.slurm.query import question
+from steno.engine.providers.slurm.reading import SlurmReading
+from steno.engine.providers.slurm.rounds import LOOK_BACK, PROOF, SACCT, SQUEUE, TASK, ClusterRounds, moment
+from steno.engine.providers.slurm.rows import Row, is_silent, readable_rows
+from steno.engine.providers.slurm.script import render, variables
+from steno.engine.providers.slurm.settings import Site
+from steno.engine.providers.slurm.shell import Done, Shell
+from steno.engine.providers.slurm.spec import MARK, spec_of
+from steno.engine.providers.slurm.words import LIVE
+from steno.events.clock import SECOND, Clock, format_time
+from steno.events.errors import StenoError
+from steno.events.poll import Poll
 
 _JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
 _PREPARE: Final = (
@@ -49,7 +50,8 @@ _HOLDER: Final = re.compile(r"^steno (\S+) (\d+)$", re.MULTILINE)
 _SUBMITTED: Final = re.compile(r"(\d+)(?:;.*)?")
 _MARKED: Final = re.compile(rf"--comment=[\"']?{MARK}([0-9a-f-]+)")
 _PACE: Final = SECOND
-_KEPT_DAYS: Final = 90  # variables of jobs that have not started for so long are deleted
+_KEEP: Final = 'umask 077; mkdir -p "$1" && find "$1" -type f -mtime +90 -delete; cat > "$1/$2"'
+"""Keeps the variables of a job, which touches its file at each start; deletes those of 90 days without a start."""
 _REFUSED: Final = "sbatch: error:"
 
 
@@ -58,20 +60,21 @@ class SlurmProvider(Provider):
 
     name = "slurm"
 
-    def __init__(self, site: Site, *, clock: Clock) -> None:
+    def __init__(self, site: Site, *, clock: Clock, reading: SlurmReading | None = None) -> None:
+        """`reading`: what reads its polls, so that each line is parsed once."""
         self.site = site
         self.project = site.cluster
-        self.source = f"slurm/{site.cluster}"
+        self.source = site.source
         self.client = Shell(site)
         self._clock = clock
-        self.rounds = ClusterRounds(site, self.client, self.source, clock)
+        self.rounds = ClusterRounds(site, self.client, reading or SlurmReading(), clock)
 
     def poll(self, follow: Mapping[str, int], *, since: int | None) -> Iterator[Poll]:
         return self.rounds.poll(follow, since=since)
 
     def submit(self, submission: Submission) -> Submitted:
-        """One job, however often it is asked for: `sbatch` can take longer than our patience and survives us, so the
-        first of two jobs claims the run (see the job script), and its id is the answer.
+        """Submits a single job, however often it is called: `sbatch` can take longer than our timeout and survives us,
+        so the first of two jobs claims the run (see the job script), and its id is the answer.
         """
         spec = spec_of(submission.configuration, partition=self.site.partition, account=self.site.account)
         if spec.gpu is not None:
@@ -82,9 +85,7 @@ class SlurmProvider(Provider):
         if claimed is not None:
             return Submitted(provider_id=claimed[1], name=name, sent=script)
         if spec.env:
-            # A job touches its file whenever it starts.
-            write = f'umask 077; mkdir -p "$1" && find "$1" -type f -mtime +{_KEPT_DAYS} -delete; cat > "$1/$2"'
-            kept = self.client.ask("sh", "-c", write, "sh", f"{folder}/env", run_id, given=variables(spec).encode())
+            kept = self.client.ask("sh", "-c", _KEEP, "sh", f"{folder}/env", run_id, given=variables(spec).encode())
             if kept.status != 0:
                 raise ProviderError(f"{folder}/env on {self.client.where} cannot be written: {kept.problem}")
         done = self.client.ask(
@@ -95,11 +96,10 @@ class SlurmProvider(Provider):
             raise TaskInvalid(f"Slurm refuses the job: {'; '.join(refusals)}")
         if done.status > 0:
             raise ProviderError(f"sbatch on {self.client.where} failed: {done.problem}")
-        lines = done.out.strip().splitlines()
-        found = _SUBMITTED.fullmatch(lines[-1].strip()) if lines else None
-        if found is None:  # killed, or a site's wrapper swallowed the answer
+        answer = _SUBMITTED.fullmatch(done.out.strip().rpartition("\n")[2].strip())
+        if answer is None:  # killed, or a site's wrapper swallowed the answer
             raise ProviderUnreachable(f"sbatch on {self.client.where} gave no job id: {done.problem}")
-        job, at = found[1], _NUMBER.search(done.out)
+        job, at = answer[1], _NUMBER.search(done.out)
         try:
             holder = self._claim({run_id: job}).get(run_id, job)
             if holder != job:
@@ -110,71 +110,69 @@ class SlurmProvider(Provider):
         return Submitted(provider_id=holder, name=name, submitted_at=before, sent=script)
 
     def _claim(self, jobs: Mapping[str, str]) -> dict[str, str]:
-        """The jobs that have claimed these runs; a run that none has is claimed for the given job."""
+        """The jobs that have claimed these runs; a run without such a job is claimed for the given job."""
         words = (word for pair in jobs.items() for word in pair)
         done = self.client.ask("sh", "-c", _CLAIM, "sh", f"{self.client.folder()}/claims", *words)
         return dict(_HOLDER.findall(done.out))
 
     def withdraw(self, run_id: str) -> str | None:
-        """No job has the id 0: one that arrives later finds the run claimed, and ends at once."""
+        """No job has the id 0: a job that arrives later finds the run claimed, and ends at once."""
         holder = self._claim({run_id: _NO_JOB}).get(run_id)
         return None if holder == _NO_JOB else holder
 
     def _spelled(self, gpu: str) -> str:
         """A GPU type as the cluster spells it; unchanged if the cluster does not list it. Raises TaskInvalid."""
         listed = self.client.ask("sinfo", "-h", "-o", "%G").out.splitlines()
-        return spelled(gpu, (one for line in listed for one in gpus_of(line))) or gpu
+        return spelled(gpu, (kind for line in listed for kind in gpus_of(line))) or gpu
 
     def find(self, name: str, since: int) -> tuple[Named, ...]:
         """Jobs of that name: those of the controller, those whose script wrote that it began, and those of accounting,
         with the mark in their command line. Accounting hears of a job later than the controller may forget it.
 
-        Of a run of ours, the job that has claimed it, an array as one; if none has, the oldest claims it now.
+        Of a run of ours, the job that has claimed it, an array as a single job; if none has, the oldest claims it now.
         """
-        found = {row.job: _named(row) for row in self._listed_as(name, "-t", "all")}
+        listed = self._read(self.client.must("squeue", "-h", "-t", "all", "--me", "-n", name, "-o", SQUEUE))
+        jobs = {row.job: _named(row) for row in listed}
         now = self._clock.now()
         if since > now + LOOK_BACK:
             return ()
         if self.rounds.has_accounting():
-            asked = ("sacct", *PROOF, "-u", self.client.user(), "--name", name, "-S", moment(since, now))
-            done = self.client.must(*asked, "-o", self.rounds.fields("SubmitLine"))
+            words = ("sacct", *PROOF, "-u", self.client.user(), "--name", name, "-S", moment(since, now))
+            done = self.client.must(*words, "-o", ",".join(self.client.columns((*SACCT, "SubmitLine"))))
             for line in done.out.splitlines():
                 mark = _MARKED.search(line)
-                for row in rows_of(done.words, line):
-                    found.setdefault(row.job, _named(row, mark[1] if mark is not None else None))
+                for row in readable_rows(question(done.words), line):
+                    jobs.setdefault(row.job, _named(row, mark[1] if mark is not None else None))
         written = self.client.ask("grep", "-rHs", "-e", f" {name}$", "-e", f" {name} ", self.rounds.ends())
         for row in self._read(written):
             if row.name == name:
-                found.setdefault(row.job, _named(row))
+                jobs.setdefault(row.job, _named(row))
         early = since - LOOK_BACK
-        kept = [one for one in found.values() if one.submitted_at is None or one.submitted_at >= early]
+        kept = [job for job in jobs.values() if job.submitted_at is None or job.submitted_at >= early]
         # Slurm's times are whole seconds; a later job has a greater number.
-        kept.sort(key=lambda one: (one.submitted_at or 0, len(one.provider_id), one.provider_id), reverse=True)
+        kept.sort(key=lambda job: (job.submitted_at or 0, len(job.provider_id), job.provider_id), reverse=True)
         return tuple(self._once(kept))
 
-    def _once(self, found: Sequence[Named]) -> Iterator[Named]:
+    def _once(self, jobs: Sequence[Named]) -> Iterator[Named]:
         """Newest first, each run of ours once."""
-        jobs = {one.mark: _whole(one.provider_id) for one in found if one.mark is not None}
-        if jobs:
-            jobs |= self._claim(jobs)
-        going = {_whole(one.provider_id) for one in found if not one.ended}
-        for one in found:
-            job = _whole(one.provider_id)
-            if one.mark is None:
-                yield one
-            elif jobs.get(one.mark) == job:
-                del jobs[one.mark]
-                yield replace(one, provider_id=job, ended=job not in going)
-
-    def _listed_as(self, name: str, *options: str) -> list[Row]:
-        return self._read(self.client.must("squeue", "-h", *options, "--me", "-n", name, "-o", SQUEUE))
+        holders = {job.mark: _whole(job.provider_id) for job in jobs if job.mark is not None}
+        if holders:
+            holders |= self._claim(holders)
+        going = {_whole(job.provider_id) for job in jobs if not job.ended}
+        for job in jobs:
+            whole = _whole(job.provider_id)
+            if job.mark is None:
+                yield job
+            elif holders.get(job.mark) == whole:
+                del holders[job.mark]
+                yield replace(job, provider_id=whole, ended=whole not in going)
 
     def _read(self, done: Done) -> list[Row]:
         """The rows of an answer. Raises ProviderError if it is not an answer of this command."""
-        found = [row for line in done.out.splitlines() for row in rows_of(done.words, line)]
-        if not found and not is_silent(done.out) and done.status == 0:
+        rows = readable_rows(question(done.words), done.out)
+        if not rows and not is_silent(done.out) and done.status == 0:
             raise ProviderError(f"{question(done.words).tool} on {self.client.where} answers {done.problem[:80]!r}")
-        return found
+        return rows
 
     def stop(self, stop: StopTarget) -> None:
         """`scancel`: SIGTERM, then SIGKILL after the cluster's KillWait; `abort`: SIGKILL at once, then the same."""
@@ -186,7 +184,7 @@ class SlurmProvider(Provider):
             raise ProviderError(f"squeue on {self.client.where} answers {done.problem[:80]!r}")
         if not jobs:
             self._expect(stop.provider_id)
-        other = next((one for one in jobs if not one.over and not one.proven), None)
+        other = next((job for job in jobs if not job.over and not job.proven), None)
         if other is not None:
             at = "" if other.submitted is None else f", submitted {format_time(other.submitted)[:19]}Z"
             raise Conflict(
@@ -195,7 +193,7 @@ class SlurmProvider(Provider):
             )
 
     def _expect(self, provider_id: str) -> bool:
-        """Whether the job still waits or runs. Raises RunNotFound if no source knows it."""
+        """True if the job still waits or runs. Raises RunNotFound if no source knows it."""
         rows = self._read(self.client.must("squeue", "-h", "-t", "all", "-j", provider_id, "-o", SQUEUE))
         if rows:
             return any(row.state in LIVE for row in rows)
@@ -233,10 +231,10 @@ class SlurmProvider(Provider):
             offset += len(piece)
             if piece:
                 yield piece
-            elif not going:
-                return
-            if not piece:
+            elif going:
                 self._clock.sleep(_PACE)
+            else:
+                return
 
     def close(self) -> None:
         self.client.close()

@@ -1,5 +1,5 @@
-"""What Slurm's answers say, as facts. Its sources know different things at different times, so each is a witness of its
-own: the controller (squeue, scontrol) knows what waits and runs, accounting (sacct) what has ended and how.
+"""Slurm's answers as facts. Its sources know different things at different times, so each is a witness of its own: the
+controller (squeue, scontrol) knows what waits and runs, accounting (sacct) what has ended and how.
 
 Rules, from a real cluster: only accounting's record of an end ends an attempt; an attempt's end is not the job's while
 the controller still lists the job; a source's silence proves nothing. Without accounting (`STENO_ACCOUNTING=none` in
@@ -7,22 +7,18 @@ the command) the controller's end counts, with the exit status that our job scri
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
-from engine.providers.reading import Listing, Reading, Scope
-from engine.providers.slurm import node_report
-from engine.providers.slurm import rows as read
-from engine.providers.slurm.allocation import allocation, hostname, price_in
-from engine.providers.slurm.job_chain import chains_of, is_same_job
-from engine.providers.slurm.question import ENDS, REPORTS, Question, command_of, question
-from engine.providers.slurm.rows import Row
-from engine.providers.slurm.spec import MARK, spec_of
-from engine.providers.slurm.witnesses import (
+from steno.engine.providers.slurm import rows as read
+from steno.engine.providers.slurm.allocation import allocation, hostname, mismatch, price_in, report_in
+from steno.engine.providers.slurm.jobs import chains_of, is_same_job
+from steno.engine.providers.slurm.query import ENDS, PREFIX, REPORTS, Question, question_of
+from steno.engine.providers.slurm.rows import Row, RowCache
+from steno.engine.providers.slurm.spec import MARK, spec_of
+from steno.engine.providers.slurm.witnesses import (
     ACCOUNTING,
     ACCOUNTING_JSON,
     CONTROLLER,
@@ -31,14 +27,15 @@ from engine.providers.slurm.witnesses import (
     testimony,
     together,
 )
-from engine.providers.slurm.words import LIVE, REQUEUED, UNKNOWN_JOB, cause, ending, exit_status, waits
-from engine.requirements import Range, Requirements
-from engine.states import PROGRESS, Reason, State
-from events.clock import SECOND
-from events.errors import StenoError
-from events.shape.shape import LINES, BodyShape
+from steno.engine.providers.slurm.words import LIVE, REQUEUED, UNKNOWN_JOB, cause, ending, exit_status, waits
+from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from steno.engine.state.reading import Listing, Reading, Scope
+from steno.engine.state.run import Range, Requirements
+from steno.engine.state.states import PROGRESS, Reason, State
+from steno.events.clock import SECOND
+from steno.events.errors import StenoError
+from steno.events.shape.shape import LINES, BodyShape
 
-PREFIX: Final = "slurm:"
 CLUSTER_NAME: Final = "STENO_CLUSTER_NAME"  # in a question: the cluster's own name; STENO_CLUSTER is its source's
 REPORT: Final = "report"
 _WITNESSES: Final = {
@@ -48,6 +45,14 @@ _TEXT: Final = BodyShape(kind="run", items=LINES, identity="0")
 _WHOLE: Final = BodyShape(kind="run", items="")
 _UNNAMED: Final = "allocation"  # accounting's word for a job before it has its name
 
+_PRIVATE: Final = {
+    **dict.fromkeys(("JobName", "Account", "user_name", "account", "user"), "names"),
+    **dict.fromkeys(("Command", "WorkDir", "StdErr", "StdIn", "StdOut", "SubmitLine"), "commands"),
+    **dict.fromkeys(("command", "current_working_directory", "standard_error", "standard_output"), "commands"),
+    **dict.fromkeys(("commands", "submit_line", "script", "working_dir"), "commands"),
+    **dict.fromkeys(("NodeList", "BatchHost", "ReqNodeList", "batch_host", "nodes"), "hosts"),
+}
+
 
 class SlurmReading(Reading):
     """Answers of Slurm 22.05 to 25.x, text or JSON."""
@@ -56,44 +61,47 @@ class SlurmReading(Reading):
     own_machines = True
     joins_items = True
     ids_recur = True
+    private = _PRIVATE
 
     def __init__(self) -> None:
-        self._scope = lru_cache(maxsize=4096)(_scope)
-        self._question = lru_cache(maxsize=4096)(_question)
+        self._rows = RowCache()
 
     def scope(self, path: str, req: bytes) -> Scope | None:
-        return self._scope(req) if path.startswith(PREFIX) else None
+        return _scope(req) if path.startswith(PREFIX) else None
 
     def shape(self, path: str, req: bytes) -> BodyShape | None:
-        asked = self._question(req)
-        if asked.tool not in _WITNESSES:
+        question = question_of(req)
+        if question.tool not in _WITNESSES:
             return None
-        return _WHOLE if asked.json else _TEXT
+        return _WHOLE if question.json else _TEXT
 
     def answered(self, path: str, req: bytes, status: int | None, body: bytes | None, error: str | None = None) -> bool:
         """Exit code 0 without JSON `errors` (`squeue --json` exits 0 if the controller is down), or no such jobs."""
-        if self._question(req).tool == ENDS:
+        question = question_of(req)
+        if question.tool == ENDS:
             return body is not None and error is None
         if status != 0 or body is None:
             return status == 1 and body is not None and UNKNOWN_JOB.search(error or "") is not None
-        asked = self._question(req)
-        if not asked.json:
-            return _sensible(asked, _text(body))
+        if not question.json:
+            return _is_answer(question, _text(body))
         answer = read.decode(_text(body))
-        return answer is not None and not read.has_errors(answer)
+        return answer is not None and not answer.get("errors")
 
     def runs(self, item: bytes, scope: Scope) -> tuple[RunFacts, ...]:
-        asked = self._asked(scope)
-        if asked.tool == REPORTS:
+        question = question_of(scope.asked)
+        if question.tool == REPORTS:
             return _reported(_text(item), scope)
-        found: dict[str, list[RunFacts]] = {}
-        for row in read.rows(asked, _text(item)):
-            if asked.tool == ENDS and row.state in LIVE:
+        by_job: dict[str, list[RunFacts]] = {}
+        for row in self.rows(scope.asked, _text(item)):
+            if question.tool == ENDS and row.state in LIVE:
                 continue  # a script that has begun does not keep a job alive
-            found.setdefault(_whole(row), []).append(_facts(row, asked, scope))
-        return tuple(
-            self.joined(chain) if len(chain) > 1 else chain[0] for same in found.values() for chain in self.by_run(same)
-        )
+            by_job.setdefault(_whole(row), []).append(_facts(row, question, scope))
+        chains = (chain for rows in by_job.values() for chain in self.by_run(rows))
+        return tuple(self.joined(chain) if len(chain) > 1 else chain[0] for chain in chains)
+
+    def rows(self, req: bytes, line: str) -> tuple[Row, ...]:
+        """The rows of one item of the answer to a request, parsed once. Raises ValueError if it is unreadable."""
+        return self._rows.get(req, line)
 
     def by_run(self, rows: Sequence[RunFacts]) -> Iterable[Sequence[RunFacts]]:
         return chains_of(rows)
@@ -107,13 +115,13 @@ class SlurmReading(Reading):
             for job in row.jobs:
                 parts.setdefault(job.job_num, []).append(row)
         if not parts:
-            phases = sorted(dict.fromkeys(one for row in rows for one in row.phases), key=lambda one: one[1])
-            mismatch = next((one.mismatch for one in rows if one.mismatch), None)
-            return replace(max(rows, key=_counts), phases=tuple(phases), mismatch=mismatch)
+            phases = sorted(dict.fromkeys(phase for row in rows for phase in row.phases), key=lambda phase: phase[1])
+            differs = next((row.mismatch for row in rows if row.mismatch), None)
+            return replace(max(rows, key=_counts), phases=tuple(phases), mismatch=differs)
         newest = [max(of, key=_counts) for _, of in sorted(parts.items())]
-        going = [one for one in newest if not one.final]
+        going = [row for row in newest if not row.final]
         # Of those that ended the first that failed, else the first that was stopped.
-        worst = max(newest, key=lambda one: (one.failed, one.cause is not Reason.EXIT_ZERO))
+        worst = max(newest, key=lambda row: (row.failed, row.cause is not Reason.EXIT_ZERO))
         counts = max(going, key=_counts) if going else worst
         first = min((row.submitted_at for row in rows if row.submitted_at is not None), default=None)
         jobs = tuple(JobFacts(job_num=num, attempts=_attempts(parts[num])) for num in sorted(parts))
@@ -125,27 +133,28 @@ class SlurmReading(Reading):
     def together(self, before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bool) -> RunFacts:
         report = views.get(REPORT)
         others = {witness: facts for witness, facts in views.items() if witness != REPORT}
-        found = together(before, others, back=back) if others else before
-        return found if report is None else replace(found, phases=report.phases, mismatch=report.mismatch)
+        facts = together(before, others, back=back) if others else before
+        return facts if report is None else replace(facts, phases=report.phases, mismatch=report.mismatch)
 
     def testimony(self, views: Mapping[str, RunFacts | None]) -> tuple[str, ...]:
         return tuple(testimony(views))
 
     def title(self, path: str, req: bytes) -> str:
         """The tool and its jobs: `sacct 17, 18, 19 and 40 more`."""
-        asked = self._question(req)
-        jobs = sorted(asked.jobs or (), key=lambda job: (len(job), job))
+        question = question_of(req)
+        jobs = sorted(question.jobs or (), key=lambda job: (len(job), job))
         more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""
-        tool = "exit statuses of scripts" if asked.tool == ENDS else asked.tool
+        tool = "exit statuses of scripts" if question.tool == ENDS else question.tool
         return f"{tool} {', '.join(jobs[:3])}{more}".rstrip()
 
     def machines(self, item: bytes, scope: Scope) -> tuple[VmFacts, ...]:
         """A job is a machine of its own from its start to its end."""
-        asked = self._asked(scope)
-        if asked.tool in ("squeue", REPORTS) or (asked.tool == "scontrol" and _accounted(asked)):
+        question = question_of(scope.asked)
+        if question.tool in ("squeue", REPORTS) or (question.tool == "scontrol" and _accounted(question)):
             return ()
-        found = (allocation(row, asked, scope) for row in read.rows(asked, _text(item)))
-        return tuple(one for one in found if one is not None)
+        return tuple(
+            vm for row in self.rows(scope.asked, _text(item)) if (vm := allocation(row, question, scope)) is not None
+        )
 
     def vm(self, item: bytes, scope: Scope) -> VmFacts:
         raise ValueError("Slurm has no list of machines")
@@ -171,16 +180,16 @@ class SlurmReading(Reading):
 
     def terms(self, configuration: bytes, submitter: str, fallback: tuple[str, ...] = ()) -> Requirements:
         """A job's machine is for this job alone and never idles. All its nodes are one allocation."""
-        asked = Requirements(submitter=submitter, fallback=fallback, any_machine=True, idle=0)
+        requirements = Requirements(submitter=submitter, fallback=fallback, any_machine=True, idle=0)
         try:
             task = msgspec.json.decode(configuration, type=dict[str, Any])
             spec = spec_of({**task, "commands": ("true",), "env": {}})
         except (msgspec.MsgspecError, ValueError, TypeError, StenoError):
-            return asked
+            return requirements
         lasts = spec.total or spec.time
         race, strategy = task.get("race"), task.get("strategy")
         return replace(
-            asked,
+            requirements,
             gpu=() if spec.gpu is None else (spec.gpu,),
             gpu_count=spec.gpus * spec.nodes,
             tasks=1 if spec.array is None else max(1, len(read.expand(f"_[{spec.array}]")[0])),
@@ -190,32 +199,25 @@ class SlurmReading(Reading):
             strategy=strategy if isinstance(strategy, str) else None,
         )
 
-    def _asked(self, scope: Scope) -> Question:
-        return self._question(scope.asked)
-
-
-def _question(req: bytes) -> Question:
-    return question(command_of(req))
-
 
 def _scope(req: bytes) -> Scope:
-    asked = _question(req)
-    source = asked.environment.get("STENO_CLUSTER")
+    question = question_of(req)
+    source = question.environment.get("STENO_CLUSTER")
     name = f"slurm/{source}" if source else "slurm"
-    witness = _WITNESSES.get(asked.tool)
-    if witness is None or not (asked.json or asked.columns or asked.tool in ("scontrol", ENDS, REPORTS)):
-        return Scope(provider="slurm", source=name, listing=Listing.OTHER, endpoint=asked.tool or "other")
+    witness = _WITNESSES.get(question.tool)
+    if witness is None or not (question.json or question.columns or question.tool in ("scontrol", ENDS, REPORTS)):
+        return Scope(provider="slurm", source=name, listing=Listing.OTHER, endpoint=question.tool or "other")
     return Scope(
         provider="slurm",
         source=name,
         project=source,
         listing=Listing.RUNS,
-        endpoint=asked.tool,
+        endpoint=question.tool,
         watched=True,
         filtered=True,  # no single source lists every job
         asked=req,
-        witness=ACCOUNTING_JSON if asked.tool == "sacct" and asked.json else witness,
-        covers=None if asked.filtered or witness in (SCRIPT, REPORT) else (asked.jobs or frozenset({"*"})),
+        witness=ACCOUNTING_JSON if question.tool == "sacct" and question.json else witness,
+        covers=None if question.filtered or witness in (SCRIPT, REPORT) else (question.jobs or frozenset({"*"})),
     )
 
 
@@ -224,33 +226,33 @@ def _text(item: bytes) -> str:
     return text if isinstance(text, str) else item.decode()
 
 
-def _sensible(asked: Question, text: str) -> bool:
-    """Whether an answer is empty or has one readable line: a proxy's page or a notice is not an empty list."""
-    if asked.tool == "sinfo" and "STENO_CLUSTER" in asked.environment:
+def _is_answer(question: Question, text: str) -> bool:
+    """True if an answer is empty or has one readable line: a proxy's page or a notice is not an empty list."""
+    if question.tool == "sinfo" and "STENO_CLUSTER" in question.environment:
         return "|" in text or read.is_silent(text)
-    if asked.tool != "scontrol" and not asked.columns:
+    if question.tool != "scontrol" and not question.columns:
         return True
-    if any(line.startswith(read.NONE) or read.is_row(asked, line) for line in text.splitlines()):
+    if any(line.startswith(read.NONE) or read.is_row(question, line) for line in text.splitlines()):
         return True
     return read.is_silent(text)
 
 
-def _accounted(asked: Question) -> bool:
-    return asked.environment.get("STENO_ACCOUNTING") != "none"
+def _accounted(question: Question) -> bool:
+    return question.environment.get("STENO_ACCOUNTING") != "none"
 
 
 # -- one source --------------------------------------------------------------------------------------------------------
 
 
 def _reported(line: str, scope: Scope) -> tuple[RunFacts, ...]:
-    """What a job reports of its machine, or that it began a phase."""
-    found = node_report.read(line)
-    if found is None:
+    """A job's report of its machine, or that it began a phase."""
+    known = report_in(line)
+    if known is None:
         return ()
-    job, report = found
-    phases = () if report.phase is None else ((report.phase, node_report.moment(report)),)
-    mismatch = node_report.mismatch(report) if report.phase is None else None
-    return (RunFacts(provider_id=job, project=scope.project, phases=phases, mismatch=mismatch),)
+    job, report = known
+    phases = () if report.phase is None else ((report.phase, report.at * SECOND),)
+    differs = mismatch(report) if report.phase is None else None
+    return (RunFacts(provider_id=job, project=scope.project, phases=phases, mismatch=differs),)
 
 
 def _whole(row: Row) -> str:
@@ -259,7 +261,7 @@ def _whole(row: Row) -> str:
 
 
 def _counts(row: RunFacts) -> tuple[int, bool, int]:
-    """Of several rows the greatest counts: the newest, then one that goes on, then the most advanced."""
+    """The order of rows of which the greatest counts: the newest, then any that goes on, then the most advanced."""
     going = row.state is not None and row.state is not State.FINISHING
     return newest_of(row), not row.final, PROGRESS.index(row.state) if going and row.state in PROGRESS else -1
 
@@ -268,25 +270,31 @@ def _without_lists(rows: Sequence[RunFacts]) -> Sequence[RunFacts]:
     """Accounting keeps a task in the list of those that wait after it has a row of its own: the row counts."""
     if rows[0].group is None:
         return rows
-    own = {row.submitted_at for row in rows if any(one.hosts is not None for one in row.newest)}
-    return [row for row in rows if row.submitted_at not in own or any(one.hosts is not None for one in row.newest)]
+    own = {row.submitted_at for row in rows if _has_nodes(row)}
+    return [row for row in rows if row.submitted_at not in own or _has_nodes(row)]
+
+
+def _has_nodes(row: RunFacts) -> bool:
+    return any(attempt.hosts is not None for attempt in row.newest)
 
 
 def _attempts(rows: Iterable[RunFacts]) -> tuple[AttemptFacts, ...]:
-    """Those of one component, in order of submission."""
-    attempts = (one for row in rows for job in row.jobs for one in job.attempts)
-    return tuple(
-        replace(one, num=num) for num, one in enumerate(sorted(attempts, key=lambda one: one.submitted_at or 0))
-    )
+    """The attempts of one component, in order of submission."""
+    attempts = sorted((attempt for row in rows for job in row.jobs for attempt in job.attempts), key=_submitted)
+    return tuple(replace(attempt, num=num) for num, attempt in enumerate(attempts))
 
 
-def _facts(row: Row, asked: Question, scope: Scope) -> RunFacts:
-    if asked.tool in ("sacct", ENDS) or (asked.tool == "scontrol" and not _accounted(asked)):
-        return _ended_or_not(row, asked, scope)
+def _submitted(attempt: AttemptFacts) -> int:
+    return attempt.submitted_at or 0
+
+
+def _facts(row: Row, question: Question, scope: Scope) -> RunFacts:
+    if question.tool in ("sacct", ENDS) or (question.tool == "scontrol" and not _accounted(question)):
+        return _ended_or_not(row, question, scope)
     state = LIVE.get(row.state)
     known = state is not None or cause(row.state, None) is not None
     return RunFacts(
-        **_common(row, asked, scope),
+        **_common(row, question, scope),
         # Accounting decides the end: the controller forgets it in seconds.
         state=State.FINISHING if state is None and known else state,
         requeued=state is State.QUEUED,
@@ -294,15 +302,15 @@ def _facts(row: Row, asked: Question, scope: Scope) -> RunFacts:
     )
 
 
-def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
+def _ended_or_not(row: Row, question: Question, scope: Scope) -> RunFacts:
     why = cause(row.state, row.derived, row.exit_code)
     component = int(row.job.partition("+")[2] or 0)
     known = why is not None or row.state in LIVE
     status = exit_status(row.state, row.exit_code)
     # 22.05's JSON has no exit code of a failed job.
-    over = why is not None and not (asked.json and row.state == "FAILED" and status is None)
+    over = why is not None and not (question.json and row.state == "FAILED" and status is None)
     # The start of a pending job is a prediction, that of one cancelled there the moment of the cancelling.
-    waiting = LIVE.get(row.state) is State.QUEUED or (over and row.nodes is None and _says_nodes(asked))
+    waiting = LIVE.get(row.state) is State.QUEUED or (over and row.nodes is None and _says_nodes(question))
     attempt = AttemptFacts(
         num=row.restarts or 0,
         status=row.state,
@@ -318,13 +326,13 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
         started_at=None if waiting else row.started,
         finished_at=row.ended if over else None,
         hosts=None if waiting else row.nodes,
-        unpriced=None if waiting else price_in(row, asked)[1],
+        unpriced=None if waiting else price_in(row, question)[1],
         hostname=hostname(row) if row.started is not None else None,
     )
     return RunFacts(
-        **_common(row, asked, scope),
+        **_common(row, question, scope),
         state=State.FINISHING if why is not None else LIVE.get(row.state),
-        final=over and not (asked.tool == "scontrol" and row.state == "REQUEUED"),
+        final=over and not (question.tool == "scontrol" and row.state == "REQUEUED"),
         failed=attempt.failed,
         cause=why if over and why is not Reason.UNKNOWN_REASON else None,
         ending=ending(row.state, row.exit_code, row.job, row.nodes) if over else None,
@@ -333,17 +341,17 @@ def _ended_or_not(row: Row, asked: Question, scope: Scope) -> RunFacts:
     )
 
 
-def _says_nodes(asked: Question) -> bool:
-    return asked.json or asked.tool == "scontrol" or "nodes" in asked.columns
+def _says_nodes(question: Question) -> bool:
+    return question.json or question.tool == "scontrol" or "nodes" in question.columns
 
 
-def _common(row: Row, asked: Question, scope: Scope) -> dict[str, Any]:
+def _common(row: Row, question: Question, scope: Scope) -> dict[str, Any]:
     comment, (array, _, task) = row.comment or "", row.job.partition("_")
-    closed = asked.environment.get("STENO_MAINTENANCE", "")
+    closed = question.environment.get("STENO_MAINTENANCE", "")
     return {
         "provider_id": _whole(row),
         "project": scope.project,
-        "realm": asked.environment.get(CLUSTER_NAME),
+        "realm": question.environment.get(CLUSTER_NAME),
         "name": None if row.name == _UNNAMED else row.name,
         "user": row.user,
         "status": row.state,

@@ -1,24 +1,23 @@
 """Answers of squeue, sacct and scontrol as rows: text by its own format, or JSON of 22.05 to 25.x. Pure."""
 
-import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import zip_longest
 from typing import Any, Final
 
 import msgspec
 
-from engine.providers.slurm.job_line import job_pairs
-from engine.providers.slurm.question import ENDS, FREE_TEXT, Question
-from engine.providers.slurm.spec import MARK
-from engine.providers.slurm.words import said, state_word
-from events.clock import SECOND
+from steno.engine.providers.slurm.jobs import job_pairs
+from steno.engine.providers.slurm.query import ENDS, FREE_TEXT, Question, question_of
+from steno.engine.providers.slurm.spec import MARK
+from steno.engine.providers.slurm.words import duration, state_word, value_of
+from steno.events.clock import SECOND
 
 MOST_TASKS: Final = 100_000  # of one array, told apart; MaxArraySize is at most 4 million, usually 1,001
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One job, or one attempt at it, as one source shows it. Times are microseconds, UTC."""
+    """A job, or an attempt at it, as one source shows it. Times are microseconds, UTC."""
 
     job: str  # as people type it: `12`, `12_3` for a task of an array, `12+0` for a component of a het job
     state: str  # Slurm's own word, upper case
@@ -33,7 +32,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     started: int | None = None
     ended: int | None = None
     nodes: str | None = None
-    tres: str | None = None  # what it has: `billing=101,cpu=1,gres/gpu:a6000=1,mem=500M,node=1`
+    tres: str | None = None  # its resources: `billing=101,cpu=1,gres/gpu:a6000=1,mem=500M,node=1`
     restarts: int | None = None
     suspended: int | None = None  # how long it was suspended so far, microseconds
     limit: int | None = None  # its time limit, microseconds; None: none, or not said
@@ -47,64 +46,95 @@ _SCONTROL: Final = {
 }  # fmt: skip
 _TIMES: Final = frozenset({"submitted", "started", "ended"})
 _SPANS: Final = frozenset({"suspended", "limit"})
-_SPAN: Final = re.compile(r"(?:(\d{1,5})-)?(?:(?:(\d{1,5}):)?(\d{1,7}):)?(\d{1,9})", re.ASCII)
-_PAIR: Final = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=")
 NONE: Final = "No jobs"  # start of an answer of `scontrol show job` without jobs
+_CACHED_ROWS: Final = 4096  # then those that were not read since as many others are evicted
 _UNREADABLE: Final = "a line without the requested columns"
 
 
-def rows(asked: Question, item: str) -> Iterator[Row]:
+def rows(question: Question, item: str) -> Iterator[Row]:
     """The rows of one item of an answer: a line, or all of a JSON answer. Raises ValueError if it is unreadable."""
-    if asked.json:
-        yield from _json_rows(asked, item)
-    elif asked.tool == "scontrol":
-        mine = asked.environment.get("STENO_USER")
+    if question.json:
+        yield from _json_rows(question, item)
+    elif question.tool == "scontrol":
+        mine = question.environment.get("STENO_USER")
         yield from (row for row in _scontrol_rows(item) if mine is None or row.user == mine)
-    elif asked.tool == ENDS:
+    elif question.tool == ENDS:
         yield from _written(item)
-    elif asked.columns:
-        yield from _text_rows(asked, item)
+    elif question.columns:
+        yield from _text_rows(question, item)
+
+
+def readable_rows(question: Question, text: str) -> list[Row]:
+    """The rows of all lines of an answer; none of an unreadable line."""
+    listed: list[Row] = []
+    for line in text.splitlines():
+        with suppress(ValueError):
+            listed += rows(question, line)
+    return listed
+
+
+class RowCache:
+    """The rows of the lines of recent answers. Counts rows, not lines: a line of an array can have thousands."""
+
+    def __init__(self) -> None:
+        self._recent: dict[tuple[bytes, str], tuple[Row, ...]] = {}
+        self._older = self._recent
+        self._count = 0
+
+    def get(self, req: bytes, line: str) -> tuple[Row, ...]:
+        """As `rows`, of the question that the request `req` asks."""
+        key = req, line
+        known = self._recent.get(key)
+        if known is None:
+            known = self._older.get(key)
+            if known is None:
+                known = tuple(rows(question_of(req), line))
+            if self._count > _CACHED_ROWS:
+                self._recent, self._older, self._count = {}, self._recent, 0
+            self._recent[key] = known
+            self._count += max(1, len(known))
+        return known
 
 
 def is_silent(text: str) -> bool:
-    """Whether an answer lists nothing: only warnings of a site's wrapper."""
+    """True if an answer lists nothing: only warnings of a site's wrapper."""
     return all(not line.strip() or "warning" in line.lower() for line in text.splitlines())
 
 
-def is_row(asked: Question, line: str) -> bool:
-    """Whether a line belongs to the answer, even as its header or a step."""
-    return (
-        line.startswith("JobId=") if asked.tool == "scontrol" else line.count(asked.separator) >= len(asked.columns) - 1
-    )
+def is_row(question: Question, line: str) -> bool:
+    """True if a line belongs to the answer, even as its header or a step."""
+    if question.tool == "scontrol":
+        return line.startswith("JobId=")
+    return line.count(question.separator) >= len(question.columns) - 1
 
 
-def _text_rows(asked: Question, line: str) -> Iterator[Row]:
-    values = _cells(asked, line)
-    if len(values) != len(asked.columns):
-        if asked.separator not in line.strip():
+def _text_rows(question: Question, line: str) -> Iterator[Row]:
+    values = _cells(question, line)
+    if len(values) != len(question.columns):
+        if question.separator not in line.strip():
             return  # a notice before the answer, or the second line of a name
         raise ValueError(_UNREADABLE)
-    found: dict[str, str] = {}
-    for name, value in zip(asked.columns, values, strict=True):
+    cells: dict[str, str] = {}
+    for name, value in zip(question.columns, values, strict=True):
         if name and value is not None:
-            found.setdefault(name, value.strip())
-    if found.get("job", "").upper() in ("JOBID", ""):
+            cells.setdefault(name, value.strip())
+    if cells.get("job", "").upper() in ("JOBID", ""):
         return  # the header
-    if "." in found["job"].partition("_[")[0] or "state" not in asked.columns:
+    if "." in cells["job"].partition("_[")[0] or "state" not in question.columns:
         return  # a step
-    if "state" not in found:
+    if "state" not in cells:
         raise ValueError(_UNREADABLE)
-    if asked.tool == "sacct" and found.get("partition") == "":
+    if question.tool == "sacct" and cells.get("partition") == "":
         return  # accounting has half of it only, in which a task of an array has the id of the whole
-    yield from _made(found)
+    yield from _made(cells)
 
 
-def _cells(asked: Question, line: str) -> list[str | None]:
+def _cells(question: Question, line: str) -> list[str | None]:
     """The values of the columns, if there are as many. A separator too much belongs to the columns of free text, and
-    one too few to the last of them: a line break cut it off. None: nobody can say what of it is that column's.
+    one too few to the last of them: a line break cut it off. None: the value of that column cannot be told apart.
     """
-    values, columns = line.split(asked.separator), asked.columns
-    if asked.closed and values[-1] == "":
+    values, columns = line.split(question.separator), question.columns
+    if question.closed and values[-1] == "":
         values.pop()
     free = [at for at, name in enumerate(columns) if name in FREE_TEXT]
     more = len(values) - len(columns)
@@ -112,7 +142,7 @@ def _cells(asked: Question, line: str) -> list[str | None]:
         return [*values]
     first, last = free[0], free[-1] + 1
     key = values[columns.index("job")] if "job" in columns[:first] else None
-    between = _free(columns[first:last], values[first : last + more], asked.separator, key)
+    between = _free(columns[first:last], values[first : last + more], question.separator, key)
     return [*values[:first], *between, *values[last + more :]]
 
 
@@ -129,7 +159,7 @@ def _free(names: tuple[str, ...], parts: list[str], separator: str, key: str | N
             return [separator.join(parts[: marks[0]]), key, separator.join(parts[marks[0] + 1 :])]
     elif names in (("comment", "name"), ("name", "comment")) and len(parts) > 1:
         comment = parts[0 if names[0] == "comment" else -1].strip()
-        plain = said(comment) is None or comment.startswith(MARK)
+        plain = value_of(comment) is None or comment.startswith(MARK)
         at = 1 if plain == (names[0] == "comment") else len(parts) - 1
         return [separator.join(parts[:at]), separator.join(parts[at:])]
     return [None] * len(names)
@@ -139,42 +169,22 @@ def _scontrol_rows(line: str) -> Iterator[Row]:
     pairs = job_pairs(line)
     if pairs is None:
         return  # `No jobs in the system`, a notice, or the second line of a job's name
-    found = {ours: pairs[theirs] for theirs, ours in _SCONTROL.items() if theirs in pairs}
-    found["user"] = pairs.get("UserId", "").partition("(")[0]
-    found["job"] = pairs["JobId"]
-    asked, nodes = pairs.get("TresPerNode", ""), pairs.get("NumNodes", "")
-    if asked.startswith("gres:gpu") and "tres" in found and "gres/gpu" not in found["tres"]:
+    cells = {ours: pairs[theirs] for theirs, ours in _SCONTROL.items() if theirs in pairs}
+    cells["user"] = pairs.get("UserId", "").partition("(")[0]
+    cells["job"] = pairs["JobId"]
+    devices, nodes = pairs.get("TresPerNode", ""), pairs.get("NumNodes", "")
+    if devices.startswith("gres:gpu") and "tres" in cells and "gres/gpu" not in cells["tres"]:
         # Without accounting, GPUs are not counted as a resource.
-        *model, count = asked.partition(",")[0].split(":")[1:]
+        *model, count = devices.partition(",")[0].split(":")[1:]
         number = int(count) if count.isdecimal() else 1
         many = number * (int(nodes) if nodes.isdecimal() else 1)
-        found["tres"] += f",gres/{':'.join(model if count.isdecimal() else [*model, count])}={many}"
+        cells["tres"] += f",gres/{':'.join(model if count.isdecimal() else [*model, count])}={many}"
     if "ArrayTaskId" in pairs and "ArrayJobId" in pairs:
         tasks = pairs["ArrayTaskId"]
-        found["job"] = f"{pairs['ArrayJobId']}_{tasks if tasks.isdecimal() else f'[{tasks}]'}"
+        cells["job"] = f"{pairs['ArrayJobId']}_{tasks if tasks.isdecimal() else f'[{tasks}]'}"
     elif "HetJobId" in pairs:
-        found["job"] = f"{pairs['HetJobId']}+{pairs['HetJobOffset']}"
-    yield from _made(found, restarts=int(pairs["Restarts"]) if pairs.get("Restarts", "").isdecimal() else None)
-
-
-def _pairs(line: str) -> dict[str, str]:
-    marks = list(_PAIR.finditer(line))
-    return {
-        mark[1]: line[mark.end() : after.start() if after is not None else len(line)].strip()
-        for mark, after in zip_longest(marks, marks[1:])
-    }
-
-
-def maintenance(text: str, now: int) -> str:
-    """`<start>/<end>` of the next maintenance that `scontrol show reservation` lists, the start empty if it has begun;
-    "" if there is none.
-    """
-    listed = (_pairs(line) for line in text.splitlines() if "MAINT" in line)
-    times = sorted((one.get("EndTime", ""), one.get("StartTime", "")) for one in listed)
-    for end, start in times:
-        if (time(end) or 0) > now:
-            return f"{start if (time(start) or 0) > now else ''}/{end}"
-    return ""
+        cells["job"] = f"{pairs['HetJobId']}+{pairs['HetJobOffset']}"
+    yield from _made(cells, restarts=int(pairs["Restarts"]) if pairs.get("Restarts", "").isdecimal() else None)
 
 
 def _written(line: str) -> Iterator[Row]:
@@ -182,8 +192,8 @@ def _written(line: str) -> Iterator[Row]:
 
     The exit status is `-` while it runs; a fifth word is Slurm's own for an end by Slurm (`TIMEOUT`).
     """
-    path, _, said_there = line.rpartition(":")
-    status, at, run, name, state, *_ = [*said_there.split(" "), *([""] * 5)]
+    path, _, words = line.rpartition(":")
+    status, at, run, name, state, *_ = [*words.split(" "), *([""] * 5)]
     if not path or not (status == "-" or status.isdecimal()):
         return
     state = state or ("RUNNING" if status == "-" else "COMPLETED" if status == "0" else "FAILED")
@@ -198,25 +208,21 @@ def _written(line: str) -> Iterator[Row]:
     )
 
 
-def _made(found: dict[str, str], restarts: int | None = None) -> Iterator[Row]:
+def _made(cells: dict[str, str], restarts: int | None = None) -> Iterator[Row]:
     values: dict[str, Any] = {
-        name: time(value) if name in _TIMES else duration(value) if name in _SPANS else said(value)
-        for name, value in found.items()
+        name: time(value) if name in _TIMES else duration(value) if name in _SPANS else value_of(value)
+        for name, value in cells.items()
         if name not in ("job", "state", "id", "array", "task", "text")
     }
-    if _is_rejected(found, values):
-        return
-    jobs, cut = expand(found["job"])
+    state = state_word(cells["state"])
+    at_once = values.get("submitted") is not None and values.get("submitted") == values.get("started")
+    if state == "FAILED" and at_once and "nodes" in cells and values["nodes"] is None:
+        return  # `sbatch` was refused: some refusals leave such a job
+    jobs, cut = expand(cells["job"])
     if cut and not jobs:
         raise ValueError("a list of tasks that was cut before its first task")
     for job in jobs:
-        yield Row(job=job, state=state_word(found["state"]), restarts=restarts, cut=cut, **values)
-
-
-def _is_rejected(found: Mapping[str, str], values: Mapping[str, Any]) -> bool:
-    """Whether `sbatch` was refused: some refusals leave a job that FAILED as it was submitted, and never had a node."""
-    at_once = values.get("submitted") is not None and values.get("submitted") == values.get("started")
-    return state_word(found["state"]) == "FAILED" and at_once and "nodes" in found and values["nodes"] is None
+        yield Row(job=job, state=state, restarts=restarts, cut=cut, **values)
 
 
 def expand(job: str) -> tuple[list[str], bool]:
@@ -226,7 +232,7 @@ def expand(job: str) -> tuple[list[str], bool]:
     array, opened, tasks = job.partition("_[")
     if not opened:
         return [job], False
-    found: list[str] = []
+    jobs: list[str] = []
     listed, closed, _ = tasks.replace("%", "]").partition("]")
     listed, dots, _ = listed.partition("...")
     cut = bool(dots) or not closed
@@ -240,8 +246,8 @@ def expand(job: str) -> tuple[list[str], bool]:
             continue
         stride = int(step) if step.isdecimal() and int(step) else 1
         numbers = range(int(first), int(last or first) + 1, stride)
-        found += [f"{array}_{number}" for number in numbers[: MOST_TASKS - len(found)]]
-    return found, cut
+        jobs += [f"{array}_{number}" for number in numbers[: MOST_TASKS - len(jobs)]]
+    return jobs, cut
 
 
 def time(text: str | None) -> int | None:
@@ -257,131 +263,105 @@ def time(text: str | None) -> int | None:
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()) * SECOND
 
 
-def duration(text: str) -> int | None:
-    """Microseconds of `1-02:03:04`, `02:03:04`, `03:04` or `4` (seconds); None: `UNLIMITED`, or another word."""
-    found = _SPAN.fullmatch(text)
-    if found is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * SECOND
-
-
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 
 def decode(item: str) -> dict[str, Any] | None:
     """The object of a `--json` answer, or None."""
     try:
-        found = msgspec.json.decode(item.encode())
+        answer = msgspec.json.decode(item.encode())
     except (msgspec.DecodeError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return answer if isinstance(answer, dict) else None
 
 
-def has_errors(answer: Mapping[str, Any]) -> bool:
-    """Whether a `--json` answer says that its source did not answer; the exit code is 0 even so."""
-    return bool(answer.get("errors"))
-
-
-def _json_rows(asked: Question, item: str) -> Iterator[Row]:
+def _json_rows(question: Question, item: str) -> Iterator[Row]:
     answer = decode(item)
     if answer is None or not isinstance(answer.get("jobs"), list):
         raise ValueError("no JSON object with `jobs`")
     for job in answer["jobs"]:
         if isinstance(job, dict) and job.get("job_id") is not None:
-            yield from _accounted(job) if asked.tool == "sacct" else _listed(job)
+            yield from _accounted(job) if question.tool == "sacct" else _listed(job)
 
 
 def _listed(job: Mapping[str, Any]) -> Iterator[Row]:
-    found = {
+    cells = {
         "state": _word(job.get("job_state")),
-        "reason": str(job.get("state_reason") or ""),
-        "name": str(job.get("name") or ""),
-        "user": str(job.get("user_name") or ""),
-        "partition": str(job.get("partition") or ""),
         "comment": str(job.get("comment") or ""),
-        "nodes": str(job.get("nodes") or ""),
-        "tres": str(job.get("tres_alloc_str") or ""),
-        **{name: str(_number(job.get(key)) or "") for name, key in _JSON_TIMES},
+        **_texts(job, reason="state_reason", user="user_name", tres="tres_alloc_str"),
+        **_numbers(job, submitted="submit_time", started="start_time", ended="end_time"),
     }
     array, task = _number(job.get("array_job_id")), _number(job.get("array_task_id"))
     tasks = job.get("array_task_string")
-    found["job"] = str(job["job_id"])
+    cells["job"] = str(job["job_id"])
     if array and task is not None:
-        found["job"] = f"{array}_{task}"
+        cells["job"] = f"{array}_{task}"
     elif array and tasks:
-        found["job"] = f"{array}_[{tasks}]"
+        cells["job"] = f"{array}_[{tasks}]"
     elif whole := _number(job.get("het_job_id")):
-        found["job"] = f"{whole}+{_number(job.get('het_job_offset')) or 0}"
-    yield from _made(found, restarts=_number(job.get("restart_cnt")))
-
-
-_JSON_TIMES: Final = (("submitted", "submit_time"), ("started", "start_time"), ("ended", "end_time"))
+        cells["job"] = f"{whole}+{_number(job.get('het_job_offset')) or 0}"
+    yield from _made(cells, restarts=_number(job.get("restart_cnt")))
 
 
 def _accounted(job: Mapping[str, Any]) -> Iterator[Row]:
     if job.get("partition") == "":
         return  # as in text
-    state, when, array, het = (
-        one if isinstance(one, dict) else {} for one in map(job.get, ("state", "time", "array", "het"))
+    state, when, array, het, tres, comment = (
+        _object(job.get(name)) for name in ("state", "time", "array", "het", "tres", "comment")
     )
-    tres = job.get("tres")
-    allocated = tres.get("allocated") if isinstance(tres, dict) else None
-    found = {
+    cells = {
         "state": _word(state.get("current")),
         "reason": str(state.get("reason") or ""),
-        "name": str(job.get("name") or ""),
-        "user": str(job.get("user") or ""),
-        "partition": str(job.get("partition") or ""),
-        "comment": _comment(job.get("comment")),
-        "nodes": str(job.get("nodes") or ""),
-        "tres": ",".join(_tres(one) for one in allocated or () if isinstance(one, dict)),
+        "comment": str((comment.get("job") if isinstance(job.get("comment"), dict) else job.get("comment")) or ""),
+        "tres": ",".join(_resource(part) for part in tres.get("allocated") or () if isinstance(part, dict)),
         "exit_code": _exit(job.get("exit_code")),
         "derived": _exit(job.get("derived_exit_code")),
-        "suspended": str(_number(when.get("suspended")) or ""),
-        **{name: str(_number(when.get(key)) or "") for name, key in _ACCOUNTED_TIMES},
+        **_texts(job, user="user"),
+        **_numbers(when, suspended="suspended", submitted="submission", started="start", ended="end"),
     }
     task, number = _number(array.get("task_id")), _number(array.get("job_id"))
-    found["job"] = f"{number}_{task}" if number and task is not None else str(job["job_id"])
+    cells["job"] = f"{number}_{task}" if number and task is not None else str(job["job_id"])
     if whole := _number(het.get("job_id")):
-        found["job"] = f"{whole}+{_number(het.get('job_offset')) or 0}"
-    yield from _made(found)
+        cells["job"] = f"{whole}+{_number(het.get('job_offset')) or 0}"
+    yield from _made(cells)
 
 
-_ACCOUNTED_TIMES: Final = (("submitted", "submission"), ("started", "start"), ("ended", "end"))
+def _texts(job: Mapping[str, Any], **keys: str) -> dict[str, str]:
+    names = {"name": "name", "partition": "partition", "nodes": "nodes", **keys}
+    return {name: str(job.get(key) or "") for name, key in names.items()}
 
 
-def _word(given: object) -> str:
+def _numbers(times: Mapping[str, Any], **keys: str) -> dict[str, str]:
+    return {name: str(_number(times.get(key)) or "") for name, key in keys.items()}
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _word(state: object) -> str:
     """22.05 has a text; 23.11 and later have a list: the state, then flags."""
-    words = [str(one).upper() for one in given] if isinstance(given, list) else [str(given or "").upper()]
+    words = [str(word).upper() for word in state] if isinstance(state, list) else [str(state or "").upper()]
     if "COMPLETING" in words and len(words) > 1:
         return "COMPLETING"
     return words[0] if words else ""
 
 
-def _number(given: object) -> int | None:
+def _number(value: object) -> int | None:
     """A number as in 22.05, or as `{"set": true, "infinite": false, "number": 5}` of 23.11 and later."""
-    if isinstance(given, dict):
-        given = given.get("number") if given.get("set") else None
-    return given if isinstance(given, int) and not isinstance(given, bool) else None
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _exit(given: object) -> str:
+def _exit(value: object) -> str:
     """`status:signal`. A `return_code` of 0 means nothing: 22.05 gives it even after exit 1."""
-    if not isinstance(given, dict):
-        return ""
-    status = _number(given.get("return_code"))
-    signal = given.get("signal")
-    number = _number(signal.get("id") if "id" in signal else signal.get("signal_id")) if isinstance(signal, dict) else 0
-    if not status and not number:
-        return ""
-    return f"{status or 0}:{number or 0}"
+    code = _object(value)
+    status, signal = _number(code.get("return_code")), _object(code.get("signal"))
+    number = _number(signal.get("id" if "id" in signal else "signal_id"))
+    return f"{status or 0}:{number or 0}" if status or number else ""
 
 
-def _comment(given: object) -> str:
-    return str((given.get("job") if isinstance(given, dict) else given) or "")
-
-
-def _tres(one: Mapping[str, Any]) -> str:
-    name = f"/{one['name']}" if one.get("name") else ""
-    return f"{one.get('type', '')}{name}={_number(one.get('count')) or 0}"
+def _resource(part: Mapping[str, Any]) -> str:
+    name = f"/{part['name']}" if part.get("name") else ""
+    return f"{part.get('type', '')}{name}={_number(part.get('count')) or 0}"

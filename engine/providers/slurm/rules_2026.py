@@ -6,10 +6,10 @@ number before the colon is the exit status, whatever ended the job.
 
 from typing import Final
 
-from engine.facts import RunFacts
-from engine.providers.slurm.witnesses import AWAITING
-from engine.rules.sets import Live, Move, ObservationFilter, RuleSet, Verdict
-from engine.states import Reason, State
+from steno.engine.providers.slurm.witnesses import AWAITING
+from steno.engine.rules.sets import Live, Move, ObservationFilter, RuleSet, Verdict
+from steno.engine.state.facts import RunFacts
+from steno.engine.state.states import Reason, State
 
 NAME: Final = "2026-02-rv"
 _ENDS: Final = {
@@ -23,7 +23,7 @@ _ENDS: Final = {
 }
 
 
-def _judge(facts: RunFacts, /, *, stopped_by_policy: bool) -> Move:  # noqa: ARG001 - it knew no policies
+def _judge(facts: RunFacts) -> Move:
     newest = facts.jobs[0].newest if facts.jobs else None
     ended = None if newest is None or not newest.over else _ENDS.get(newest.status or "")
     if ended is not None and newest is not None and not facts.requeued:
@@ -42,7 +42,7 @@ RULE_SETS: Final = (
     RuleSet(
         name=NAME,
         watch=ObservationFilter.EVERY,
-        judge=_judge,
+        judge_facts=_judge,
         final=True,
         metadata=True,
         summary="the first tool on Slurm: a job that squeue forgot has failed",

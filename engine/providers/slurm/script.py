@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from engine.providers.slurm.spec import MARK, SHORTEST_SEGMENT, JobSpec, gres
-from engine.providers.slurm.words import DUPLICATE
+from steno.engine.providers.slurm.spec import MARK, SHORTEST_SEGMENT, JobSpec, gres
+from steno.engine.providers.slurm.words import DUPLICATE
 
 _LEAST_S: Final = 60  # least seconds of a segment before its notice, which Slurm may send a minute early
 _NOTICE_S: Final = 120  # how long before its time limit a segment gets a notice
@@ -100,10 +100,8 @@ def _head(spec: JobSpec, name: str, run_id: str, folder: str) -> Iterator[str]:
     for option, value in options:
         if value is not None:
             yield f"#SBATCH --{option}={_quoted(str(value))}"
-    if spec.checkpoint or spec.requeue:
+    if spec.checkpoint:
         yield "#SBATCH --requeue"
-    elif spec.requeue is False:
-        yield "#SBATCH --no-requeue"
 
 
 def _quoted(value: str) -> str:
@@ -158,9 +156,9 @@ _CACHES: Final = (  # on scratch: a home quota is full after one model; vLLM rea
 
 
 def _report(spec: JobSpec) -> Iterator[str]:
-    """What the job found on its machine, and when it began what, in `reports/<job>`: JSON Lines, polled."""
-    asked = f"{spec.gpu or ''}:{spec.gpus}"
-    yield f"steno_asked={shlex.quote(asked)} steno_workers={spec.workers or 0}"
+    """The machine as the job sees it, and the start of each phase, in `reports/<job>`: JSON Lines, polled."""
+    wanted = f"{spec.gpu or ''}:{spec.gpus}"
+    yield f"steno_asked={shlex.quote(wanted)} steno_workers={spec.workers or 0}"
     yield from _NODE_REPORT.splitlines()
 
 

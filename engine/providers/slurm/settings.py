@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from engine.errors import NotConfigured
-from engine.settings.known import Block, Known
-from engine.settings.values import one_of, positive_duration
-from events.clock import SECOND, parse_duration
+from steno.engine.errors import NotConfigured
+from steno.engine.settings.values import Block, Known, one_of, positive_duration
+from steno.events.clock import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.settings.settings import Settings
+    from steno.engine.settings.settings import Settings
 
 _MICRO = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -23,7 +22,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """One cluster, and how Steno reaches and uses it."""
+    """A cluster, and how Steno reaches and uses it."""
 
     cluster: str  # the name in `slurm/<cluster>`
     host: str | None = None  # `[USER@]HOST` of a login node, for ssh; None: the commands are on this machine
@@ -36,10 +35,15 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     quota: str | None = None  # a shell line that prints the user's quota
     aliases: dict[str, tuple[str, ...]] = {}  # names people type → types of the cluster
 
+    @property
+    def source(self) -> str:
+        """The name of its polls' source."""
+        return f"slurm/{self.cluster}"
+
 
 def _rates(text: str) -> dict[str, float]:
     """`a6000=100, h200=816.67, usd=0.01` → a number each."""
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for part in text.split(","):
         name, given, number = part.partition("=")
         try:
@@ -48,8 +52,8 @@ def _rates(text: str) -> dict[str, float]:
             value = -1.0
         if not given or not name.strip() or not 0 <= value < 1e9:
             raise ValueError("name=units with commas between: a6000=100, h200=816.67, cpu=1, usd=0.01")
-        found[name.strip()] = value
-    return found
+        rates[name.strip()] = value
+    return rates
 
 
 def _prices(value: Callable[[str], str | None]) -> dict[str, int]:
@@ -61,13 +65,13 @@ def _prices(value: Callable[[str], str | None]) -> dict[str, int]:
 
 def _aliases(text: str) -> dict[str, tuple[str, ...]]:
     """`a100=a100_80, big=h200+a100_80` → the types of each."""
-    found: dict[str, tuple[str, ...]] = {}
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    aliases: dict[str, tuple[str, ...]] = {}
+    for part in filter(None, (item.strip() for item in text.split(","))):
         name, given, types = part.partition("=")
         if not given or not name.strip() or not types.strip():
             raise ValueError("name=type+type with commas between: a100=a100_80, big=h200+a100_80")
-        found[name.strip().lower()] = tuple(one.strip() for one in types.split("+"))
-    return found
+        aliases[name.strip().lower()] = tuple(kind.strip() for kind in types.split("+"))
+    return aliases
 
 
 def _host(text: str) -> str:
@@ -76,64 +80,48 @@ def _host(text: str) -> str:
     return text
 
 
+def _known(name: str, help: str, **more: Any) -> Known:  # noqa: A002 - as `Known` has it
+    return Known(name=f"slurm.{name}", variables=(f"STENO_SLURM_{name.upper()}",), help=help, **more)
+
+
 BLOCK = Block(
     provider="slurm",
     schedules=True,
     rates="slurm.rates",
     prices=_prices,
     known=(
-        Known(
-            name="slurm.host",
-            variables=("STENO_SLURM_HOST",),
-            help="Login node for ssh: [USER@]HOST. Not set: run Slurm's commands on this machine.",
+        _known(
+            "host",
+            "Login node for ssh: [USER@]HOST. Not set: run Slurm's commands on this machine.",
             question="The login node, [USER@]HOST; empty: Slurm's commands are on this machine",
             parse=_host,
         ),
-        Known(
-            name="slurm.cluster",
-            variables=("STENO_SLURM_CLUSTER",),
-            default="default",
-            help="Name of the cluster in sources: slurm/NAME.",
-        ),
-        Known(
-            name="slurm.folder",
-            variables=("STENO_SLURM_FOLDER",),
+        _known("cluster", "Name of the cluster in sources: slurm/NAME.", default="default"),
+        _known(
+            "folder",
+            "Folder on the cluster for output, synced files and environments; use scratch if there is one.",
             default="~/steno",
-            help="Folder on the cluster for output, synced files and environments; use scratch if there is one.",
         ),
-        Known(name="slurm.partition", variables=("STENO_SLURM_PARTITION",), help="Default partition."),
-        Known(name="slurm.account", variables=("STENO_SLURM_ACCOUNT",), help="Default account."),
-        Known(
-            name="slurm.timeout",
-            variables=("STENO_SLURM_TIMEOUT",),
-            default="30s",
-            parse=positive_duration,
-            help="Timeout of each Slurm command.",
-        ),
-        Known(
-            name="slurm.accounting",
-            variables=("STENO_SLURM_ACCOUNTING",),
+        _known("partition", "Default partition."),
+        _known("account", "Default account."),
+        _known("timeout", "Timeout of each Slurm command.", default="30s", parse=positive_duration),
+        _known(
+            "accounting",
+            "auto, or none: do not use sacct. Runs are then followed by squeue, scontrol and their exit status.",
             default="auto",
             parse=one_of("auto", "none"),
-            help="auto, or none: do not use sacct. Runs are then followed by squeue, scontrol and their exit status.",
         ),
-        Known(
-            name="slurm.rates",
-            variables=("STENO_SLURM_RATES",),
+        _known(
+            "rates",
+            "Service units per hour of each GPU type and CPU, and dollars per unit: a6000=100, cpu=1, usd=0.01.",
             parse=_rates,
-            help="Service units per hour of each GPU type and CPU, and dollars per unit: a6000=100, cpu=1, usd=0.01.",
         ),
-        Known(
-            name="slurm.quota",
-            variables=("STENO_SLURM_QUOTA",),
-            help="Command that prints your quota, such as hdquota. Not set: quota.",
-        ),
-        Known(
-            name="slurm.aliases",
-            variables=("STENO_SLURM_ALIASES",),
+        _known("quota", "Command that prints your quota, such as hdquota. Not set: quota."),
+        _known(
+            "aliases",
+            "Aliases of GPU types: a100=a100_80, big=h200+a100_80.",
             default="a100=a100_80",
             parse=_aliases,
-            help="Aliases of GPU types: a100=a100_80, big=h200+a100_80.",
         ),
     ),
 )

@@ -15,9 +15,11 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
-from engine.providers.slurm.settings import Site
-from engine.providers.slurm.words import UNKNOWN_JOB
+from steno.engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
+from steno.engine.providers.slurm.query import PREFIX
+from steno.engine.providers.slurm.settings import Site
+from steno.engine.providers.slurm.words import UNKNOWN_JOB
+from steno.events.poll import Poll
 
 _SSH: Final = (
     "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ControlMaster=auto", "-o", "ControlPersist=60",
@@ -29,7 +31,7 @@ _PLAIN: Final = ("env", "TZ=UTC", "LC_ALL=C", "SLURM_TIME_FORMAT=standard", "SLU
 _OPTIONS: Final = ("SQUEUE_", "SACCT_", "SINFO_", "SBATCH_", "SCANCEL_", "SCONTROL_")
 """Variables of these names are options of Slurm's commands: a user's own would narrow or reshape our answers."""
 _JOB: Final = "SLURM_"
-"""Variables of these names are those of a job: of the one that we run in, they would reach the one that we submit."""
+"""Variables of a job have these names: those of the job that we run in would reach the job that we submit."""
 _CLUSTER: Final = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT"})
 _SOCKET: Final = "c"
 _LARGEST: Final = 64 << 20
@@ -40,7 +42,7 @@ _DOWN: Final = re.compile(
     r"in standby mode|temporarily un|Interrupted system call|Transport endpoint",
     re.IGNORECASE,
 )
-"""Errors after which nobody knows what the controller did: it may have done what it was asked."""
+"""Errors after which the result is unknown: the controller may have done what it was asked."""
 _NOT_CONNECTED: Final = re.compile(r"Could not resolve|Connection (refused|timed out)|No route to host|unreachable")
 _NOTICE: Final = re.compile(r"warning|\*\*|\S+: (debug|info)\b", re.IGNORECASE)
 
@@ -48,18 +50,51 @@ _NOTICE: Final = re.compile(r"warning|\*\*|\S+: (debug|info)\b", re.IGNORECASE)
 class Done(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[str, ...]  # as it ran at the cluster
     status: int
-    out: str
+    out: str  # at most `_LARGEST` bytes
     err: str
+    raw: bytes = b""  # the whole output
 
     @property
     def problem(self) -> str:
         """Its first error line; a warning only if there is nothing else."""
-        lines = [one.strip() for text in (self.err, self.out) for one in text.splitlines() if one.strip()]
-        return next((one for one in lines if not _NOTICE.match(one)), (lines or [f"exit code {self.status}"])[0])
+        lines = [line.strip() for text in (self.err, self.out) for line in text.splitlines() if line.strip()]
+        return next((line for line in lines if not _NOTICE.match(line)), (lines or [f"exit code {self.status}"])[0])
 
     @property
     def unknown_job(self) -> bool:
         return UNKNOWN_JOB.search(f"{self.err}\n{self.out}") is not None
+
+
+def poll_of(site: Site, words: Sequence[str], started: int, observed: int, answer: Done | str) -> Poll:
+    """The poll of a command: its answer, or why there is none. It is answered if its exit code is 0."""
+    done = None if isinstance(answer, str) else answer
+    return Poll(
+        source=site.source,
+        path=PREFIX + shlex.join(words),
+        req=msgspec.json.encode(words),
+        started_at=started,
+        observed_at=observed,
+        status=None if done is None else done.status,
+        error=answer if isinstance(answer, str) else answer.problem if answer.status else None,
+        body=None if done is None else msgspec.json.encode(done.out),
+        text=done is not None,
+        answered=done is not None and done.status == 0,
+        extra={"err": msgspec.Raw(msgspec.json.encode(done.err))} if done is not None and done.err else {},
+    )
+
+
+def result_poll(site: Site, path: str, req: Sequence[str], started: int, observed: int, result: object) -> Poll:
+    """The poll that records a result of Steno's own commands, such as a benchmark."""
+    return Poll(
+        source=site.source,
+        path=PREFIX + path,
+        req=msgspec.json.encode(req),
+        started_at=started,
+        observed_at=observed,
+        status=0,
+        body=msgspec.json.encode(result),
+        answered=True,
+    )
 
 
 class Shell:
@@ -72,6 +107,7 @@ class Shell:
         self._sockets: tempfile.TemporaryDirectory[str] | None = None
         self._connecting = threading.Lock()
         self._user: tuple[str, str] | None = None
+        self._columns: frozenset[str] | None = None
 
     def words(self, *command: str, **environment: str) -> tuple[str, ...]:
         """A command as it is run there and recorded: in UTC and in English."""
@@ -84,18 +120,16 @@ class Shell:
         Raises ProviderUnreachable if the command or host does not answer in time, ProviderRefused if the login node
         refuses us.
         """
-        done = self._done(words, self._call(words, given, timeout or self.site.timeout))
+        limit, command = timeout or self.site.timeout, list(words)
+        if self.site.host is not None:
+            with self._connecting:  # the first caller opens the connection that the others share
+                ssh = self._ssh()
+                if self._sockets is not None and not (Path(self._sockets.name) / _SOCKET).exists():
+                    self._spawn((*ssh, self.site.host, "--", "true"), ("ssh",), b"", limit)
+            command = [*ssh, self.site.host, "--", shlex.join(words)]
+        done = self._spawn(command, words, given, limit)
         self._check(done)
         return done
-
-    def local(self, words: Sequence[str], *, given: bytes = b"", timeout: float | None = None) -> Done:
-        """Run it on this machine; no limit without `timeout`. Raises ProviderUnreachable if missing or too slow."""
-        return self._done(words, self._spawn(words, words, given, timeout))
-
-    @staticmethod
-    def _done(words: Sequence[str], answer: tuple[int, bytes, bytes]) -> Done:
-        out, err = (text[:_LARGEST].decode(errors="replace") for text in answer[1:])
-        return Done(words=tuple(words), status=answer[0], out=out, err=err)
 
     def ask(self, *command: str, given: bytes = b"") -> Done:
         """Run a command of ours; the caller judges the answer. ProviderUnreachable: also no controller or database."""
@@ -129,19 +163,22 @@ class Shell:
     def _whoami(self) -> tuple[str, str]:
         if self._user is None:
             # Behind a mark: a login shell may print a greeting first.
-            said = self.run(self.words("sh", "-c", 'echo "steno $(id -un) $HOME"'))
-            found = re.search(r"^steno (\S+) (/.*)$", said.out, re.MULTILINE)
-            if found is None:
-                raise ProviderUnreachable(f"a shell on {self.where} gives no home folder: {said.problem}")
-            self._user = found[1], found[2].rstrip("/")
+            done = self.run(self.words("sh", "-c", 'echo "steno $(id -un) $HOME"'))
+            match = re.search(r"^steno (\S+) (/.*)$", done.out, re.MULTILINE)
+            if match is None:
+                raise ProviderUnreachable(f"a shell on {self.where} gives no home folder: {done.problem}")
+            self._user = match[1], match[2].rstrip("/")
         return self._user
 
+    def columns(self, names: Iterable[str]) -> list[str]:
+        """The columns of accounting among these that this version has: an unknown name fails the whole call."""
+        if self._columns is None:
+            self._columns = frozenset(self.run(self.words("sacct", "--helpformat")).out.lower().split())
+        return [name for name in names if name.lower() in self._columns] or [*names]
+
     def tail(self, path: str, offset: int) -> bytes:
-        """What a file there has behind `offset`; b"" if it does not exist."""
-        words = ("tail", "-c", f"+{offset + 1}", "--", path)
-        status, out, err = self._call(words, b"", self.site.timeout)
-        self._check(Done(words=words, status=status, out="", err=err.decode(errors="replace")))
-        return out
+        """The content of a file there behind `offset`; b"" if it does not exist."""
+        return self.run(("tail", "-c", f"+{offset + 1}", "--", path)).raw
 
     def copy(self, root: str, names: Iterable[str], folder: str, before: str | None) -> Done:
         """Copy files below `root` into a new read-only folder there; those equal in `before` (relative) become hard
@@ -152,8 +189,8 @@ class Shell:
         if self.site.host is not None:
             options += ["--rsh", shlex.join(self._ssh())]
         words = ("rsync", "-a", "-s", "--no-implied-dirs", "--files-from=-", "--from0", "--chmod=F-w", "--timeout=60")
-        given = b"\0".join(os.fsencode(name) for name in names)
-        return self.local((*words, *options, f"{root}/", f"{there}/"), given=given)
+        command = (*words, *options, f"{root}/", f"{there}/")
+        return self._spawn(command, command, b"\0".join(os.fsencode(name) for name in names), None)
 
     def attached(self, words: Sequence[str]) -> int:
         """Run it with our own input, output and terminal; its exit code."""
@@ -178,28 +215,14 @@ class Shell:
             self._sockets.cleanup()
             self._sockets = None
 
-    def _call(self, words: Sequence[str], given: bytes, limit: float | None) -> tuple[int, bytes, bytes]:
-        if self.site.host is not None:
-            with self._connecting:  # the first caller opens the connection that the others share
-                command = self._ssh()
-                if self._sockets is not None and not (Path(self._sockets.name) / _SOCKET).exists():
-                    self._spawn((*command, self.site.host, "--", "true"), ("ssh",), b"", limit)
-        return self._spawn(self._reach(words), words, given, limit)
-
-    def _reach(self, words: Sequence[str]) -> list[str]:
-        if self.site.host is None:
-            return list(words)
-        return [*self._ssh(), self.site.host, "--", shlex.join(words)]
-
     def _ssh(self) -> tuple[str, ...]:
         if self._sockets is None:
             kept = self._kept.pop(self.site.host or "", None)
             self._sockets = kept or tempfile.TemporaryDirectory(prefix="steno-ssh-")
         return (*_SSH, "-o", f"ControlPath={Path(self._sockets.name) / _SOCKET}")
 
-    def _spawn(
-        self, command: Sequence[str], words: Sequence[str], given: bytes, limit: float | None
-    ) -> tuple[int, bytes, bytes]:
+    def _spawn(self, command: Sequence[str], words: Sequence[str], given: bytes, limit: float | None) -> Done:
+        """Run it on this machine, `words` as its name. Raises ProviderUnreachable if it is missing or too slow."""
         environment = {
             name: value
             for name, value in os.environ.items()
@@ -214,7 +237,8 @@ class Shell:
             raise ProviderUnreachable(f"there is no {error.filename} on this machine: install it", sent=False) from None
         except subprocess.TimeoutExpired:
             raise ProviderUnreachable(f"{_tool(words)} on {self.where} gave no answer for {limit:g} s") from None
-        return done.returncode, done.stdout, done.stderr
+        out, err = (text[:_LARGEST].decode(errors="replace") for text in (done.stdout, done.stderr))
+        return Done(words=tuple(words), status=done.returncode, raw=done.stdout, out=out, err=err)
 
     def _check(self, done: Done) -> None:
         tool = _tool(done.words)
@@ -228,7 +252,7 @@ class Shell:
             )
 
     def _not_reached(self, done: Done) -> ProviderRefused | ProviderUnreachable:
-        host, said = self.site.host, done.err.strip().splitlines() or ["no message"]
+        host, lines = self.site.host, done.err.strip().splitlines() or ["no message"]
         if "IDENTIFICATION HAS CHANGED" in done.err:
             return ProviderRefused(
                 f"the host key of {host} has changed: if its administrator says so, `ssh-keygen -R` its name, "
@@ -238,10 +262,10 @@ class Shell:
             return ProviderRefused(f"the host key of {host} is not known here: `ssh {host}` once and accept it")
         if "Permission denied" in done.err:
             return ProviderRefused(
-                f"{host} refuses our key ({said[-1]}): `ssh -o BatchMode=yes {host}` must work without a password"
+                f"{host} refuses our key ({lines[-1]}): `ssh -o BatchMode=yes {host}` must work without a password"
             )
         sent = _NOT_CONNECTED.search(done.err) is None
-        return ProviderUnreachable(f"ssh to {host} failed: {said[-1]}", sent=sent)
+        return ProviderUnreachable(f"ssh to {host} failed: {lines[-1]}", sent=sent)
 
 
 def _tool(words: Sequence[str]) -> str:

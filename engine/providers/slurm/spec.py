@@ -1,16 +1,22 @@
-"""A job as it will be submitted: typed, complete, made from a task. Pure."""
+"""A job as it will be submitted: typed, complete, made from a task; and the parts of a task that
+come from its caller: the variables that sbatch reads, and the current folder.
+"""
 
 import math
+import os
+import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
 
-from engine.errors import TaskInvalid
-from engine.providers.slurm.cluster import UNTYPED
+from steno.engine.errors import ProviderRefused, ProviderUnreachable, TaskInvalid
+from steno.engine.providers.slurm.cluster import UNTYPED
+from steno.engine.providers.slurm.shell import Shell
 
 _GPU: Final = re.compile(r"(?:([A-Za-z0-9][\w.+-]*)?:)?(\d+)|([A-Za-z0-9][\w.+-]*)", re.ASCII)
+_CPUS: Final = re.compile(r"(\d*)(?:\..*)?", re.ASCII)
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?(?:\.\.)?", re.IGNORECASE)
 _MIB: Final = {"K": 1 / 1024, "M": 1, "": 1024, "G": 1024, "T": 1024 * 1024}
 _MINUTES: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}))?")
@@ -25,7 +31,7 @@ MOST_SEGMENTS: Final = 20  # after the first, by default
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One job. Memory in MiB, time in minutes."""
+    """A job. Memory in MiB, time in minutes."""
 
     commands: tuple[str, ...]
     env: dict[str, str] = {}
@@ -45,7 +51,6 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     environment: str | None = None  # `<lock file, from the snapshot's top>@<hash>`; None: the machine's
     snapshot: str | None = None  # of its files: `<project>/<time>-<digest>`
     workers: int | None = None  # data workers that its command asks for
-    requeue: bool | None = None
     checkpoint: bool = False  # SIGUSR1 shortly before the end of each segment (`time`), then a requeue
     total: int | None = None  # minutes of all segments; None: `resubmissions` limits them
     resubmissions: int = MOST_SEGMENTS  # the most segments after the first
@@ -75,8 +80,8 @@ def minutes(text: object, where: str) -> int:
 
 def mebibytes(text: object, where: str) -> int:
     """`32G`, `16GB`, `500M`, `64` (GB) → MiB. Raises TaskInvalid."""
-    found = _SIZE.fullmatch(str(text).strip())
-    size = 0.0 if found is None else float(found[1]) * _MIB[found[2].upper()]
+    match = _SIZE.fullmatch(str(text).strip())
+    size = 0.0 if match is None else float(match[1]) * _MIB[match[2].upper()]
     if not 1 <= size < 1 << 40:
         raise TaskInvalid(f"{where}: {text!r} is not a size; write 32G or 500M")
     return math.ceil(size)
@@ -86,16 +91,24 @@ def gpus(text: object, where: str) -> tuple[str | None, int]:
     """`a6000:2`, `a6000`, `2`, `gpu:2` → type, as it is spelled (None: any), and count. Raises TaskInvalid."""
     if isinstance(text, Mapping):
         text = f"{text.get('name') or ''}:{text.get('count') or 1}".lstrip(":")
-    found = _GPU.fullmatch(str(text).strip())
-    if found is None:
-        raise TaskInvalid(f"{where}: {text!r} is no GPU; write TYPE:COUNT, TYPE or COUNT, as a6000:2")
-    kind = found[1] or found[3]
-    return (None if kind == UNTYPED else kind), int(found[2] or 1)
+    match = _GPU.fullmatch(str(text).strip())
+    if match is None:
+        raise TaskInvalid(f"{where}: {text!r} is not a GPU; write TYPE:COUNT, TYPE or COUNT, as a6000:2")
+    kind = match[1] or match[3]
+    return (None if kind == UNTYPED else kind), int(match[2] or 1)
 
 
 def gres(kind: str | None, count: int) -> str:
     """A request for GPUs as Slurm takes it: `gpu:a6000:2`, `gpu:2` of any type, or of none."""
     return f"gpu:{count}" if kind in (None, UNTYPED) else f"gpu:{kind}:{count}"
+
+
+def _cpus(value: object) -> int | None:
+    """`4`, or the least of `4..8`; None: not given. Raises TaskInvalid."""
+    match = _CPUS.fullmatch("" if value is None else str(value))
+    if match is None:
+        raise TaskInvalid(f"resources.cpu: {value!r} is not a number of CPUs; write 4")
+    return None if value in (None, "") else int(match[1] or 1)
 
 
 def _word(task: Mapping[str, object], field: str) -> str | None:
@@ -119,13 +132,12 @@ def spec_of(task: Mapping[str, object], *, partition: str | None = None, account
     if not isinstance(resources, Mapping):
         raise TaskInvalid("`resources`: must be a mapping (`gpu:`, `cpu:`, `memory:`)")
     model, count = (None, 0) if resources.get("gpu") in (None, "") else gpus(resources["gpu"], "resources.gpu")
-    cpu, memory, limit = resources.get("cpu"), resources.get("memory"), task.get("max_duration") or task.get("time")
+    memory, limit = resources.get("memory"), task.get("max_duration") or task.get("time")
     env, commands = task.get("env") or {}, task.get("commands") or ()
     assert isinstance(env, Mapping)  # noqa: S101 - `complete_plain` has made it so
     assert isinstance(commands, list | tuple)  # noqa: S101
     if not commands:
         raise TaskInvalid("commands is empty: there is nothing to run")
-    cpus = None if cpu in (None, "") else int(str(cpu).partition(".")[0] or 1)
     nodes = task.get("nodes") or 1
     if not isinstance(nodes, int) or not 1 <= nodes <= 10_000:
         raise TaskInvalid(f"`nodes`: {nodes!r} must be a whole number from 1")
@@ -145,7 +157,7 @@ def spec_of(task: Mapping[str, object], *, partition: str | None = None, account
         gpu=model,
         gpus=count,
         nodes=nodes,
-        cpus=cpus,
+        cpus=_cpus(resources.get("cpu")),
         memory=None if memory in (None, "") else mebibytes(memory, "resources.memory"),
         time=segment or time,
         partition=_word(task, "partition") or partition,
@@ -162,3 +174,80 @@ def spec_of(task: Mapping[str, object], *, partition: str | None = None, account
         total=None if segment is None else total,
         resubmissions=again,
     )
+
+
+PREFIX: Final = "SBATCH_"
+PLAIN: Final = {"ACCOUNT": "account", "PARTITION": "partition", "QOS": "qos", "CONSTRAINT": "constraint"}
+_FIELDS: Final = {
+    **PLAIN, "TIMELIMIT": "max_duration", "ARRAY_INX": "array", "GRES": "gpu", "GPUS_PER_NODE": "gpu", "GPUS": "gpu",
+    "MEM_PER_NODE": "memory",
+}  # fmt: skip
+RESOURCES: Final = ("gpu", "memory")
+_GPU_TRES: Final = re.compile(r"(?:gres[/:])?gpu(?::([^,]+))?")
+_WITHOUT_LIMIT: Final = ("unlimited", "infinite", "0", "-1")
+
+
+def with_variables(
+    task: Mapping[str, object], environ: Mapping[str, str], fields: Collection[str] = tuple(_FIELDS.values())
+) -> tuple[dict[str, object], str | None]:
+    """The task with the values of `SBATCH_*` for those of its `fields` that it leaves open; and a line about them, if
+    there are any. As for sbatch, the command line wins over the environment. Raises TaskInvalid for a bad time.
+    """
+    filled, taken, ignored = dict(task), [], []
+    for variable, text in sorted(environ.items()):
+        field = _FIELDS.get(variable.removeprefix(PREFIX), "")
+        if not variable.startswith(PREFIX) or not text.strip():
+            continue
+        value = _value(variable, text.strip(), task) if field in fields else None
+        if value is None:
+            ignored.append(variable)
+        elif field in RESOURCES:
+            resources = filled.get("resources") or {}
+            if isinstance(resources, Mapping) and resources.get(field) in (None, ""):
+                filled["resources"] = {**resources, field: value}
+                taken.append(f"{field}={value} from {variable}")
+        elif filled.get(field) in (None, "") and not (field == "max_duration" and {"time", "checkpoint"} & set(filled)):
+            filled[field] = value
+            taken.append(f"{field}={value} from {variable}")
+    parts = [", ".join(taken), f"ignored: {', '.join(ignored)}" if ignored else ""]
+    return filled, "; ".join(filter(None, parts)) or None
+
+
+def _value(variable: str, text: str, task: Mapping[str, object]) -> str | None:
+    """The value of a variable in a task's words; None: no field has it."""
+    match variable.removeprefix(PREFIX):
+        case "TIMELIMIT":
+            return "off" if text.lower() in _WITHOUT_LIMIT else f"{minutes(text, variable)}m"
+        case "MEM_PER_NODE":
+            return f"{text}M" if text.isdecimal() else text
+        case "GRES":
+            gres = _GPU_TRES.fullmatch(text)
+            return None if gres is None else gres[1] or "1"
+        case "GPUS":  # of all nodes
+            return text if task.get("nodes") in (None, 1) else None
+    return text
+
+
+def in_folder(task: Mapping[str, object], client: Shell, folder: str) -> tuple[dict[str, object], str | None]:
+    """The task with `folder`, where its user is, as its working folder if the cluster has it too; else a line on where
+    it runs. Its own `working_dir` counts from there.
+    """
+    own = str(task.get("working_dir") or "")
+    if own.startswith("/"):
+        return dict(task), None
+    if own.startswith("~/") or own == "~":
+        return {**task, "working_dir": posixpath.join(client.home(), own[2:])}, None
+    try:
+        there, why = _has(client, folder), f"{client.where} has no folder {folder} of yours"
+    except (ProviderRefused, ProviderUnreachable):  # its submission says so, or waits until the host answers
+        there, why = False, f"{client.where} does not say whether it has {folder}"
+    if there:
+        return {**task, "working_dir": posixpath.normpath(posixpath.join(folder, own))}, None
+    place = posixpath.join(client.site.folder, own)
+    return dict(task), f"{why}: the job runs in {place}; `steno slurm run` sends files, `working_dir` names a folder"
+
+
+def _has(client: Shell, folder: str) -> bool:
+    if client.site.host is None:
+        return os.path.isdir(folder)  # noqa: PTH112 - a path of the cluster
+    return client.run(("test", "-d", folder, "-a", "-O", folder)).status == 0

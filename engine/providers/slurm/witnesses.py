@@ -1,13 +1,13 @@
-"""What Slurm's sources say of one job together, and who of them says what. Pure; rules as in `reading`."""
+"""Combines the answers of Slurm's sources about a job, and lists who says what. Pure; rules as in `reading`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts, Waits
-from engine.providers.slurm.words import LIVE
-from engine.states import State
+from steno.engine.providers.slurm.words import LIVE
+from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts, Waits
+from steno.engine.state.states import State
 
 CONTROLLER: Final = "controller"
 ACCOUNTING: Final = "accounting"
@@ -15,16 +15,18 @@ ACCOUNTING_JSON: Final = "accounting-json"
 SCRIPT: Final = "script"
 AWAITING: Final = "awaiting accounting"
 UNSEEN: Final = "the controller has forgotten the job, and its script wrote no end"
-"""Without accounting nothing can say more: a node that died, or SIGKILL, while nobody asked."""
+"""Without accounting nothing can say more: a node that died, or SIGKILL, between two polls."""
 _AWAITED: Final = Waits(why=AWAITING)
 
 
 def newest_of(facts: RunFacts) -> int:
-    return max((one.submitted_at or 0 for job in facts.jobs for one in job.attempts), default=facts.submitted_at or 0)
+    return max(
+        (attempt.submitted_at or 0 for job in facts.jobs for attempt in job.attempts), default=facts.submitted_at or 0
+    )
 
 
 def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bool = False) -> RunFacts:
-    """What all sources say of a job, as `Reading.together` gets it."""
+    """The job by all sources, as `Reading.together` gets it."""
     controller = views.get(CONTROLLER)
     accounting = _fuller(views.get(ACCOUNTING), views.get(ACCOUNTING_JSON))
     lists_it = controller is not None and controller.state is not State.FINISHING
@@ -44,10 +46,10 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
         accounting = replace(accounting, final=False, failed=False, cause=None, jobs=_newest(accounting.jobs, **begun))
     if controller is not None and newest_of(controller) < newest_of(accounting):
         # It listed an earlier attempt, and was not heard since.
-        return together(before, {name: said for name, said in views.items() if name != CONTROLLER}, back=back)
-    shown = _merged(accounting, controller, before)
-    newer = newest_of(shown) > newest_of(accounting)
-    requeued = any(one.retried for one in accounting.newest)
+        return together(before, {name: view for name, view in views.items() if name != CONTROLLER}, back=back)
+    merged = _merged(accounting, controller, before)
+    newer = newest_of(merged) > newest_of(accounting)
+    requeued = any(attempt.retried for attempt in accounting.newest)
     # After some ends the controller may have the job in its queue again: it must have been asked, and have decided;
     # while the attempt's processes end (COMPLETING) it has not. Then accounting must be asked once more, because a
     # further attempt may have come and gone. A database that is back answers with old rows for 16 s.
@@ -56,16 +58,16 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
         CONTROLLER
     )
     settled = since and not back and (controller is None or controller.status not in LIVE)
-    stands = before.final and newest_of(before) == newest_of(shown)
+    stands = before.final and newest_of(before) == newest_of(merged)
     decided = not lists_it and (settled or stands)
-    ended = accounting.final and all(one.ended for one in shown.newest)
+    ended = accounting.final and all(attempt.ended for attempt in merged.newest)
     over = ended and not newer and (not requeued or decided) and not (listed_only and lists_it)
-    if over and not any(one.status == "REQUEUED" for one in accounting.newest):
-        return replace(shown, final=True)
+    if over and not any(attempt.status == "REQUEUED" for attempt in accounting.newest):
+        return replace(merged, final=True)
     live = controller if lists_it or newer else None
     if live is not None and live.state is not None:
         return _unended(
-            shown,
+            merged,
             state=live.state,
             status=live.status,
             reason=live.reason,
@@ -73,24 +75,24 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
             requeued=live.requeued,
         )
     if accounting.final and not newer:
-        return _unended(shown, state=State.FINISHING, status=accounting.status, reason=accounting.reason)
+        return _unended(merged, state=State.FINISHING, status=accounting.status, reason=accounting.reason)
     gone = CONTROLLER in views
     if gone:
-        return _unended(shown, state=State.FINISHING, status=accounting.status, reason=AWAITING, waits=_AWAITED)
-    return shown
+        return _unended(merged, state=State.FINISHING, status=accounting.status, reason=AWAITING, waits=_AWAITED)
+    return merged
 
 
 def _ends_in_list(accounting: RunFacts) -> bool:
-    """Whether accounting has a task only in its list of those that waited until they were cancelled. It writes that
+    """True if accounting has a task only in its list of tasks that waited until they were cancelled. It writes that
     list at once, and up to 5 s later the row of a task that had left it.
     """
-    waited = not any(one.started_at or one.hosts for one in accounting.newest)
+    waited = not any(attempt.started_at or attempt.hosts for attempt in accounting.newest)
     return accounting.group is not None and accounting.final and waited
 
 
 def _has_started(accounting: RunFacts, controller: RunFacts | None, before: RunFacts) -> bool:
-    """Whether the controller showed that this submission of the task started."""
-    if newest_of(before) == newest_of(accounting) and any(one.state is State.RUNNING for one in before.newest):
+    """True if the controller showed that this submission of the task started."""
+    if newest_of(before) == newest_of(accounting) and any(attempt.state is State.RUNNING for attempt in before.newest):
         return True  # as was found before
     if controller is None or newest_of(controller) != newest_of(accounting):
         return False
@@ -98,7 +100,7 @@ def _has_started(accounting: RunFacts, controller: RunFacts | None, before: RunF
 
 
 def testimony(views: Mapping[str, RunFacts | None]) -> Iterator[str]:
-    """What each source said last, the controller first."""
+    """The last answer of each source in a sentence, the controller first."""
     if not views:
         return
     controller, script = views.get(CONTROLLER), views.get(SCRIPT)
@@ -124,7 +126,7 @@ def testimony(views: Mapping[str, RunFacts | None]) -> Iterator[str]:
 
 
 def _exited(facts: RunFacts) -> str:
-    status = next((one.exit_status for one in facts.newest), None)
+    status = next((attempt.exit_status for attempt in facts.newest), None)
     return "" if status is None else f", exit status {status}"
 
 
@@ -135,20 +137,20 @@ def _by_script(before: RunFacts, script: RunFacts, controller: RunFacts | None) 
     return controller
 
 
-def _unended(facts: RunFacts, *, state: State, requeued: bool = False, **said: object) -> RunFacts:
+def _unended(facts: RunFacts, *, state: State, requeued: bool = False, **changes: object) -> RunFacts:
     """A job that goes on, although accounting says that its newest attempt ended: another may follow."""
-    jobs, again = facts.jobs, not requeued and all(one.ended for one in facts.newest)
+    jobs, again = facts.jobs, not requeued and all(attempt.ended for attempt in facts.newest)
     if again:
         jobs = _newest(jobs, state=state, over=False, failed=False, cause=None, cut_off=False, exit_status=None)
     elif len(jobs) > 1:  # accounting may be behind with those components that go on
         jobs = tuple(job if job.attempts[-1].ended else _newest((job,), state=state)[0] for job in jobs)
-    said = {"final": False, "failed": False, "cause": None, "ending": None, **said}
-    return replace(facts, state=state, requeued=requeued, jobs=jobs, **said)
+    changes = {"final": False, "failed": False, "cause": None, "ending": None, **changes}
+    return replace(facts, state=state, requeued=requeued, jobs=jobs, **changes)
 
 
-def _newest(jobs: tuple[JobFacts, ...], **said: object) -> tuple[JobFacts, ...]:
+def _newest(jobs: tuple[JobFacts, ...], **changes: object) -> tuple[JobFacts, ...]:
     """The jobs, with other words for the newest attempt of each."""
-    return tuple(replace(job, attempts=(*job.attempts[:-1], replace(job.attempts[-1], **said))) for job in jobs)
+    return tuple(replace(job, attempts=(*job.attempts[:-1], replace(job.attempts[-1], **changes))) for job in jobs)
 
 
 def _fuller(text: RunFacts | None, other: RunFacts | None) -> RunFacts | None:
@@ -163,14 +165,15 @@ def _merged(accounting: RunFacts, controller: RunFacts | None, before: RunFacts)
     outage the database first answers with old rows, which must not end a job that was retried.
     """
     known, jobs = {job.job_num: job for job in before.jobs}, list[JobFacts]()
+    last = before if controller is None and not before.jobs else controller  # without jobs it is the controller's too
     for job in accounting.jobs:
-        attempts, newest = job.attempts, max((one.submitted_at or 0 for one in job.attempts), default=0)
+        attempts, newest = job.attempts, max((attempt.submitted_at or 0 for attempt in job.attempts), default=0)
         earlier = known.pop(job.job_num, None)
-        for one in () if earlier is None else earlier.attempts:
-            if (one.submitted_at or 0) > newest:
-                attempts, newest = (*attempts, replace(one, num=len(attempts))), one.submitted_at or 0
-        if controller is not None and (controller.submitted_at or 0) > newest:
-            again = AttemptFacts(num=len(attempts), status=controller.status, submitted_at=controller.submitted_at)
+        for old in () if earlier is None else earlier.attempts:
+            if (old.submitted_at or 0) > newest:
+                attempts, newest = (*attempts, replace(old, num=len(attempts))), old.submitted_at or 0
+        if last is not None and (last.submitted_at or 0) > newest:
+            again = AttemptFacts(num=len(attempts), status=last.status, submitted_at=last.submitted_at)
             attempts = (*attempts, again)
         jobs.append(replace(job, attempts=attempts))
     jobs = sorted([*jobs, *known.values()], key=lambda job: job.job_num)  # accounting may not show all components yet

@@ -1,4 +1,8 @@
-"""Slurm's own words, and ours for them (22.05 to 25.x)."""
+"""Slurm's own words, and ours for them (22.05 to 25.x). Pure.
+
+Slurm builds the name of a limit from whose it is, on whom and of what: `AssocGrpGRESMinutes`, `QOSMaxCpuPerUserLimit`.
+Source: https://slurm.schedmd.com/resource_limits.html and the words of 22.05's library.
+"""
 
 import re
 from functools import lru_cache
@@ -6,9 +10,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.facts import Blame, Finding, Waits
-from engine.providers.slurm.limits import limit
-from engine.states import Reason, State
+from steno.engine.state.facts import Blame, Finding, Waits
+from steno.engine.state.states import Reason, State
+from steno.events.clock import SECOND
 
 LIVE: Final = {  # a job's state → its state before its end; COMPLETING is neither running nor over
     "PENDING": State.QUEUED,
@@ -59,7 +63,8 @@ status of a command reads so.
 _NEVER_RAN: Final = "0:53"
 """The node's daemon could not open the output file, or enter the work folder: the script never ran."""
 UNKNOWN_JOB: Final = re.compile(r"Invalid job id|^Job \d+\S* not found$", re.MULTILINE)
-"""What squeue and scontrol say of a job that the controller does not have; the latter of a task, of an array it has."""
+"""In answers of squeue and scontrol about an unknown job; scontrol's is also about an unknown task of a known array."""
+_SPAN: Final = re.compile(r"(?:(\d{1,5})-)?(?:(?:(\d{1,5}):)?(\d{1,7}):)?(\d{1,9})", re.ASCII)
 _EXIT: Final = re.compile(r"(\d+):(\d+)")
 
 
@@ -68,19 +73,28 @@ def state_word(text: str) -> str:
     return text.strip().partition(" ")[0].rstrip("+").upper()
 
 
-def said(text: str | None) -> str | None:
+def value_of(text: str | None) -> str | None:
     """The value of a column; None for Slurm's empty values."""
     return None if text is None or text.strip() in _NOTHING else text.strip()
 
 
+def duration(text: str) -> int | None:
+    """Microseconds of `1-02:03:04`, `02:03:04`, `03:04` or `4` (seconds); None: `UNLIMITED`, or another word."""
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * SECOND
+
+
 def exit_status(state: str, code: str | None) -> int | None:
     """The exit status in accounting or `scontrol`: before the colon, else 128 + signal; None: not the script's."""
-    found = _EXIT.fullmatch(code or "")
-    if state == "COMPLETED" and found is None:
+    match = _EXIT.fullmatch(code or "")
+    if state == "COMPLETED" and match is None:
         return 0
-    if found is None or state not in EXITS or code == _NEVER_RAN:
+    if match is None or state not in EXITS or code == _NEVER_RAN:
         return None
-    status, signal = int(found[1]), int(found[2])
+    status, signal = int(match[1]), int(match[2])
     if signal == DUPLICATE:
         return None
     return 128 + signal if signal and not status else status
@@ -128,11 +142,11 @@ ENDINGS: Final = {  # a state whose words say more than its reason → why, and 
 
 def ending(state: str, code: str | None, job: str, nodes: str | None) -> Finding | None:
     """Why an attempt ended and what to do, where Slurm's own words say more than a reason; None: they do not."""
-    found = ENDINGS.get(f"{state} {code}") or ENDINGS.get(state)
-    if found is None:
+    finding = ENDINGS.get(f"{state} {code}") or ENDINGS.get(state)
+    if finding is None:
         return None
-    why, remedy = (text.format(job=job, nodes=nodes or "its node") for text in (found.why, found.remedy))
-    return replace(found, why=why, remedy=remedy)
+    why, remedy = (text.format(job=job, nodes=nodes or "its node") for text in (finding.why, finding.remedy))
+    return replace(finding, why=why, remedy=remedy)
 
 
 # Why a job waits → meaning and advice. `{}` is the rest of Slurm's own reason.
@@ -203,30 +217,85 @@ NEVER: Final = frozenset(  # the job never runs as asked; nor with a limit of on
 )  # fmt: skip
 
 
+_LIMIT: Final = re.compile(
+    r"(?P<whose>Assoc|QOS)?(?P<scale>Grp|Max|Min)"
+    r"(?P<what>Cpu|GRES|Mem|Node|BB|Billing|Energy|License|Unknown|Wall|Submit|Job)(?:ory|Duration|s|Jobs?)?"
+    r"(?P<sum>RunMinutes|Minutes)?(?:Per(?P<per>Job|Node|User|Account))?(?:Limit|NotSatisfied)?",
+    re.IGNORECASE,
+)
+_LIMITED: Final = {  # what is limited → its name, its name as a sum over time, the option that asks for it
+    "cpu": ("CPUs", "CPU minutes", "--cpus-per-task"),
+    "gres": ("GPUs", "GPU minutes", "--gpu"),
+    "mem": ("memory", "memory minutes", "--mem"),
+    "node": ("nodes", "node minutes", "fewer nodes"),
+    "bb": ("burst buffer", "burst buffer minutes", "--bb"),
+    "billing": ("billing units", "billing minutes", "fewer CPUs or GPUs"),
+    "energy": ("energy", "energy minutes", "--time"),
+    "license": ("licences", "licence minutes", "--licenses"),
+    "unknown": ("units of a resource", "minutes of a resource", ""),
+    "wall": ("time", "time", "--time"),
+}
+
+
+def _limit(word: str) -> Waits | None:
+    """A reason that names a limit of an account, QOS or partition; None: another reason."""
+    match = _LIMIT.fullmatch(word)
+    if match is None:
+        return None
+    what, per, summed = match["what"].lower(), (match["per"] or "").lower(), (match["sum"] or "").lower()
+    qos = match["whose"] == "QOS"
+    group, other = ("its QOS", "use another QOS (--qos)") if qos else ("its account", "use another account (--account)")
+    shared = match["scale"] == "Grp" or per == "account"
+    if what in ("submit", "job"):
+        who = f"{group} has" if shared else "you have"
+        return Waits(why=f"{who} as many jobs at once as allowed", remedy="wait until one of them ends")
+    name, minutes, option = _LIMITED[what]
+    less, never = f"ask for less ({option})" if option else "ask for less", False
+    if summed == "runminutes":
+        why = f"the allocation of {group} is used up for now: its running jobs have reserved all {minutes}"
+        remedy = f"wait until one of them ends, ask for less time, or {other}"
+    elif shared and (summed or what == "wall"):
+        why, remedy = f"the allocation of {group} is used up ({minutes})", f"{other}, or ask the site for more"
+    elif shared:
+        why, remedy = f"the running jobs of {group} have all the {name} they may have at once", f"wait, or {other}"
+    elif match["scale"] == "Min":
+        why, remedy, never = (
+            f"{group} demands more {name} than it asks for",
+            f"ask for more ({option}), or {other}",
+            True,
+        )
+    elif summed:
+        why, remedy, never = f"it asks for more {minutes} than one job may have", "ask for less time (--time)", True
+    elif per == "user":
+        why, remedy = f"your running jobs have all the {name} that one user may have at once", "wait until one ends"
+    else:
+        node = " on a node" if per == "node" else ""
+        why, remedy, never = f"it asks for more {name}{node} than one job may have", less, True
+    return Waits(why=why, remedy=remedy, never=never)
+
+
 def never_runs(reason: str) -> bool:
-    """Whether a job that waits for that reason never runs unless the job or the cluster changes."""
+    """True if a job that waits for that reason never runs unless the job or the cluster changes."""
     word = reason.partition(",")[0].strip("() ")
-    known = limit(word)
-    return word in NEVER or (known is not None and known.never)
+    limit = _limit(word)
+    return word in NEVER or (limit is not None and limit.never)
 
 
 @lru_cache(maxsize=1024)
 def waits(reason: str | None, job: str = "JOB", closed: str = "") -> Waits:
     """Why a job waits and what to do: `it asks for more time than its partition allows`, `ask for less time`.
 
-    An unknown reason comes back unchanged. `closed`: the next maintenance, as `rows.maintenance` gives it.
+    An unknown reason comes back unchanged. `closed`: the next maintenance, as `rounds.maintenance` gives it.
     """
     if closed and "maint" in (reason or "").lower():
         start, _, end = closed.replace("T", " ").partition("/")
         remedy = f"ask for less time: it has to end before {start[:16]}Z" if start else "wait, or use other nodes"
         return Waits(why=f"down for maintenance until {end[:16]}Z", remedy=remedy)
     word, _, rest = (reason or "None").strip("() ").partition(",")
-    known, limited, never = PENDING.get(word.strip()), limit(word.strip()), never_runs(word)
-    if limited is not None:
-        known = limited.means, limited.remedy
-    if known is None:
-        return Waits(why=reason or word, never=never)
-    means, remedy = known
+    limit = _limit(word.strip())
+    why, remedy = PENDING.get(word.strip(), (None, "")) if limit is None else (limit.why, limit.remedy or "")
+    if why is None:
+        return Waits(why=reason or word, never=never_runs(word))
     detail = rest.replace("_", " ").strip()
-    why = f"{means} ({detail})" if detail else means
-    return Waits(why=why, remedy=remedy.format(job=job) or None, never=never)
+    why = f"{why} ({detail})" if detail else why
+    return Waits(why=why, remedy=remedy.format(job=job) or None, never=never_runs(word))

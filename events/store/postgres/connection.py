@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: what libpq is given, and what its errors mean here.
+"""Connections to PostgreSQL: what libpq is given, what its errors mean here, and what is changed in a record's schema.
 
 Passwords, services and TLS are libpq's: the URL, `PGPASSWORD`, `~/.pgpass`, `PGSERVICE`, `sslmode` …
 """
@@ -13,7 +13,7 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from events.errors import (
+from steno.events.errors import (
     LeaseLost,
     NotARecord,
     RecordDamaged,
@@ -24,6 +24,8 @@ from events.errors import (
     RecordUnreachable,
     StenoError,
 )
+from steno.events.store.schema import migrations_folder
+from steno.events.store.store import REVISIONS
 
 # It warns of what is raised here too (a pipeline that failed). `logging.config` would undo `disabled`.
 logging.getLogger("psycopg").addFilter(lambda _: False)
@@ -104,7 +106,7 @@ def libpq(url: str) -> str:
 
 def shown(url: str) -> str:
     """The URL without its password."""
-    return _SECRET.sub(lambda found: f"{found[1]}@" if found[1] else f"{found[2]}…", libpq(url))
+    return _SECRET.sub(lambda match: f"{match[1]}@" if match[1] else f"{match[2]}…", libpq(url))
 
 
 def connect(url: str, *, write: bool) -> Connection:
@@ -125,7 +127,7 @@ def connect(url: str, *, write: bool) -> Connection:
     try:
         text = "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS s (name, value)"
         given_here = list(settings), [str(value) for value in settings.values()]
-        # Behind a pooler it is another process than the one that greeted: nothing may be set in a session of others.
+        # Behind a pooler it is not the process that greeted: nothing may be set in a session of others.
         if not made.execute(f"{text} WHERE pg_backend_pid() = %s", (*given_here, made.info.backend_pid)).rowcount:
             _expect_own_session(made, url)
             made.execute(text, given_here)
@@ -149,7 +151,7 @@ def _expect_own_session(made: Connection, url: str) -> None:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection went, so that another may do better."""
+    """True if the connection was lost, so that another may do better."""
     ended = (
         errors.AdminShutdown,
         errors.CrashShutdown,
@@ -161,7 +163,7 @@ def is_lost(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def translated(url: str) -> Iterator[None]:
-    """Turns PostgreSQL's errors into those of `events.errors`."""
+    """Turns PostgreSQL's errors into those of `steno.events.errors`."""
     try:
         yield
     except psycopg.Error as error:
@@ -183,5 +185,82 @@ def _ours(error: psycopg.Error, where: str) -> Exception:
 
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if "FATAL:" in line or "failed:" in line] or lines or [type(error).__name__]
-    return said[0].rstrip(".")
+    causes = [line for line in lines if "FATAL:" in line or "failed:" in line] or lines or [type(error).__name__]
+    return causes[0].rstrip(".")
+
+
+# -- the schema of a record, compared with `migrations/postgres/schema.txt`, or `schema-REVISION.txt` of an older
+# record; a test holds these equal to what the migrations make
+
+Line = tuple[str, str, str]  # relation, kind, text
+
+_DESCRIBE: Final = r"""
+WITH own AS (
+    SELECT c.oid, c.relname::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname = 'steno' AND c.relkind IN ('r', 'p', 'v', 'm'))
+SELECT own.name, 'column', a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+       || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END
+  FROM own JOIN pg_attribute a ON a.attrelid = own.oid AND a.attnum > 0 AND NOT a.attisdropped
+UNION ALL
+SELECT own.name, 'index', CASE WHEN i.indisunique THEN 'UNIQUE ' ELSE '' END
+       || regexp_replace(pg_get_indexdef(i.indexrelid), '^.* USING ', '')
+       || CASE WHEN i.indisvalid THEN '' ELSE ' invalid' END
+  FROM own JOIN pg_index i ON i.indrelid = own.oid
+UNION ALL
+SELECT own.name, 'trigger', regexp_replace(pg_get_triggerdef(t.oid), ' ON \S+ ', ' ') || ' ' || t.tgenabled::text
+  FROM own JOIN pg_trigger t ON t.tgrelid = own.oid AND NOT t.tgisinternal
+UNION ALL
+SELECT 'function', 'function', p.proname || ' ' || md5(p.prosrc) || CASE WHEN p.prosecdef THEN ' definer' ELSE '' END
+  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'steno'
+"""
+
+_RANGES: Final = "SELECT name, format('FOR VALUES FROM (''%s'') TO (''%s'')', first, past) FROM ranges"
+_ATTACHED: Final = (
+    "SELECT c.oid::regclass::text, pg_get_expr(c.relpartbound, c.oid) "
+    "FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'events'::regclass"
+)
+
+
+def damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
+    """(None, kind, detail) of each deviation from the schema of the record's revision."""
+    try:
+        lines = describe(connection)
+        ranges = {str(name): str(bound) for name, bound in connection.execute(_RANGES.encode()).fetchall()}
+        version = "".join(str(number) for (number,) in connection.execute("SELECT version_num FROM alembic_version"))
+        parts = {str(name): str(bound) for name, bound in connection.execute(_ATTACHED.encode()).fetchall()}
+        is_open = connection.execute("SELECT FROM head h WHERE to_jsonb(h) ->> 'open' IS NOT NULL").fetchone()
+    except psycopg.DatabaseError as error:
+        yield None, "page", f"reading stopped: {error}"
+        return
+    if is_open is not None:  # rows could be inserted at any time
+        yield None, "schema", "head: open is set, though nobody appends"
+    for name, bound in sorted(ranges.items() ^ parts.items()):
+        which = "as the table ranges has it" if ranges.get(name) == bound else "as it is attached"
+        yield None, "schema", f"partition {name} {bound}, {which}, is not so in the other"
+    expected: dict[str, set[tuple[str, str]]] = {}
+    for relation, kind, text in known(version):
+        expected.setdefault(relation, set()).add((kind, text))
+    template = expected.pop("events_1")
+    expected |= dict.fromkeys(parts, template)
+    actual: dict[str, set[tuple[str, str]]] = {}
+    for relation, kind, text in lines:
+        actual.setdefault(relation, set()).add((kind, text))
+    for relation in sorted(expected.keys() | actual.keys()):
+        before, now = expected.get(relation, set()), actual.get(relation, set())
+        for kind, text in sorted(before - now):
+            yield None, "trigger" if kind == "trigger" else "schema", f"{relation}: {kind} {text} is missing or changed"
+        for kind, text in sorted(now - before):
+            yield None, "trigger" if kind == "trigger" else "schema", f"{relation}: {kind} {text} does not belong here"
+
+
+def known(version: str) -> list[Line]:
+    """The schema that the migrations up to a revision make."""
+    name = f"schema-{version}.txt" if version in REVISIONS[:-1] else "schema.txt"
+    lines = (migrations_folder() / "postgres" / name).read_text().splitlines()
+    return [(relation, kind, text) for relation, kind, text in (line.split("\t") for line in lines)]
+
+
+def describe(connection: Connection) -> list[Line]:
+    """Everything in the schema of a record, in a form that all versions of the server share."""
+    rows: list[Any] = connection.execute(_DESCRIBE.encode()).fetchall()
+    return sorted((str(relation), str(kind), str(text)) for relation, kind, text in rows)

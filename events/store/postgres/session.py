@@ -1,8 +1,8 @@
-"""One session of a record on PostgreSQL, and the way its appends go.
+"""A session of a record on PostgreSQL, and its appends.
 
 An append is computed from the head as this session knows it, without a lock, and sent in one round trip that locks the
 head there, inserts, and moves it. If another process appended meanwhile, all of it is void, and is done once more with
-the head locked first; so are the next ones, until the others pause.
+the head locked first; so are the next appends, until the others pause.
 """
 
 import time
@@ -15,12 +15,20 @@ import psycopg
 from sqlalchemy import Executable
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from events.errors import RecordPaused, RecordReplaced
-from events.store.chain import mark
-from events.store.postgres.connection import HEAD_MOVED, PATIENT, Connection, connect, is_lost, shown, translated
-from events.store.postgres.inspection import damage
-from events.store.schema import CLOCKED
-from events.store.store import HeadMoved, Identity, Lease
+from steno.events.errors import RecordPaused, RecordReplaced
+from steno.events.store.chain import mark
+from steno.events.store.postgres.connection import (
+    HEAD_MOVED,
+    PATIENT,
+    Connection,
+    connect,
+    damage,
+    is_lost,
+    shown,
+    translated,
+)
+from steno.events.store.schema import compiled
+from steno.events.store.store import HeadMoved, Identity, Lease
 
 _DIALECT: Final = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
 _COPY_FROM: Final = 16  # rows from which COPY is faster than single inserts in one round trip
@@ -58,17 +66,10 @@ class _End(NamedTuple):
 
 
 @cache
-def _compiled(statement: Any, schema: str = "") -> str:
-    """A statement's text; its constants must be literals in it. A record of an older schema has no clock."""
-    found = str(statement.compile(dialect=_DIALECT))
-    return found.replace("events.clock", "NULL AS clock") if "" < schema < CLOCKED else found
-
-
-@cache
 def _insert(table: str) -> str:
     """The text of an insert of one row."""
     names, types = zip(*(column.split() for column in _INSERTS[table]), strict=True)
-    places = ", ".join(f"%s::{one}" for one in types)
+    places = ", ".join(f"%s::{kind}" for kind in types)
     return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})"  # noqa: S608 - our own words
 
 
@@ -80,7 +81,7 @@ def _copy(table: str) -> tuple[str, list[str]]:
 
 
 class PostgresSession:
-    """One connection to a record, made again where it broke outside a transaction."""
+    """A connection to a record, made again where it broke outside a transaction."""
 
     def __init__(self, url: str, connection: Connection, identity: Identity, *, write: bool) -> None:
         self.identity = identity
@@ -113,14 +114,14 @@ class PostgresSession:
     def run(self, statement: Executable, *given: object) -> Any:
         if any(self._rows.values()):
             self._send()
-        return self.execute(_compiled(statement, self.identity.schema), given)
+        return self.execute(compiled(statement, _DIALECT, self.identity.schema), given)
 
     def stream(self, statement: Executable) -> Iterator[tuple[Any, ...]]:
         if not self._reading:
             raise RuntimeError("a long read needs a snapshot")
         with self._connection.cursor(name=f"steno_{id(statement)}", binary=True) as cursor:
             cursor.itersize = _PAGE
-            yield from cursor.execute(_compiled(statement, self.identity.schema))
+            yield from cursor.execute(compiled(statement, _DIALECT, self.identity.schema))
 
     def execute(
         self, text: str, given: Sequence[object] = (), *, prepare: bool | None = None
@@ -141,14 +142,14 @@ class PostgresSession:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        if self._write:
-            self.execute(PATIENT, prepare=False)
-        self._inside = self._reading = True
         try:
+            self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            if self._write:
+                self.execute(PATIENT, prepare=False)
+            self._inside = self._reading = True
             yield
-        finally:
-            self._reading = False
+        finally:  # a signal may have raised as soon as the transaction was there
+            self._inside, self._reading = True, False
             self._leave()
 
     def shrink(self) -> None:
@@ -208,7 +209,7 @@ class PostgresSession:
     def commit(self, end: tuple[int, bytes], streams: Sequence[tuple[int | None, ...]]) -> None:
         if streams or self._inside or any(self._rows.values()):
             moved = [[row[column] for row in streams] for column in (3, 0, 1, 2)]
-            leases = [one.name for one in self._leases], [one.token for one in self._leases]
+            leases = [lease.name for lease in self._leases], [lease.token for lease in self._leases]
             self._send((*self._begun, *end, *moved, *leases))
         self._inside = False
         if self._end is not None:  # else on a connection that was made meanwhile: `begin` looks again
@@ -250,7 +251,7 @@ class PostgresSession:
 
     def _send_rows(self, rows: dict[str, list[tuple[object, ...]]], last: Sequence[Any] | None) -> None:
         connection = self._connection
-        bulk = {table for table, found in rows.items() if len(found) >= _COPY_FROM}
+        bulk = {table for table, waiting in rows.items() if len(waiting) >= _COPY_FROM}
         if bulk:
             self._claim()
         for table in bulk:
@@ -337,7 +338,7 @@ class PostgresSession:
                 break
         else:
             self._reconnect()
-        found = None if end is None else self.execute(_KEPT, (end[0],)).fetchone()
-        if end is None or found is None or bytes(found[0]) != mark(*end):
+        row = None if end is None else self.execute(_KEPT, (end[0],)).fetchone()
+        if end is None or row is None or bytes(row[0]) != mark(*end):
             raise HeadMoved
         self._end = _End(*self._one(_LOOK))

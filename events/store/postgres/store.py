@@ -13,16 +13,24 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from events.clock import SECOND, Clock, boot_time
-from events.errors import NotARecord, RecordDamaged, RecordLocked, RecordNotFound
-from events.store.chain import mark
-from events.store.holder import Holder, expect_nobody_acts
-from events.store.identity import described, new_identity, read_identity
-from events.store.postgres.company import Link, PostgresBlob, PostgresLease, holders, shared_clock, take_lease
-from events.store.postgres.connection import PATIENT, Connection, connect, shown, translated
-from events.store.postgres.session import PostgresSession
-from events.store.schema import REVISIONS, migrate
-from events.store.store import Identity, Store, StoreStatus
+from steno.events.clock import SECOND, Clock, boot_time
+from steno.events.errors import NotARecord, RecordLocked, RecordNotFound
+from steno.events.store.postgres.connection import PATIENT, Connection, connect, shown, translated
+from steno.events.store.postgres.lease import Link, PostgresBlob, PostgresLease, holders, shared_clock, take_lease
+from steno.events.store.postgres.session import PostgresSession
+from steno.events.store.rows import expect_head
+from steno.events.store.schema import migrate
+from steno.events.store.store import (
+    REVISIONS,
+    Holder,
+    Identity,
+    Store,
+    StoreStatus,
+    described,
+    expect_nobody_acts,
+    new_identity,
+    read_identity,
+)
 
 _TABLES: Final = frozenset({"alembic_version", "meta", "head", "events", "parts", "streams"})
 _OTHERS: Final = (
@@ -63,7 +71,7 @@ class PostgresStore:
             identity = self._identity(connection, write=write, check=check)
             session = PostgresSession(self._url, connection, identity, write=write)
             if check:
-                self._expect_head(connection, session.identity)
+                expect_head(session, self)
             opened.pop_all()
         return session
 
@@ -143,8 +151,8 @@ class PostgresStore:
         return take_lease(self._url, self._link, name)
 
     def lease_holder(self, name: str) -> int | None:
-        found = self._link.ask("SELECT process FROM leases WHERE name = %s", name)
-        return None if found is None else int(found[0])
+        row = self._link.ask("SELECT process FROM leases WHERE name = %s", name)
+        return None if row is None else int(row[0])
 
     def leases(self) -> list[Holder]:
         if not self._there:  # else one line says that there is none
@@ -169,13 +177,13 @@ class PostgresStore:
         return f"sqlite:///{folder / name}"
 
     def _record_id(self) -> str:
-        found = self._link.ask("SELECT value FROM meta WHERE key = 'record_id'")
-        if found is None:
+        row = self._link.ask("SELECT value FROM meta WHERE key = 'record_id'")
+        if row is None:
             raise RecordNotFound(f"There is no record in {self}.")
-        return bytes(found[0]).decode()
+        return bytes(row[0]).decode()
 
     def _found(self, connection: Connection) -> bool:
-        """Whether there is a record. Raises NotARecord if the schema is another's."""
+        """True if there is a record. Raises NotARecord if the schema is another's."""
         rows = connection.execute(
             "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = 'steno' AND c.relkind IN ('r', 'p', 'v', 'm')"
@@ -189,31 +197,21 @@ class PostgresStore:
         if not self._found(connection):
             raise RecordNotFound(f"There is no record in {self}: `steno record` or `steno import` makes one.")
         rows = connection.execute("SELECT key, value FROM steno.meta").fetchall()  # without rights 42501, not 42P01
-        found = {str(key): bytes(value) for key, value in rows}
+        description = {str(key): bytes(value) for key, value in rows}
         revisions = self._revisions(connection)
         sealed = revisions == ["0003"] and self._is_sealed(connection)
-        return read_identity(revisions, found, str(self), write=write, check=check, sealed=sealed)
+        return read_identity(revisions, description, str(self), write=write, check=check, sealed=sealed)
 
     def _is_sealed(self, connection: Connection) -> bool:
         there = connection.execute("SELECT 1 WHERE to_regclass('sealed') IS NOT NULL").fetchone()
         return there is not None and connection.execute("SELECT 1 FROM sealed LIMIT 1").fetchone() is not None
 
     def _revisions(self, connection: Connection) -> list[str]:
-        return [str(one) for (one,) in connection.execute("SELECT version_num FROM alembic_version").fetchall()]
-
-    def _expect_head(self, connection: Connection, identity: Identity) -> None:
-        """Raise RecordDamaged unless the head names the newest event."""
-        row = connection.execute(
-            "SELECT h.position, h.hash, e.position, e.hash FROM head h LEFT JOIN LATERAL "
-            "(SELECT position, hash FROM events ORDER BY position DESC LIMIT 1) e ON true"
-        ).fetchone()
-        newest = None if row is None else (row[2] or 0, row[3] or identity.genesis())
-        if row is None or newest is None or row[0] != newest[0] or mark(row[0], row[1]) != newest[1]:
-            raise RecordDamaged(f"The newest events of the record {self} are missing or changed: run `steno verify`.")
+        return [str(number) for (number,) in connection.execute("SELECT version_num FROM alembic_version").fetchall()]
 
     @contextmanager
     def _migrating(self) -> Iterator[tuple[Migrated, Connection]]:
-        """One transaction of the only migrator, for Alembic and for the driver."""
+        """A transaction of the only migrator, for Alembic and for the driver."""
         with translated(self._url):
             connection = connect(self._url, write=True)
             connection.autocommit = False

@@ -22,8 +22,8 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from events.errors import NotARecord, RecordDamaged, RecordLocked, RecordNotWritable
-from events.store.chain import Head
+from steno.events.errors import NotARecord, RecordDamaged, RecordLocked, RecordNotWritable
+from steno.events.store.chain import Head
 
 _CHECKPOINT: Final = 1_500  # pages of the log before a writer moves them to the file; more slow durable appends down
 BUSY_TIMEOUT: Final = 5.0  # seconds a writer waits for another before it gives up
@@ -33,6 +33,8 @@ _UNWRITABLE: Final = (
     sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH,
     sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_TOOBIG,
 )  # fmt: skip
+
+_OTHER_FILE: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)  # no database, or without our tables
 
 _SHARED: Final = (510, 0x40000002)  # bytes of a file, and the first of them, that every connection of SQLite locks
 
@@ -92,13 +94,13 @@ def connect(path: Path, *, write: bool, mends: bool = True) -> Connection:
 
 @contextmanager
 def while_closed(path: Path) -> Iterator[bool]:
-    """Whether no connection of this process has the file: then the block may open and close it."""
+    """True if no connection of this process has the file: then the block may open and close it."""
     with _guard:
         yield file_id(path) not in _open
 
 
 def is_in_use(path: Path) -> bool:
-    """Whether a connection of any process has the file, as far as this user may know."""
+    """True if a connection of any process has the file, as far as this user may know."""
     with while_closed(path) as may:
         if not may:
             return True
@@ -110,27 +112,36 @@ def is_in_use(path: Path) -> bool:
     return False
 
 
-def own_head(path: str) -> Head:
-    """The head in the file itself, without its log. Raises sqlite3.Error."""
-    with closing(_counted(path, f"file:{quote(path)}?mode=ro&immutable=1")) as alone:
-        position, digest = alone.execute("SELECT position, hash FROM head").fetchone()
-        return Head(position=position, hash=digest.hex())
+def own_head(path: str) -> Head | None:
+    """The head in the file itself, without its log. None: the file alone is malformed, as while a process moves its
+    log into it, and after one was killed meanwhile. Raises sqlite3.Error or TypeError if it is another file.
+    """
+    try:
+        with closing(_counted(path, f"file:{quote(path)}?mode=ro&immutable=1")) as alone:
+            position, digest = alone.execute("SELECT position, hash FROM head").fetchone()
+            return Head(position=position, hash=digest.hex())
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode & 0xFF in _OTHER_FILE:
+            raise
+        return None
 
 
 def was_written_over(path: str) -> bool:
-    """Whether somebody wrote into an open file: its own head went back, which no log does. From then on no connection
+    """True if somebody wrote into an open file: its own head went back, which no log does. From then on no connection
     of this process moves the log into it.
     """
-    found = os.stat(path)  # noqa: PTH116 - ten a second
-    file = found.st_dev, found.st_ino
+    status = os.stat(path)  # noqa: PTH116 - ten a second
+    file = status.st_dev, status.st_ino
     written, before = _own.get(file, (0, -1))
-    if written == found.st_mtime_ns:
+    if written == status.st_mtime_ns:
         return False
     now = -1
     with suppress(sqlite3.Error, TypeError):
-        now = own_head(path).position
+        if (head := own_head(path)) is None:
+            return False
+        now = head.position
     if now >= before:
-        _own[file] = found.st_mtime_ns, now
+        _own[file] = status.st_mtime_ns, now
         return False
     _kept.append(_counted(path, f"file:{quote(path)}?mode=ro"))
     with suppress(sqlite3.Error):
@@ -140,7 +151,7 @@ def was_written_over(path: str) -> bool:
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Turns SQLite's and the system's errors into those of `events.errors`."""
+    """Turns SQLite's and the system's errors into those of `steno.events.errors`."""
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:
@@ -153,16 +164,16 @@ def translated(where: str) -> Iterator[None]:
 
 
 def may_write(path: Path) -> bool:
-    """Whether this process may write, by its effective user and capabilities if the system can tell."""
+    """True if this process may write, by its effective user and capabilities if the system can tell."""
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def file_id(path: Path | str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - ten a second
+        status = os.stat(path)  # noqa: PTH116 - ten a second
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _counted(path: Path | str, uri: str) -> sqlite3.Connection:

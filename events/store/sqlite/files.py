@@ -11,9 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from events.errors import RecordNotWritable
-from events.store.holder import Holder, new_owner, since_of, worker_of
-from events.store.store import Lease
+from steno.events.errors import RecordNotWritable
+from steno.events.store.store import Holder, Lease, new_owner, since_of, worker_of
 
 
 class FileBlob:
@@ -23,17 +22,14 @@ class FileBlob:
     def __str__(self) -> str:
         return str(self.path)
 
-    def exists(self) -> bool:
-        return self.path.exists()
-
     def stamp(self) -> object:
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
             return None
         except OSError as error:
             return error.errno
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def read(self) -> bytes | None:
         with self._told("read"):
@@ -95,28 +91,24 @@ def take_lease(path: Path, name: str) -> Lease | None:
     The file stays: after a removal two processes could lock two files of one name. Raises RecordNotWritable if it
     cannot be made or opened.
     """
+    lease = Lease()
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = lease.enter_context(locked(path, wait=False))
+    except BlockingIOError:
+        return None
     except OSError as error:
         message = f"The lease {path} cannot be opened ({error.strerror}): check the record's folder and permissions."
         raise RecordNotWritable(message) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
     before, owner = last_holder(path), new_owner()
-    lease = Lease()
     lease.token = 1 if before is None else before.token + 1
     note = {"name": name, "process": os.getpid(), "host": socket.gethostname(), "owner": owner, "token": lease.token}
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, msgspec.json.encode(note) + b"\n", 0)
-    lease.callback(os.close, descriptor)
     return lease
 
 
 class _Note(msgspec.Struct):
-    """What a holder writes into the file of its lease; an older version wrote its process id alone."""
+    """The note of a holder in the file of its lease; an older version wrote its process id alone."""
 
     name: str = ""
     process: int = 0
@@ -126,7 +118,7 @@ class _Note(msgspec.Struct):
 
 
 def last_holder(path: Path) -> Holder | None:
-    """Who took the lease last; None: nobody, or its file cannot be read."""
+    """The last holder of the lease; None: there was none, or its file cannot be read."""
     try:
         text = path.read_bytes()
         note = _Note(process=int(text)) if text.strip().isdigit() else msgspec.json.decode(text, type=_Note)
@@ -144,29 +136,25 @@ def last_holder(path: Path) -> Holder | None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process holds it. Looking takes the lock for a moment, in which a taker finds it held."""
+    """True if a process holds it. Looking takes the lock for a moment, in which a taker finds it held."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+        with locked(path, os.O_RDONLY, fcntl.LOCK_SH, wait=False):
+            return False
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
 
 
 @contextmanager
-def locked(path: Path, flags: int = os.O_CREAT | os.O_RDWR, *, wait: bool = True) -> Iterator[None]:
+def locked(
+    path: Path, flags: int = os.O_CREAT | os.O_RDWR, lock: int = fcntl.LOCK_EX, *, wait: bool = True
+) -> Iterator[int]:
     """Holds the lock of the file at `path`, which is made, or of a folder (`O_RDONLY`); waits for other holders.
     BlockingIOError: there is one, and `wait` is false.
     """
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        fcntl.flock(descriptor, lock if wait else lock | fcntl.LOCK_NB)
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -10,28 +10,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Connection, create_engine, literal_column, select, text
+from sqlalchemy import Connection, create_engine, select, text
 from sqlalchemy.exc import DBAPIError
 
-from events.errors import NotARecord, RecordDamaged, RecordNotFound, RecordNotWritable
-from events.store import identity
-from events.store.chain import mark
-from events.store.schema import (
-    REFUSED,
-    REVISION,
-    REVISIONS,
-    events,
-    head,
-    make_tables,
-    meta,
-    migrate,
-    revision,
-)
-from events.store.sqlite.connection import may_write, while_closed
-from events.store.store import Identity
+from steno.events.errors import NotARecord, RecordDamaged, RecordNotFound, RecordNotWritable
+from steno.events.store.schema import REFUSED, make_tables, meta, migrate, revision
+from steno.events.store.sqlite.connection import may_write, while_closed
+from steno.events.store.store import REVISION, REVISIONS, Identity
+from steno.events.store.store import read_identity as checked_identity
 
 if TYPE_CHECKING:
-    from events.store.store import Session
+    pass
 
 _MAGIC: Final = b"SQLite format 3\x00"
 _APPLICATION_ID: Final = 0x53544E4F  # `STNO`, at byte 68 of the file: tells a record from other SQLite files
@@ -40,22 +29,20 @@ _QUOTED: Final = re.compile(r'"(\w+)"')
 _LAYOUT: Final = re.compile(r" ?([(),]) ?")
 
 _SEALED: Final = text("SELECT 1 FROM sealed LIMIT 1")  # a table of schema 0003 only
-_HEAD: Final = select(head.c.position, head.c.hash)
-_LAST: Final = select(events.c.position, events.c.hash).order_by(events.c.position.desc()).limit(literal_column("1"))
 
 
 def schema_damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
     """(None, kind, detail) of each deviation from the schema of the record's revision."""
     expected = expected_schema(str(connection.execute(select(revision.c.version_num)).scalar()))
-    found = described(connection)
-    for name in expected.keys() | found.keys():
-        kind = expected.get(name, found.get(name, ("", "")))[0]
+    schema = described(connection)
+    for name in expected.keys() | schema.keys():
+        kind = expected.get(name, schema.get(name, ("", "")))[0]
         what = "trigger" if kind == "trigger" else "schema"
-        if name not in found:
+        if name not in schema:
             yield None, what, f"{kind} {name} is missing"
         elif name not in expected:
             yield None, what, f"{kind} {name} does not belong here"
-        elif expected[name] != found[name]:
+        elif expected[name] != schema[name]:
             yield None, what, f"{kind} {name} was changed"
 
 
@@ -141,24 +128,15 @@ def _expect_record(path: Path) -> None:
 
 
 def read_identity(connection: Connection, path: Path, *, write: bool, check: bool = True) -> Identity:
-    """What the record says of itself, as `events.store.identity.read_identity`."""
+    """The record's description of itself, as `steno.events.store.store.read_identity`."""
     revisions: list[str] = []
-    found: dict[str, bytes] = {}
+    description: dict[str, bytes] = {}
     sealed = False
     try:
         revisions += map(str, connection.execute(select(revision.c.version_num)).scalars())
-        found |= {str(key): bytes(value) for key, value in connection.execute(select(meta.c.key, meta.c.value))}
+        description |= {str(key): bytes(value) for key, value in connection.execute(select(meta.c.key, meta.c.value))}
         sealed = revisions == ["0003"] and connection.execute(_SEALED).scalar() is not None
     except (DBAPIError, sqlite3.Error, TypeError) as error:
         if check and not isinstance(error, TypeError) and "no such table" not in str(error):
             raise
-    return identity.read_identity(revisions, found, str(path), write=write, check=check, sealed=sealed)
-
-
-def expect_head(session: "Session", path: Path) -> None:
-    """Raise RecordDamaged unless the head names the newest event."""
-    with session.snapshot():  # another process may append between the two questions
-        ends = session.run(_HEAD).fetchone()
-        last = session.run(_LAST).fetchone() or (0, session.identity.genesis())
-    if ends is None or ends[0] != last[0] or mark(*ends) != last[1]:
-        raise RecordDamaged(f"The newest events of the record {path} are missing or changed: run `steno verify`.")
+    return checked_identity(revisions, description, str(path), write=write, check=check, sealed=sealed)

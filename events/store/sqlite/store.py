@@ -8,7 +8,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -26,22 +26,11 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from events.clock import Clock
-from events.errors import RecordLocked, RecordNotWritable, RecordReplaced, StenoError
-from events.store.holder import Holder, expect_nobody_acts
-from events.store.identity import described, new_identity
-from events.store.schema import (
-    CLOCKED,
-    REVISION,
-    events,
-    head,
-    meta,
-    migrate,
-    parts,
-    revision,
-    streams,
-)
-from events.store.sqlite.connection import (
+from steno.events.clock import Clock
+from steno.events.errors import RecordLocked, RecordNotWritable, RecordReplaced, StenoError
+from steno.events.store.rows import HEAD, expect_head
+from steno.events.store.schema import compiled, events, head, meta, migrate, parts, revision, streams
+from steno.events.store.sqlite.connection import (
     Dialect,
     connect,
     file_id,
@@ -51,15 +40,24 @@ from events.store.sqlite.connection import (
     translated,
     was_written_over,
 )
-from events.store.sqlite.files import FileBlob, last_holder, locked, sync_folder, take_lease
-from events.store.sqlite.opening import create, expect_file, expect_head, read_identity, schema_damage
-from events.store.store import Identity, Lease, Store, StoreStatus
-from events.store.verify import Verifier
+from steno.events.store.sqlite.files import FileBlob, last_holder, locked, sync_folder, take_lease
+from steno.events.store.sqlite.opening import create, expect_file, read_identity, schema_damage
+from steno.events.store.store import (
+    REVISION,
+    Holder,
+    Identity,
+    Lease,
+    Store,
+    StoreStatus,
+    described,
+    expect_nobody_acts,
+    new_identity,
+)
+from steno.events.store.verify import Verifier
 
 _EVENT_ROW: Final = re.compile(r"^row (\d+) missing from index events_")
 _DIALECT: Final = Dialect(paramstyle="qmark")
 
-_HEAD: Final = select(head.c.position, head.c.hash)
 _ADVANCE: Final = update(head).values(position=bindparam("at"), hash=bindparam("digest"))
 _INSERT: Final = insert(events)
 _STREAM: Final = select(streams).where(streams.c.name == bindparam("stream"))
@@ -78,15 +76,8 @@ _NEW_PART: Final = text(
 )
 
 
-@cache
-def _compiled(statement: Any, schema: str = "") -> str:
-    """A statement's text; its constants must be literals in it. A record of an older schema has no clock."""
-    found = str(statement.compile(dialect=_DIALECT))
-    return found.replace("events.clock", "NULL AS clock") if "" < schema < CLOCKED else found
-
-
 class SqliteSession:
-    """One open connection to a record in a file."""
+    """An open connection to a record in a file."""
 
     def __init__(self, path: Path, connection: Connection, identity: Identity) -> None:
         self.connection = connection
@@ -99,7 +90,7 @@ class SqliteSession:
         return translated(self._where)
 
     def run(self, statement: Executable, *given: object) -> sqlite3.Cursor:
-        return self._driver.execute(_compiled(statement, self.identity.schema), given)
+        return self._driver.execute(compiled(statement, _DIALECT, self.identity.schema), given)
 
     def stream(self, statement: Executable) -> sqlite3.Cursor:
         return self.run(statement)
@@ -118,15 +109,15 @@ class SqliteSession:
             self._full = durable
         execute("BEGIN IMMEDIATE")
         self.expect_in_place()
-        found: tuple[int, bytes] = self.run(_HEAD).fetchone()
-        return found
+        ends: tuple[int, bytes] = self.run(HEAD).fetchone()
+        return ends
 
     def bind(self, leases: Sequence[Lease]) -> None:
         """A locked file falls with its process, and with nothing else."""
 
     def find_stream(self, name: str) -> tuple[Any, ...] | None:
-        found: tuple[Any, ...] | None = self.run(_STREAM, name).fetchone()
-        return found
+        row: tuple[Any, ...] | None = self.run(_STREAM, name).fetchone()
+        return row
 
     def add_stream(self, name: str) -> int:
         return cast(int, self.run(_NEW_STREAM, name).lastrowid)  # RETURNING takes twice as long
@@ -138,11 +129,11 @@ class SqliteSession:
         return int(self.run(_FIND_PART, commitment).fetchone()[0]), False
 
     def add_events(self, rows: Sequence[tuple[object, ...]]) -> None:
-        self._driver.executemany(_compiled(_INSERT), rows)
+        self._driver.executemany(compiled(_INSERT, _DIALECT), rows)
 
     def commit(self, end: tuple[int, bytes], streams: Sequence[tuple[int | None, ...]]) -> None:
         if streams:
-            self._driver.executemany(_compiled(_MOVE), streams)
+            self._driver.executemany(compiled(_MOVE, _DIALECT), streams)
             self.run(_ADVANCE, *end)
         self.connection.commit()
 
@@ -155,8 +146,8 @@ class SqliteSession:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        self.connection.exec_driver_sql("BEGIN")
-        try:
+        try:  # a signal may raise as soon as the transaction is there
+            self.connection.exec_driver_sql("BEGIN")
             yield
         finally:
             self.rollback()
@@ -271,12 +262,12 @@ class SqliteStore:
         return take_lease(self._lease(name), name)
 
     def lease_holder(self, name: str) -> int | None:
-        found = last_holder(self._lease(name))
-        return None if found is None else found.process
+        holder = last_holder(self._lease(name))
+        return None if holder is None else holder.process
 
     def leases(self) -> list[Holder]:
         self._expect_file(write=False)
-        return sorted((one for one in self._holders() if one.name), key=lambda one: one.name)
+        return sorted((holder for holder in self._holders() if holder.name), key=lambda holder: holder.name)
 
     def clock(self, own: Clock) -> Clock:
         return own
@@ -309,7 +300,7 @@ class SqliteStore:
             with connect(self.path, write=False, mends=False) as connection:
                 identity = read_identity(connection, self.path, write=False, check=False)
                 session, after = SqliteSession(self.path, connection, identity), own_head(str(self.path.absolute()))
-                why = "".join(one.detail for one in Verifier(session, None, None, after).run().damage[:1])
+                why = "".join(damage.detail for damage in Verifier(session, None, None, after).run().damage[:1])
         except (sqlite3.Error, DBAPIError, TypeError) as error:
             why = str(error)
         if why:
@@ -319,9 +310,9 @@ class SqliteStore:
             )
 
     def _holders(self) -> Iterator[Holder]:
-        """Of every lease; of an older version's without its name."""
-        found = map(last_holder, self.path.parent.glob(f"{glob.escape(self.path.name)}.lease-*"))
-        return (one for one in found if one is not None)
+        """The holder of every lease; a lease of an older version has no name."""
+        holders = map(last_holder, self.path.parent.glob(f"{glob.escape(self.path.name)}.lease-*"))
+        return (holder for holder in holders if holder is not None)
 
     def _lease(self, name: str) -> Path:
         return self.folder(f"lease-{name.replace('/', '-')}")
@@ -332,9 +323,9 @@ STORE: Final = SqliteStore
 
 def _has_content(path: Path) -> bool:
     try:
-        found = path.stat()
+        status = path.stat()
         # A pipe or a device has no size; a record must not replace it.
-        return found.st_size > 0 or not stat.S_ISREG(found.st_mode) or path.with_name(path.name + ".vault").exists()
+        return status.st_size > 0 or not stat.S_ISREG(status.st_mode) or path.with_name(path.name + ".vault").exists()
     except OSError:
         return False
 

@@ -11,9 +11,9 @@ from urllib.parse import unquote
 
 from starlette.types import Scope
 
-from engine.commands.tokens import without_secrets
-from events.clock import SECOND
-from projections.api.roles import Caller
+from steno.events.clock import SECOND
+from steno.projections.api.token_store import without_secrets
+from steno.projections.api.tokens import Caller
 
 _log = logging.getLogger("steno.access")
 _KEPT: Final = 10_000  # waiting lines; where the log of whoever embeds the service blocks, the oldest are left out
@@ -66,11 +66,11 @@ class AccessLog:
 
 @functools.lru_cache(maxsize=1024)
 def _shown(path: bytes) -> str:
-    shown = path.decode("ascii", "backslashreplace")
-    if "%" in shown:
-        shown = unquote(shown)  # a token is one in any spelling
-    shown = without_secrets(shown if shown.isprintable() else ascii(shown))
-    return shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…"
+    text = path.decode("ascii", "backslashreplace")
+    if "%" in text:
+        text = unquote(text)  # a token is one in any spelling
+    text = without_secrets(text if text.isprintable() else ascii(text))
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
 
 def _emit(handler: logging.Handler, lines: Sequence[tuple[int, str]]) -> None:

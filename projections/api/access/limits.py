@@ -9,10 +9,10 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.types import Receive, Scope
 
-from events.clock import SECOND
-from events.poll import MAX_DEPTH, too_deep
-from projections.api.problems import Problem
-from projections.api.roles import Caller
+from steno.events.clock import SECOND
+from steno.events.poll import MAX_DEPTH, too_deep
+from steno.projections.api.problems import Problem
+from steno.projections.api.tokens import Caller
 
 MAX_URL: Final = 8 * 1024  # bytes of path and query together
 MAX_HEADERS: Final = 100
@@ -31,7 +31,7 @@ _CALLERS: Final = 1_000  # buckets kept; the least recently used is evicted, and
 
 
 def check_head(scope: Scope) -> dict[bytes, bytes]:
-    """The headers by name; repeated ones joined by commas (cookies: semicolons). Raises `Problem` if the head is
+    """The headers by name; repeated headers joined by commas (cookies: semicolons). Raises `Problem` if the head is
     malformed or too large; its field names the part.
     """
     if scope["http_version"] not in _VERSIONS:
@@ -45,25 +45,25 @@ def check_head(scope: Scope) -> dict[bytes, bytes]:
     if query:
         _check_query(query)
     headers = scope["headers"]
-    found: dict[bytes, bytes] = dict(headers)
-    if len(found) != len(headers):
-        found = _joined(headers)
+    by_name: dict[bytes, bytes] = dict(headers)
+    if len(by_name) != len(headers):
+        by_name = _joined(headers)
     if len(headers) > MAX_HEADERS:
         raise Problem(431, f"a request may have at most {MAX_HEADERS} headers")
-    return found
+    return by_name
 
 
 def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = {}
+    by_name: dict[bytes, bytes] = {}
     for name, value in headers:
-        if name not in found:
-            found[name] = value
+        if name not in by_name:
+            by_name[name] = value
         elif name in _ONCE:
-            shown = name.decode().title()
-            raise Problem(400, f"the header {shown} may be sent only once", field=shown)
+            title = name.decode().title()
+            raise Problem(400, f"the header {title} may be sent only once", field=title)
         else:
-            found[name] += (b"; " if name == b"cookie" else b", ") + value
-    return found
+            by_name[name] += (b"; " if name == b"cookie" else b", ") + value
+    return by_name
 
 
 def _check_path(path: bytes) -> None:
@@ -98,7 +98,7 @@ def _check_query(query: bytes) -> None:
             raise Problem(
                 400,
                 "do not put a token in a URL: it ends up in logs and browser histories. Send it as "
-                "`Authorization: Bearer …`, and revoke this one",
+                "`Authorization: Bearer …`, and revoke this token",
                 field=name,
             )
 
@@ -169,9 +169,9 @@ class RateLimit:
             self._spent.popitem(last=False)
         return 0 if over <= 1e-9 else max(1, round(over * self.span / self.most))
 
-    def expect(self, caller: Caller, now: int, said: str) -> None:
-        """Take one token for a caller; raises `Problem` 429 if none is left. `said` states the limit."""
+    def expect(self, caller: Caller, now: int, limit: str) -> None:
+        """Take one token for a caller; raises `Problem` 429 if none is left. `limit` states the limit in words."""
         seconds = -(-self.take(caller.token_id or caller.name, now) // SECOND)
         if seconds:
-            detail = f"{caller.name} {said}; retry in {seconds} s"
+            detail = f"{caller.name} {limit}; retry in {seconds} s"
             raise Problem(429, detail, headers=(("Retry-After", str(seconds)),))

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from engine.commands.tokens import without_secrets
-from events.clock import SECOND
-from projections.api.access.access_log import AccessLog
-from projections.api.access.authentication import Authentication, trusts_loopback
-from projections.api.access.cross_origin import CrossOrigin
-from projections.api.access.limits import MAX_BODY, MAX_LOGIN, METHODS, RateLimit, check_head, read_body
-from projections.api.hot import Ready
-from projections.api.problems import MEDIA_TYPE, Problem, problem_body, problem_of
-from projections.api.roles import Caller, needed, submits_a_run
-from projections.api.service import Service
-from projections.api.tokens import LOOK_AGAIN
+from steno.events.clock import SECOND
+from steno.projections.api.access.access_log import AccessLog
+from steno.projections.api.access.authentication import (
+    Authentication,
+    CrossOrigin,
+    needed,
+    submits_a_run,
+    trusts_loopback,
+)
+from steno.projections.api.access.limits import MAX_BODY, MAX_LOGIN, METHODS, RateLimit, check_head, read_body
+from steno.projections.api.problems import MEDIA_TYPE, Problem, Routes, problem_body, problem_of
+from steno.projections.api.service import Service
+from steno.projections.api.token_store import without_secrets
+from steno.projections.api.tokens import LOOK_AGAIN, Caller
 
 STREAM_GRACE: Final = 1.0  # seconds that streams have to end by themselves once the server stops
 _INSUFFICIENT: Final = 'Bearer realm="steno", error="insufficient_scope"'
@@ -31,8 +35,8 @@ class AnswerEnded(OSError):
     """The answer was ended while the application still had something to send; to it, the client has disconnected."""
 
 
-class Exchange:
-    """One request and its answer; ends a stream whose token was revoked. `began_at`: when the request came
+class HttpExchange:
+    """A request and its answer; ends a stream whose token was revoked. `began_at`: when the request came
     (microseconds UTC). Fields that most requests never set are class attributes: they cost nothing per request.
     """
 
@@ -81,7 +85,7 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _is_revoked(self) -> bool:
-        """Whether a stream's token was revoked; checked every `LOOK_AGAIN`."""
+        """True if a stream's token was revoked; checked every `LOOK_AGAIN`."""
         if self._is_stream is None:
             self._is_stream = all(name.lower() != b"content-length" for name, _ in self._headers)
             task = asyncio.current_task()
@@ -100,19 +104,18 @@ class Exchange:
 
 class AccessMiddleware:
     """Checks form, caller, role, body and rate of a request, in this order, then passes it on with the caller in the
-    scope as `steno.caller` (missing on open paths). `ready`: the stored answer of a path, if any, for every caller that
-    may read.
+    scope as `steno.caller` (missing on open paths).
     """
 
-    def __init__(self, service: Service, app: ASGIApp, ready: Callable[[str], Ready | None]) -> None:
+    def __init__(self, service: Service, app: Routes) -> None:
         settings = service.settings
         rate = settings.parsed("api.submit_rate")
         self.log = AccessLog()
         self.clock = service.clock
         self.tokens = service.tokens
-        self.streams: dict[Exchange, asyncio.Task[Any]] = {}  # streams → the tasks that send them
+        self.streams: dict[HttpExchange, asyncio.Task[Any]] = {}  # streams → the tasks that send them
         self._app = app
-        self._ready = ready
+        self._route_of = lru_cache(maxsize=4096)(app.name_of)
         self._feed = service.feed
         self._tally = service.feed.tally
         self._authentication = Authentication(service.tokens, on_loopback=trusts_loopback(settings))
@@ -123,7 +126,7 @@ class AccessMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif not self._answer_at_once(scope):
+        else:
             await self._answer(scope, receive, send)
 
     def close(self) -> None:
@@ -135,31 +138,8 @@ class AccessMiddleware:
         for task in tuple(self.streams.values()):
             task.cancel()
 
-    def _answer_at_once(self, scope: Scope) -> bool:
-        """Send the stored answer of a plain GET after the same checks of head and caller; False: take the full path, as
-        for errors.
-        """
-        whole = scope.pop("steno.whole", None)  # left in the scope it would be a reference cycle
-        if whole is None or scope["method"] != "GET" or scope["query_string"] or self._closing or self._feed.replaced:
-            return False
-        began_at = self.clock.now()
-        try:
-            ready = self._ready(scope["path"])
-            if ready is None:
-                return False
-            headers = check_head(scope)
-            caller = self._caller(scope, headers, began_at)
-        except Exception:  # noqa: BLE001 - the full path meets the same error and answers it
-            return False
-        status, head, body = ready.answer(headers.get(b"if-none-match"))
-        extra = b"".join(b"%b: %b\r\n" % header for header in self._cross_origin.answer(headers))
-        if not whole(status, extra + head, body):
-            return False
-        self._count(scope, status, caller, began_at)
-        return True
-
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(self, receive, send, self.clock.now())
+        exchange = HttpExchange(self, receive, send, self.clock.now())
         try:
             headers = check_head(scope)
             await self._check_and_pass(scope, headers, exchange)
@@ -183,10 +163,10 @@ class AccessMiddleware:
 
     def _count(self, scope: Scope, status: int, caller: Caller | None, began_at: int) -> None:
         now = self.clock.now()
-        self._tally.request(scope["method"], scope["path"], status, (now - began_at) / SECOND)
+        self._tally.request(scope["method"], self._route_of(scope["path"]), status, (now - began_at) / SECOND)
         self.log.answered(scope, status, caller, now, now - began_at)
 
-    async def _check_and_pass(self, scope: Scope, headers: Mapping[bytes, bytes], exchange: Exchange) -> None:
+    async def _check_and_pass(self, scope: Scope, headers: Mapping[bytes, bytes], exchange: HttpExchange) -> None:
         method, path = scope["method"], scope["path"]
         if method not in METHODS:
             allowed = (("Allow", "GET, HEAD, POST, DELETE"),)
@@ -225,7 +205,7 @@ class AccessMiddleware:
         return caller
 
 
-async def _refuse(exchange: Exchange, problem: Problem) -> None:
+async def _refuse(exchange: HttpExchange, problem: Problem) -> None:
     """Answer with a problem; if the answer has begun, cut the connection."""
     if exchange.status:
         return

@@ -1,4 +1,6 @@
-"""HTTP as uvicorn reads it, with limits on the size and duration of a request's head."""
+"""HTTP as uvicorn reads it, with limits on a request's head, on requests and answers that wait, and on connections.
+uvicorn's own options bound none of them for httptools, so a proxy in front would be needed even on loopback.
+"""
 
 import asyncio
 import functools
@@ -11,9 +13,8 @@ from typing import Any, Final
 import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
-from uvicorn.server import ServerState
 
-from projections.api.problems import MEDIA_TYPE, Problem, problem_body
+from steno.projections.api.problems import MEDIA_TYPE, Problem, problem_body
 
 MAX_HEAD: Final = 32 * 1024  # bytes of request line and headers
 HEAD_SECONDS: Final = 10  # for a request's head, from the connection or its first byte
@@ -25,7 +26,6 @@ MOST: Final = 8192  # connections at once, where the process may have that many 
 _TOO_LONG: Final = Problem(431, f"the head of a request, or its trailers, may have {MAX_HEAD} bytes")
 _AT_ONCE: Final = struct.pack("ii", 1, 0)
 _log = logging.getLogger("steno.access")
-_stood: list[Any] = [None, b""]  # a list of headers, and it as it is sent
 
 
 def most_connections() -> int:
@@ -38,7 +38,7 @@ class _TooManyWait(Exception):
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection. Invalid or excessive HTTP is answered with a problem and closed, but only after earlier requests,
+    """A connection. Invalid or excessive HTTP is answered with a problem and closed, but only after earlier requests,
     as the client would take the problem for their answer.
     """
 
@@ -89,7 +89,7 @@ class Protocol(HttpToolsProtocol):
             if isinstance(error.__context__, _TooManyWait):
                 self._end_after_last()
             else:
-                self.refuse(Problem(400, "this is no HTTP request"))
+                self.refuse(Problem(400, "this is not an HTTP request"))
             return
         if not self._in_head:
             if self._in_body and self._unused > MAX_HEAD:
@@ -117,8 +117,7 @@ class Protocol(HttpToolsProtocol):
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
         scope["steno.abort"] = self._abort
         super().on_headers_complete()
-        self.headers = []  # trailers end here: they are no headers of a request that was let in
-        scope["steno.whole"] = functools.partial(self._whole, self.cycle)
+        self.headers = []  # trailers end here: they are not headers of an accepted request
 
     def on_body(self, body: bytes) -> None:
         self._unused = 0
@@ -144,7 +143,7 @@ class Protocol(HttpToolsProtocol):
         if self._in_body and self.cycle not in unanswered:
             self.transport.close()  # what is wrong is the body of a request that was answered already
         elif self._in_body and len(unanswered) > 1:
-            self.pipeline.popleft()  # it is the body of one that waits: nobody acts on it
+            self.pipeline.popleft()  # it is the body of a request that waits: nothing acts on it
             self._end_after_last(problem)
         elif self._in_body or not unanswered:
             self._refuse_now(problem)
@@ -190,20 +189,6 @@ class Protocol(HttpToolsProtocol):
         self._running = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _whole(self, cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:
-        """Answer in one piece; ASGI's two messages are most of the cost of a short answer. False: it was not sent, send
-        it as usual.
-        """
-        if cycle.response_started or not cycle.keep_alive or self.flow.write_paused:
-            return False
-        cycle.response_started = cycle.response_complete = True
-        cycle.waiting_for_100_continue = False
-        if not cycle.disconnected:
-            self.transport.write(STATUS_LINE[status] + _standing(self.server_state) + head + body)
-        cycle.message_event.set()
-        cycle.on_response()
-        return True
-
     def _abort(self) -> None:
         """Cut the connection; the system discards at once what it has not sent."""
         there = self.transport.get_extra_info("socket")
@@ -211,8 +196,8 @@ class Protocol(HttpToolsProtocol):
             there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.transport.abort()
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are no problem object
-        self.refuse(Problem(400, "this is no HTTP request"))
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's text is not a problem object
+        self.refuse(Problem(400, "this is not an HTTP request"))
 
     def _watch_writing(self) -> None:
         self._stalled = self.loop.call_later(
@@ -242,14 +227,3 @@ class Protocol(HttpToolsProtocol):
 def _disconnect(cycle: RequestResponseCycle) -> None:
     cycle.disconnected = True
     cycle.message_event.set()
-
-
-def _standing(state: ServerState) -> bytes:
-    """The headers of every answer, as bytes; uvicorn replaces their list each second for the date."""
-    lines: bytes
-    headers, lines = _stood
-    if headers is not state.default_headers:
-        headers = state.default_headers
-        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-        _stood[:] = headers, lines
-    return lines

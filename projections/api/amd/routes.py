@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -15,25 +14,31 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from engine.commands.kernels import expect_isolation, kernel_key, kernel_order
-from engine.commands.submit import AcceptedRequest
-from engine.decide.budget import Metrics
-from engine.errors import NotIsolated, RefusedByPolicy
-from engine.kernel.definition import DTYPES, KernelProblem, Wrong, problems
-from engine.kernel.submission import ENDPOINTS, GPUS, KernelSubmission, Payload, read_submission
-from events.errors import StenoError
-from projections.api import submission
-from projections.api.amd.story import StatusObject, Story
-from projections.api.bodies import expect_json, read_answer
-from projections.api.commands import stop_run
-from projections.api.feed.feed import BEAT
-from projections.api.feed.listener import Listener
-from projections.api.openapi import EVENTS, Operation, Reply, routed
-from projections.api.parameters import KEY_HEADER, asked_of, idempotency_key
-from projections.api.problems import Problem
-from projections.api.reads.money import policy_at
-from projections.api.service import Service, Writer
-from projections.api.streams import GONE, known_position, last_event_header, run_named, send_stream
+from steno.engine.decide.budget import Metrics
+from steno.engine.errors import NotIsolated, RefusedByPolicy
+from steno.engine.kernel.definition import DTYPES, Wrong
+from steno.engine.kernel.executor import OfferedProblem
+from steno.engine.kernel.executor import offered as offered_problems
+from steno.engine.kernel.submission import ENDPOINTS, GPUS, KernelSubmission, Payload, read_submission
+from steno.engine.providers.kind import KernelRights
+from steno.engine.providers.registry import kind
+from steno.engine.providers.task import Draft
+from steno.engine.submit.kernel_orders import expect_isolation, kernel_draft
+from steno.engine.submit.requests import AcceptedRequest
+from steno.events.errors import StenoError
+from steno.events.store.vault import Vault
+from steno.projections.api import submission
+from steno.projections.api.amd.statuses import StatusObject, Story
+from steno.projections.api.bodies import expect_json, read_answer
+from steno.projections.api.commands import stop_run
+from steno.projections.api.feed.feed import BEAT
+from steno.projections.api.feed.listener import Listener
+from steno.projections.api.openapi import EVENTS, Operation, Reply, routed
+from steno.projections.api.parameters import KEY_HEADER, asked_of, idempotency_key
+from steno.projections.api.problems import Problem
+from steno.projections.api.reads.money import policy_at
+from steno.projections.api.service import Service, Writer
+from steno.projections.api.streams import GONE, known_position, last_event_header, run_named, send_stream
 
 _TIMEOUT: Final = 30.0  # seconds until the feed must know what was just appended
 _log = logging.getLogger(__name__)
@@ -67,15 +72,15 @@ async def _statuses(
 
 
 def isolated(service: Service) -> bool:
-    """Whether kernels are isolated from this service: not as tasks of `local`, processes of the same user."""
-    return service.kernels.isolates_kernels
+    """True if kernels are isolated from this service: not as tasks of `local`, processes of the same user."""
+    return kind(service.kernels).kernels is KernelRights.ISOLATED
 
 
 def _refusal(service: Service) -> Problem | None:
     """Why no kernel can be submitted now: 403 by the settings, 503 if this host lacks what it takes to isolate it."""
     try:
         with service.feed.state() as state:
-            expect_isolation(service.settings, service.kernels.provider, state)
+            expect_isolation(service.settings, service.kernels, state)
     except NotIsolated as error:
         return Problem(503, str(error))
     except RefusedByPolicy as error:
@@ -91,15 +96,18 @@ async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: s
     if (refusal := await to_thread.run_sync(_refusal, service)) is not None:
         raise refusal
 
-    async def build(sent: submission.HttpSubmission, run_id: str) -> submission.HttpSubmission:
-        secret = await writer.do(lambda journal: kernel_key(journal.record, run_id))
-        return await to_thread.run_sync(_ordered, service, kernel, sent, run_id, secret)
+    def draft(run_id: str) -> Draft:
+        vault = Vault(service.store.blob("vault"))
+        try:
+            return kernel_draft(kernel, run_id, vault, service.settings, service.kernels, submission.FIELD)
+        except Wrong as wrong:
+            raise Problem(422, wrong.detail, field=wrong.field) from None
 
     source = msgspec.json.encode(kernel)
-    sent = submission.HttpSubmission(
-        name=None, project=None, configuration={}, submitter=submitter, key=key, source=source
+    wanted = submission.HttpSubmission(
+        provider=service.kernels, draft=draft, content=source, submitter=submitter, key=key
     )
-    return await submission.submit(service, writer, sent, build, service.kernels)
+    return await submission.submit(service, writer, wanted)
 
 
 def _read(body: bytes) -> KernelSubmission:
@@ -110,20 +118,10 @@ def _read(body: bytes) -> KernelSubmission:
         raise Problem(status, wrong.detail, field=wrong.field or "body") from None
 
 
-def _ordered(
-    service: Service, kernel: KernelSubmission, sent: submission.HttpSubmission, run_id: str, secret: str
-) -> submission.HttpSubmission:
-    try:
-        name, order = kernel_order(kernel, run_id, secret, service.settings, service.kernels.provider)
-    except Wrong as wrong:
-        raise Problem(422, wrong.detail, field=wrong.field) from None
-    return replace(sent, name=name, configuration=order.configuration, kernel=msgspec.json.encode(order.mark))
-
-
 class Problems(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be asked for."""
+    """The values that a submission can have."""
 
-    problems: tuple[KernelProblem, ...]
+    problems: tuple[OfferedProblem, ...]
     dtypes: tuple[str, ...]
     endpoints: tuple[str, ...]
     gpus: tuple[str, ...]
@@ -136,7 +134,7 @@ class Problems(msgspec.Struct, frozen=True, kw_only=True):
 def routes(service: Service) -> list[BaseRoute]:
     writer = Writer(service)
     offered = Problems(
-        problems=problems(),
+        problems=offered_problems(),
         dtypes=DTYPES,
         endpoints=ENDPOINTS,
         gpus=GPUS,
@@ -187,15 +185,15 @@ def routes(service: Service) -> list[BaseRoute]:
 
     async def figures(request: Request) -> Response:
         asked_of(request, ())
-        found, position = await to_thread.run_sync(_figures, service)
-        return read_answer(request, msgspec.json.encode(found), position)
+        metrics, position = await to_thread.run_sync(_figures, service)
+        return read_answer(request, msgspec.json.encode(metrics), position)
 
     return routed(OPERATIONS, submit, resume, figures, fixed, offers)
 
 
 def schema() -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.schema(Payload)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+    payload: dict[str, Any] = msgspec.json.schema(Payload)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **payload}
 
 
 def _figures(service: Service) -> tuple[Metrics, int]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Final
 
-from events.store.record import Record
-from projections.api.feed.frames import Frame, Framer
-from projections.models.past_worlds import world_before
+from steno.events.store.record import Record
+from steno.projections.api.feed.framer import Frame, Framer
+from steno.projections.read_models.past_worlds import world_before
 
 PAGE: Final = 512  # positions of a page
 _CACHED: Final = 16 << 20  # bytes of frames kept for the next who wants them
@@ -74,7 +74,7 @@ class Backfill:
             del self._pages[key]
             return
         self._sizes[key] = sum(len(frame.data) for frame in done.result())
-        for old in [one for one in self._pages if one in self._sizes][:-1]:
+        for old in [page for page in self._pages if page in self._sizes][:-1]:
             if sum(self._sizes.values()) > _CACHED:
                 del self._pages[old], self._sizes[old]
 

@@ -7,18 +7,17 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from engine.fold.world_codec import WorldState
-from engine.live.follower import Follower
-from engine.live.live_world import LiveWorld
-from engine.providers.readings import READINGS
-from events.clock import Clock
-from events.store.record import Record
-from events.store.store import Where
-from events.types import RecordRestored
-from projections.api.feed.backfill import Backfill
-from projections.api.feed.listener import HEARTBEAT, Dropped, Listener, Ring
-from projections.api.feed.publisher import Publisher
-from projections.api.problems import Problem
+from steno.engine.live.follower import Follower
+from steno.engine.live.live_world import LiveWorld
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.world import World
+from steno.events.clock import Clock
+from steno.events.store.record import Record
+from steno.events.store.store import Where
+from steno.events.types import RecordRestored
+from steno.projections.api.feed.backfill import Backfill
+from steno.projections.api.feed.listener import HEARTBEAT, Dropped, Listener, Publisher, Ring
+from steno.projections.api.problems import Problem
 
 PATIENCE: Final = 30.0  # seconds that a caller waits for the first fold of a record
 STARTING: Final = "the record is still being read: try again"
@@ -79,12 +78,12 @@ class Feed:
 
     @property
     def replaced(self) -> str | None:
-        """Why nothing is answered until a restart: another record took the place of this one; None: it did not."""
+        """Why nothing is answered until a restart: another record has replaced this; None: none has."""
         return self._follower.trouble if self._follower is not None and self._follower.over else None
 
     @property
     def trouble(self) -> str | None:
-        """Why the feed does not follow the record now; None: it does."""
+        """Why the feed does not follow the record now; None: it follows."""
         if self._follower is not None and self._follower.trouble is not None:
             return self._follower.trouble
         return self._publisher.trouble if self.live.is_ready(0) else STARTING
@@ -96,7 +95,7 @@ class Feed:
         return 0 if self._ring is None else self._ring.position
 
     @contextmanager
-    def state(self) -> Iterator[WorldState]:
+    def state(self) -> Iterator[World]:
         """The engine's world at the head. It blocks the fold: for short looks only. Raises `Problem` if the record is
         still being read, cannot be read, or was replaced.
         """
@@ -123,7 +122,7 @@ class Feed:
         return False
 
     async def beyond(self, position: int, timeout: float) -> bool:
-        """Wait at most `timeout` seconds until `position` is published; returns whether it is."""
+        """Wait at most `timeout` seconds until `position` is published; True if it is published."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while self.position < position and not self._stopping.is_set():
@@ -136,9 +135,9 @@ class Feed:
             return record.head().position
 
     def knows(self, position: int, sent_id: bytes) -> bool:
-        """Whether that id was sent for a position, if it is one of the newest."""
+        """True if that id was sent for a position, among the newest positions."""
         newest = () if self._ring is None else self._ring.behind(position - 1)
-        return any(one.data.startswith(b"id: %b\n" % sent_id) for one in newest)
+        return any(frame.data.startswith(b"id: %b\n" % sent_id) for frame in newest)
 
     def last_common(self, position: int, digest: str) -> int:
         """`position`, if the record has that hash there (empty: any). Else the newest position up to which it can have
@@ -149,8 +148,8 @@ class Feed:
             if position <= head and record.digest(position).startswith(digest):
                 return position
             shared = [head, position - 1]
-            for one in record.read(types={"RecordRestored"}):
-                fact = one.data
+            for stored in record.read(types={"RecordRestored"}):
+                fact = stored.data
                 if isinstance(fact, RecordRestored) and fact.common < position <= (fact.lost or position):
                     shared.append(fact.common)
             return min(shared)
@@ -216,12 +215,12 @@ class Feed:
 
     def _publish(self) -> None:
         """Publish frames; after a gap, the ring restarts with the first frame behind it."""
-        for found in self._publisher.take():
-            if self._ring is None or self._ring.position != found.after:
-                self._ring = Ring(found.after)
+        for published in self._publisher.take():
+            if self._ring is None or self._ring.position != published.after:
+                self._ring = Ring(published.after)
                 self._wake_all()
-            self._ring.add(found.frames, found.until)
-            if found.frames:
+            self._ring.add(published.frames, published.until)
+            if published.frames:
                 self._wake_all()
         self._moved.set()
         self._moved = asyncio.Event()

@@ -1,15 +1,24 @@
 """The newest frames in a ring, bounded in number and bytes. A listener is a place in the ring, without a queue. Used by
-the event loop's thread only.
+the event loop's thread only. A publisher hands frames of the live world to the event loop through a bounded queue, and
+counts events.
 """
 
 import asyncio
+import logging
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
-from projections.api.feed.frames import Frame
+from steno.engine.state.changes import Change
+from steno.engine.state.world import World
+from steno.events.clock import SECOND, Clock
+from steno.events.errors import reported
+from steno.events.store.record import Record
+from steno.projections.api.counters import Tally
+from steno.projections.api.feed.framer import Frame, FrameMaker
 
 FRAMES: Final = 8192
 BYTES: Final = 32 << 20
@@ -56,7 +65,7 @@ class Dropped(StrEnum):
 
 
 class Listener:
-    """One client's state."""
+    """The state of a client."""
 
     def __init__(self, place: int, subject: str | None, drop: Callable[[], None]) -> None:
         """`subject`: only frames of this stream, as `run/<run_id>`; None: all. `drop` ends the connection of a client
@@ -86,19 +95,19 @@ class Listener:
 
     def pieces(self, frames: Iterable[Frame]) -> Iterator[bytes]:
         """Cut these frames into pieces of whole frames; advances the place."""
-        found: list[bytes] = []
+        ready: list[bytes] = []
         size = 0
         for frame in frames:
             if frame.position > self.place:
                 self.place = frame.position
                 if self._subject is None or self._subject in frame.about:
-                    found.append(frame.data)
+                    ready.append(frame.data)
                     size += len(frame.data)
                     if size >= PIECE:
-                        yield b"".join(found)
-                        found, size = [], 0
-        if found:
-            yield b"".join(found)
+                        yield b"".join(ready)
+                        ready, size = [], 0
+        if ready:
+            yield b"".join(ready)
 
     def begins(self) -> None:
         self._taking, self._silent_since = True, self._now()
@@ -119,3 +128,86 @@ class Listener:
             self.dropped = Dropped.STUCK
             self.close()
             self._drop()
+
+
+_log: Final = logging.getLogger("steno.feed")
+
+
+class Published(NamedTuple):
+    """All frames in `(after, position]`; before `after`, frames may be missing."""
+
+    after: int
+    until: int
+    frames: Sequence[Frame]
+
+
+class Publisher(FrameMaker):
+    """An observer of the live world. The world's owner calls its methods, the event loop's thread calls `take`. `wake`
+    is called on new frames, once between two calls of `take`.
+    """
+
+    def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
+        super().__init__()
+        self.tally = Tally()
+        self.trouble: str | None = None  # why frames are missing; None: none are
+        self._clock = clock
+        self._wake = wake
+        self._position: int | None = None  # the last position with frames; None before the first
+        self._until = 0
+        self._changes: list[Change] = []
+        self._lock = threading.Lock()
+        self._queue: list[Published] = []
+        self._queued = 0  # frames in the queue
+
+    # -- an observer: see `steno.engine.live.live_world.Observer`
+
+    def start(self, record: Record, state: World, position: int) -> None:
+        """The world is at `position`; missed frames are rebuilt from the record on demand."""
+        super().start(record, state, position)
+        if self._position is None:
+            self.tally.begin(record, position)
+        if self._position != position:
+            self._position = position
+            self._put(Published(position, position, ()))
+
+    def begin(self, after: int, until: int, *, more: bool = True) -> tuple[int, ...]:
+        self._until, self._changes = until, []
+        return super().begin(after, until, more=more)
+
+    def changed(self, position: int, changes: tuple[Change, ...]) -> None:
+        self._changes += changes
+        super().changed(position, changes)
+
+    def end(self) -> None:
+        after = self._until if self._position is None else self._position
+        self._position = self._until
+        self._put(Published(after, self._until, self.frames))
+        self.tally.take(self.record, self.events, self._changes, self.state)
+        if self.trouble is None:
+            now = self._clock.now()
+            for event in self.events:
+                self.tally.publishing.observe(max(0, now - event.recorded_at) / SECOND)
+        self.trouble = None
+
+    def failed(self, error: Exception) -> None:
+        self.trouble = reported(error)
+        _log.error("%s", self.trouble)
+
+    # -- the queue
+
+    def _put(self, published: Published) -> None:
+        with self._lock:
+            if self._queued + len(published.frames) > FRAMES:
+                # The loop is too slow: it drops listeners, which reconnect and read from the record.
+                self._queue, self._queued, published = [], 0, Published(published.until, published.until, ())
+            self._queue.append(published)
+            self._queued += len(published.frames)
+            first = len(self._queue) == 1
+        if first:
+            self._wake()
+
+    def take(self) -> list[Published]:
+        """The frames since the last call, in order."""
+        with self._lock:
+            taken, self._queue, self._queued = self._queue, [], 0
+        return taken

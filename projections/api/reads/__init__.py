@@ -3,11 +3,11 @@
 from anyio import CapacityLimiter
 from starlette.routing import BaseRoute
 
-from projections.api.reads import audit, charts, kernels, logs, money, record, requests, runs
-from projections.api.reads.read import AT_ONCE
-from projections.api.service import Service
+from steno.projections.api.reads import cases, kernels, logs, money, record, runs, whatif
+from steno.projections.api.reads.read import AT_ONCE
+from steno.projections.api.service import Service
 
-READS = (*runs.READS, *requests.READS, *money.READS, *charts.READS, *record.READS, *kernels.READS, *audit.READS)
+READS = (*runs.READS, *money.READS, *record.READS, *cases.READS, *kernels.READS, *whatif.READS)
 OPERATIONS = (*(read.operation for read in READS), logs.OPERATION)
 
 

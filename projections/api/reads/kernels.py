@@ -4,31 +4,31 @@ from typing import Any
 
 import msgspec
 
-from engine.kernel.definition import DTYPES
-from engine.kernel.submission import GPUS
-from engine.kernel_mark import KernelMark
-from engine.wire import Position, Shape, wire
-from projections.api.parameters import MOST, Asked, choice, integer, text
-from projections.api.reads.read import Read, at_position
-from projections.api.service import Service
-from projections.models.judged_kernel import JudgedKernel, kernel_object, told_kernel
-from projections.models.leaderboard import Leaderboard, leaderboard
-from projections.models.reader_pool import Look
+from steno.engine.kernel.definition import DTYPES
+from steno.engine.kernel.submission import GPUS
+from steno.engine.state.kernel_mark import KernelMark
+from steno.engine.wire import Position, Shape, wire
+from steno.projections.answers.judged_kernel import JudgedKernel, kernel_object, told_kernel
+from steno.projections.answers.leaderboard import Leaderboard, leaderboard
+from steno.projections.api.parameters import MOST, Asked, choice, integer, text
+from steno.projections.api.reads.read import Read, at_position
+from steno.projections.api.service import Service
+from steno.projections.read_models.reader_pool import Look
 
 
-def _leaderboard(service: Service, look: Look, asked: Asked) -> dict[str, Any]:
+def _leaderboard(service: Service, look: Look, values: Asked) -> dict[str, Any]:
     kernels = service.judged_kernels.read(look.record, look.view, look.now)
-    wanted = {name: asked[name] for name in ("problem", "gpu", "dtype", "limit")}
+    wanted = {name: values[name] for name in ("problem", "gpu", "dtype", "limit")}
     return wire(leaderboard(kernels, **wanted))
 
 
-def _kernel(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
-    row = look.view.row(asked["id"])
+def _kernel(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    row = look.view.row(values["id"])
     return kernel_object(row, told_kernel(look.record, look.view, row, look.now))
 
 
 class KernelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One status; what else its task said (`test`, `sizes`, `median_ms` …) are further keys of the same object."""
+    """A status; what else its task said (`test`, `sizes`, `median_ms` …) are further keys of the same object."""
 
     position: int
     status: str
@@ -39,7 +39,7 @@ class KernelStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelAnswer(Shape, frozen=True, kw_only=True):
-    """One kernel: what was asked for, its statuses, and what today's rules say of it."""
+    """A kernel: its request, its statuses, and what today's rules say of it."""
 
     run_id: str
     name: str | None

@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,15 +13,15 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
-from engine.errors import Conflict
-from engine.fold.run import Run
-from events.clock import SECOND, Clock
-from projections.api.openapi import TEXT, Operation, Reply, routed
-from projections.api.parameters import asked_of, flag
-from projections.api.problems import Problem
-from projections.api.service import Service
-from projections.api.streams import left
-from projections.store.world_table import decode_run
+from steno.engine.errors import Conflict
+from steno.engine.state.run import Run
+from steno.events.clock import SECOND, Clock
+from steno.projections.api.openapi import TEXT, Operation, Reply, routed
+from steno.projections.api.parameters import asked_of, flag
+from steno.projections.api.problems import Problem
+from steno.projections.api.service import Service
+from steno.projections.api.streams import left
+from steno.projections.read_models.world_table import decode_run
 
 AT_ONCE = 64  # outputs streamed at the same time; the provider blocks, so each has a thread
 AHEAD = 16  # pieces read ahead of the client; then the provider waits
@@ -41,14 +41,14 @@ def routes(service: Service) -> list[BaseRoute]:
     streaming: set[Output] = set()
 
     async def endpoint(request: Request) -> Response:
-        asked = asked_of(request, (_FOLLOW,))
-        run = await to_thread.run_sync(_run, service, asked["id"])
+        values = asked_of(request, (_FOLLOW,))
+        run = await to_thread.run_sync(_run, service, values["id"])
         if request.method == "HEAD":
             return Response(media_type=_KIND, headers=_HEADERS)
         if len(streaming) >= AT_ONCE:
-            said = f"{AT_ONCE} outputs are being streamed already: retry"
-            raise Problem(503, said, headers=(("Retry-After", "5"),))
-        output = Output(service, run, streaming, follow=asked["follow"])
+            detail = f"{AT_ONCE} outputs are being streamed already: retry"
+            raise Problem(503, detail, headers=(("Retry-After", "5"),))
+        output = Output(service, run, streaming, follow=values["follow"])
         # Not sent to anybody: nginx's 499, for the access log.
         return output if await output.begin(request.receive) else Response(status_code=499)
 
@@ -82,14 +82,23 @@ class ClientClock:
             raise Disconnected
 
 
+def _output(service: Service, run: Run, clock: Clock, *, follow: bool) -> Iterator[bytes]:
+    """The run's output in order; with `follow`, until it ended. Raises `Conflict` for an array, else as the provider's
+    `logs`.
+    """
+    if run.tasks:
+        raise Conflict(f"{run.name} is an array, and each task has its own output: name one, as {run.name}[1]")
+    with closing(service.opened(run, clock)) as provider:
+        yield from provider.logs(run.provider_id or "", run.name or "", follow=follow)
+
+
 class Output(StreamingResponse):
-    """One run's output for one client, once `begin` found some; a member of `streaming` until it ends."""
+    """The output of a run for a client, once `begin` has a piece of it; a member of `streaming` until it ends."""
 
     def __init__(self, service: Service, run: Run, streaming: "set[Output]", *, follow: bool) -> None:
         super().__init__(self._sent(), media_type=_KIND, headers=_HEADERS)
         self._gone = threading.Event()
-        clock = ClientClock(service.clock, self._gone)
-        self._read = partial(service.outside.logs, run, follow=follow, clock=clock)
+        self._read = partial(_output, service, run, ClientClock(service.clock, self._gone), follow=follow)
         self._streaming = streaming
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(AHEAD)

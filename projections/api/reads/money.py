@@ -1,29 +1,32 @@
-"""Reads about machines and money."""
+"""Reads about machines and money; those behind charts are also to be had as CSV."""
 
 from typing import Any
 
 import msgspec
 
-from engine.decide.budget import Account
-from engine.fold.change import Anomaly
-from engine.fold.world_codec import WorldState
-from engine.money.reconcile import Reconciliation
-from engine.objects import VmObject
-from engine.policy import Policy
-from engine.settings.policy import policy_from
-from engine.wire import Position, Time, wire
-from projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer, time
-from projections.api.reads.charts import range_asked
-from projections.api.reads.read import Cursor, Read, at_position, page_shape, stored_page
-from projections.api.service import Service
-from projections.models.costs import CostReport, costs
-from projections.models.overview import policy_then
-from projections.models.reader_pool import Look
-from projections.models.view import beside
+from steno.engine.decide.budget import Account
+from steno.engine.money.daily import STACKS, STRIPS, Spend, Utilisation
+from steno.engine.money.reconcile import Reconciliation
+from steno.engine.money.starts import Like, Starts
+from steno.engine.objects import VmObject
+from steno.engine.settings.settings import policy_from
+from steno.engine.state.changes import Anomaly
+from steno.engine.state.policy import Policy
+from steno.engine.state.world import World
+from steno.engine.wire import Position, Time, wire
+from steno.projections.answers import costs as charts
+from steno.projections.answers.costs import CostReport, costs
+from steno.projections.answers.overview import policy_then
+from steno.projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer, time
+from steno.projections.api.problems import Problem
+from steno.projections.api.reads.read import Cursor, Read, at_position, page_shape
+from steno.projections.api.service import Service
+from steno.projections.read_models.reader_pool import Look
+from steno.projections.read_models.view import beside
 
 
 class MachineAnswer(VmObject, frozen=True, kw_only=True):
-    """One machine in full: its bill, the provider's facts, and why it is still up."""
+    """A machine in full: its bill, the provider's facts, and why it is still up."""
 
     project: str | None
     backend: str | None
@@ -44,7 +47,7 @@ class MachineAnswer(VmObject, frozen=True, kw_only=True):
 
 
 class CostAnswer(CostReport, frozen=True, kw_only=True):
-    """What everything, or everything of some days, cost; the rows of all pages sum to the total exactly.
+    """The cost of everything, or of everything on some days; the rows of all pages sum to the total exactly.
     `reconciliation` is always of everything.
     """
 
@@ -53,41 +56,45 @@ class CostAnswer(CostReport, frozen=True, kw_only=True):
     position: Position
 
 
-def _machines(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
-    limit, behind = asked["limit"], None if asked["cursor"] is None else (asked["cursor"],)
-    found = look.view.store.vms.page(behind=behind, limit=limit + 1, live=asked["live"], hidden=asked["hidden"])
-    return stored_page("vms", found, limit)
-
-
-def _machine(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
-    view = look.view
-    found = view.vm(asked["id"])
-    source = view.source_named(found.source, look.now)
+def _machines(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    limit, behind = values["limit"], None if values["cursor"] is None else (values["cursor"],)
+    machines = look.view.store.vms.page(behind=behind, limit=limit + 1, live=values["live"], hidden=values["hidden"])
+    page = machines[:limit]
     return {
-        **msgspec.to_builtins(found),
-        **beside(view.machine(found.vm_id)),
-        "why_up": view.why_up(found.vm_id, look.now),
-        "anomalies": view.anomalies_of(f"vm/{found.vm_id}"),
+        "vms": [msgspec.Raw(text) for _, text in page],
+        "next": cursor_of(page[-1][0] if len(machines) > limit else None),
+    }
+
+
+def _machine(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    view = look.view
+    machine = view.vm(values["id"])
+    source = view.source_named(machine.source, look.now)
+    return {
+        **msgspec.to_builtins(machine),
+        **beside(view.machine(machine.vm_id)),
+        "why_up": view.why_up(machine.vm_id, look.now),
+        "anomalies": view.anomalies_of(f"vm/{machine.vm_id}"),
         "observability": None if source is None else source.observability,
     }
 
 
-def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any] | CostReport:
-    all_days = asked["since"] is None and asked["until"] is None
-    found = costs(look.view.store, asked["by"], None if all_days else range_asked(look, asked))
-    behind, newest = asked["cursor"], asked["order"] == "newest"
-    rows = list(zip(found.places, found.report.rows, strict=True))
+def _costs(_: Service, look: Look, values: Asked) -> dict[str, Any] | CostReport:
+    all_days = values["since"] is None and values["until"] is None
+    stored = costs(look.view.store, values["by"], None if all_days else range_asked(look, values))
+    behind, newest = values["cursor"], values["order"] == "newest"
+    rows = list(zip(stored.places, stored.report.rows, strict=True))
     if newest:
         rows.reverse()
     if behind is not None:
         rows = [row for row in rows if (row[0] < behind if newest else row[0] > behind)]
-    shown = rows[: asked["limit"]]
-    report = msgspec.structs.replace(found.report, rows=tuple(row for _, row in shown))
-    if asked["format"] == "csv":
+    page = rows[: values["limit"]]
+    report = msgspec.structs.replace(stored.report, rows=tuple(row for _, row in page))
+    if values["format"] == "csv":
         return report
     return wire(report) | {
-        "next": cursor_of(shown[-1][0] if len(rows) > len(shown) else None),
-        "reconciliation": wire(found.reconciliation),
+        "next": cursor_of(page[-1][0] if len(rows) > len(page) else None),
+        "reconciliation": wire(stored.reconciliation),
     }
 
 
@@ -95,9 +102,22 @@ def _budget(service: Service, look: Look, _: Asked) -> dict[str, Any]:
     return wire(look.view.account(policy_at(service, look.view.state), look.now))
 
 
-def policy_at(service: Service, state: WorldState) -> Policy:
+def policy_at(service: Service, state: World) -> Policy:
     """The policy in force in that world, as for `steno budget`; that of the settings if no process adopted one."""
     return policy_then(state, policy_from(service.settings))
+
+
+RANGE = (
+    time("since", "Begin with the day of this time (UTC); default: 29 days before the last day."),
+    time("until", "End with the day of this time (UTC); default: the moment shown."),
+)
+
+
+def range_asked(look: Look, values: Asked) -> charts.ChartRange:
+    since, until = values["since"], values["until"]
+    if since is not None and since > min(look.now if until is None else until, look.now):
+        raise Problem(400, "since is later than the end of the range", field="since")
+    return charts.ChartRange(since=since, until=until, now=look.now)
 
 
 READS = (
@@ -140,5 +160,38 @@ READS = (
         _budget,
         at_position(Account),
         "money",
+    ),
+    Read(
+        "/api/spend",
+        "Spend by day, stacked by purpose, GPU or user",
+        lambda _, look, values: charts.spend(look.view.store, values["by"], range_asked(look, values)),
+        at_position(Spend),
+        "money",
+        (choice("by", "What a part of a day's stack is.", STACKS, default="line"), *RANGE),
+        tabled=True,
+    ),
+    Read(
+        "/api/utilisation",
+        "How long machines were busy of the time they were billed, by day",
+        lambda _, look, values: charts.utilisation(look.view.store, values["by"], range_asked(look, values)),
+        at_position(Utilisation),
+        "machines",
+        (choice("by", "What a strip is: all machines of a GPU, or one machine.", STRIPS, default="gpu"), *RANGE),
+        tabled=True,
+    ),
+    Read(
+        "/api/starts",
+        "Distribution of start-up times, cold and warm",
+        lambda _, look, values: charts.starts(look.view.store, range_asked(look, values)),
+        at_position(Starts),
+        parameters=RANGE,
+        tabled=True,
+    ),
+    Read(
+        "/api/runs/{id}/like",
+        "A run's queue, provisioning and running times beside the medians of its name",
+        lambda _, look, values: charts.like(look.view.store, look.view.row(values["id"])),
+        at_position(Like),
+        tabled=True,
     ),
 )

@@ -1,15 +1,25 @@
-"""Reads of the record itself, and of everything at a glance."""
+"""Reads of the record itself, of everything at a glance, and of who did what."""
 
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
-from engine.objects import BlindObject
-from engine.settings.policy import policy_from
-from engine.wire import Position, Shape, Time, wire
-from events.types import NAMES
-from projections.api.parameters import (
+from steno.engine.objects import BlindObject
+from steno.engine.settings.settings import policy_from
+from steno.engine.settings.values import alerts
+from steno.engine.wire import Position, Shape, Time, wire
+from steno.events.types import NAMES
+from steno.projections.answers import record_pages as browse
+from steno.projections.answers.actions import ActionObject, NoticeObject, actions, notices
+from steno.projections.answers.dwells import Dwell
+from steno.projections.answers.evidence import ShownItem
+from steno.projections.answers.incidents import DatedAnomaly, RecordObject, incidents, record_object
+from steno.projections.answers.offers import Offer, offers
+from steno.projections.answers.overview import Overview, overview
+from steno.projections.answers.record_pages import EventObject, PollObject, SourceRow, source_rows
+from steno.projections.api.parameters import (
     CURSOR,
     LIMIT,
     SORTED_CURSOR,
@@ -21,55 +31,49 @@ from projections.api.parameters import (
     text,
     time,
 )
-from projections.api.problems import Problem
-from projections.api.reads.money import policy_at
-from projections.api.reads.read import Cursor, Read, page_shape
-from projections.api.reads.runs import EVENTS
-from projections.api.service import Service
-from projections.models import record_pages as browse
-from projections.models.incidents import DatedAnomaly, RecordObject, incidents, record_object
-from projections.models.offers import Offer, offers
-from projections.models.overview import Overview, overview
-from projections.models.poll_content import ShownItem
-from projections.models.reader_pool import Look
-from projections.models.record_pages import EventObject, PollObject
-from projections.models.sources import SourceRow, source_rows
+from steno.projections.api.problems import Problem
+from steno.projections.api.reads.money import policy_at
+from steno.projections.api.reads.read import Cursor, Read, page_shape
+from steno.projections.api.reads.runs import EVENTS
+from steno.projections.api.service import Service
+from steno.projections.read_models.reader_pool import Look
 
 _BACKWARDS = flag("backwards", "Newest first.")
 
 
-def _record(service: Service, look: Look, asked: Asked) -> dict[str, Any]:
-    since, until = asked["since"], asked["until"]
+def _record(service: Service, look: Look, values: Asked) -> dict[str, Any]:
+    since, until = values["since"], values["until"]
     if since is not None and until is not None and until < since:
         raise Problem(400, "until is before since", field="until")
     return wire(record_object(look, service.projector.lag, since=since, until=until))
 
 
-def _events(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
-    types = None if asked["type"] is None else (asked["type"],)
-    page = browse.events(look, **_page(asked), stream=asked["stream"], types=types)
+def _events(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    types = None if values["type"] is None else (values["type"],)
+    page = browse.events(look, **_page(values), stream=values["stream"], types=types)
     return {"events": page.rows, "next": cursor_of(page.next)}
 
 
-def _polls(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
-    page = browse.polls(look, **_page(asked), source=asked["source"], failed=asked["failed"])
+def _polls(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    page = browse.polls(look, **_page(values), source=values["source"], failed=values["failed"])
     return {"polls": page.rows, "next": cursor_of(page.next)}
 
 
-def _page(asked: Asked) -> dict[str, Any]:
-    return {"behind": asked["cursor"], "limit": asked["limit"], "backwards": asked["backwards"]}
+def _page(values: Asked) -> dict[str, Any]:
+    return {"behind": values["cursor"], "limit": values["limit"], "backwards": values["backwards"]}
 
 
-def _incidents(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
-    found = incidents(look, behind=asked["cursor"], limit=asked["limit"])
-    return {"anomalies": [wire(one) for one in found.anomalies], "next": cursor_of(found.next), "blind": found.blind}
+def _incidents(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    page = incidents(look, behind=values["cursor"], limit=values["limit"])
+    lists = {name: [wire(row) for row in getattr(page, name)] for name in ("anomalies", "dwells", "unusual")}
+    return {**lists, "next": cursor_of(page.next), "blind": page.blind}
 
 
-def _position(asked: Asked) -> int:
-    found = read_position(asked["position"])
-    if found is None:
-        raise Problem(400, f"{asked['position'][:60]!r} is not a position; use a whole number", field="position")
-    return found
+def _position(values: Asked) -> int:
+    position = read_position(values["position"])
+    if position is None:
+        raise Problem(400, f"{values['position'][:60]!r} is not a position; use a whole number", field="position")
+    return position
 
 
 class PollLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,13 +90,13 @@ class PollLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PollInFull(PollLine, frozen=True, kw_only=True):
-    """One poll and its answer."""
+    """A poll and its answer."""
 
     position: Position
 
 
 class EventInFull(EventObject, frozen=True, kw_only=True):
-    """One event, with what it saw."""
+    """An event, with what it saw."""
 
     poll: PollLine | UnsetType = UNSET
     observed: Any = UNSET
@@ -100,12 +104,42 @@ class EventInFull(EventObject, frozen=True, kw_only=True):
 
 
 class IncidentPage(Shape, frozen=True, kw_only=True):
-    """Some anomalies; with the first page the gaps."""
+    """Some anomalies; with the first page the gaps, and what waits."""
 
     anomalies: tuple[DatedAnomaly, ...]
     blind: tuple[BlindObject, ...]
+    dwells: tuple[Dwell, ...]
+    unusual: tuple[DatedAnomaly, ...]
     next: Cursor | None
     position: Position
+
+
+class NoticePage(Shape, frozen=True, kw_only=True):
+    """Some notices, and where they go by this service's settings."""
+
+    notices: tuple[NoticeObject, ...]
+    webhook: Annotated[str | None, Meta(description="The host of the webhook now; null: notices go nowhere.")]
+    signed: bool
+    reports: Annotated[tuple[str, ...], Meta(description="The kinds of news that are reported now.")]
+    next: Cursor | None
+    position: Position
+
+
+def _notices(service: Service, look: Look, values: Asked) -> dict[str, Any]:
+    page = notices(look, behind=values["cursor"], limit=values["limit"])
+    url = service.settings.value("alerts.webhook")
+    return {
+        "notices": page.rows,
+        "webhook": urlsplit(url).hostname if url else None,  # the rest of the address may be a secret
+        "signed": bool(url and service.settings.value("alerts.secret")),
+        "reports": sorted(alerts(service.settings.value("alerts.on") or "off")) if url else [],
+        "next": cursor_of(page.next),
+    }
+
+
+def _actions(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    page = actions(look, behind=values["cursor"], limit=values["limit"], who=values["who"])
+    return {"actions": page.rows, "next": cursor_of(page.next)}
 
 
 READS = (
@@ -130,13 +164,13 @@ READS = (
     Read(
         "/api/offers",
         "Available GPUs with recorded or assumed prices",
-        lambda service, look, _: {"gpus": [wire(one) for one in offers(look, policy_from(service.settings))]},
+        lambda service, look, _: {"gpus": [wire(offer) for offer in offers(look, policy_from(service.settings))]},
         page_shape("gpus", Offer, paged=False),
         "machines",
     ),
     Read(
         "/api/sources",
-        "Sources of the record: live ones and imported archives",
+        "Sources of the record: live sources and imported archives",
         lambda _, look, __: {"sources": [wire(row) for row in source_rows(look.record, look.view)]},
         page_shape("sources", SourceRow, paged=False),
         "record",
@@ -158,7 +192,7 @@ READS = (
     Read(
         "/api/events/{position}",
         "One event; a poll with its answer, an observation with its item",
-        lambda _, look, asked: browse.event(look, _position(asked)),
+        lambda _, look, values: browse.event(look, _position(values)),
         EventInFull,
         "record",
     ),
@@ -179,7 +213,7 @@ READS = (
     Read(
         "/api/polls/{position}",
         "One poll with the provider's answer; secrets are replaced",
-        lambda _, look, asked: browse.poll(look, _position(asked)),
+        lambda _, look, values: browse.poll(look, _position(values)),
         PollInFull,
         "record",
     ),
@@ -190,5 +224,21 @@ READS = (
         IncidentPage,
         "record",
         (SORTED_CURSOR, LIMIT),
+    ),
+    Read(
+        "/api/notices",
+        "Notices to the webhook, newest first: what was told, and whether it was accepted",
+        _notices,
+        NoticePage,
+        "access",
+        (CURSOR, LIMIT),
+    ),
+    Read(
+        "/api/audit",
+        "Who did what, newest first: submissions, stops, tokens, hidden archives",
+        _actions,
+        page_shape("actions", ActionObject),
+        "access",
+        (CURSOR, LIMIT, text("who", "Only what this one asked for: a token's name, a user, `loopback`, `policy`.")),
     ),
 )

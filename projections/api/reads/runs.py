@@ -1,28 +1,44 @@
-"""Reads about runs."""
+"""Reads about runs: now and in time, what was asked of Steno for them, and two of them side by side."""
 
 from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from engine.amounts import money
-from engine.decide.queue import Queued
-from engine.fold.run import phases_of
-from engine.money.costs import Costs
-from engine.money.reconcile import Reconciliation, reconcile_run
-from engine.objects import RanObject, RunObject
-from engine.states import Reason, State
-from engine.wire import Position, Shape, Time, Usd, wire
-from projections.api.parameters import CURSOR, HIDDEN, LIMIT, QUERY_CURSOR, Asked, choice, cursor_of, text, time
-from projections.api.problems import Problem
-from projections.api.reads.read import Read, at_position, page_shape
-from projections.api.service import Service
-from projections.models.cost_rows import stored_machines_of
-from projections.models.explain import Explanation, explain
-from projections.models.reader_pool import Look
-from projections.models.record_pages import EventObject, events
-from projections.models.timeline import Timeline, timeline
-from projections.store.run_query import (
+from steno.engine.decide.queue import Queued
+from steno.engine.errors import Conflict, TaskInvalid
+from steno.engine.money.costs import Costs
+from steno.engine.money.reconcile import Reconciliation, reconcile_run
+from steno.engine.objects import RanObject, RunObject
+from steno.engine.state.inventory import Inventory
+from steno.engine.state.run import phases_of
+from steno.engine.state.states import Reason, State
+from steno.engine.submit.completion import missing_values, repeatable, repeated
+from steno.engine.wire import Position, Shape, Time, Usd, money, wire
+from steno.events.types import RunRequested
+from steno.projections.answers.compare import Comparison, compared
+from steno.projections.answers.decided import ExplainedDecision, decisions_about
+from steno.projections.answers.explain import Explanation, explain
+from steno.projections.answers.record_pages import EventObject, events, request_of
+from steno.projections.answers.timeline import Timeline, timeline
+from steno.projections.api.parameters import (
+    CURSOR,
+    HIDDEN,
+    LIMIT,
+    MAX_ID,
+    QUERY_CURSOR,
+    Asked,
+    choice,
+    cursor_of,
+    text,
+    time,
+)
+from steno.projections.api.problems import Problem
+from steno.projections.api.reads.read import Read, at_position, page_shape
+from steno.projections.api.service import Service
+from steno.projections.read_models.cost_rows import stored_machines_of
+from steno.projections.read_models.reader_pool import Look
+from steno.projections.read_models.run_query import (
     KNOWN,
     SORTS,
     FilterValues,
@@ -33,26 +49,27 @@ from projections.store.run_query import (
     filter_values,
     find,
 )
-from projections.store.tables import answer
-from projections.store.world_table import decode_run
+from steno.projections.read_models.schema import RunRow
+from steno.projections.read_models.tables import answer
+from steno.projections.read_models.world_table import decode_run
 
 _DIGITS: Final = 18  # of a place: more may not fit the database
 LONGEST: Final = 2000  # characters of a search; no text that is searched is longer than a command shown
 
 
-def _list(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
-    limit, store = asked["limit"], look.view.store
-    given = {name: asked[name] for name in (*KNOWN, "name", "since", "until", "hidden", "sort")}
-    query = RunQuery(**given, search=asked["search"] or "", turned=asked["order"] == "oldest")
-    behind = None if asked["cursor"] is None else _place(asked["cursor"], query)
-    found = find(store, query, limit + 1, behind)
-    if not found and asked["at"] is None:  # a value that was unknown then may be known now
+def _list(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    limit, store = values["limit"], look.view.store
+    given = {name: values[name] for name in (*KNOWN, "name", "since", "until", "hidden", "sort")}
+    query = RunQuery(**given, search=values["search"] or "", turned=values["order"] == "oldest")
+    behind = None if values["cursor"] is None else _place(values["cursor"], query)
+    matches = find(store, query, limit + 1, behind)
+    if not matches and values["at"] is None:  # a value that was unknown then may be known now
         try:
             check_known(store, query)
         except UnknownValue as error:
             raise Problem(400, str(error), field=error.filter) from None
-    rows, more = found[:limit], len(found) > limit
-    answers = [msgspec.Raw(answer(*one)) for one in store.runs.objects_of(run_id for run_id, _ in rows)]
+    rows, more = matches[:limit], len(matches) > limit
+    answers = [msgspec.Raw(answer(*stored)) for stored in store.runs.objects_of(run_id for run_id, _ in rows)]
     return {"runs": answers, "next": _cursor(rows[-1][1], query) if more else None}
 
 
@@ -71,21 +88,22 @@ def _place(cursor: str, query: RunQuery) -> RowPlace:
                 return RowPlace(bytes.fromhex(key).decode(), int(ordinal))
             if len(key) <= _DIGITS:
                 return RowPlace(int(key), int(ordinal))
-    said = "cursor is of another list; it must be the previous page's `next`, with the same filters and order"
-    raise Problem(400, said, field="cursor")
+    detail = "cursor is of another list; it must be the previous page's `next`, with the same filters and order"
+    raise Problem(400, detail, field="cursor")
 
 
-def _answer(_: Service, look: Look, asked: Asked) -> bytes:
-    return look.view.store.runs.answer_of(look.view.row(asked["id"]).run_id) or b""
+def _answer(_: Service, look: Look, values: Asked) -> bytes:
+    row = look.view.row(values["id"])
+    return answer(row.object, row.ran)
 
 
 def _filters(_: Service, look: Look, __: Asked) -> dict[str, Any]:
     return wire(filter_values(look.view.store))
 
 
-def _timeline(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
+def _timeline(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     view = look.view
-    row = view.row(asked["id"])
+    row = view.row(values["id"])
     run = view.run(row.run_id)
     vm = None if run.vm_id is None else view.vm(run.vm_id)
     folded, now = decode_run(row.folded), view.clock(row.archive, look.now)
@@ -103,36 +121,38 @@ def _timeline(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
     )
 
 
-def _explain(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
+def _explain(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     view = look.view
-    row = view.row(asked["id"])
+    row = view.row(values["id"])
     source, queued = view.source_of(row, look.now), view.queued(look.now).get(row.run_id)
+    decided = decisions_about(look.record, view.state, view.state.runs[row.run_id], view.position)
     return wire(explain(look.record, view, row, look.now)) | {
         "not_warm": view.why_not_warm(row.run_id),
+        "decisions": [wire(each) for each in decided],
         "observability": None if source is None else source.observability,
         "queued": queued,
     }
 
 
-def _events(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
-    stream = f"run/{look.view.row(asked['id']).run_id}"
-    page = events(look, behind=asked["cursor"], limit=asked["limit"], stream=stream)
+def _events(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    stream = f"run/{look.view.row(values['id']).run_id}"
+    page = events(look, behind=values["cursor"], limit=values["limit"], stream=stream)
     return {"events": page.rows, "next": cursor_of(page.next)}
 
 
-def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
-    row = look.view.row(asked["id"])
-    run, shown, state = decode_run(row.folded), look.view.run(row.run_id), look.view.state
+def _costs(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    row = look.view.row(values["id"])
+    run, public, state = decode_run(row.folded), look.view.run(row.run_id), look.view.state
     costs = Costs(state)
     there = [vm_id for vm_id in stored_machines_of(run, row.against) if state.vms.get(vm_id) is not None]
-    found = (state.vms[vm_id] for vm_id in dict.fromkeys((*there, *costs.beneath(there))))
-    vms = {vm.vm_id: vm for vm in sorted(found, key=lambda vm: vm.first_position)}
-    part = msgspec.structs.replace(state, vms=vms, runs={run.run_id: run})
+    known = (state.vms[vm_id] for vm_id in dict.fromkeys((*there, *costs.beneath(there))))
+    vms = {vm.vm_id: vm for vm in sorted(known, key=lambda vm: vm.first_position)}
+    part = msgspec.structs.replace(state, vms=Inventory(vms), runs=Inventory({run.run_id: run}))
     charges = [charge for vm_id in vms for charge in costs.paid_by(run.run_id, vm_id)]
-    machines = {(one.run_id, one.job): vm for vm in vms.values() for one in vm.occupancies}
+    machines = {(stay.run_id, stay.job): vm for vm in vms.values() for stay in vm.occupancies}
     return {
         "run_id": run.run_id,
-        "cost_usd": shown.cost_usd,
+        "cost_usd": public.cost_usd,
         "provider_cost_usd": money(run.cost),
         "charges": [wire(msgspec.convert(charge, ChargeObject, from_attributes=True)) for charge in charges],
         "reconciliation": wire(reconcile_run(run, charges, part, machines)),
@@ -140,15 +160,16 @@ def _costs(_: Service, look: Look, asked: Asked) -> dict[str, Any]:
 
 
 class RunAnswer(RunObject, frozen=True, kw_only=True):
-    """One run, and what it executes."""
+    """A run, and what it executes."""
 
     ran: RanObject
 
 
 class ExplanationAnswer(Explanation, frozen=True, kw_only=True):
-    """Why a run is where it is: the rule, its evidence, and what would have been another verdict."""
+    """Why a run has its state: the rule, its evidence, and what would have been another verdict."""
 
     not_warm: tuple[str, ...]
+    decisions: tuple[ExplainedDecision, ...]
     observability: str | None
     queued: Queued | None
     position: Position
@@ -160,7 +181,7 @@ class ChargeObject(
     kw_only=True,
     rename={"since": "from", "until": "to", "cost": "cost_usd", "hourly": "price_usd_per_hour"},
 ):
-    """One sum of a machine's bill that a run pays, and the price it follows from."""
+    """A sum of a machine's bill that a run pays, and the price it follows from."""
 
     vm_id: str
     line: str
@@ -171,7 +192,7 @@ class ChargeObject(
 
 
 class RunCosts(Shape, frozen=True, kw_only=True):
-    """What a run cost, and why the provider says otherwise."""
+    """The cost of a run, and why the provider says otherwise."""
 
     run_id: str
     cost_usd: Usd | None
@@ -182,6 +203,58 @@ class RunCosts(Shape, frozen=True, kw_only=True):
 
 
 EVENTS = page_shape("events", EventObject)
+
+
+class RequestedTask(Shape, frozen=True, kw_only=True):
+    """The request of a run, and whether it can be submitted again."""
+
+    name: str | None  # None: Steno generates it
+    configuration: dict[str, Any] | None  # None: Steno did not submit the run
+    needs: tuple[str, ...]  # variables whose values are not recorded
+    refused: str | None  # why it cannot be submitted again here; None: it can
+
+
+class ComparedRuns(Comparison, frozen=True, kw_only=True):
+    """Two runs, and their values side by side."""
+
+    runs: tuple[RunAnswer, RunAnswer]
+    position: Position
+
+
+def repeatable_here(service: Service, look: Look, row: RunRow) -> RunRequested:
+    """The request of a run; Conflict if it cannot be submitted again over HTTP."""
+    name = row.name or row.run_id
+    before = repeatable(request_of(look.record, row.run_id), name)
+    here, task = service.provider, msgspec.json.decode(before.configuration, type=dict[str, Any])
+    why = None if before.provider == here else f"it ran at {before.provider}, and this service submits to {here}"
+    if task.get("files") or task.get("repos"):
+        why = "its task has files of the machine it was submitted from"
+    if why is not None:
+        raise Conflict(f"{name} cannot be submitted again from here: {why}; use `steno rerun {row.run_id}`")
+    return before
+
+
+def _request(service: Service, look: Look, values: Asked) -> dict[str, Any]:
+    row = look.view.row(values["id"])
+    try:
+        task = repeated(repeatable_here(service, look, row), changes={}, environ={}).configuration
+    except (Conflict, TaskInvalid) as error:
+        before = request_of(look.record, row.run_id)
+        asked_for = None if before is None else msgspec.json.decode(before.configuration)
+        return {"name": row.name, "configuration": asked_for, "needs": (), "refused": str(error)}
+    return {"name": task.get("name"), "configuration": task, "needs": missing_values(task), "refused": None}
+
+
+def _compare(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    view = look.view
+    ids = [view.row(values[name]).run_id for name in ("a", "b")]
+    first, second = (view.run(run_id) for run_id in ids)
+    comparison = compared(first, second, (request_of(look.record, ids[0]), request_of(look.record, ids[1])))
+    answers = [msgspec.Raw(answer(*stored)) for stored in view.store.runs.objects_of(ids)]
+    return {"runs": answers, **msgspec.to_builtins(comparison)}
+
+
+_ONE: Final = "One of the two runs, as `/api/runs/{id}` finds it."
 READS = (  # in the order of the OpenAPI document
     Read(
         "/api/runs",
@@ -233,5 +306,18 @@ READS = (  # in the order of the OpenAPI document
     ),
     Read(
         "/api/runs/{id}/costs", "The charges of a run, and how they differ from the provider's cost", _costs, RunCosts
+    ),
+    Read(
+        "/api/runs/{id}/request",
+        "What was asked of Steno for a run, and whether it can be submitted again",
+        _request,
+        at_position(RequestedTask),
+    ),
+    Read(
+        "/api/compare",
+        "Two runs side by side: outcome, times, cost, and what differs in what was asked for",
+        _compare,
+        ComparedRuns,
+        parameters=tuple(text(name, _ONE, longest=MAX_ID, required=True) for name in ("a", "b")),
     ),
 )

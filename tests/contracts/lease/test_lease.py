@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from events.clock import SECOND, SystemClock
-from events.errors import RecordNotWritable
-from events.store.holder import this_worker
-from events.store.store import store_at
+from steno.events.clock import SECOND, SystemClock
+from steno.events.errors import RecordNotWritable
+from steno.events.store.store import store_at, this_worker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from events.store.store import Store
+    from steno.events.store.store import Store
 
 
 def test_a_lease_is_held_once(store: Store) -> None:
@@ -36,7 +35,7 @@ def test_a_lease_is_held_once(store: Store) -> None:
 
 
 def test_leases_of_other_names_are_others(store: Store) -> None:
-    """Who records one project does not act for another."""
+    """A recorder of one project does not act for another."""
     assert store.lease("dstack/main") is not None
     assert store.lease("dstack/other") is not None
 
@@ -90,7 +89,7 @@ def test_a_killed_holder_frees_it_at_once(tmp_path: Path) -> None:
     script = textwrap.dedent(
         f"""
         import time
-        from events.store.store import store_at
+        from steno.events.store.store import store_at
         lease = store_at({store.url!r}).lease("local/here")
         print("held", flush=True)
         time.sleep(3600)

@@ -1,6 +1,4 @@
-"""The providers that the contract runs against: this machine, genuine dstack servers, a genuine Slurm, and the example
-package.
-"""
+"""The providers that the contract runs against: this machine, genuine dstack servers, a genuine Slurm."""
 
 from __future__ import annotations
 
@@ -10,14 +8,14 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from stenolab.sites import LOADED_S, DstackSite, ExampleSite, LocalSite, Site, SlurmSite
+from stenolab.sites import LOADED_S, DstackSite, LocalSite, SlurmSite
 
-from engine.providers import registry
-from engine.providers.readings import READINGS
+from steno.engine.providers import registry
+from steno.testing import ProviderSite
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "provider"
 
@@ -37,56 +35,42 @@ def install(folder: Path) -> Path:
     return folder
 
 
-@contextmanager
-def _example(folder: Path) -> Iterator[ExampleSite]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(install(folder / "site")))
-        _forget()
-        yield ExampleSite(folder)
-    _forget()
-
-
-def _forget() -> None:
-    """What was found of other packages."""
-    registry._installed.cache_clear()
-    registry.kind.cache_clear()
-    READINGS.asked.cache_clear()
+@pytest.fixture
+def installed_example(tmp_path: Path) -> Path:
+    return install(tmp_path / "site")
 
 
 @pytest.fixture(
     params=[
         "local",
-        "example",
         pytest.param("dstack_22", id="dstack-0.22.5"),
         pytest.param("dstack_19", id="dstack-0.19.37"),
         pytest.param("slurm_cluster", id="slurm"),
         pytest.param("slurm_unaccounted", id="slurm-without-accounting"),
     ]
 )
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProviderSite]:
     """Each provider in turn, with a folder and a record of its own."""
     with ExitStack() as stack:
         if request.param == "local":
-            found: Site = LocalSite(tmp_path)
-        elif request.param == "example":
-            found = stack.enter_context(_example(tmp_path))
+            made: ProviderSite = LocalSite(tmp_path)
         elif request.param.startswith("slurm"):
             patch = stack.enter_context(pytest.MonkeyPatch.context())
-            found = SlurmSite(tmp_path, request.getfixturevalue(request.param), patch)
+            made = SlurmSite(tmp_path, request.getfixturevalue(request.param), patch)
         else:
-            found = DstackSite(tmp_path, request.getfixturevalue(request.param))
-        stack.callback(found.close)
-        yield found
+            made = DstackSite(tmp_path, request.getfixturevalue(request.param))
+        stack.callback(made.close)
+        yield made
 
 
 @pytest.fixture
-def with_example(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def with_example(installed_example: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`with_example(word, …)`: the genuine command with the example package installed, in a home of its own."""
     home = tmp_path / "home"
     home.mkdir()
     environment = {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(install(tmp_path / "site")),
+        "PYTHONPATH": str(installed_example),
         "HOME": str(home),
         "STENO_RECORD": str(home / "record.db"),
         "STENO_PROVIDER": "example",

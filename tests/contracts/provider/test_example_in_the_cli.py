@@ -27,7 +27,7 @@ def test_it_is_under_200_lines() -> None:
 
 
 def lines(text: str) -> str:
-    """The lines of a text, without indentation and blank ones: a formatter moves methods that stand alone."""
+    """The lines of a text, without indentation and blank lines: a formatter moves methods that stand alone."""
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
@@ -35,7 +35,8 @@ def test_the_guide_shows_the_code_of_the_example() -> None:
     """Every block of docs/providers.md stands in the package, line for line."""
     guide = (ROOT / "docs" / "providers.md").read_text()
     package = ROOT / "examples" / "provider"
-    files = {"python": (package / "steno_example.py").read_text(), "toml": (package / "pyproject.toml").read_text()}
+    python = "".join((package / name).read_text() for name in ("steno_example.py", "test_example.py"))
+    files = {"python": python, "toml": (package / "pyproject.toml").read_text()}
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
 
     assert len(blocks) > 5
@@ -60,7 +61,7 @@ def test_a_task_is_submitted_judged_billed_and_its_output_read(with_example: Cli
     assert {poll["path"] for poll in polls} == {"/example/jobs", "/example/machines"}
     assert {poll["source"] for poll in polls} == {"example/jobs"}
     replayed = answer(with_example("replay", "--json"))
-    assert [one["state"] for one in replayed["runs"]] == ["failed"]
+    assert [run["state"] for run in replayed["runs"]] == ["failed"]
 
 
 def test_a_run_is_stopped_whatever_provider_the_settings_name(with_example: Cli) -> None:
@@ -77,9 +78,9 @@ def test_a_run_is_stopped_whatever_provider_the_settings_name(with_example: Cli)
 
 def test_its_settings_are_shown_and_its_variables_read(with_example: Cli) -> None:
     """`steno config`, `steno doctor` and the help know it once it is chosen."""
-    shown = answer(with_example("config", "--json", STENO_EXAMPLE_FOLDER="elsewhere"))
-    assert shown["settings"]["example.folder"] == {"value": "elsewhere", "source": "STENO_EXAMPLE_FOLDER"}
-    assert shown["settings"]["example.price"]["value"] == "3.60"
+    settings = answer(with_example("config", "--json", STENO_EXAMPLE_FOLDER="elsewhere"))
+    assert settings["settings"]["example.folder"] == {"value": "elsewhere", "source": "STENO_EXAMPLE_FOLDER"}
+    assert settings["settings"]["example.price"]["value"] == "3.60"
     assert {"name": "example", "state": "ok", "said": "shell processes in a folder"} in answer(
         with_example("doctor", "--json")
     )["checks"]

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events import types
-from events.errors import IdConflict, RecordNotWritable, VersionConflict
-from events.store.record import ANY, Batch, Unless
+from steno.events import types
+from steno.events.errors import IdConflict, RecordNotWritable, VersionConflict
+from steno.events.store.record import ANY, Batch, Unless
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from events.store.record import Record
+    from steno.events.store.record import Record
 
     Opener = Callable[..., Record]
 
@@ -47,13 +47,13 @@ def test_what_was_appended_comes_back_in_order(opener: Opener, clock: object) ->
         2,
         3,
     )
-    seen = [(one.position, one.stream, one.version, one.data) for one in opener(write=False).read()]
+    seen = [(event.position, event.stream, event.version, event.data) for event in opener(write=False).read()]
     assert seen == [(1, "run/1", 1, requested), (2, "run/1", 2, intended("1")), (3, "run/2", 1, intended("2"))]
     assert record.streams() == (("run/1", 2), ("run/2", 1))
 
 
 def test_an_append_that_another_event_makes_wrong_is_void(opener: Opener) -> None:
-    """Of these types and after that position only, whoever wrote it; the writer reads it and tries again."""
+    """Only an event of these types after that position counts, of any writer; the writer reads it and tries again."""
     record, other = opener(), opener()
     seen = record.append_many([Batch("run/1", [intended("1")])])[-1]
     other.append_many([Batch("run/2", [intended("2")])])
@@ -72,11 +72,11 @@ def test_reading_narrows_by_position_stream_type_and_number(opener: Opener) -> N
     for number in range(1, 6):
         record.append_many([Batch(f"run/{number % 2}", [intended(str(number))])])
     record.append_many([Batch("run/1", [types.StopSucceeded(run_id="1", provider="local")])])
-    assert [one.position for one in record.read(after=1, until=4)] == [2, 3, 4]
-    assert [one.position for one in record.read(stream="run/1")] == [1, 3, 5, 6]
-    assert [one.position for one in record.read(types={"StopSucceeded"})] == [6]
-    assert [one.position for one in record.read(backwards=True, limit=2)] == [6, 5]
-    assert [one.position for one in record.read(stream="run/9")] == []
+    assert [event.position for event in record.read(after=1, until=4)] == [2, 3, 4]
+    assert [event.position for event in record.read(stream="run/1")] == [1, 3, 5, 6]
+    assert [event.position for event in record.read(types={"StopSucceeded"})] == [6]
+    assert [event.position for event in record.read(backwards=True, limit=2)] == [6, 5]
+    assert [event.position for event in record.read(stream="run/9")] == []
     assert list(record.read(types=frozenset())) == []
 
 
@@ -90,22 +90,22 @@ def test_rare_events_of_a_long_record_are_found_as_those_of_a_short_one(
         record.append_many(
             [Batch("queue/local", placed[number : number + 10]), Batch(f"run/{number % 3}", [intended(str(number))])]
         )
-    asked: list[dict[str, Any]] = [
+    queries: list[dict[str, Any]] = [
         {"types": {"RunPlaced"}},
         {"types": {"RunPlaced", "SubmitIntended"}, "after": 17, "until": 611},
         {"types": {"SubmitIntended"}, "backwards": True, "limit": 5},
         {"types": {"RunPlaced"}, "after": 10_000},
         {"types": frozenset()},
     ]
-    found = [list(record.read(**one)) for one in asked]
-    for one, rows in zip(asked, found, strict=True):
-        everything = record.read(**{name: value for name, value in one.items() if name not in ("types", "limit")})
-        assert rows == [stored for stored in everything if stored.type in one["types"]][: one.get("limit")]
-    assert [len(one) for one in found] == [700, 594, 5, 0, 0]
+    answers = [list(record.read(**query)) for query in queries]
+    for narrowed, rows in zip(queries, answers, strict=True):
+        everything = record.read(**{name: value for name, value in narrowed.items() if name not in ("types", "limit")})
+        assert rows == [stored for stored in everything if stored.type in narrowed["types"]][: narrowed.get("limit")]
+    assert [len(answer) for answer in answers] == [700, 594, 5, 0, 0]
 
 
 def test_a_batch_is_appended_whole_or_not_at_all(opener: Opener) -> None:
-    """One batch that does not fit keeps the others out too, and leaves no trace of itself."""
+    """A batch that does not fit keeps the others out too, and leaves no trace of itself."""
     record = opener()
     record.append_many([Batch("run/1", [intended("1")])])
     before = record.head()
@@ -119,13 +119,13 @@ def test_a_batch_is_appended_whole_or_not_at_all(opener: Opener) -> None:
 
 def test_the_expected_version_is_that_of_the_stream(opener: Opener) -> None:
     """0 means a new stream, ANY means no expectation; another writer's events count."""
-    one, other = opener(), opener()
-    one.append_many([Batch("run/1", [intended("1")], expected_version=0)])
+    record, other = opener(), opener()
+    record.append_many([Batch("run/1", [intended("1")], expected_version=0)])
     other.append_many([Batch("run/1", [intended("1")], expected_version=1)])
     with pytest.raises(VersionConflict):
-        one.append_many([Batch("run/1", [intended("1")], expected_version=1)])
-    one.append_many([Batch("run/1", [intended("1")], expected_version=ANY)])
-    assert one.version("run/1") == 3
+        record.append_many([Batch("run/1", [intended("1")], expected_version=1)])
+    record.append_many([Batch("run/1", [intended("1")], expected_version=ANY)])
+    assert record.version("run/1") == 3
 
 
 def test_an_event_with_the_same_id_is_appended_once(opener: Opener) -> None:
@@ -148,7 +148,7 @@ def test_an_event_with_the_same_id_is_appended_once(opener: Opener) -> None:
 
 
 def test_repeating_an_append_with_its_expected_version_is_no_conflict(opener: Opener) -> None:
-    """Who repeats a call after a crash cannot know that the first one came through."""
+    """A caller that repeats a call after a crash cannot know that the first came through."""
     record = opener()
     batch = Batch("run/1", [intended("1")], expected_version=0, ids=[ident(1)])
     assert record.append_many([batch], durable=True) == record.append_many([batch], durable=True)
@@ -183,7 +183,28 @@ def test_positions_have_no_gaps_and_versions_count_each_stream(
         assert positions == tuple(range(before + 1, before + 1 + len(positions)))
         before += len(positions)
     everything = list(record.read())
-    assert [one.position for one in everything] == list(range(1, before + 1))
+    assert [event.position for event in everything] == list(range(1, before + 1))
     for stream, version in record.streams():
-        assert [one.version for one in everything if one.stream == stream] == list(range(1, version + 1))
+        assert [event.version for event in everything if event.stream == stream] == list(range(1, version + 1))
     assert record.verify().ok
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)  # memory has no transactions
+def test_a_snapshot_that_a_signal_cuts_off_leaves_no_transaction(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what the process appends last is refused as damage: seen 4 ms after the start of `steno record`."""
+    record = opener()
+    session: Any = record._session
+    owner, name = (session.connection, "exec_driver_sql") if hasattr(session, "connection") else (session, "execute")
+    begin = getattr(owner, name)
+
+    def cut_off(*words: Any, **more: Any) -> None:
+        begin(*words, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, cut_off)
+        with pytest.raises(KeyboardInterrupt), session.snapshot():
+            pass
+    assert record.append_many([Batch("run/1", [intended("1")])]) == (1,)

@@ -15,22 +15,21 @@ from sqlalchemy import select
 from stenotest.memory_store import MemoryStore
 from stenotest.records import MachineClock, StandingClock, poll_of
 
-from events.codec import type_of
-from events.shape.shape import BodyShape
-from events.store import schema
-from events.store.append import Batch
-from events.store.copying import copy
-from events.store.identity import new_identity
-from events.store.record import Record
-from events.store.store import store_at
-from events.types import RecorderStopped
+from steno.events.codec import type_of
+from steno.events.shape.shape import BodyShape
+from steno.events.store import schema
+from steno.events.store.append import Batch
+from steno.events.store.copying import copy
+from steno.events.store.record import Record
+from steno.events.store.store import FORMAT, new_identity, store_at
+from steno.events.types import RecorderStopped
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from events.store.store import Identity
+    from steno.events.store.store import Identity
 
-FORMATS = range(1, schema.FORMAT + 1)
+FORMATS = range(1, FORMAT + 1)
 
 
 def shapes(path: str, req: bytes, /) -> BodyShape | None:
@@ -70,7 +69,7 @@ def head_of(record: Record) -> tuple[int, bytes]:
         has = 1 + (scope is not None) * 2 + (body is not None) * 4 + len(clock or b"") * 8
         numbers = struct.pack(">QQqqqBB", position, version, at, took, at + after, has, len(own))
         subject = counted(names[stream].encode()) + counted(name.encode()) + type_version.to_bytes(4, "big")
-        parts = [bytes(commitments[one]) for one in (scope, body) if one is not None]
+        parts = [bytes(commitments[part]) for part in (scope, body) if part is not None]
         digest = sha(digest, numbers, own, subject, of_data(identity, position, bytes(data)), *parts)
     return position, digest
 
@@ -104,7 +103,7 @@ steps = st.lists(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
 def test_the_head_is_what_the_definition_says(number: int, done: list[tuple[str, list[str]]]) -> None:
-    """Of any record; and `verify` agrees."""
+    """The law holds for any record; and `verify` agrees."""
     store = MemoryStore()
     try:
         store.create(of_format(number))

@@ -1,4 +1,4 @@
-"""What is kept beside a record: small blobs, replaced whole."""
+"""Small blobs beside a record, replaced whole."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from events.errors import RecordNotFound
-from events.store.record import Record
+from steno.events.errors import RecordNotFound
+from steno.events.store.record import Record
 
 if TYPE_CHECKING:
     from stenotest.records import StandingClock
 
-    from events.store.store import Store
+    from steno.events.store.store import Store
 
 
 def test_a_blob_is_what_was_written_last(store: Store) -> None:
@@ -20,7 +20,6 @@ def test_a_blob_is_what_was_written_last(store: Store) -> None:
     blob = store.blob("notes")
     assert blob.read() is None
     assert blob.stamp() is None
-    assert not blob.exists()
     blob.replace(b"one")
     first = blob.stamp()
     blob.replace(b"two, longer")
@@ -42,13 +41,13 @@ def test_one_at_a_time_has_the_lock_of_a_blob(store: Store) -> None:
 
 @pytest.mark.usefixtures("opener")
 def test_a_reader_makes_no_record(store: Store, clock: StandingClock) -> None:
-    """What is not there is not found, and still not there afterwards."""
+    """A missing record is not found, and still missing afterwards."""
     for _ in range(2):
         with pytest.raises(RecordNotFound):
             Record.open(store, clock=clock)
 
 
 def test_a_record_keeps_its_place(store: Store, clock: StandingClock) -> None:
-    """Opened again it is the same one, by its id and by its store."""
+    """Opened again it is the same record, by its id and by its store."""
     with Record.open(store, clock=clock, write=True, create=True) as first, Record.open(store, clock=clock) as second:
         assert (second.id, second.store.url) == (first.id, store.url)

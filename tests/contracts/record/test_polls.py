@@ -11,16 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.records import START, poll_of
 
-from events.clock import SECOND, foreign_run_id
-from events.errors import IdConflict, PositionNotFound
-from events.shape.shape import BodyShape
-from events.types import RunObserved
+from steno.events.clock import SECOND, foreign_run_id
+from steno.events.errors import IdConflict, PositionNotFound
+from steno.events.shape.shape import BodyShape
+from steno.events.types import RunObserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from events.poll import Poll
-    from events.store.record import Record
+    from steno.events.poll import Poll
+    from steno.events.store.record import Record
 
     Opener = Callable[..., Record]
 
@@ -50,21 +50,21 @@ def test_only_a_change_is_an_observation(opener: Opener) -> None:
     assert record.append_polls([listing(run("a", cost=0.2), run("b"))])[0].changed == ()
     changed = record.append_polls([listing(run("a", cost=0.3), run("b", status="done"))])[0]
     assert changed.changed == (("run", "b", f"run/{foreign_run_id('dstack', 'b')}"),)
-    assert [one.type for one in record.read()] == [
+    assert [event.type for event in record.read()] == [
         "PollRecorded", "RunObserved", "RunObserved", "PollRecorded", "PollRecorded", "RunObserved",
     ]  # fmt: skip
-    assert [one.data for one in record.read(after=5)] == [RunObserved(poll=5, provider_id="b")]
+    assert [event.data for event in record.read(after=5)] == [RunObserved(poll=5, provider_id="b")]
     assert record.changed(5) == (changed.changed[0][2],)
 
 
 def test_what_another_process_saw_is_no_news(opener: Opener) -> None:
-    """Whether something changed is decided inside the transaction, against what any process has written."""
-    one, other = opener(shapes), opener(shapes)
-    one.append_polls([listing(run("a"))])
+    """A change is decided inside the transaction, against what any process has written."""
+    record, other = opener(shapes), opener(shapes)
+    record.append_polls([listing(run("a"))])
     assert other.append_polls([listing(run("a"))])[0].changed == ()
     other.append_polls([listing(run("a", status="done"))])
-    assert one.append_polls([listing(run("a", status="done"))])[0].changed == ()
-    assert one.verify().ok
+    assert record.append_polls([listing(run("a", status="done"))])[0].changed == ()
+    assert record.verify().ok
 
 
 def test_an_answer_asked_for_earlier_is_no_news(opener: Opener) -> None:
@@ -79,15 +79,15 @@ def test_an_answer_asked_for_earlier_is_no_news(opener: Opener) -> None:
 def test_the_stream_of_an_item_can_be_chosen(opener: Opener) -> None:
     """A run that was submitted under an id of our own is observed on its stream."""
     record = opener(shapes)
-    given_items: list[bytes] = []
+    given_items: list[dict[str, object]] = []
 
-    def stream_of(kind: str, provider_id: str, item: bytes) -> str:
-        given_items.append(item)
+    def stream_of(kind: str, provider_id: str, item: int) -> str:
+        given_items.append(json.loads(record.item(item)))
         return f"{kind}/ours-{provider_id}"
 
     record.append_polls([listing(run("a"))], stream_of=stream_of)
     assert record.version("run/ours-a") == 1
-    assert json.loads(given_items[0]) == run("a")
+    assert [item["id"] for item in given_items] == ["a"]
 
 
 def test_an_entry_of_the_providers_log_is_seen_once(opener: Opener) -> None:
@@ -104,7 +104,7 @@ def test_an_entry_of_the_providers_log_is_seen_once(opener: Opener) -> None:
 def test_a_listing_names_its_items_and_equal_items_share_a_part(opener: Opener) -> None:
     """Item parts are equal exactly when the items are, apart from volatile values; `items` gives them whole."""
     record = opener(shapes)
-    one, two, three = record.append_polls(
+    first, two, three = record.append_polls(
         [
             listing(run("a"), run("b")),
             listing(run("a", cost=0.5), run("b", status="done")),
@@ -112,17 +112,17 @@ def test_a_listing_names_its_items_and_equal_items_share_a_part(opener: Opener) 
         ]
     )
     rows = {row[0]: row for row in record.scan()}
-    assert list(rows) == [one.position, two.position, three.position]
-    before, after, single = (record.children(rows[found.position][6]) for found in (one, two, three))
+    assert list(rows) == [first.position, two.position, three.position]
+    before, after, single = (record.children(rows[appended.position][6]) for appended in (first, two, three))
     assert before[0] == single[0] == "run"
-    assert [(kind, name) for kind, name, _ in one.changed] == [("run", "a"), ("run", "b")]
+    assert [(kind, name) for kind, name, _ in first.changed] == [("run", "a"), ("run", "b")]
     assert before[1][0] == after[1][0] == single[1][0]
     assert before[1][1] != after[1][1]
     bare = run("a") | {"cost": None}
     bare["jobs"] = [bare["jobs"][0] | {"seen": None}]
     assert json.loads(record.item(before[1][0])) == bare
     assert [json.loads(item) for item in record.items(two.position)] == [run("a", cost=0.5), run("b", status="done")]
-    assert record.scope(rows[one.position][5]).path == "/runs"
+    assert record.scope(rows[first.position][5]).path == "/runs"
 
 
 def test_a_poll_with_the_same_id_is_appended_once(opener: Opener) -> None:
@@ -130,10 +130,10 @@ def test_a_poll_with_the_same_id_is_appended_once(opener: Opener) -> None:
     record = opener(shapes)
     polls = [listing(run("a")), listing(run("a", cost=0.3), at=START + SECOND)]
     ids = ["01" * 8, "02" * 8]
-    assert [one.appended for one in record.append_polls(polls, ids=ids)] == [True, True]
+    assert [appended.appended for appended in record.append_polls(polls, ids=ids)] == [True, True]
     head = record.head()
     again = record.append_polls([*polls, *polls], ids=ids * 2)
-    assert [(one.position, one.appended) for one in again] == [(1, False), (3, False)] * 2
+    assert [(appended.position, appended.appended) for appended in again] == [(1, False), (3, False)] * 2
     with pytest.raises(IdConflict):
         record.append_polls([listing(run("z")), polls[1]], ids=["03" * 8, ids[0]])
     with pytest.raises(IdConflict):
@@ -190,8 +190,8 @@ def test_every_answer_comes_back_equal(answers: list[tuple[str, object, bool]], 
         for number, (path, body, spaced) in enumerate(answers)
     ]
     with opener(shapes) as record, opener(shapes, write=False) as reader:
-        found = record.append_polls(polls)
-        for appended, (_, body, _), poll in zip(found, answers, polls, strict=True):
+        results = record.append_polls(polls)
+        for appended, (_, body, _), poll in zip(results, answers, polls, strict=True):
             back = reader.poll(appended.position)
             assert back.body is not None
             assert json.loads(back.body) == body

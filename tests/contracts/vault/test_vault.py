@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from events.errors import RecordDamaged, RecordNotWritable, SecretGone
-from events.store.store import store_at
-from events.store.vault import Vault
+from steno.events.errors import RecordDamaged, RecordNotWritable, SecretGone
+from steno.events.store.store import store_at
+from steno.events.store.vault import Vault
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from events.store.store import Blob, Store
+    from steno.events.store.store import Blob, Store
 
 NUMBER = 80_808_080_808  # so long that no digest has it by chance
 TASK = json.dumps(
@@ -35,7 +35,7 @@ def vault(blob: Blob) -> Vault:
 
 
 def test_a_concealed_configuration_is_revealed_equal(vault: Vault, blob: Blob) -> None:
-    """Text, escapes and numbers come back as they were; in between nothing can be read."""
+    """Text, escapes and numbers come back equal; in between nothing can be read."""
     concealed = vault.conceal(TASK, owner="run-1")
     assert b"ter" not in concealed
     assert str(NUMBER).encode() not in concealed
@@ -58,7 +58,7 @@ def test_what_is_erased_is_gone(vault: Vault, blob: Blob) -> None:
 
 
 def test_what_is_erased_is_in_no_file(tmp_path: Path) -> None:
-    """Not in one that was replaced either."""
+    """Not in a file that was replaced either."""
     vault = Vault(store_at(tmp_path / "record.db").blob("vault"))
     vault.conceal(TASK, owner="run-1")
     vault.erase("run-1")
@@ -81,15 +81,15 @@ def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
 
 def test_commitments_are_equal_for_equal_values_under_one_key_only(vault: Vault, store: Store) -> None:
     """The key is minted once and kept; another vault commits otherwise."""
-    one = vault.commitment(b"value")
-    assert one == Vault(store.blob("vault")).commitment(b"value") != vault.commitment(b"other")
-    assert one != Vault(store.blob("other")).commitment(b"value")
+    commitment = vault.commitment(b"value")
+    assert commitment == Vault(store.blob("vault")).commitment(b"value") != vault.commitment(b"other")
+    assert commitment != Vault(store.blob("other")).commitment(b"value")
 
 
 def test_nothing_is_committed_with_a_key_that_was_not_written(
     vault: Vault, blob: Blob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store was full: when there is room again, the key is the one that every process reads."""
+    """The store was full: when there is room again, every process reads the same key."""
 
     def refuse(*_: object) -> None:
         raise RecordNotWritable("full")
@@ -104,7 +104,7 @@ def test_nothing_is_committed_with_a_key_that_was_not_written(
 def test_a_configuration_without_secrets_makes_no_vault(vault: Vault, blob: Blob) -> None:
     """Nothing to keep, nothing to write."""
     assert vault.conceal(b'{"type":"task","env":{}}', owner="run-1") == b'{"type":"task","env":{}}'
-    assert not blob.exists()
+    assert blob.read() is None
 
 
 def test_many_writers_lose_nothing(vault: Vault, blob: Blob) -> None:
@@ -130,4 +130,4 @@ def test_a_vault_for_reading_writes_nothing(blob: Blob) -> None:
     """A reader never makes a key."""
     with pytest.raises(RecordNotWritable):
         Vault(blob, write=False).commitment(b"value")
-    assert not blob.exists()
+    assert blob.read() is None

@@ -5,18 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 
-from engine.decide.budget import Forecast, account, check, committed, due_alerts, worst_case
-from engine.decide.placement import Plan
-from engine.decide.source_view import Scene
-from engine.errors import RefusedByPolicy
-from engine.fold.run import Placed, Run
-from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
-from engine.policy import BACKSTOP, DOLLAR, HOUR, MINUTE, Billing, Policy, Rate
-from engine.requirements import Requirements
-from engine.states import State, VmState
-from events.clock import SECOND
-from events.types import BudgetCrossed
+from steno.engine.decide.budget import Forecast, account, check, committed, due_alerts, worst_case
+from steno.engine.decide.placement import Plan
+from steno.engine.decide.situation import Situation
+from steno.engine.errors import RefusedByPolicy
+from steno.engine.state.policy import BACKSTOP, HOUR, MINUTE, Billing, Policy, Rate
+from steno.engine.state.run import Placed, Requirements, Run
+from steno.engine.state.states import State, VmState
+from steno.engine.state.vm import Vm
+from steno.engine.state.world import World
+from steno.engine.wire import DOLLAR
+from steno.events.clock import SECOND
+from steno.events.types import BudgetCrossed
 
 HOURLY = 1_990_000
 MI300X = Requirements(submitter="ada", gpu=("MI300X",), gpu_count=1)
@@ -27,8 +27,8 @@ def limited(**more: object) -> Requirements:
     return Requirements(submitter="ada", gpu=("MI300X",), gpu_count=1, max_duration=HOUR, **more)  # type: ignore[arg-type]
 
 
-def waiting(run_id: str, asked: float, **more: object) -> Run:
-    return a_run(run_id, State.REQUESTED, requested_at=at(asked), terms=limited(), **more)
+def waiting(run_id: str, requested: float) -> Run:
+    return a_run(run_id, State.REQUESTED, requested_at=at(requested), terms=limited())
 
 
 def idle_machine(hourly: float = 1.99, **more: object) -> Vm:
@@ -36,7 +36,7 @@ def idle_machine(hourly: float = 1.99, **more: object) -> Vm:
 
 
 def test_the_worst_case_is_the_run_and_one_idle_timeout() -> None:
-    """One hour and ten and a half minutes at $1.99, with the arithmetic: then the provider ends it if nobody
+    """An hour and ten and a half minutes at $1.99, with the arithmetic: then the provider ends it if nobody
     records.
     """
     worst = worst_case(limited(), Policy(), world(last=0))
@@ -95,7 +95,7 @@ def test_a_task_without_max_duration_is_taken_to_last_a_day() -> None:
 def test_the_price_is_the_override_else_the_newest_recorded_else_the_assumed(
     terms: Requirements, policy: Policy, vm: Vm | None, price: int | None
 ) -> None:
-    """Of the dearest GPU the task takes."""
+    """The price is that of the dearest GPU the task takes."""
     state = world(*([] if vm is None else [vm]), last=0)
     assert worst_case(terms, policy, state).price == price
 
@@ -153,7 +153,7 @@ def test_a_submission_that_would_overrun_is_refused_with_the_arithmetic() -> Non
     ids=["no budget", "no price", "free"],
 )
 def test_what_cannot_overrun_or_cannot_be_known_is_not_refused(terms: Requirements, policy: Policy) -> None:
-    """A price nobody knows is not guarded, and the answer says so."""
+    """An unknown price is not guarded, and the answer says so."""
     worst = check(terms, policy, world(last=0), at(0))
     assert worst.amount is not None or worst.lines == (
         "No price of such a machine is known, so the budget does not guard this run.",
@@ -162,18 +162,18 @@ def test_what_cannot_overrun_or_cannot_be_known_is_not_refused(terms: Requiremen
 
 @given(machines(), st.integers(0, 6_000), st.integers(0, 3 * HOUR))
 def test_no_admitted_submission_can_overrun(vm: Vm, now: int, duration: int) -> None:
-    """What is spent, what is promised and the worst case of an admitted run never exceed the total together."""
+    """Spent, committed and the worst case of an admitted run never exceed the total together."""
     policy = Policy(budget_total=4 * DOLLAR, billing=(Billing(backend="amddevcloud"),))
     state = world(vm, last=now)
     terms = Requirements(submitter="ada", gpu=("MI300X",), gpu_count=1, max_duration=duration)
-    found = account(state, policy, at(now))
-    assert found.available is not None
+    standing = account(state, policy, at(now))
+    assert standing.available is not None
     try:
         worst = check(terms, policy, state, at(now))
     except RefusedByPolicy:
-        assert (worst_case(terms, policy, state).amount or 0) > found.available
+        assert (worst_case(terms, policy, state).amount or 0) > standing.available
     else:
-        assert found.spent + found.committed + (worst.amount or 0) <= 4 * DOLLAR
+        assert standing.spent + standing.committed + (worst.amount or 0) <= 4 * DOLLAR
 
 
 def test_runs_that_wait_are_committed_at_their_worst_and_a_run_is_not_refused_for_those_behind_it() -> None:
@@ -192,7 +192,7 @@ def test_runs_that_wait_are_committed_at_their_worst_and_a_run_is_not_refused_fo
 
 
 @pytest.mark.parametrize(
-    ("told", "seconds"),
+    ("steps", "seconds"),
     [
         ([(0, VmState.IDLE)], 630 - 100),
         ([(0, VmState.PROVISIONING)], 630),
@@ -204,10 +204,10 @@ def test_runs_that_wait_are_committed_at_their_worst_and_a_run_is_not_refused_fo
     ],
     ids=lambda value: value[-1][1].value if isinstance(value, list) else "",
 )
-def test_what_a_live_machine_may_still_cost(told: list[tuple[float, VmState]], seconds: float) -> None:
+def test_what_a_live_machine_may_still_cost(steps: list[tuple[float, VmState]], seconds: float) -> None:
     """Its run's remaining time and one idle timeout; what is told to go, the grace; what nobody saw go, a day."""
-    on_it = [on("r", 0)] if told[0][1] is VmState.BUSY else []
-    vm = machine("vm", *told, last=100, occupancies=on_it, ended=90 if told[-1][1] is VmState.TERMINATED else None)
+    on_it = [on("r", 0)] if steps[0][1] is VmState.BUSY else []
+    vm = machine("vm", *steps, last=100, occupancies=on_it, ended=90 if steps[-1][1] is VmState.TERMINATED else None)
     vm.idle_since, vm.ending_since = at(0), at(0)
     run = a_run("r", State.RUNNING, requested_at=at(0), started_at=at(0), terms=limited(), vm_id="vm")
     state = world(vm, last=100, runs=[run] if on_it else [])
@@ -217,24 +217,24 @@ def test_what_a_live_machine_may_still_cost(told: list[tuple[float, VmState]], s
 def test_the_burn_rate_is_the_mean_of_the_last_day_and_gives_the_date() -> None:
     """Two machines at $1.99: a mean of $3.98 an hour; a date only with a day of history."""
     vms = [machine(name, (0, VmState.IDLE), last=7200) for name in ("a", "b")]
-    found = account(world(*vms, last=7200), Policy(budget_total=14 * DOLLAR), at(7200))
-    assert (found.spent, found.spent_day, found.rate_now) == (4 * HOURLY, 4 * HOURLY, 2 * HOURLY)
-    assert found.burn_rate_hourly == 2 * HOURLY
-    assert found.remaining == 14 * DOLLAR - 4 * HOURLY
-    assert (found.forecast, found.exhausted_at) == (Forecast.TOO_EARLY, None)
+    standing = account(world(*vms, last=7200), Policy(budget_total=14 * DOLLAR), at(7200))
+    assert (standing.spent, standing.spent_day, standing.rate_now) == (4 * HOURLY, 4 * HOURLY, 2 * HOURLY)
+    assert standing.burn_rate_hourly == 2 * HOURLY
+    assert standing.remaining == 14 * DOLLAR - 4 * HOURLY
+    assert (standing.forecast, standing.exhausted_at) == (Forecast.TOO_EARLY, None)
     vms = [machine(name, (0, VmState.IDLE), last=86400) for name in ("a", "b")]
-    found = account(world(*vms, last=86400), Policy(budget_total=200 * DOLLAR), at(86400))
-    assert found.remaining == 200 * DOLLAR - 48 * HOURLY
-    assert found.forecast is Forecast.DATED
-    assert found.exhausted_at == at(86400) + found.remaining * HOUR // (2 * HOURLY)
+    standing = account(world(*vms, last=86400), Policy(budget_total=200 * DOLLAR), at(86400))
+    assert standing.remaining == 200 * DOLLAR - 48 * HOURLY
+    assert standing.forecast is Forecast.DATED
+    assert standing.exhausted_at == at(86400) + standing.remaining * HOUR // (2 * HOURLY)
 
 
 def test_what_was_spent_more_than_a_day_ago_is_no_burn_rate() -> None:
     """Nothing lately, nothing live: no date. A used-up budget is used up now."""
     vm = machine("vm", (0, VmState.IDLE), (3600, VmState.TERMINATED), ended=3600)
-    found = account(world(vm, last=3600), Policy(), at(3 * 86400))
-    assert (found.spent, found.burn_rate_hourly, found.exhausted_at) == (HOURLY, 0, None)
-    assert found.forecast is Forecast.NO_BUDGET
+    standing = account(world(vm, last=3600), Policy(), at(3 * 86400))
+    assert (standing.spent, standing.burn_rate_hourly, standing.exhausted_at) == (HOURLY, 0, None)
+    assert standing.forecast is Forecast.NO_BUDGET
     rich = account(world(vm, last=3600), Policy(budget_total=14 * DOLLAR), at(3 * 86400))
     assert (rich.forecast, rich.exhausted_at) == (Forecast.NEVER, None)
     over = account(world(vm, last=3600), Policy(budget_total=DOLLAR), at(3 * 86400))
@@ -242,19 +242,19 @@ def test_what_was_spent_more_than_a_day_ago_is_no_burn_rate() -> None:
     assert (over.remaining, over.exhausted_at) == (-990_000, at(3 * 86400))
 
 
-def alerts(state: WorldState, policy: Policy) -> tuple[BudgetCrossed, ...]:
-    scene = Scene(state=state, source="dstack/main", policy=policy, now=at(3600))
-    return due_alerts(Plan(scene, wanted=0, free=None, slots=set()))
+def alerts(state: World, policy: Policy) -> tuple[BudgetCrossed, ...]:
+    situation = Situation(state=state, source="dstack/main", policy=policy, now=at(3600))
+    return due_alerts(Plan(situation, wanted=0, free=None, slots=set()))
 
 
 def test_each_threshold_is_told_once_for_each_total() -> None:
-    """80 and 100 % of $1.99: reached to the micro-dollar; told ones stay silent until the total changes."""
+    """80 and 100 % of $1.99: reached to the micro-dollar; reported thresholds stay silent until the total changes."""
     vm = machine("vm", (0, VmState.IDLE), last=3600)
     state = world(vm, last=3600)
     policy = Policy(budget_total=HOURLY, thresholds=(500, 800, 1000))
     assert [alert.threshold for alert in alerts(state, policy)] == [500, 800, 1000]
     state.crossed = {f"500/{HOURLY}": 7, f"800/{HOURLY}": 8}
-    assert [(one.threshold, one.spent, one.total) for one in alerts(state, policy)] == [(1000, HOURLY, HOURLY)]
+    assert [(alert.threshold, alert.spent, alert.total) for alert in alerts(state, policy)] == [(1000, HOURLY, HOURLY)]
     larger = Policy(budget_total=2 * HOURLY, thresholds=(500, 800))
     assert [alert.threshold for alert in alerts(state, larger)] == [500]
     assert alerts(state, Policy(budget_total=None)) == ()

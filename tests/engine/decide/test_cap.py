@@ -1,40 +1,46 @@
-"""No more machines than are allowed, and room for the run whose turn it is."""
+"""No more machines than allowed, and room for the next run of the queue."""
 
 from typing import Any
 
 import pytest
-from stenotest.stage import Stage, run_row, vm_row
-from stenotest.town import Town, holds, places
+from stenotest.row_simulation import RowSimulation, holds, places
+from stenotest.simulation import Simulation, run_row, vm_row
 
-from engine.policy import Policy
-from events import types
-from events.clock import SECOND
+from steno.engine.state.policy import Policy
+from steno.events import types
+from steno.events.clock import SECOND
 
 PLAIN = Policy(budget_total=None)
 POOL = Policy(mode="pool", budget_total=None)
 
 
-def stage(policy: Policy, fleet: str = "shared") -> Stage:
-    made = Stage(policy)
+def stage(policy: Policy, fleet: str = "shared") -> Simulation:
+    made = Simulation(policy)
     made.ensured(fleet)
     return made
+
+
+def hand_over(made: Simulation, name: str) -> None:
+    made.request(name)
+    made.settle()
+    made.taken(name)
 
 
 @pytest.mark.parametrize("mode", ["provider", "pool"])
 def test_ten_at_once_are_never_more_than_three_machines(mode: Any) -> None:
     """In order of request; the reservation counts before any machine is there."""
-    made = Stage(Policy(mode=mode, budget_total=None))
+    made = Simulation(Policy(mode=mode, budget_total=None))
     for number in range(10):
         made.request(f"r{number}")
     decisions = made.settle()
-    assert [one.run_id for one in places(decisions)] == ["run-r0", "run-r1", "run-r2"]
+    assert [place.run_id for place in places(decisions)] == ["run-r0", "run-r1", "run-r2"]
     assert holds(decisions) == [(f"run-r{number}", "cap") for number in range(3, 10)]
     assert made.settle() == ()
 
 
 def test_a_new_machine_is_not_counted_twice_while_its_address_is_missing() -> None:
     """Two runs, two machines still being made: there is room for a third."""
-    town = Town(PLAIN)
+    town = RowSimulation(PLAIN)
     for name in ("a", "b"):
         town.stage.request(name)
     town.stage.settle()
@@ -52,31 +58,25 @@ def test_a_new_machine_is_not_counted_twice_while_its_address_is_missing() -> No
 def test_a_run_that_was_over_before_has_no_part_in_a_new_machine() -> None:
     """However long the provider goes on listing it: the new machine is the new run's, so there is room for another."""
     made = stage(Policy(max_vms=2, budget_total=None))
-    made.request("old")
-    made.settle()
-    made.taken("old")
+    hand_over(made, "old")
     made.wait(5)
     ended = run_row("old", "terminated", submitted=made.now, finished=made.now)
     made.runs(ended)
     made.machines()
     made.wait(600)
-    made.request("a")
-    made.settle()
-    made.taken("a")
+    hand_over(made, "a")
     made.wait(5)
     made.machines(vm_row("m1", "provisioning", hostname=None, created=made.now))
     made.wait(5)
     made.runs(ended, run_row("a", "provisioning", submitted=made.now - 5 * SECOND))
     made.request("b")
-    assert [one.run_id for one in places(made.settle())] == ["run-b"]
+    assert [place.run_id for place in places(made.settle())] == ["run-b"]
 
 
 def test_a_machine_that_nobody_can_be_linked_to_keeps_its_own_place() -> None:
     """A run ended before its machine had an address: that machine is nobody else's, and there is no room for two."""
     made = stage(Policy(max_vms=2, budget_total=None))
-    made.request("a")
-    made.settle()
-    made.taken("a")
+    hand_over(made, "a")
     made.wait(5)
     made.machines(vm_row("m1", "provisioning", hostname=None, created=made.now))
     made.runs(run_row("a", "terminated", submitted=made.now, finished=made.now))
@@ -84,7 +84,7 @@ def test_a_machine_that_nobody_can_be_linked_to_keeps_its_own_place() -> None:
     made.machines(vm_row("m1", "provisioning", hostname=None, created=made.now - 5 * SECOND))
     made.request("b")
     made.request("c")
-    assert [one.run_id for one in places(made.settle())] == ["run-b"]
+    assert [place.run_id for place in places(made.settle())] == ["run-b"]
     made.taken("b")
     assert holds(made.settle()) == []
     assert made.run("c").held is not None
@@ -93,9 +93,7 @@ def test_a_machine_that_nobody_can_be_linked_to_keeps_its_own_place() -> None:
 def test_a_run_that_ended_before_its_machine_was_ever_listed_keeps_its_place_until_a_list_could_show_it() -> None:
     """Its end is known and its machine is not: the machine may be there, and billed."""
     made = stage(Policy(max_vms=1, budget_total=None))
-    made.request("a")
-    made.settle()
-    made.taken("a")
+    hand_over(made, "a")
     made.machines(started=made.now - SECOND)
     made.wait(5)
     made.runs(run_row("a", "done", submitted=made.now, finished=made.now, exit_status=0))
@@ -110,7 +108,7 @@ def test_a_run_that_ended_before_its_machine_was_ever_listed_keeps_its_place_unt
 
 def test_a_terminating_and_an_unconfirmed_machine_still_take_their_places() -> None:
     """They may be billed."""
-    town = Town(Policy(max_vms=1, budget_total=None))
+    town = RowSimulation(Policy(max_vms=1, budget_total=None))
     town.warm("a", "m")
     town.rows["m"]["status"] = "terminating"
     town.look()
@@ -129,9 +127,7 @@ def test_a_terminating_and_an_unconfirmed_machine_still_take_their_places() -> N
 def test_a_slot_whose_machine_is_going_may_get_another_one() -> None:
     """Only machines that are not going count to a fleet's most, so that both may be billed at once."""
     made = stage(Policy(mode="pool", max_vms=2, budget_total=None), "steno-slot-1")
-    made.request("a")
-    made.settle()
-    made.taken("a")
+    hand_over(made, "a")
     made.wait(5)
     made.machines(vm_row("m1", "provisioning", hostname=None, fleet="steno-slot-1", created=made.now))
     made.wait(5)
@@ -141,7 +137,7 @@ def test_a_slot_whose_machine_is_going_may_get_another_one() -> None:
 
 
 def test_foreign_machines_take_no_place() -> None:
-    made = Stage(Policy(max_vms=1, budget_total=None))
+    made = Simulation(Policy(max_vms=1, budget_total=None))
     made.machines(vm_row("theirs", fleet="theirs"))
     made.request("a")
     assert len(places(made.settle())) == 1
@@ -162,37 +158,37 @@ def test_a_run_of_two_nodes_takes_two_places() -> None:
     made.request("b", nodes=2)
     made.request("c")
     decisions = made.settle()
-    assert [one.run_id for one in places(decisions)] == ["run-a"]
+    assert [place.run_id for place in places(decisions)] == ["run-a"]
     assert holds(decisions) == [("run-b", "cap"), ("run-c", "cap")]  # nobody overtakes the head
 
 
 def test_without_a_cap_every_run_is_placed_at_once() -> None:
-    made = Stage(Policy(mode="pool", max_vms=None, budget_total=None))
+    made = Simulation(Policy(mode="pool", max_vms=None, budget_total=None))
     for number in range(5):
         made.request(f"r{number}")
-    assert [one.slot for one in places(made.settle())] == [f"steno-slot-{n}" for n in range(1, 6)]
+    assert [place.slot for place in places(made.settle())] == [f"steno-slot-{n}" for n in range(1, 6)]
 
 
 def test_machines_that_cost_nothing_know_no_cap() -> None:
-    made = Stage(Policy(free=True, max_vms=1))
+    made = Simulation(Policy(free=True, max_vms=1))
     for number in range(3):
         made.request(f"r{number}")
-    found = places(made.settle())
-    assert [(one.slot, one.idle) for one in found] == [(None, 0)] * 3
+    placed = places(made.settle())
+    assert [(place.slot, place.idle) for place in placed] == [(None, 0)] * 3
 
 
 # -- room --------------------------------------------------------------------------------------------------------------
 
 
 def test_an_idle_machine_that_does_not_fit_makes_room_at_the_cap() -> None:
-    """The one that has idled longest, and no more than are needed."""
-    town = Town(Policy(mode="pool", max_vms=2, budget_total=None))
+    """The machine that has idled longest, and no more machines than needed."""
+    town = RowSimulation(Policy(mode="pool", max_vms=2, budget_total=None))
     town.warm("a", "m1", fleet="steno-slot-1", gpu="MI210")
     town.warm("b", "m2", fleet="steno-slot-2", gpu="MI210")
     town.stage.request("c", resources={"gpu": "MI300X"})
     decisions = town.stage.settle()
     assert holds(decisions) == [("run-c", "cap")]
-    (drain,) = [one for one in decisions if isinstance(one, types.VmDrainStarted)]
+    (drain,) = [decision for decision in decisions if isinstance(decision, types.VmDrainStarted)]
     assert (drain.vm_id, drain.by) == (town.stage.vm_id("m1"), "room")
     town.rows["m1"]["status"] = "terminated"
     town.stage.wait(5)
@@ -202,7 +198,7 @@ def test_an_idle_machine_that_does_not_fit_makes_room_at_the_cap() -> None:
 
 
 def test_room_that_nobody_needs_any_more_is_given_back() -> None:
-    town = Town(Policy(mode="pool", max_vms=1, budget_total=None))
+    town = RowSimulation(Policy(mode="pool", max_vms=1, budget_total=None))
     town.warm("a", "m1", fleet="steno-slot-1", gpu="MI210")
     town.stage.request("c", resources={"gpu": "MI300X"})
     town.stage.settle()
@@ -214,7 +210,7 @@ def test_room_that_nobody_needs_any_more_is_given_back() -> None:
 
 def test_nobody_takes_the_machine_that_makes_room_for_the_head() -> None:
     """Strict order: a run behind it that the idle machine would fit waits, or the head might wait for ever."""
-    town = Town(Policy(mode="pool", max_vms=1, budget_total=None))
+    town = RowSimulation(Policy(mode="pool", max_vms=1, budget_total=None))
     town.warm("a", "m1", fleet="steno-slot-1", gpu="MI210")
     town.stage.request("c", resources={"gpu": "MI300X"})
     town.stage.request("d", resources={"gpu": "MI210"})
@@ -226,23 +222,23 @@ def test_nobody_takes_the_machine_that_makes_room_for_the_head() -> None:
 
 
 def test_below_the_cap_no_machine_makes_room() -> None:
-    town = Town(POOL)
+    town = RowSimulation(POOL)
     town.warm("a", "m1", fleet="steno-slot-1", gpu="MI210")
     town.stage.request("c", resources={"gpu": "MI300X"})
-    assert [type(one) for one in town.stage.settle()] == [types.RunPlaced]
+    assert [type(decision) for decision in town.stage.settle()] == [types.RunPlaced]
 
 
 def test_a_run_that_wants_a_machine_of_its_own_makes_room_too() -> None:
-    town = Town(Policy(mode="pool", max_vms=1, budget_total=None))
+    town = RowSimulation(Policy(mode="pool", max_vms=1, budget_total=None))
     town.warm("a", "m1", fleet="steno-slot-1")
     town.stage.request("b", creation_policy="create")
-    assert [type(one) for one in town.stage.settle()] == [types.RunHeld, types.VmDrainStarted]
+    assert [type(decision) for decision in town.stage.settle()] == [types.RunHeld, types.VmDrainStarted]
 
 
 def test_for_a_run_of_several_nodes_the_slots_of_the_pool_make_room() -> None:
-    """It goes to a shared fleet, so that a warm slot is no use to it though the machine would fit."""
-    town = Town(Policy(mode="pool", max_vms=2, budget_total=None))
+    """It goes to a shared fleet, so that it cannot use a warm slot, though the machine would fit."""
+    town = RowSimulation(Policy(mode="pool", max_vms=2, budget_total=None))
     town.warm("a", "m1", fleet="steno-slot-1")
     town.stage.request("b", nodes=2)
-    drains = [one for one in town.stage.settle() if isinstance(one, types.VmDrainStarted)]
-    assert [(one.vm_id, one.by) for one in drains] == [(town.stage.vm_id("m1"), "room")]
+    drains = [decision for decision in town.stage.settle() if isinstance(decision, types.VmDrainStarted)]
+    assert [(drain.vm_id, drain.by) for drain in drains] == [(town.stage.vm_id("m1"), "room")]

@@ -4,34 +4,34 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
-from stenotest.stage import Stage, run_row, vm_row
-from stenotest.story import START
+from stenotest.dstack_history import START
+from stenotest.simulation import Simulation, run_row, vm_row
 
-from engine.decide.controller import Decision
-from engine.policy import MINUTE, Policy
-from engine.states import VmState
-from events.clock import SECOND
-from events.types import RunPlaced, StopRequested, VmDrainCancelled, VmDrainStarted, VmStopIntended
+from steno.engine.decide.decisions import Decision, decide
+from steno.engine.state.policy import MINUTE, Policy
+from steno.engine.state.states import VmState
+from steno.events.clock import SECOND
+from steno.events.types import RunPlaced, StopRequested, VmDrainCancelled, VmDrainStarted, VmStopIntended
 
 POOL = Policy(mode="pool", budget_total=None)
 SHARED = Policy(budget_total=None)
 
 
-def stage(policy: Policy = SHARED) -> Stage:
-    made = Stage(policy)
+def stage(policy: Policy = SHARED) -> Simulation:
+    made = Simulation(policy)
     made.ensured("shared")
     made.ensured("steno-slot-1")
     return made
 
 
-def looks(made: Stage, seconds: int, *, status: str = "idle", every: int = 5, name: str = "m") -> None:
+def looks(made: Simulation, seconds: int, *, status: str = "idle", every: int = 5, name: str = "m") -> None:
     """A poll of the machines every few seconds, all showing the same."""
     for _ in range(0, seconds, every):
         made.wait(every)
         made.machines(vm_row(name, status))
 
 
-def used_and_idle(policy: Policy = SHARED, **task: object) -> Stage:
+def used_and_idle(policy: Policy = SHARED, **task: object) -> Simulation:
     """A machine that was made for run `a`, which is over; it has been idle for no time."""
     made = stage(policy)
     made.request("a", **task)
@@ -48,11 +48,11 @@ def used_and_idle(policy: Policy = SHARED, **task: object) -> Stage:
 
 
 def kinds(decisions: Iterable[Decision]) -> list[type]:
-    return [type(one) for one in decisions]
+    return [type(decision) for decision in decisions]
 
 
-def drained(policy: Policy = SHARED, **task: object) -> Stage:
-    made = used_and_idle(policy, **task)
+def drained() -> Simulation:
+    made = used_and_idle()
     looks(made, 600)
     assert kinds(made.settle()) == [VmDrainStarted]
     return made
@@ -85,7 +85,7 @@ def test_it_is_told_once_and_then_waited_for() -> None:
     looks(made, 5)
     assert kinds(made.settle()) == [VmStopIntended]
     looks(made, 30)
-    assert made.decide() == ()  # the outcome is not known: that is for the one who acts
+    assert made.decide() == ()  # the outcome is unknown: the actor asks again
     made.stop_taken("m")
     looks(made, 60)
     assert made.decide() == ()
@@ -165,18 +165,18 @@ def test_one_that_was_told_and_does_not_go_is_told_again_ever_more_rarely_for_a_
     looks(made, 5)
     made.settle()
     made.stop_taken("m")
-    told = [made.now]
+    stops = [made.now]
     for minute in range(3 * 24 * 60):
         looks(made, 60, every=60)
         decisions = made.settle()
         assert kinds(decisions) in ([], [VmStopIntended])
         if decisions:
-            told.append(made.now)
+            stops.append(made.now)
             (made.stop_refused if minute % 2 else made.stop_taken)("m")
-    pauses = [(after - before) // MINUTE for before, after in pairwise(told)]
+    pauses = [(after - before) // MINUTE for before, after in pairwise(stops)]
     assert pauses[:5] == [14, 14, 28, 56, 112]
     assert max(pauses) == 240
-    assert 23 * 60 < (told[-1] - told[0]) // MINUTE <= 24 * 60
+    assert 23 * 60 < (stops[-1] - stops[0]) // MINUTE <= 24 * 60
     assert made.vm("m").state is VmState.UNCONFIRMED
 
 
@@ -184,7 +184,7 @@ def test_one_that_was_told_and_does_not_go_is_told_again_ever_more_rarely_for_a_
 
 
 def test_blind_time_advances_no_timer() -> None:
-    """An hour without an answer is no idle hour."""
+    """An hour without an answer is not an idle hour."""
     made = used_and_idle()
     looks(made, 300)
     made.wait(3600)
@@ -285,7 +285,7 @@ def test_a_longer_timeout_adopted_meanwhile_takes_the_drain_back() -> None:
 
 def test_a_machine_that_is_not_ours_is_never_touched() -> None:
     """Not by a timeout and not by a wish."""
-    made = Stage(SHARED)
+    made = Simulation(SHARED)
     made.machines(vm_row("m", fleet="somebody"))
     made.wish("m")
     for _ in range(100):
@@ -307,7 +307,7 @@ def test_an_orphan_of_ours_is_drained_as_one() -> None:
 # -- wishes ------------------------------------------------------------------------------------------------------------
 
 
-def busy_with(name: str, *, ours: bool) -> Stage:
+def busy_with(name: str, *, ours: bool) -> Simulation:
     made = stage()
     if ours:
         made.request(name)
@@ -337,7 +337,9 @@ def test_a_wish_for_now_ends_our_runs_first() -> None:
     """The run, then the drain, then the machine."""
     made = busy_with("a", ours=True)
     made.wish("m")
-    assert [(type(one), one.run_id, one.by) for one in made.settle()] == [(StopRequested, "run-a", "policy")]
+    assert [(type(decision), decision.run_id, decision.by) for decision in made.settle()] == [
+        (StopRequested, "run-a", "policy")
+    ]
     made.wait(5)
     made.runs(run_row("a", "terminated", on="m", submitted=START, finished=made.now))
     made.machines(vm_row("m"))
@@ -364,7 +366,7 @@ def test_no_run_is_placed_on_a_machine_that_a_user_wants_gone() -> None:
 
 
 def test_a_machine_that_lives_on_after_all_is_drained_again() -> None:
-    """Told, unconfirmed, and then used by somebody: its timer starts anew, and it goes in the end."""
+    """Told, unconfirmed, and then used by somebody: its timer restarts, and it goes in the end."""
     made = drained()
     looks(made, 5)
     made.settle()
@@ -380,11 +382,9 @@ def test_a_machine_that_lives_on_after_all_is_drained_again() -> None:
 
 
 def test_the_policy_is_what_was_adopted_and_not_what_a_decision_is_told_of_another_source() -> None:
-    """Machines of another source are none of this one's business."""
+    """Machines of another source are not decided about."""
     made = used_and_idle()
     looks(made, 700)
-    from engine.decide.controller import decide
-
     assert decide(made.world.state, "dstack/other", SHARED, made.now) == ()
 
 

@@ -1,4 +1,4 @@
-"""Which machines are asked for, for kernels: enough, never too many, and after a failure not at once."""
+"""Requests of machines for kernels: enough, never too many, and after a failure not at once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.decide.kernel_machines import FIRST, MOST, held_machine, to_start, why_waiting
-from engine.kernel.held_machine import HeldMachine, name_of, port_of
-from engine.kernel_mark import gpu_named
-from engine.requirements import Requirements
-from engine.states import Reason, State, VmState
-from events.clock import SECOND
+from steno.engine.decide.kernel_machines import FIRST, MOST, kept_machine, to_start, why_waiting
+from steno.engine.kernel.kept_machine import KeptMachine, name_of, port_of
+from steno.engine.state.inventory import Inventory
+from steno.engine.state.kernel_mark import gpu_named
+from steno.engine.state.run import Requirements
+from steno.engine.state.states import Reason, State, VmState
+from steno.events.clock import SECOND
 
 BENEATH = "local/here"
 NOW = 1_000_000 * SECOND
@@ -40,28 +41,31 @@ def keeper(run_id: str, gpu: str | None, state: State, *, ended_at: int = NOW, n
     )  # fmt: skip
 
 
-def scene(queue: list[Any], keepers: Sequence[Any] = (), *, up: tuple[str, ...] = (), now: int = NOW) -> Any:
-    """One moment of the kernels' source. `up`: run ids of machines whose listener has answered."""
-    vms = [SimpleNamespace(provider_id=one, runs=(), state=VmState.IDLE, facts=SimpleNamespace(gpu=None)) for one in up]
-    state = SimpleNamespace(runs={run.run_id: run for run in keepers})
+def situation(queue: list[Any], keepers: Sequence[Any] = (), *, up: tuple[str, ...] = (), now: int = NOW) -> Any:
+    """A moment of the kernels' source. `up`: run ids of machines whose listener has answered."""
+    vms = [
+        SimpleNamespace(provider_id=provider_id, runs=(), state=VmState.IDLE, facts=SimpleNamespace(gpu=None))
+        for provider_id in up
+    ]
+    state = SimpleNamespace(runs=Inventory({run.run_id: run for run in keepers}))
     return SimpleNamespace(queue=tuple(queue), vms=tuple(vms), state=state, now=now)
 
 
-def held(*runs: Any) -> tuple[HeldMachine, ...]:
-    found = [held_machine(run) for run in runs]
-    assert all(found)
-    return tuple(one for one in found if one is not None)
+def held(*runs: Any) -> tuple[KeptMachine, ...]:
+    machines = [kept_machine(run) for run in runs]
+    assert all(machines)
+    return tuple(machine for machine in machines if machine is not None)
 
 
 @given(st.lists(st.sampled_from(GPUS), max_size=6), st.lists(st.sampled_from(GPUS), max_size=4), st.integers(1, 3))
 def test_machines_are_asked_for_up_to_the_limit(waiting: list[str | None], there: list[str | None], most: int) -> None:
-    """One of each GPU at a time, only where kernels wait for more than what is coming, and never beyond the limit."""
+    """A machine of each GPU at a time, only if more kernels wait than machines are coming, and at most the limit."""
     keepers = [keeper(f"{number:032x}", gpu, State.PROVISIONING) for number, gpu in enumerate(there)]
-    asked = to_start(scene([kernel(gpu) for gpu in waiting], keepers), BENEATH, held(*keepers), most)
-    assert len(set(asked)) == len(asked)
+    gpus = to_start(situation([kernel(gpu) for gpu in waiting], keepers), BENEATH, held(*keepers), most)
+    assert len(set(gpus)) == len(gpus)
     for gpu in GPUS:
         wanted = waiting.count(gpu) > there.count(gpu) and there.count(gpu) < most
-        assert (gpu in asked) == wanted
+        assert (gpu in gpus) == wanted
 
 
 @given(st.integers(1, 12), st.integers(0, 2 * MOST))
@@ -70,24 +74,26 @@ def test_after_failures_there_is_a_pause_that_grows(failures: int, later: int) -
     failed = [
         keeper(f"{n:032x}", "MI300X", State.FAILED, ended_at=NOW - (failures - n)) for n in range(1, failures + 1)
     ]
-    view = scene([kernel("MI300X")], failed, now=NOW + later)
-    asked = to_start(view, BENEATH, (), 1)
+    view = situation([kernel("MI300X")], failed, now=NOW + later)
+    gpus = to_start(view, BENEATH, (), 1)
     pause = min(MOST, FIRST * 2 ** (failures - 1))
-    assert (asked == ("MI300X",)) == (later >= pause)
-    if not asked:
+    assert (gpus == ("MI300X",)) == (later >= pause)
+    if not gpus:
         why = why_waiting(view, BENEATH, (), kernel("MI300X"))
         assert "did not keep its machine (exit nonzero" in why
         assert "the next request is at" in why
+        why = why_waiting(view, BENEATH, (), kernel("MI300X"), lambda machine: f"{machine.name} has no numpy")
+        assert f"(exit nonzero: {failed[-1].name} has no numpy; see `steno logs" in why
 
 
 def test_a_machine_that_ended_as_told_is_no_failure() -> None:
     over = [keeper(f"{n:032x}", None, state) for n, state in enumerate((State.SUCCEEDED, State.STOPPED))]
-    assert to_start(scene([kernel(None)], over), BENEATH, (), 1) == (None,)
+    assert to_start(situation([kernel(None)], over), BENEATH, (), 1) == (None,)
 
 
 def test_failures_before_the_last_success_are_forgotten() -> None:
     runs = [keeper("1" * 32, None, State.FAILED), keeper("2" * 32, None, State.SUCCEEDED)]
-    assert to_start(scene([kernel(None)], runs), BENEATH, (), 1) == (None,)
+    assert to_start(situation([kernel(None)], runs), BENEATH, (), 1) == (None,)
 
 
 @pytest.mark.parametrize(
@@ -100,20 +106,20 @@ def test_failures_before_the_last_success_are_forgotten() -> None:
 )
 def test_a_kernel_is_told_what_it_waits_for(state: State, up: bool, words: str) -> None:
     run = keeper("a" * 32, "MI300X", state)
-    view = scene([kernel("MI300X")], [run], up=(run.run_id,) if up else ())
+    view = situation([kernel("MI300X")], [run], up=(run.run_id,) if up else ())
     assert words in why_waiting(view, BENEATH, held(run), kernel("MI300X"))
 
 
 def test_a_kernel_that_needs_no_gpu_waits_for_any_machine() -> None:
-    """It can go to one with a GPU, so it is told of that one."""
+    """It can go to a machine with a GPU, so the sentence names that machine."""
     run = keeper("a" * 32, "MI300X", State.RUNNING)
     assert "has another kernel" in why_waiting(
-        scene([kernel(None)], [run], up=(run.run_id,)), BENEATH, held(run), kernel(None)
+        situation([kernel(None)], [run], up=(run.run_id,)), BENEATH, held(run), kernel(None)
     )
 
 
 def test_a_kernel_without_a_machine_is_told_that_one_is_asked_for() -> None:
-    assert why_waiting(scene([kernel(None)]), BENEATH, (), kernel(None)) == "a machine is being requested"
+    assert why_waiting(situation([kernel(None)]), BENEATH, (), kernel(None)) == "a machine is being requested"
 
 
 @given(IDS, st.sampled_from(("MI300X", "MI250X", "H100", None)))
@@ -129,5 +135,5 @@ def test_a_listeners_port_follows_from_its_run(run_id: str) -> None:
 
 
 def test_other_runs_keep_no_machine() -> None:
-    assert held_machine(keeper("a" * 32, None, State.RUNNING, name="kernels-of-mine")) is None
+    assert kept_machine(keeper("a" * 32, None, State.RUNNING, name="kernels-of-mine")) is None
     assert gpu_named("vector-add-0123456789ab") is None

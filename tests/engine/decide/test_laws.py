@@ -7,22 +7,22 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stenotest.apart import apart
-from stenotest.stage import SOURCE, Stage, run_row, vm_row
+from stenotest.segmented_world import apart
+from stenotest.simulation import SOURCE, Simulation, run_row, vm_row
 
-from engine.decide.budget import account, metrics, starts_of
-from engine.decide.controller import Decision, decide
-from engine.decide.matching import covers
-from engine.decide.placement import unfit
-from engine.decide.queue import queue
-from engine.decide.source_view import Scene, terms_of, timeout_of
-from engine.facts import RunFacts
-from engine.fold.run import Run
-from engine.fold.world_codec import dump, load
-from engine.policy import DOLLAR, Policy
-from engine.states import VmState
-from events import types
-from events.clock import SECOND
+from steno.engine.decide.budget import account, metrics, starts_of
+from steno.engine.decide.decisions import Decision, decide
+from steno.engine.decide.machine import covers, timeout_of, unfit
+from steno.engine.decide.queue import queue
+from steno.engine.decide.situation import Situation, terms_of
+from steno.engine.state.facts import RunFacts
+from steno.engine.state.policy import Policy
+from steno.engine.state.run import Run
+from steno.engine.state.states import VmState
+from steno.engine.state.world import dump, load
+from steno.engine.wire import DOLLAR
+from steno.events import types
+from steno.events.clock import SECOND
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ RUNS = ("a", "b", "c", "d")
 STATUSES = ("provisioning", "idle", "idle", "idle", "busy", "terminating", "terminated")
 
 machines = st.dictionaries(st.sampled_from(MACHINES), st.sampled_from(STATUSES))
-shown = st.dictionaries(
+answers = st.dictionaries(
     st.sampled_from((*RUNS, "foreign")),
     st.tuples(
         st.sampled_from(["submitted", "running", "done", "failed", "refused"]), st.sampled_from((None, *MACHINES))
@@ -56,7 +56,7 @@ steps = st.one_of(
     st.tuples(st.just("serve"), st.tuples(st.sampled_from(RUNS), st.sampled_from(MACHINES))),
     st.tuples(st.just("serve"), st.tuples(st.sampled_from(RUNS), st.sampled_from(MACHINES))),
     st.tuples(st.just("idle"), st.integers(1, 8)),
-    st.tuples(st.just("runs"), shown),
+    st.tuples(st.just("runs"), answers),
     st.tuples(st.just("fail"), st.none()),
     st.tuples(st.just("request"), st.tuples(st.sampled_from(RUNS), st.sampled_from(["ada", "bob"]), tasks)),
     st.tuples(st.just("taken"), st.sampled_from(RUNS)),
@@ -85,11 +85,11 @@ policies = st.builds(
 ) | st.builds(Policy, mode=st.just("pool"), share=st.just("user"), max_vms=st.just(2), budget_total=st.none())
 
 
-class Witness:
+class AnswerLog:
     """Plays a history and keeps its own count of how long each machine was shown idle."""
 
     def __init__(self, policy: Policy) -> None:
-        self.stage = Stage(policy)
+        self.stage = Simulation(policy)
         self.stage.ensured("shared")
         self.stage.ensured("steno-slot-1")
         self.idle: dict[str, int] = {}
@@ -112,7 +112,7 @@ class Witness:
                     self._machines(dict.fromkeys(self.rows, "idle"))
             case "runs":
                 self._answered()
-                made.runs(*(self._row(name, *said) for name, said in value.items()))
+                made.runs(*(self._row(name, *row) for name, row in value.items()))
             case "serve" if f"run-{value[0]}" in state.runs and state.runs[f"run-{value[0]}"].placed is not None:
                 self._serve(*value)
             case "refuse" if f"run-{value}" in state.runs and state.runs[f"run-{value}"].placed is not None:
@@ -122,7 +122,7 @@ class Witness:
                 made.runs(self._row(value, "refused", None))
             case "fail":
                 made.machines(answered=False)
-                # One that failed before the newest answer, as far as the clock tells, says nothing of the time since.
+                # A poll that failed before the newest answer, by the clock, says nothing of the time since.
                 self.broken = self.broken or self.heard is None or made.now >= self.heard
             case "request" if f"run-{value[0]}" not in state.runs:
                 made.request(value[0], submitter=value[1], **value[2])
@@ -198,9 +198,9 @@ def machine_of(decision: Decision) -> str | None:
     )
 
 
-def played(policy: Policy, history: Iterable[tuple[str, Any]]) -> Iterable[tuple[Witness, tuple[Decision, ...]]]:
+def played(policy: Policy, history: Iterable[tuple[str, Any]]) -> Iterable[tuple[AnswerLog, tuple[Decision, ...]]]:
     """After every step of the history, what is decided; then it is written down."""
-    witness = Witness(policy)
+    witness = AnswerLog(policy)
     for step in history:
         witness.play(step)
         decisions = witness.stage.decide()
@@ -212,9 +212,9 @@ def played(policy: Policy, history: Iterable[tuple[str, Any]]) -> Iterable[tuple
 def test_a_machine_with_a_run_on_it_is_never_told_to_go(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """By its row, by any submission, and only after a poll asked since the drain began."""
     for witness, decisions in played(policy, history):
-        for one in decisions:
-            if isinstance(one, types.VmStopIntended):
-                vm = witness.stage.world.state.vms[one.vm_id]
+        for decision in decisions:
+            if isinstance(decision, types.VmStopIntended):
+                vm = witness.stage.world.state.vms[decision.vm_id]
                 assert not vm.occupants
                 assert vm.facts.status != "busy"
                 if vm.state is VmState.DRAINING:
@@ -232,9 +232,9 @@ def test_no_machine_is_drained_before_its_timeout(policy: Policy, history: list[
     """Counted again by hand: only time between two answers no more than a minute apart, both of which show it idle."""
     for witness, decisions in played(policy, history):
         state = witness.stage.world.state
-        for one in decisions:
-            if isinstance(one, types.VmDrainStarted) and one.by in ("idle", "orphan", "create"):
-                vm = state.vms[one.vm_id]
+        for decision in decisions:
+            if isinstance(decision, types.VmDrainStarted) and decision.by in ("idle", "orphan", "create"):
+                vm = state.vms[decision.vm_id]
                 after = timeout_of(state, vm, witness.stage.policy).after
                 assert after is not None
                 assert witness.idle[vm.provider_id] >= after
@@ -243,30 +243,30 @@ def test_no_machine_is_drained_before_its_timeout(policy: Policy, history: list[
 @given(policies, histories)
 def test_a_machine_that_is_not_ours_is_never_touched(policy: Policy, history: list[tuple[str, Any]]) -> None:
     for witness, decisions in played(policy, history):
-        for one in decisions:
-            vm_id = machine_of(one)
+        for decision in decisions:
+            vm_id = machine_of(decision)
             assert vm_id is None or witness.stage.world.state.vms[vm_id].ours
 
 
 @given(policies, histories)
 def test_placements_never_exceed_the_cap(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """Machines of ours that may be billed, and runs that were told they may have one made and have none: where a run is
-    placed that may have one made, they are no more than allowed. (Machines without a run are counted as they are.) A
+    placed that may have one made, their number is at most the cap. (Machines without a run are all counted.) A
     run with `retry` has the place of the machine it is sent to: its provider makes the next once that one is gone.
     """
     for witness, decisions in played(policy, history):
         state = witness.stage.world.state
-        placed = [one for one in decisions if isinstance(one, types.RunPlaced)]
-        assert not any(one.creation == "reuse" and terms_of(state.runs[one.run_id]).retry for one in placed)
+        placed = [place for place in decisions if isinstance(place, types.RunPlaced)]
+        assert not any(place.creation == "reuse" and terms_of(state.runs[place.run_id]).retry for place in placed)
         making = [
-            one
-            for one in placed
-            if one.creation != "reuse" and (one.vm_id is None or not terms_of(state.runs[one.run_id]).retry)
+            place
+            for place in placed
+            if place.creation != "reuse" and (place.vm_id is None or not terms_of(state.runs[place.run_id]).retry)
         ]
         if not making:
             continue
-        there = sum(vm.ours and vm.billed for vm in state.vms.values())
-        nodes = sum(terms.nodes for one in making if (terms := state.runs[one.run_id].terms) is not None)
+        there = sum(vm.ours and vm.billed for vm in state.vms.all())
+        nodes = sum(terms.nodes for place in making if (terms := state.runs[place.run_id].terms) is not None)
         assert there + nodes <= (policy.max_vms or 99)
 
 
@@ -277,40 +277,46 @@ def test_nobody_overtakes_the_head(policy: Policy, history: list[tuple[str, Any]
     """
     for witness, decisions in played(policy, history):
         state = witness.stage.world.state
-        placed = {one.run_id: one for one in decisions if isinstance(one, types.RunPlaced)}
-        said = {one.run_id: one.why for one in decisions if isinstance(one, types.RunHeld)}
-        gone = {one.run_id for one in decisions if not isinstance(one, types.RunHeld) and hasattr(one, "run_id")}
-        waiting = [run for run in state.runs.values() if run.requested_at and not run.terminal and not run.placed]
+        placed = {place.run_id: place for place in decisions if isinstance(place, types.RunPlaced)}
+        held_whys = {decision.run_id: decision.why for decision in decisions if isinstance(decision, types.RunHeld)}
+        gone = {
+            decision.run_id
+            for decision in decisions
+            if not isinstance(decision, types.RunHeld) and hasattr(decision, "run_id")
+        }
+        waiting = [run for run in state.runs.all() if run.requested_at and not run.terminal and not run.placed]
         ahead: list[tuple[str, Run]] = []
         for run in sorted(waiting, key=lambda run: run.first_position):
             if run.run_id in placed:
                 whys = [why for why, _ in ahead]
                 assert "cap" not in whys
                 assert "user" not in whys or placed[run.run_id].vm_id is not None
-                scene = Scene(state=state, source=SOURCE, policy=witness.stage.policy, now=witness.stage.now)
+                situation = Situation(state=state, source=SOURCE, policy=witness.stage.policy, now=witness.stage.now)
                 assert not any(
-                    could_use(scene, one, run, placed[run.run_id]) for why, one in ahead if why == "capacity"
+                    could_use(situation, earlier, run, placed[run.run_id])
+                    for why, earlier in ahead
+                    if why == "capacity"
                 )
             elif run.run_id not in gone and run.provider_id is None:
-                why = said.get(run.run_id) or (run.held.why if run.held is not None else "")
+                why = held_whys.get(run.run_id) or (run.held.why if run.held is not None else "")
                 ahead.append((why, run))
 
 
-def could_use(scene: Scene, earlier: Run, later: Run, place: types.RunPlaced) -> bool:
-    """Whether the earlier run, which waits for its time, could use the place the later one gets."""
+def could_use(situation: Situation, earlier: Run, later: Run, place: types.RunPlaced) -> bool:
+    """True if the earlier run, which waits for its time, could use the place the later one gets."""
     first, second = terms_of(earlier), terms_of(later)
     if place.vm_id is None:
         return first.creation != "reuse" and covers(first, second)
-    vm, held = scene.state.vms[place.vm_id], earlier.held
+    vm, held = situation.state.vms[place.vm_id], earlier.held
     if held is None or held.placed_at is None or vm.idle_since is None or vm.idle_since <= held.placed_at:
         return False  # it was refused while that machine was there
-    return scene.policy.mode == "pool" and first.nodes == 1 and not unfit(scene, earlier, vm)
+    return situation.policy.mode == "pool" and first.nodes == 1 and not unfit(situation, earlier, vm)
 
 
 @given(policies, histories)
 def test_deciding_again_adds_nothing(policy: Policy, history: list[tuple[str, Any]]) -> None:
     """Twice without a new event is the same; what is written down is not decided again, and it comes to rest."""
-    witness = Witness(policy)
+    witness = AnswerLog(policy)
     for step in history:
         witness.play(step)
         assert witness.stage.decide() == witness.stage.decide()
@@ -324,9 +330,17 @@ def test_deciding_again_adds_nothing(policy: Policy, history: list[tuple[str, An
 def test_the_clock_of_a_decision_ends_no_machine(jump: int, policy: Policy, history: list[tuple[str, Any]]) -> None:
     """Whatever time it is said to be, no drain begins that would not begin now."""
     for witness, decisions in played(policy, history):
-        now = {machine_of(one) for one in decisions if isinstance(one, types.VmDrainStarted) and one.by != "room"}
+        now = {
+            machine_of(decision)
+            for decision in decisions
+            if isinstance(decision, types.VmDrainStarted) and decision.by != "room"
+        }
         later = witness.stage.decide(now=witness.stage.now + jump * SECOND)
-        assert {machine_of(one) for one in later if isinstance(one, types.VmDrainStarted) and one.by != "room"} == now
+        assert {
+            machine_of(decision)
+            for decision in later
+            if isinstance(decision, types.VmDrainStarted) and decision.by != "room"
+        } == now
 
 
 @given(policies, histories | scarce, st.sampled_from([0, 3, 90, 5000]))
@@ -334,7 +348,7 @@ def test_decisions_from_a_snapshot_are_those_from_the_whole_world(
     policy: Policy, history: list[tuple[str, Any]], later: int
 ) -> None:
     """After every step, at once and later; and from the snapshot of a world that was itself loaded and looked at."""
-    witness = Witness(policy)
+    witness = AnswerLog(policy)
     for step in history:
         witness.play(step)
         state, now = witness.stage.world.state, witness.stage.now + later * SECOND

@@ -4,17 +4,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from stenotest.stage import Stage, vm_row
+from stenotest.simulation import Simulation, vm_row
 
-from engine.decide.matching import differences
-from engine.fold.vm import Vm
-from engine.providers.dstack.requirements import read_range, read_terms
-from engine.providers.readings import READINGS
-from engine.requirements import Range
+from steno.engine.decide.machine import differences
+from steno.engine.providers.dstack.requirements import read_range, read_terms
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.run import Range
+from steno.engine.state.vm import Vm
 
 
 def machine(**row: Any) -> Vm:
-    stage = Stage()
+    stage = Simulation()
     stage.machines(vm_row("m", **row))
     return stage.vm("m")
 
@@ -87,12 +87,12 @@ def test_each_difference_is_named_with_both_values(task: dict[str, object], diff
 
 
 def test_several_differences_are_all_named() -> None:
-    found = asks(resources={"gpu": "MI210:2", "memory": "300GB.."}, spot_policy="spot")
-    assert [one.split(":")[0] for one in found] == ["GPU", "number of GPUs", "memory", "spot policy"]
+    unlike = asks(resources={"gpu": "MI210:2", "memory": "300GB.."}, spot_policy="spot")
+    assert [sentence.split(":")[0] for sentence in unlike] == ["GPU", "number of GPUs", "memory", "spot policy"]
 
 
 def test_a_task_that_says_nothing_is_on_demand_and_auto_takes_both() -> None:
-    """dstack's default for tasks; `auto` takes whatever there is."""
+    """dstack's default for tasks; `auto` takes any machine."""
     spot = machine(spot=True)
     assert against(spot) == ("spot policy: on-demand requested, the machine is spot",)
     assert against(spot, spot_policy="auto") == ()
@@ -136,8 +136,8 @@ def test_sizes_are_dstacks_gigabytes() -> None:
 
 def test_a_machine_of_this_host_takes_every_task_but_for_the_gpu_it_is_said_to_have() -> None:
     """The local provider heeds nothing else a task asks of its machine."""
-    asked = b'{"resources": {"gpu": "MI300X:2", "memory": "9TB.."}, "backends": ["hotaisle"], "max_price": 0.1}'
-    terms = READINGS.terms("local", asked, "ada")
+    wanted = b'{"resources": {"gpu": "MI300X:2", "memory": "9TB.."}, "backends": ["hotaisle"], "max_price": 0.1}'
+    terms = READINGS.terms("local", wanted, "ada")
     here = [
         msgspec.structs.replace(machine(**row), provider="local")
         for row in ({"gpu": None, "gpu_count": 0}, {"gpu": "MI300X", "gpu_count": 2}, {"gpu": "MI210", "gpu_count": 1})

@@ -2,36 +2,36 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stenotest.stage import SOURCE, Stage, run_row, vm_row
-from stenotest.town import Town, holds, places
+from stenotest.row_simulation import RowSimulation, holds, places
+from stenotest.simulation import SOURCE, Simulation, run_row, vm_row
 
-from engine.decide.offers import unanswered
-from engine.decide.queue import capacity_sentence, queue
-from engine.decide.source_view import Scene
-from engine.decide.why_ended import cause_now
-from engine.policy import MINUTE, Policy
-from engine.states import Reason, State
-from events import types
+from steno.engine.decide.offers import unanswered
+from steno.engine.decide.queue import capacity_sentence, queue
+from steno.engine.decide.situation import Situation
+from steno.engine.rules.why_ended import cause_now
+from steno.engine.state.policy import MINUTE, Policy
+from steno.engine.state.states import Reason, State
+from steno.events import types
 
 CAP_2 = Policy(max_vms=2, budget_total=None)
 
 
-def ask(stage: Stage, offers: dict[str, int], reason: str = "") -> int:
-    """The provider answers what is to be asked, by the region a task names; how many questions that were."""
-    scene = Scene(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
-    found = list(unanswered(scene))
-    for run, gpu, key in found:
+def ask(stage: Simulation, offers: dict[str, int], reason: str = "") -> int:
+    """The provider answers all questions, by the region a task names; gives their number."""
+    situation = Situation(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
+    questions = list(unanswered(situation))
+    for run, gpu, key in questions:
         assert run.terms is not None
         count = offers.get(gpu or (run.terms.regions or ("",))[0], 1)
         stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=count, reason="" if count else reason))
-    return len(found)
+    return len(questions)
 
 
 @settings(max_examples=20)
 @given(st.permutations(["good"] * 20 + ["hopeless"] * 4), st.integers(1, 3))
 def test_hopeless_runs_drain_no_machine_and_every_good_one_runs(kinds: list[str], cap: int) -> None:
-    """4 hopeless runs among 20 good ones, in any order: as many warm machines as the cap allows serve all of these."""
-    town = Town(Policy(max_vms=cap, budget_total=None))
+    """4 hopeless runs among 20 good runs, in any order: as many warm machines as the cap allows serve all of these."""
+    town = RowSimulation(Policy(max_vms=cap, budget_total=None))
     for n in range(cap):
         town.warm(f"w{n}", f"m{n}")
     for n, kind in enumerate(kinds):
@@ -42,7 +42,7 @@ def test_hopeless_runs_drain_no_machine_and_every_good_one_runs(kinds: list[str]
         town.stage.wait(20)
         ask(town.stage, {"mars": 0})
         decided += (news := town.stage.settle())
-        started = [one.run_id.removeprefix("run-") for one in places(news)]
+        started = [place.run_id.removeprefix("run-") for place in places(news)]
         free = [on for on, row in town.rows.items() if row["status"] == "idle"]
         assert len(started) == min(len(free), len(good) - len(ran)), "the queue stands still"
         for name, on in zip(started, free, strict=False):
@@ -51,23 +51,23 @@ def test_hopeless_runs_drain_no_machine_and_every_good_one_runs(kinds: list[str]
             town.ends(name)
         ran += started
     assert ran == good
-    assert not [one for one in decided if isinstance(one, types.VmDrainStarted)]
+    assert not [decision for decision in decided if isinstance(decision, types.VmDrainStarted)]
     hopeless = [town.stage.run(f"{kind}{n}") for n, kind in enumerate(kinds) if kind == "hopeless"]
     assert {(run.state, run.held.why if run.held else "") for run in hopeless} == {(State.QUEUED, "offer")}
 
 
 def test_a_run_gets_its_turn_once_there_is_an_offer() -> None:
-    stage = Stage(CAP_2)
+    stage = Simulation(CAP_2)
     stage.request("h", regions=["mars"])
     ask(stage, {"mars": 0})
     assert holds(stage.settle()) == [("run-h", "offer")]
     stage.wait(60)
     ask(stage, {"mars": 3})
-    assert [one.run_id for one in places(stage.settle())] == ["run-h"]
+    assert [place.run_id for place in places(stage.settle())] == ["run-h"]
 
 
 def test_one_requirement_is_asked_about_once_a_minute() -> None:
-    stage = Stage(CAP_2)
+    stage = Simulation(CAP_2)
     for name in ("a", "b", "c"):
         stage.request(name, regions=["mars"], commands=[name], env={"N": name})
     stage.request("d", regions=["venus"])
@@ -81,16 +81,16 @@ def test_one_requirement_is_asked_about_once_a_minute() -> None:
 
 def test_an_old_answer_says_nothing() -> None:
     """The plan cannot be had any more: as if it had never been asked."""
-    stage = Stage(CAP_2)
+    stage = Simulation(CAP_2)
     stage.request("h", regions=["mars"])
     ask(stage, {"mars": 0})
     stage.settle()
     stage.wait(180)
-    assert [one.run_id for one in places(stage.settle())] == ["run-h"]
+    assert [place.run_id for place in places(stage.settle())] == ["run-h"]
 
 
 def test_a_run_with_a_fallback_waits_only_if_no_gpu_has_an_offer() -> None:
-    stage = Stage(CAP_2)
+    stage = Simulation(CAP_2)
     stage.request("h", regions=["mars"], fallback=("MI210",))
     ask(stage, {"mars": 0, "MI210": 2})
     assert places(stage.settle())
@@ -101,7 +101,7 @@ def test_a_run_with_a_fallback_waits_only_if_no_gpu_has_an_offer() -> None:
 
 def test_patience_ends_a_run_that_nothing_was_offered_for_so_long() -> None:
     """It counts from the first answer without an offer: a run that waited for others is not ended by the first."""
-    stage = Stage(Policy(queue_patience=10 * MINUTE, budget_total=None))
+    stage = Simulation(Policy(queue_patience=10 * MINUTE, budget_total=None))
     stage.request("h", regions=["mars"])
     stage.wait(3600)
     for _ in range(10):
@@ -116,9 +116,9 @@ def test_patience_ends_a_run_that_nothing_was_offered_for_so_long() -> None:
     assert not stage.settle()
 
 
-def without_capacity(policy: Policy) -> Stage:
+def without_capacity(policy: Policy) -> Simulation:
     """A run `h` that was submitted once, without capacity, and waits for its next turn."""
-    stage = Stage(policy)
+    stage = Simulation(policy)
     stage.request("h", volumes=["v:/data"])
     stage.settle()
     stage.taken("h", "p-h")
@@ -133,19 +133,19 @@ def test_a_run_that_waits_for_capacity_holds_nobody_back_once_it_has_no_offer() 
     stage = without_capacity(CAP_2)
     stage.request("g")
     assert holds(stage.settle()) == [("run-g", "capacity")]
-    scene = Scene(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
-    key = next(key for run, _, key in unanswered(scene) if run.name == "h")
+    situation = Situation(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
+    key = next(key for run, _, key in unanswered(situation) if run.name == "h")
     stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=0))
     decisions = stage.settle()
     assert holds(decisions) == [("run-h", "offer")]
-    assert [one.run_id for one in places(decisions)] == ["run-g"]
+    assert [place.run_id for place in places(decisions)] == ["run-g"]
 
 
 def test_a_run_that_ended_in_the_queue_is_not_said_to_be_submitted_again() -> None:
     stage = without_capacity(Policy(queue_patience=10 * MINUTE, budget_total=None))
     for _ in range(11):
-        scene = Scene(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
-        for _, _, key in unanswered(scene):
+        situation = Situation(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
+        for _, _, key in unanswered(situation):
             stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=0))
         stage.settle()
         stage.wait(60)
@@ -157,10 +157,10 @@ def test_a_run_that_ended_in_the_queue_is_not_said_to_be_submitted_again() -> No
 
 
 def test_without_patience_it_fails_at_once() -> None:
-    stage = Stage(Policy(queue_patience=0, budget_total=None))
+    stage = Simulation(Policy(queue_patience=0, budget_total=None))
     stage.request("h", max_price=0.01)
-    scene = Scene(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
-    ((_, _, key),) = unanswered(scene)
+    situation = Situation(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
+    ((_, _, key),) = unanswered(situation)
     stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=0))
     (failed,) = stage.settle()
     assert isinstance(failed, types.SubmitFailed)
@@ -170,7 +170,7 @@ def test_without_patience_it_fails_at_once() -> None:
 
 def test_a_task_that_the_provider_refuses_to_plan_is_handed_over_only_into_a_free_place() -> None:
     """Its submission says at once what is wrong with it; with the cap full it drains nothing for that."""
-    town = Town(Policy(max_vms=1, budget_total=None))
+    town = RowSimulation(Policy(max_vms=1, budget_total=None))
     town.warm("w", "m1")
     town.stage.request("bad", regions=["mars"], resources={"gpu": "H100"})
     ask(town.stage, {"mars": 0}, "Volume v not found")
@@ -180,11 +180,11 @@ def test_a_task_that_the_provider_refuses_to_plan_is_handed_over_only_into_a_fre
     town.rows["m1"] = {"status": "terminated", "finished_at": town.stage.now}
     town.look()
     ask(town.stage, {"mars": 0}, "Volume v not found")
-    assert [one.run_id for one in places(town.stage.settle())] == ["run-bad"]
+    assert [place.run_id for place in places(town.stage.settle())] == ["run-bad"]
 
 
 def test_the_sentence_says_what_was_answered_and_what_helps() -> None:
-    stage = Stage(CAP_2)
+    stage = Simulation(CAP_2)
     stage.machines(vm_row("m1"))
     stage.request("h", regions=["mars"], max_price=0.5, resources={"gpu": "H100"})
     ask(stage, {"mars": 0})
@@ -198,10 +198,10 @@ def test_the_sentence_says_what_was_answered_and_what_helps() -> None:
 
 
 def test_a_plan_changes_nothing_but_what_is_known_of_offers() -> None:
-    one, other = Stage(CAP_2, now=10**15), Stage(CAP_2, now=10**15)
-    for stage in (one, other):
+    first, other = Simulation(CAP_2, now=10**15), Simulation(CAP_2, now=10**15)
+    for stage in (first, other):
         stage.request("h", regions=["mars"])
-    one.tell(types.PlanAnswered(source=SOURCE, requirement="r", offers=0))
-    assert one.world.state.plans.pop(SOURCE)["r"].offers == 0
-    for name in ("runs", "vms", "unsettled", "sources", "anomalies", "outbox", "policies"):
-        assert getattr(one.world.state, name) == getattr(other.world.state, name)
+    first.tell(types.PlanAnswered(source=SOURCE, requirement="r", offers=0))
+    assert first.world.state.plans.pop(SOURCE)["r"].offers == 0
+    for name in ("runs", "vms", "sources", "anomalies", "outbox", "policies"):
+        assert getattr(first.world.state, name) == getattr(other.world.state, name)

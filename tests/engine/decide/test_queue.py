@@ -2,32 +2,37 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
-from stenotest.stage import SOURCE, Stage, run_row
-from stenotest.town import Town, places
+from stenotest.row_simulation import RowSimulation, places
+from stenotest.simulation import SOURCE, Simulation, run_row
 
-from engine.decide.controller import decide
-from engine.decide.queue import capacity_sentence, may_be_made_again, queue
-from engine.policy import DOLLAR, HOUR, MINUTE, Policy
-from engine.states import Reason, State
-from events import types
-from events.clock import SECOND
+from steno.engine.decide.decisions import decide
+from steno.engine.decide.machine import idle_limit
+from steno.engine.decide.queue import capacity_sentence, may_be_made_again, queue
+from steno.engine.providers.dstack.fleet import IdleSetting, idling
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.policy import HOUR, MINUTE, Policy
+from steno.engine.state.states import Reason, State
+from steno.engine.wire import DOLLAR
+from steno.events import types
+from steno.events.clock import SECOND, span
 
 PLAIN = Policy(budget_total=None)
 POOL = Policy(mode="pool", budget_total=None)
 
 
-def stage(policy: Policy, fleet: str = "shared") -> Stage:
-    made = Stage(policy)
-    made.ensured(fleet)
+def stage(policy: Policy) -> Simulation:
+    made = Simulation(policy)
+    made.ensured("shared")
     return made
 
 
-def fails(made: Stage, name: str, provider_id: str) -> None:
+def fails(made: Simulation, provider_id: str) -> None:
     made.wait(1)
     made.runs(
         run_row(
-            name,
+            "a",
             "failed",
             reason="failed_to_start_due_to_no_capacity",
             submitted=made.now,
@@ -37,62 +42,54 @@ def fails(made: Stage, name: str, provider_id: str) -> None:
     )
 
 
+def lacking(policy: Policy, *, after: int = 0, **task: object) -> Simulation:
+    """Run `a`, for which its provider has no capacity, as it says `after` seconds."""
+    made = Simulation(policy)
+    made.request("a", **task)
+    made.settle()
+    made.taken("a", "p1")
+    made.wait(after)
+    fails(made, "p1")
+    return made
+
+
 def test_without_capacity_the_fallback_list_is_gone_through_and_begins_again() -> None:
     """MI300X, then at once MI210; then, after 15 s, 30 s, 60 s …, from the start."""
-    made = Stage(PLAIN)
+    made = Simulation(PLAIN)
     made.request("a", fallback=("MI210",), resources={"gpu": "MI300X"})
-    asked: list[tuple[str | None, int]] = []
+    requests: list[tuple[str | None, int]] = []
     for attempt in range(1, 8):
         while not places(decisions := made.settle()):
             made.wait(1)
         (place,) = places(decisions)
-        asked.append((place.gpu, made.now))
+        requests.append((place.gpu, made.now))
         made.taken("a", f"p-a-{attempt}")
-        fails(made, "a", f"p-a-{attempt}")
-    assert [gpu for gpu, _ in asked] == [None, "MI210", None, "MI210", None, "MI210", None]
-    pauses = [(after - before) // SECOND for (_, before), (_, after) in pairwise(asked)]
+        fails(made, f"p-a-{attempt}")
+    assert [gpu for gpu, _ in requests] == [None, "MI210", None, "MI210", None, "MI210", None]
+    pauses = [(after - before) // SECOND for (_, before), (_, after) in pairwise(requests)]
     assert pauses == [1, 16, 1, 31, 1, 61]
 
 
 def test_the_next_request_says_which_gpu_and_when() -> None:
-    made = Stage(PLAIN)
-    made.request("a", fallback=("MI210", "MI250"))
-    made.settle()
-    made.taken("a", "p1")
-    fails(made, "a", "p1")
+    made = lacking(PLAIN, fallback=("MI210", "MI250"))
     first = made.decide()[0]
     assert first == types.RunRequeued(
         provider="dstack", run_id="run-a", provider_id="p1", attempt=2, gpu="MI210", not_before=made.now
     )
     made.write([first])
     assert made.run("a").state is State.QUEUED
-    assert not [one for one in made.settle() if isinstance(one, types.RunRequeued)]
+    assert not [decision for decision in made.settle() if isinstance(decision, types.RunRequeued)]
 
 
 def test_patience_is_bounded() -> None:
-    made = Stage(Policy(queue_patience=10 * MINUTE, budget_total=None))
-    made.request("a")
-    made.settle()
-    made.taken("a", "p1")
-    made.wait(600)
-    fails(made, "a", "p1")
+    made = lacking(Policy(queue_patience=10 * MINUTE, budget_total=None), after=600)
     assert made.decide() == ()
     assert made.run("a").state is State.FAILED
 
 
-@pytest.mark.parametrize("policy", [Policy(queue_patience=0, budget_total=None)])
-def test_no_patience_at_all_fails_at_once(policy: Policy) -> None:
-    made = Stage(policy)
-    made.request("a")
-    made.settle()
-    made.taken("a", "p1")
-    fails(made, "a", "p1")
-    assert made.decide() == ()
-
-
 def test_the_tries_and_the_limit_are_named() -> None:
     """While it is still submitted again, and after patience ran out."""
-    made = Stage(Policy(queue_patience=60 * SECOND, budget_total=None))
+    made = Simulation(Policy(queue_patience=60 * SECOND, budget_total=None))
     made.request("a")
 
     def why() -> str | None:
@@ -102,7 +99,7 @@ def test_the_tries_and_the_limit_are_named() -> None:
         while not places(made.settle()):
             made.wait(1)
         made.taken("a", f"p-{attempt}")
-        fails(made, "a", f"p-{attempt}")
+        fails(made, f"p-{attempt}")
         tries = "once" if attempt == 1 else f"{attempt} times"
         limit = "1m after the request (`queue.patience`)"
         assert why() == f"Steno submitted it {tries}; it is submitted again until {limit}."
@@ -113,21 +110,22 @@ def test_the_tries_and_the_limit_are_named() -> None:
 
 def test_what_is_not_submitted_again_says_so() -> None:
     """Without patience, or after a stop; of other ends nothing is said."""
-    made = Stage(Policy(queue_patience=0, budget_total=None))
+    made = Simulation(Policy(queue_patience=0, budget_total=None))
     made.request("a")
     assert capacity_sentence(made.run("a"), made.policy, made.now) is None
     made.settle()
     made.taken("a", "p1")
-    fails(made, "a", "p1")
+    fails(made, "p1")
     none = "Steno submitted it once; it is not submitted again, because `queue.patience` is 0."
     assert capacity_sentence(made.run("a"), made.policy, made.now) == none
+    assert made.decide() == ()
     made.tell(types.StopRequested(run_id="run-a", provider="dstack", name="a", submitter="ada"))
     stopped = "Steno submitted it once; it is not submitted again, because a stop was requested."
     assert capacity_sentence(made.run("a"), PLAIN, made.now) == stopped
 
 
 def test_a_run_that_was_told_to_stop_or_had_run_is_not_asked_for_again() -> None:
-    made = Stage(PLAIN)
+    made = Simulation(PLAIN)
     for name in ("a", "b", "c"):
         made.request(name)
     made.settle()
@@ -144,8 +142,8 @@ def test_a_run_that_was_told_to_stop_or_had_run_is_not_asked_for_again() -> None
     assert made.decide() == ()
 
 
-@pytest.mark.parametrize(("patience", "asked"), [(30 * 60, 1), (0, 0)])
-def test_a_run_of_which_nothing_ever_ran_is_asked_for_again(patience: int, asked: int) -> None:
+@pytest.mark.parametrize(("patience", "times"), [(30 * 60, 1), (0, 0)])
+def test_a_run_of_which_nothing_ever_ran_is_asked_for_again(patience: int, times: int) -> None:
     """As one without capacity, for as long; not once it was seen running."""
     made = stage(Policy(budget_total=None, queue_patience=patience * SECOND))
     for name in ("a", "b"):
@@ -159,10 +157,10 @@ def test_a_run_of_which_nothing_ever_ran_is_asked_for_again(patience: int, asked
     ends = {"reason": "executor_error", "finished": made.now, "on": "m", "unrun": True}
     made.runs(run_row("b", "failed", **ends), run_row("a", "failed", **ends))
     assert (made.run("a").state, made.run("a").reason) == (State.FAILED, Reason.PROVIDER_ERROR)
-    assert may_be_made_again(made.run("a"), made.policy.queue_patience, made.now) is bool(asked)
-    again = [one for one in made.settle() if isinstance(one, types.RunRequeued)]
-    assert [one.run_id for one in again] == ["run-a"] * asked
-    if asked:
+    assert may_be_made_again(made.run("a"), made.policy.queue_patience, made.now) is bool(times)
+    again = [decision for decision in made.settle() if isinstance(decision, types.RunRequeued)]
+    assert [decision.run_id for decision in again] == ["run-a"] * times
+    if times:
         assert queue(made.world.state, SOURCE, made.policy, made.now)[0].detail.startswith("nothing of it ran")
 
 
@@ -179,18 +177,14 @@ def test_a_run_of_which_nothing_ran_is_not_asked_for_again_once_a_stop_was_reque
 
 
 def test_a_clock_that_jumps_back_makes_nobody_wait_for_ever() -> None:
-    made = Stage(PLAIN)
-    made.request("a")
-    made.settle()
-    made.taken("a", "p1")
-    fails(made, "a", "p1")
+    made = lacking(PLAIN)
     made.write(made.decide())
     assert made.decide() == ()
     assert len(places(made.decide(now=made.now - 86_400 * SECOND))) == 1
 
 
 def test_a_stopped_run_leaves_the_queue() -> None:
-    made = Stage(Policy(max_vms=1, budget_total=None))
+    made = Simulation(Policy(max_vms=1, budget_total=None))
     made.request("a")
     made.request("b")
     made.settle()
@@ -203,7 +197,7 @@ def test_a_stopped_run_leaves_the_queue() -> None:
 
 def test_a_run_the_budget_does_not_bear_is_refused_with_the_arithmetic() -> None:
     """Two hours at $1.99 and ten idle minutes do not fit into four dollars; one hour does."""
-    made = Stage(Policy(budget_total=4 * DOLLAR))
+    made = Simulation(Policy(budget_total=4 * DOLLAR))
     made.request("a", resources={"gpu": "MI300X"}, max_duration="2h")
     made.request("b", resources={"gpu": "MI300X"}, max_duration="1h")
     refuse, place = made.settle()
@@ -215,18 +209,18 @@ def test_a_run_the_budget_does_not_bear_is_refused_with_the_arithmetic() -> None
 
 def test_runs_placed_in_one_go_do_not_overrun_the_budget_together() -> None:
     """Each bears the worst case of those before it."""
-    made = Stage(Policy(budget_total=5 * DOLLAR))
+    made = Simulation(Policy(budget_total=5 * DOLLAR))
     for number in range(3):
         made.request(f"r{number}", resources={"gpu": "MI300X"}, max_duration="1h")
-    assert [type(one) for one in made.settle()] == [types.RunPlaced, types.RunPlaced, types.IntentAbandoned]
+    assert [type(decision) for decision in made.settle()] == [types.RunPlaced, types.RunPlaced, types.IntentAbandoned]
 
 
 # -- the queue as shown ------------------------------------------------------------------------------------------------
 
 
 def test_the_queue_has_positions_reasons_and_estimates() -> None:
-    """One machine, runs of a minute (the median of those that have finished): each waits for the ones before it."""
-    town = Town(Policy(max_vms=1, mode="pool", budget_total=None))
+    """A machine, runs of a minute (the median of those that have finished): each waits for the runs before it."""
+    town = RowSimulation(Policy(max_vms=1, mode="pool", budget_total=None))
     for number in range(3):
         town.stage.request(f"old{number}")
         town.stage.tell(types.RunPlaced(run_id=f"run-old{number}", provider="dstack", slot="steno-slot-1"))
@@ -239,36 +233,39 @@ def test_the_queue_has_positions_reasons_and_estimates() -> None:
     for name in ("b", "c"):
         town.stage.request(name)
     town.stage.settle()
-    found = queue(town.stage.world.state, SOURCE, town.stage.policy, town.stage.now)
-    assert [(one.run_id, one.position, one.why) for one in found] == [("run-b", 1, "cap"), ("run-c", 2, "cap")]
-    first, second = (one.estimated_start for one in found)
+    waiting = queue(town.stage.world.state, SOURCE, town.stage.policy, town.stage.now)
+    assert [(queued.run_id, queued.position, queued.why) for queued in waiting] == [
+        ("run-b", 1, "cap"),
+        ("run-c", 2, "cap"),
+    ]
+    first, second = (queued.estimated_start for queued in waiting)
     assert first is not None
     assert second is not None
     assert 55 * SECOND < first - town.stage.now < 62 * SECOND
     assert 55 * SECOND < second - first < 65 * SECOND
     town.stage.wait(70)
     late = queue(town.stage.world.state, SOURCE, town.stage.policy, town.stage.now)
-    assert [one.estimated_start for one in late] == [None, None]
+    assert [queued.estimated_start for queued in late] == [None, None]
     late_first = "the machine limit (1, `vms.max`) is reached; a run there takes longer than usual"
     assert late[0].detail == late_first
 
 
 def test_without_experience_the_longest_duration_is_the_estimate_or_there_is_none() -> None:
     for task, known in (({"max_duration": "1h"}, True), ({}, False)):
-        made = Stage(Policy(max_vms=1, budget_total=None))
+        made = Simulation(Policy(max_vms=1, budget_total=None))
         made.request("a", **task)
         made.settle()
         made.request("b")
         made.settle()
-        (found,) = queue(made.world.state, SOURCE, made.policy, made.now)
-        assert (found.estimated_start is not None) == known
-        if found.estimated_start is not None:
-            assert found.estimated_start == made.now + HOUR
+        (queued,) = queue(made.world.state, SOURCE, made.policy, made.now)
+        assert (queued.estimated_start is not None) == known
+        if queued.estimated_start is not None:
+            assert queued.estimated_start == made.now + HOUR
 
 
 def test_the_provider_is_told_the_tightest_timeout_that_leaves_ours_its_turn() -> None:
     """The backstop ends a machine where nobody records. Who goes on recording ends it first, and can take a drain back;
-    who only hands the run over leaves the provider's timer as the only one.
+    who only hands the run over leaves only the provider's timer.
     """
     for task, policy, watched, alone in (
         ({}, PLAIN, 630, 600),
@@ -284,8 +281,21 @@ def test_the_provider_is_told_the_tightest_timeout_that_leaves_ours_its_turn() -
         ({"creation_policy": "create"}, PLAIN, 0, 0),
         ({"idle_duration": "1h"}, Policy(free=True), 3600, 3600),
     ):
-        made = Stage(policy)
+        made = Simulation(policy)
         made.request("a", **task)
         for stays, seconds in ((True, watched), (False, alone)):
             (place,) = places(decide(made.world.state, SOURCE, policy, made.now, stays))
             assert place.idle == (-1 if seconds < 0 else seconds * SECOND)
+
+
+@pytest.mark.parametrize("limit", [600, 0, None])
+@pytest.mark.parametrize("wanted", [{}, *({"idle_duration": own} for own in (0, 90, 3600, "off"))])
+@pytest.mark.parametrize("creation", ["reuse-or-create", "create"])
+def test_the_doctor_promises_what_the_rule_decides(limit: int | None, wanted: dict[str, object], creation: str) -> None:
+    """`steno doctor` words the rule for dstack, with arithmetic of its own: a changed rule has to change both."""
+    task, timeout = {**wanted, "creation_policy": creation}, None if limit is None else limit * SECOND
+    terms = READINGS.terms("dstack", msgspec.json.encode({"type": "task", "commands": ["true"], **task}), "")
+    after = idle_limit(terms, Policy(idle_timeout=timeout)).after
+    promise = idling(task, (), IdleSetting(limit=timeout, origin="default")).message
+    ends = "never ends an idle machine" if after is None else f"ends an idle machine after {span(after)}"
+    assert promise.startswith(f"Steno {ends} (")

@@ -1,23 +1,23 @@
 """Thousands of seeded histories of one engine and one provider, with everything that can go wrong between them.
 
-Polls are late, dropped or fail; other people's runs come in the last moment; deletes are refused or forgotten; there is
-no capacity; clocks jump; the engine is killed between any two steps. The fold and the decisions are the real ones; the
-provider is `stenotest.rented`. To see one history again: `Race(SEED).play()`.
+Polls are late, dropped or fail; other people's runs come in the last moment; deletes are refused or forgotten;
+capacity is missing; clocks jump; the engine is killed between any two steps. Fold and decisions are real; the provider
+is `stenotest.simulated_cloud`. To see one history again: `Race(SEED).play()`.
 """
 
 import random
 from collections.abc import Iterator
 
 import pytest
-from stenotest.rented import ACTIVE, InUse, Machine, Rented
-from stenotest.stage import PROJECT, PROVIDER, Stage
-from stenotest.story import START
+from stenotest.dstack_history import START
+from stenotest.simulated_cloud import ACTIVE, InUse, Machine, Rented
+from stenotest.simulation import PROJECT, PROVIDER, Simulation
 
-from engine.fold.vm import Vm
-from engine.policy import Policy
-from engine.states import VmState
-from events import types
-from events.clock import SECOND
+from steno.engine.state.policy import Policy
+from steno.engine.state.states import VmState
+from steno.engine.state.vm import Vm
+from steno.events import types
+from steno.events.clock import SECOND
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ class Killed(Exception):
 
 
 class Race:
-    """One history."""
+    """A history."""
 
     def __init__(self, seed: int) -> None:
         self.draw = draw = random.Random(seed)
@@ -61,14 +61,14 @@ class Race:
         )
         self.rented.made.append(self._made)
         self.retries = seed % 4 == 3
-        """Whether tasks have `retry` here, and machines vanish under them."""
+        """Tasks have `retry` here, and machines vanish under them."""
         if self.retries:
             self.rented.vanishes = 0.4
             # A fleet that is made for a task; slots beside it (`create`) would not count to its most.
             self.rented.limits["shared"] = self.policy.max_vms or 99
         elif seed % 4 == 1:
             self.rented.crowds = 0.2
-        self.stage = Stage(self.policy)
+        self.stage = Simulation(self.policy)
         self.ahead = 0.0
         """How far the engine's clock is ahead of the provider's."""
         self.names: dict[str, float] = {}
@@ -83,7 +83,7 @@ class Race:
     def _made(self, machine: Machine) -> None:
         # Of two machines that a run with `retry` has one after the other, the first may still be terminating.
         counted = ACTIVE if self.retries else {*ACTIVE, "terminating"}
-        ours = [one for one in self.rented.machines if one.state in counted and one.maker in self.names]
+        ours = [machine for machine in self.rented.machines if machine.state in counted and machine.maker in self.names]
         assert len(ours) <= (self.policy.max_vms or 99), "more machines than allowed"
 
     def _pass(self, seconds: float) -> None:
@@ -116,16 +116,16 @@ class Race:
         self._hand_over()
 
     def _check(self, decision: object) -> None:
-        """What must hold of a decision that is about to be carried out, by the record."""
+        """Assert the laws of a decision that is about to be carried out, by the record."""
         state = self.stage.world.state
         match decision:
             case types.VmStopIntended():
                 vm = state.vms[decision.vm_id]
-                assert vm.ours, "told of a machine that is not ours"
-                told = vm.told
-                again = told is None or told.refused_at is not None or vm.state is VmState.UNCONFIRMED
-                assert again or (vm.drain is not None and told is not None and told.position < vm.drain.position)
-                assert told is None or told.refused_at is not None or told.taken_at is not None, "two stops at once"
+                assert vm.ours, "a stop of a machine that is not ours"
+                stop = vm.told
+                again = stop is None or stop.refused_at is not None or vm.state is VmState.UNCONFIRMED
+                assert again or (vm.drain is not None and stop is not None and stop.position < vm.drain.position)
+                assert stop is None or stop.refused_at is not None or stop.taken_at is not None, "two stops at once"
             case types.VmDrainStarted():
                 assert state.vms[decision.vm_id].ours, "drained a machine that is not ours"
             case types.RunPlaced(vm_id=str()):
@@ -151,10 +151,10 @@ class Race:
         self._step()
 
     def _settle(self) -> None:
-        """What was intended before and has no outcome: after a crash, or because no answer came."""
-        for vm in list(self.stage.world.state.vms.values()):
-            told = vm.told
-            if told is not None and told.taken_at is None and told.refused_at is None:
+        """Settle intents without outcome: after a crash, or because no answer came."""
+        for vm in list(self.stage.world.state.vms.all()):
+            stop = vm.told
+            if stop is not None and stop.taken_at is None and stop.refused_at is None:
                 if vm.state is VmState.BUSY or vm.occupants or vm.state is VmState.TERMINATED:
                     self.stage.stop_refused(vm.provider_id)
                 else:
@@ -167,7 +167,7 @@ class Race:
         machine = self.rented.machine(vm.provider_id)
         if machine.job is not None:
             self.hits += 1
-            assert machine.assigned_at >= self.shown_at, "told of a machine our newest poll had seen busy"
+            assert machine.assigned_at >= self.shown_at, "a stop of a machine that our newest poll had seen busy"
         elif machine.state == "idle" and vm.told is not None and vm.told.by in ("idle", "orphan") and vm.wish is None:
             maker = self.stage.world.state.runs.get(vm.made_for or "")
             own = maker is not None and maker.terms is not None and maker.terms.idle == 0
@@ -191,7 +191,7 @@ class Race:
 
     def _hand_over(self) -> None:
         state = self.stage.world.state
-        for run in list(state.runs.values()):
+        for run in list(state.runs.all()):
             if run.placed is None or run.provider_id is not None or run.terminal or run.name is None:
                 continue
             self._step()
@@ -218,7 +218,7 @@ class Race:
     # -- the history ---------------------------------------------------------------------------------------------------
 
     def _happenings(self) -> Iterator[float]:
-        """What people do, each with how long nothing happens before it."""
+        """Actions of people, each with the quiet time before it."""
         draw = self.draw
         for number in range(draw.randint(2, 5)):
             yield draw.choice([0.0, 0.0, 3.0, IDLE, IDLE + 6.0, 45.0]) * draw.random()
@@ -251,9 +251,9 @@ class Race:
         self._quiet()
 
     def _interfere(self) -> None:
-        """A user wants a machine gone, or somebody else's run comes to one that is about to go."""
+        """A user wants a machine gone, or somebody else's run comes to a machine that is about to go."""
         state = self.stage.world.state
-        vms = [vm for vm in state.vms.values() if vm.state is not VmState.TERMINATED]
+        vms = [vm for vm in state.vms.all() if vm.state is not VmState.TERMINATED]
         if vms and self.draw.random() < 0.5:
             self.stage.wish(self.draw.choice(vms).provider_id, when_idle=self.draw.random() < 0.5)
         elif draining := [vm for vm in vms if vm.drain is not None]:
@@ -273,9 +273,9 @@ class Race:
             self.rented.vanishes
         ) = 0.0
         for _ in range(120):
-            for run_id, run in self.stage.world.state.runs.items():
+            for run in self.stage.world.state.runs.all():
                 if run.requested_at is not None and run.terms is not None and run.terms.creation == "reuse":
-                    self._give_up(run_id)
+                    self._give_up(run.run_id)
             if self._over():
                 break
             self._live(20)
@@ -296,13 +296,13 @@ class Race:
 
     def _over(self) -> bool:
         state = self.stage.world.state
-        ours = [one for one in self.rented.machines if one.maker in self.names]
+        ours = [machine for machine in self.rented.machines if machine.maker in self.names]
         if self.stage.decide():
             return False
         return all(self.stage.run(name).terminal for name in self.names) and all(
-            one.state == "terminated" and state.vms[self.stage.vm_id(one.id)].state is VmState.TERMINATED
-            for one in ours
-            if self.stage.vm_id(one.id) in state.vms or one.state != "terminated"
+            machine.state == "terminated" and state.vms[self.stage.vm_id(machine.id)].state is VmState.TERMINATED
+            for machine in ours
+            if self.stage.vm_id(machine.id) in state.vms or machine.state != "terminated"
         )
 
 

@@ -6,33 +6,33 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stenotest.stage import SOURCE, run_row, vm_row
-from stenotest.town import Town, holds, places
+from stenotest.row_simulation import RowSimulation, holds, places
+from stenotest.simulation import SOURCE, run_row, vm_row
 
-from engine.decide.source_view import Scene
-from engine.facts import JobFacts, RunFacts
-from engine.policy import Policy
-from engine.providers.dstack.run_reading import with_run_words
-from engine.states import State, VmState
+from steno.engine.decide.situation import Situation
+from steno.engine.providers.dstack.run_reading import with_run_words
+from steno.engine.state.facts import JobFacts, RunFacts
+from steno.engine.state.policy import Policy
+from steno.engine.state.states import State, VmState
 
 RETRY = {"on_events": ["error", "interruption"]}
 
 
-def town_of(mode: Any, *, cap: int, warm: int) -> Town:
-    town = Town(Policy(mode=mode, max_vms=cap, budget_total=None))
+def town_of(mode: Any, *, cap: int, warm: int) -> RowSimulation:
+    town = RowSimulation(Policy(mode=mode, max_vms=cap, budget_total=None))
     for number in range(warm):
         town.warm(f"w{number}", f"m{number}", fleet=f"steno-slot-{number + 1}" if mode == "pool" else "shared")
     return town
 
 
-def free(town: Town) -> int:
+def free(town: RowSimulation) -> int:
     stage = town.stage
-    found = Scene(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now).free
-    assert found is not None
-    return found
+    places_left = Situation(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now).free
+    assert places_left is not None
+    return places_left
 
 
-def tried_again(town: Town, name: str) -> RunFacts:
+def tried_again(town: RowSimulation, name: str) -> RunFacts:
     """Its first try was cut off, and the provider waits to begin the next."""
     row = {**town.shown[name], "status": "failed", "reason": "instance_unreachable", "finished": town.stage.now}
     first = run_row(name, **row)
@@ -43,16 +43,16 @@ def tried_again(town: Town, name: str) -> RunFacts:
     return with_run_words(first, "pending", None, jobs)
 
 
-def loses(town: Town, name: str, on: str) -> None:
-    """Its machine stops answering, and the provider tries the run again."""
+def loses(town: RowSimulation) -> None:
+    """The machine `m0` stops answering, and the provider tries the run `a` again."""
     town.stage.wait(5)
-    town.rows[on] |= {"status": "idle", "unreachable": True}
-    look(town, name)
+    town.rows["m0"] |= {"status": "idle", "unreachable": True}
+    look(town, "a")
 
 
-def look(town: Town, name: str) -> None:
+def look(town: RowSimulation, name: str) -> None:
     town.stage.runs(tried_again(town, name))
-    town.stage.machines(*(vm_row(one, **row) for one, row in town.rows.items()))
+    town.stage.machines(*(vm_row(name, **row) for name, row in town.rows.items()))
 
 
 @given(
@@ -105,7 +105,7 @@ def test_a_run_that_is_tried_again_keeps_its_place_once_its_machine_is_gone(mode
     town.stage.settle()
     town.starts("a", "m0")
     town.stage.request("b")
-    loses(town, "a", "m0")
+    loses(town)
     assert town.stage.run("a").state is State.QUEUED
     assert places(town.stage.settle()) == []
     town.rows["m0"]["status"] = "terminated"
@@ -119,7 +119,7 @@ def test_a_run_that_is_tried_again_keeps_its_place_once_its_machine_is_gone(mode
 @pytest.mark.parametrize("warm", [0, 1])
 def test_a_vanished_machine_has_a_place_beside_its_run_for_ten_minutes(mode: Any, warm: int) -> None:
     """It may be there, and billed; after that its place is the run's."""
-    town = Town(Policy(mode=mode, max_vms=3, idle_timeout=None, budget_total=None))
+    town = RowSimulation(Policy(mode=mode, max_vms=3, idle_timeout=None, budget_total=None))
     fleet = "steno-slot-1" if mode == "pool" else "shared"
     if warm:
         town.warm("w", "m0", fleet=fleet)
@@ -127,7 +127,7 @@ def test_a_vanished_machine_has_a_place_beside_its_run_for_ten_minutes(mode: Any
     town.stage.settle()
     town.starts("a", "m0", fleet=fleet)
     assert free(town) == 2
-    loses(town, "a", "m0")
+    loses(town)
     # a slot never gets a second machine beside its own
     before = 2 if mode == "pool" and not warm else 1
     for _ in range(119):
@@ -141,10 +141,10 @@ def test_a_vanished_machine_has_a_place_beside_its_run_for_ten_minutes(mode: Any
 
 
 def test_time_in_which_nobody_looked_makes_no_machine_vanish() -> None:
-    town = Town(Policy(max_vms=2, idle_timeout=None, budget_total=None))
+    town = RowSimulation(Policy(max_vms=2, idle_timeout=None, budget_total=None))
     town.stage.request("a", retry=True)
     town.stage.settle()
     town.starts("a", "m0")
-    loses(town, "a", "m0")
+    loses(town)
     town.stage.wait(3600)
     assert free(town) == 0

@@ -3,29 +3,28 @@
 import json
 
 from stenotest.bills import world
-from stenotest.stage import SOURCE, Stage, vm_row
-from stenotest.story import Item, job, nightly, provider_id, read_run, submission
-from stenotest.town import holds, places
+from stenotest.dstack_history import Item, job, nightly, provider_id, read_run, submission
+from stenotest.row_simulation import holds, places
+from stenotest.simulation import SOURCE, Simulation, vm_row
 
-from engine.cron import count_due, next_due
-from engine.decide.budget import committed, worst_case
-from engine.decide.queue import over_limit
-from engine.policy import DAY, HOUR, Policy
-from engine.providers.dstack.requirements import read_terms
-from engine.states import State
-from events.clock import SECOND, parse_time
+from steno.engine.decide.budget import committed, worst_case
+from steno.engine.decide.queue import over_limit
+from steno.engine.providers.dstack.requirements import read_terms
+from steno.engine.state.policy import DAY, HOUR, Policy
+from steno.engine.state.states import State
+from steno.events.clock import SECOND, count_due, next_due, parse_time
 
 ONE = Policy(max_vms=1, budget_total=None)
 CRON = {"cron": "0 3 * * *"}
 
 
-def shown(stage: Stage, row: Item) -> None:
+def shown(stage: Simulation, row: Item) -> None:
     stage.runs(read_run(json.dumps(row).encode()))
 
 
-def accepted(policy: Policy = ONE) -> Stage:
+def accepted(policy: Policy = ONE) -> Simulation:
     """A schedule of ours that waits at its provider."""
-    made = Stage(policy)
+    made = Simulation(policy)
     made.ensured("shared")
     made.request("nightly", schedule=CRON)
     made.settle()
@@ -35,31 +34,31 @@ def accepted(policy: Policy = ONE) -> Stage:
     return made
 
 
-def fired(made: Stage, hostname: str | None = None) -> None:
+def fired(made: Simulation, hostname: str | None = None) -> None:
     """Its first firing runs, on a machine if that has an address."""
     made.wait(900)
     at = (made.now - parse_time("2025-12-15T09:00:00Z")) / SECOND
-    one = submission("running" if hostname else "submitted", submitted=at - 1, hostname=hostname, price=1.99)
-    shown(made, nightly("running", job(one)))
+    attempt = submission("running" if hostname else "submitted", submitted=at - 1, hostname=hostname, price=1.99)
+    shown(made, nightly("running", job(attempt)))
 
 
 def test_schedules_wait_for_no_place_and_hold_none() -> None:
     """The limit is reached: three schedules go to their provider all the same, the next run does not."""
-    made = Stage(ONE)
+    made = Simulation(ONE)
     made.ensured("shared")
     made.request("first")
     for name in ("a", "b", "c"):
         made.request(name, schedule=CRON)
     made.request("second")
     decisions = made.settle()
-    assert [one.run_id for one in places(decisions)] == ["run-first", "run-a", "run-b", "run-c"]
+    assert [place.run_id for place in places(decisions)] == ["run-first", "run-a", "run-b", "run-c"]
     assert holds(decisions) == [("run-second", "cap")]
 
 
 def test_a_schedule_that_waits_leaves_the_place_to_others() -> None:
     made = accepted()
     made.request("other")
-    assert [one.run_id for one in places(made.settle())] == ["run-other"]
+    assert [place.run_id for place in places(made.settle())] == ["run-other"]
 
 
 def test_a_firing_takes_a_place_once_it_is_seen() -> None:
@@ -70,7 +69,7 @@ def test_a_firing_takes_a_place_once_it_is_seen() -> None:
     assert holds(made.settle()) == [("run-other", "cap")]
     made.machines(vm_row("m1", "busy", hostname="h1", created=made.now))
     fired(made, "h1")
-    (vm,) = made.world.state.vms.values()
+    (vm,) = made.world.state.vms.all()
     firing = made.world.state.runs[vm.runs[0]]
     assert (vm.ours, firing.schedule, firing.state) == (True, "run-nightly", State.RUNNING)
 
@@ -83,8 +82,8 @@ def test_firings_above_the_limit_are_named() -> None:
     made.settle()
     made.taken("other")
     fired(made)
-    said = over_limit(made.world.state, SOURCE, ONE, made.now)
-    assert said == (
+    sentence = over_limit(made.world.state, SOURCE, ONE, made.now)
+    assert sentence == (
         "dstack/main is 1 above its machine limit (1, `vms.max`): dstack itself starts what has a schedule (nightly)"
     )
 
@@ -118,7 +117,7 @@ def test_a_schedule_is_committed_to_the_firings_still_to_come() -> None:
     made = accepted(Policy(max_vms=1))
     before = committed(made.world.state, made.policy, made.now)
     fired(made)
-    firing = next(run for run in made.world.state.runs.values() if run.schedule is not None)
+    firing = next(run for run in made.world.state.runs.all() if run.schedule is not None)
     assert firing.terms is not None
     alone = worst_case(firing.terms, made.policy, made.world.state, made.now).amount or 0
     assert committed(made.world.state, made.policy, made.now) == before + alone

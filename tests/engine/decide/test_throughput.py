@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stenotest.rented import Machine, Rented
-from stenotest.stage import SOURCE, Stage
-from stenotest.story import START
-from stenotest.town import Town, holds, places
+from stenotest.dstack_history import START
+from stenotest.row_simulation import RowSimulation, holds, places
+from stenotest.simulated_cloud import Machine, Rented
+from stenotest.simulation import SOURCE, Simulation
 
-from engine.decide.source_view import Scene
-from engine.policy import Policy
-from engine.states import Reason, VmState
-from events import types
-from events.clock import SECOND
+from steno.engine.decide.situation import Situation
+from steno.engine.state.policy import Policy
+from steno.engine.state.states import Reason, VmState
+from steno.events import types
+from steno.events.clock import SECOND
 
 MODES = ["provider", "pool"]
 
 
-def town_of(mode: Any, *, cap: int, idle: int, busy: int, in_flight: int) -> Town:
+def town_of(mode: Any, *, cap: int, idle: int, busy: int, in_flight: int) -> RowSimulation:
     """`in_flight` runs were handed over while there was room, and have no machine yet."""
-    town = Town(Policy(mode=mode, max_vms=cap, budget_total=None))
+    town = RowSimulation(Policy(mode=mode, max_vms=cap, budget_total=None))
     for number in range(idle + busy):
         fleet = f"steno-slot-{number + 1}" if mode == "pool" else "shared"
         town.warm(f"old{number}", f"m{number}", fleet=fleet)
@@ -49,11 +49,11 @@ def test_one_run_without_a_machine_claims_one_idle_machine(mode: Any) -> None:
     for number in range(35):
         town.stage.request(f"w{number}")
     placed = places(town.stage.settle())
-    assert [one.run_id for one in placed][:10] == [f"run-w{number}" for number in range(10)]
+    assert [place.run_id for place in placed][:10] == [f"run-w{number}" for number in range(10)]
     if mode == "provider":
         assert len(placed) == 10
-        assert {one.creation for one in placed} == {"reuse"}
-        assert len({one.vm_id for one in placed}) == 10
+        assert {place.creation for place in placed} == {"reuse"}
+        assert len({place.vm_id for place in placed}) == 10
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -63,8 +63,8 @@ def test_idle_machines_and_free_places_are_given_away_in_one_decision(mode: Any)
     for number in range(14):
         town.stage.request(f"w{number}")
     decisions = town.stage.decide()
-    assert [one.run_id for one in places(decisions)] == [f"run-w{number}" for number in range(12)]
-    assert [one.creation for one in places(decisions)] == ["reuse"] * 6 + ["reuse-or-create"] * 6
+    assert [place.run_id for place in places(decisions)] == [f"run-w{number}" for number in range(12)]
+    assert [place.creation for place in places(decisions)] == ["reuse"] * 6 + ["reuse-or-create"] * 6
     assert holds(decisions) == [("run-w12", "cap"), ("run-w13", "cap")]
 
 
@@ -73,7 +73,7 @@ def test_where_there_is_room_for_all_no_run_is_told_to_reuse() -> None:
     town = town_of("provider", cap=12, idle=3, busy=0, in_flight=0)
     for number in range(9):
         town.stage.request(f"w{number}")
-    assert [one.creation for one in places(town.stage.decide())] == ["reuse-or-create"] * 9
+    assert [place.creation for place in places(town.stage.decide())] == ["reuse-or-create"] * 9
 
 
 def test_a_run_whose_machine_is_being_made_claims_no_idle_one() -> None:
@@ -98,8 +98,8 @@ def test_every_drain_that_a_waiting_run_can_use_is_taken_back_at_once() -> None:
     assert all(town.stage.vm(f"m{number}").state is VmState.DRAINING for number in range(3))
     for number in range(4):
         town.stage.request(f"w{number}")
-    assert [type(one) for one in town.stage.decide()] == [types.VmDrainCancelled] * 3
-    assert [one.run_id for one in places(town.stage.settle())] == ["run-w0", "run-w1", "run-w2"]
+    assert [type(decision) for decision in town.stage.decide()] == [types.VmDrainCancelled] * 3
+    assert [place.run_id for place in places(town.stage.settle())] == ["run-w0", "run-w1", "run-w2"]
 
 
 @given(
@@ -121,19 +121,19 @@ def test_as_many_go_as_there_is_room_for(
     in_flight = min(in_flight, max(0, cap - idle - busy))
     town = town_of(mode, cap=cap, idle=idle, busy=busy, in_flight=in_flight)
     state, policy = town.stage.world.state, town.stage.policy
-    scene = Scene(state=state, source=SOURCE, policy=policy, now=town.stage.now)
-    spare = sum(vm.state is VmState.IDLE and vm.vm_id not in scene.reserved for vm in scene.ours)
-    flying = sum(1 for one in scene.lacking if one.run.placed is None or one.run.placed.vm_id is None)
-    least = min(waiting, max(0, spare + (scene.free or 0) - flying))
+    situation = Situation(state=state, source=SOURCE, policy=policy, now=town.stage.now)
+    spare = sum(vm.state is VmState.IDLE and vm.vm_id not in situation.reserved for vm in situation.ours)
+    flying = sum(1 for lacking in situation.lacking if lacking.run.placed is None or lacking.run.placed.vm_id is None)
+    least = min(waiting, max(0, spare + (situation.free or 0) - flying))
     for number in range(waiting):
         town.stage.request(f"w{number}")
     decisions = town.stage.decide()
     placed = places(decisions)
     assert len(placed) >= least
-    assert [one.run_id for one in placed] == [f"run-w{number}" for number in range(len(placed))]
-    making = sum(one.creates for one in scene.lacking) + sum(one.creation != "reuse" for one in placed)
-    assert len(scene.ours) + making <= cap
-    assert len({one.vm_id for one in placed if one.vm_id}) == sum(one.vm_id is not None for one in placed)
+    assert [place.run_id for place in placed] == [f"run-w{number}" for number in range(len(placed))]
+    making = sum(lacking.creates for lacking in situation.lacking) + sum(place.creation != "reuse" for place in placed)
+    assert len(situation.ours) + making <= cap
+    assert len({place.vm_id for place in placed if place.vm_id}) == sum(place.vm_id is not None for place in placed)
 
 
 # -- 55 runs over 12 machines ------------------------------------------------------------------------------------------
@@ -150,19 +150,21 @@ class Burst:
             self.draw, crowds=crowds, most=50, limits={f"steno-slot-{n}": 1 for n in range(1, CAP + 1)}
         )
         self.rented.made.append(self._made)
-        self.stage = Stage(Policy(mode=mode, max_vms=CAP, budget_total=None))
+        self.stage = Simulation(Policy(mode=mode, max_vms=CAP, budget_total=None))
         for fleet in ("shared", *self.rented.limits):
             self.stage.ensured(fleet)
         self.lasts = {f"r{number}": self.draw.uniform(5, 60) for number in range(RUNS)}
         self.idle_before: set[str] = set()
         self.busy: list[int] = []
-        """Of the machines there are, how many had a run on them by truth, at every look while runs waited."""
+        """How many machines really had a run on them, at every look while runs waited."""
 
     def _made(self, _: Machine) -> None:
-        assert sum(one.state != "terminated" for one in self.rented.machines) <= CAP, "more machines than allowed"
+        assert sum(machine.state != "terminated" for machine in self.rented.machines) <= CAP, (
+            "more machines than allowed"
+        )
 
     def look(self) -> None:
-        """One round."""
+        """Do a round."""
         self.rented.advance(PACE)
         self.stage.now = START + round(self.rented.now * SECOND)
         self.stage.runs(*self.rented.run_rows())
@@ -175,16 +177,16 @@ class Burst:
         """A machine that two looks showed idle has a run on its way to it, or no run waits."""
         if self.rented.crowds:
             return  # runs wait for one another there
-        scene = Scene(state=self.stage.world.state, source=SOURCE, policy=self.stage.policy, now=self.stage.now)
-        idle = {vm.vm_id for vm in scene.ours if vm.state is VmState.IDLE}
-        coming = sum(one.run.vm_id is None for one in scene.lacking)
-        if any(run.held is None or run.held.why == "cap" for run in scene.queue):
+        situation = Situation(state=self.stage.world.state, source=SOURCE, policy=self.stage.policy, now=self.stage.now)
+        idle = {vm.vm_id for vm in situation.ours if vm.state is VmState.IDLE}
+        coming = sum(lacking.run.vm_id is None for lacking in situation.lacking)
+        if any(run.held is None or run.held.why == "cap" for run in situation.queue):
             assert len(idle & self.idle_before) <= coming
-            self.busy.append(sum(one.job is not None for one in self.rented.machines) + min(coming, len(idle)))
+            self.busy.append(sum(machine.job is not None for machine in self.rented.machines) + min(coming, len(idle)))
         self.idle_before = idle
 
     def _hand_over(self) -> None:
-        for run in self.stage.world.state.runs.values():
+        for run in self.stage.world.state.runs.all():
             if run.placed is not None and run.provider_id is None and not run.terminal and run.name is not None:
                 job = self.rented.submit(
                     run.name,
@@ -211,9 +213,9 @@ def test_55_runs_over_12_machines_leave_no_machine_idle_for_more_than_one_poll(s
             burst.look()
     for _ in range(200):
         burst.look()
-        if all(run.terminal for run in burst.stage.world.state.runs.values()):
+        if all(run.terminal for run in burst.stage.world.state.runs.all()):
             break
-    assert all(run.terminal for run in burst.stage.world.state.runs.values())
+    assert all(run.terminal for run in burst.stage.world.state.runs.all())
     assert mean(burst.busy) > CAP - 2
 
 
@@ -226,7 +228,7 @@ def test_a_run_waits_until_the_one_before_it_in_its_fleet_has_its_machine() -> N
     for number in range(3):
         town.stage.request(f"w{number}")
     decisions = town.stage.settle()
-    assert [one.run_id for one in places(decisions)] == ["run-w0"]
+    assert [place.run_id for place in places(decisions)] == ["run-w0"]
     assert holds(decisions) == [("run-w1", "machine"), ("run-w2", "cap")]
     town.stage.taken("w0")
     town.shown["w0"] = {"status": "submitted", "submitted": town.stage.now}
@@ -236,7 +238,7 @@ def test_a_run_waits_until_the_one_before_it_in_its_fleet_has_its_machine() -> N
     town.shown["w0"]["status"] = "provisioning"
     town.stage.wait(5)
     town.look()
-    assert [one.run_id for one in places(town.stage.settle())] == ["run-w1"]
+    assert [place.run_id for place in places(town.stage.settle())] == ["run-w1"]
 
 
 def test_a_run_that_only_a_person_can_find_holds_nobody_back() -> None:
@@ -247,14 +249,14 @@ def test_a_run_that_only_a_person_can_find_holds_nobody_back() -> None:
     town.stage.settle()
     town.stage.tell(types.RunHeld(run_id="run-w0", provider="dstack", why="ambiguous"))
     town.stage.request("w1")
-    assert [one.run_id for one in places(town.stage.settle())] == ["run-w1"]
+    assert [place.run_id for place in places(town.stage.settle())] == ["run-w1"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_provider_that_puts_runs_of_one_moment_on_one_machine_gets_them_one_at_a_time(seed: int, mode: Any) -> None:
-    """Of 0.19.37, each run is on its machine before the next of its fleet is handed over."""
+    """As 0.19.37 needs it, each run is on its machine before the next of its fleet is handed over."""
     burst = Burst(seed, mode, crowds=0.2)
     for part in range(0, RUNS, 18):
         for name in list(burst.lasts)[part : part + 18]:
@@ -263,6 +265,6 @@ def test_a_provider_that_puts_runs_of_one_moment_on_one_machine_gets_them_one_at
             burst.look()
     for _ in range(400):
         burst.look()
-        if all(run.terminal for run in burst.stage.world.state.runs.values()):
+        if all(run.terminal for run in burst.stage.world.state.runs.all()):
             break
-    assert {run.reason for run in burst.stage.world.state.runs.values()} == {Reason.EXIT_ZERO}
+    assert {run.reason for run in burst.stage.world.state.runs.all()} == {Reason.EXIT_ZERO}

@@ -5,19 +5,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from stenotest.stage import SOURCE, Stage, run_row
-from stenotest.story import nodes, read_run
-from stenotest.town import Town, holds, places
+from stenotest.dstack_history import nodes, read_run
+from stenotest.row_simulation import RowSimulation, holds, places
+from stenotest.simulation import SOURCE, Simulation, run_row
 
-from engine.decide.queue import queue
-from engine.facts import RunFacts
-from engine.policy import Policy
-from events import types
+from steno.engine.decide.queue import queue
+from steno.engine.state.facts import RunFacts
+from steno.engine.state.policy import Policy
+from steno.events import types
 
 
-def backing_off(policy: Policy, *, name: str = "a", **task: object) -> Stage:
+def backing_off(policy: Policy, *, name: str = "a", **task: object) -> Simulation:
     """A run the provider had no capacity for, which is asked for again in 15 s."""
-    made = Stage(policy)
+    made = Simulation(policy)
     made.ensured("shared")
     made.request(name, **task)
     made.settle()
@@ -41,7 +41,7 @@ def test_a_later_request_for_the_same_waits_behind_a_run_that_waits_for_its_time
     assert held is not None
     assert first.estimated_start == second.estimated_start == held.not_before
     made.wait(20)
-    assert [one.run_id for one in places(made.settle())] == ["run-a", "run-b"]
+    assert [place.run_id for place in places(made.settle())] == ["run-a", "run-b"]
 
 
 NO_CAPACITY = "failed_to_start_due_to_no_capacity"
@@ -58,10 +58,10 @@ NO_CAPACITY = "failed_to_start_due_to_no_capacity"
     ],
 )
 def test_a_run_of_several_nodes_is_submitted_again_unless_a_job_of_it_ran(polls: list[Any], again: bool) -> None:
-    """One node ended without capacity while the other was only submitted: nothing ran. An exit status says that it did,
+    """A node ended without capacity while the other was only submitted: nothing ran. An exit status says that it did,
     between two polls.
     """
-    made = Stage(Policy(budget_total=None))
+    made = Simulation(Policy(budget_total=None))
     made.ensured("shared")
     made.request("a", nodes=2)
     made.settle()
@@ -117,7 +117,7 @@ def test_a_later_request_that_takes_a_machine_the_earlier_one_does_not_goes_ahea
     """An impossible request holds up nobody who can be served."""
     made = backing_off(Policy(budget_total=None), **NARROW)
     made.request("b", **{key: value for key, value in (NARROW | other).items() if value is not None})
-    assert [one.run_id for one in places(made.settle())] == ["run-b"]
+    assert [place.run_id for place in places(made.settle())] == ["run-b"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_later_request_that_takes_only_what_the_earlier_one_takes_too_waits(ot
 @pytest.mark.parametrize("mode", ["provider", "pool"])
 def test_a_machine_that_comes_free_goes_to_the_earliest_run_that_fits_it(mode: Any) -> None:
     """Also while that run waits for its time, which is for asking the cloud; but only once for each time it is free."""
-    town = Town(Policy(mode=mode, max_vms=3, budget_total=None))
+    town = RowSimulation(Policy(mode=mode, max_vms=3, budget_total=None))
     town.stage.request("old")
     fleet = "steno-slot-1" if mode == "pool" else "shared"
     town.stage.settle()
@@ -174,7 +174,7 @@ def test_a_machine_that_comes_free_goes_to_the_earliest_run_that_fits_it(mode: A
 @pytest.mark.parametrize("mode", ["provider", "pool"])
 def test_a_run_that_an_idle_machine_refused_goes_elsewhere_if_there_is_room(mode: Any) -> None:
     """Its provider sees a difference that we do not: it would be sent there again and again, and all behind it wait."""
-    town = Town(Policy(mode=mode, max_vms=2, budget_total=None))
+    town = RowSimulation(Policy(mode=mode, max_vms=2, budget_total=None))
     town.warm("old", "m", fleet="steno-slot-1" if mode == "pool" else "shared")
     for name in ("a", "b"):
         town.stage.request(name)
@@ -196,7 +196,7 @@ def test_a_run_that_an_idle_machine_refused_goes_elsewhere_if_there_is_room(mode
 
 def test_a_run_whose_warm_machine_was_taken_by_another_is_asked_for_again_at_once() -> None:
     """No cloud was asked, so there is no reason to wait."""
-    town = Town(Policy(max_vms=1, budget_total=None))
+    town = RowSimulation(Policy(max_vms=1, budget_total=None))
     town.warm("old", "m")
     town.stage.request("a")
     (place,) = places(town.stage.settle())
@@ -208,5 +208,5 @@ def test_a_run_whose_warm_machine_was_taken_by_another_is_asked_for_again_at_onc
     town.shown["a"] = {"status": "failed", "provider_id": "p1", **row}
     town.stage.wait(1)
     town.look()
-    (again,) = [one for one in town.stage.decide() if isinstance(one, types.RunRequeued)]
+    (again,) = [decision for decision in town.stage.decide() if isinstance(decision, types.RunRequeued)]
     assert again.not_before == town.stage.now

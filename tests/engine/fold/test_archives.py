@@ -8,19 +8,22 @@ from pathlib import Path
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stenotest.apart import apart
+from stenotest.segmented_world import apart
 
-from engine.decide.budget import account
-from engine.decide.controller import decide
-from engine.fold.archives import live_part
-from engine.fold.tick import PollReader, Tick
-from engine.fold.world import World
-from engine.fold.world_codec import WorldState
-from engine.money.costs import Costs
-from engine.policy import DOLLAR, Policy
-from engine.providers.readings import READINGS
-from engine.replay.trace import open_trace
-from events.poll import Poll
+from steno.engine.decide.budget import account
+from steno.engine.decide.decisions import decide
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import PollReader
+from steno.engine.money.costs import Costs
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace
+from steno.engine.state.archives import live_part
+from steno.engine.state.case_log import cases_seen
+from steno.engine.state.policy import Policy
+from steno.engine.state.reading import Tick
+from steno.engine.state.world import World
+from steno.engine.wire import DOLLAR
+from steno.events.poll import Poll
 
 TRACES = Path(__file__).parents[2] / "traces"
 NAMES = tuple(f"dstack-0.22.5/{name}" for name in ("several", "unreachable", "warm_reuse", "no_capacity"))
@@ -30,9 +33,9 @@ POLICY = Policy(budget_total=5 * DOLLAR, max_vms=2)
 
 @cache
 def polls_of(name: str) -> tuple[Poll, ...]:
-    """Some of a recording's polls, in order: every fifth of each endpoint, and its last ones."""
-    found = [poll for _, poll in open_trace(TRACES / f"{name}.jsonl.zst") if poll is not None]
-    return tuple([poll for number, poll in enumerate(found) if number // 6 % 5 == 0 or number > len(found) - 12])
+    """Some of a recording's polls, in order: every fifth of each endpoint, and its last polls."""
+    polls = [poll for _, poll in open_trace(TRACES / f"{name}.jsonl.zst") if poll is not None]
+    return tuple([poll for number, poll in enumerate(polls) if number // 6 % 5 == 0 or number > len(polls) - 12])
 
 
 def ticks(name: str, source: str, positions: list[int], *, imported: bool) -> list[Tick]:
@@ -44,20 +47,25 @@ def ticks(name: str, source: str, positions: list[int], *, imported: bool) -> li
     ]
 
 
-def folded(found: list[Tick]) -> WorldState:
+def folded(polls: list[Tick]) -> World:
     """The world after these polls, in order of position."""
-    world = World(READINGS)
-    for tick in sorted(found, key=lambda tick: tick.position):
+    world = Fold(READINGS)
+    for tick in sorted(polls, key=lambda tick: tick.position):
         world.apply(tick)
     return world.state
 
 
-def things(state: WorldState, archive: str | None) -> tuple[object, ...]:
-    """The runs and machines of one part of a world, with their bills."""
-    billed = Costs(state).bills()
+def things(state: World, archive: str | None) -> tuple[object, ...]:
+    """The runs and machines of one part of a world, with their bills; a case by what it is, not by its number."""
+    billed, cases = Costs(state).bills(), {number: case for case, number in state.cases.items()}
     return (
-        {run_id: msgspec.to_builtins(run) for run_id, run in state.runs.items() if run.archive == archive},
-        {vm_id: (msgspec.to_builtins(vm), billed[vm_id]) for vm_id, vm in state.vms.items() if vm.archive == archive},
+        {
+            run.run_id: msgspec.to_builtins(run)
+            | {"cases": [(position, cases[number]) for position, number in cases_seen(run.cases)]}
+            for run in state.runs.all()
+            if run.archive == archive
+        },
+        {vm.vm_id: (msgspec.to_builtins(vm), billed[vm.vm_id]) for vm in state.vms.all() if vm.archive == archive},
     )
 
 
@@ -71,15 +79,15 @@ def test_imports_between_live_polls_change_nothing_live(live: str, other: str, p
     assert things(together, None) == things(alone, None)
     assert together.last_at == alone.last_at
     assert together.sources[LIVE] == alone.sources[LIVE]
-    assert [one for one in together.blind if one.source == LIVE] == alone.blind
+    assert [gap for gap in together.blind if gap.source == LIVE] == alone.blind
     now = alone.last_at or 0
     assert account(together, POLICY, now) == account(alone, POLICY, now)
     assert decide(together, LIVE, POLICY, now) == decide(alone, LIVE, POLICY, now)
     lazy = apart(together)
     assert decide(lazy, LIVE, POLICY, now) == decide(alone, LIVE, POLICY, now)
     assert live_part(lazy) == live_part(together)
-    assert set(live_part(together).unsettled) == set(alone.unsettled)
-    assert set(live_part(together).open_vms) == set(alone.open_vms)
+    assert set(live_part(together).runs.open_ids) == set(alone.runs.open_ids)
+    assert set(live_part(together).vms.open_ids) == set(alone.vms.open_ids)
 
 
 @settings(max_examples=25, deadline=None)

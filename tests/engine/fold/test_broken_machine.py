@@ -7,17 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.fold.record_fold import RecordFold
-from engine.fold.state_machines import RUN, VM, StateMachine, Trigger, VmTrigger
-from engine.fold.world import World
-from engine.providers.readings import READINGS
-from engine.replay.record import replay_record
-from engine.replay.trace import open_trace
-from engine.rules.current import CURRENT
-from engine.states import State, VmState
-from events.clock import SystemClock
-from events.store.record import Record
-from projections.models.projector import caught_up, rebuilt
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.record_fold import RecordFold
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace, replay_record
+from steno.engine.rules.sets import CURRENT
+from steno.engine.state.state_machines import RUN, VM, StateMachine, Trigger, VmTrigger
+from steno.engine.state.states import State, VmState
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
+from steno.projections.read_models.projector import caught_up, rebuilt
 
 RECORDING = Path(__file__).parents[2] / "traces" / "dstack-0.22.5" / "success.jsonl.zst"
 
@@ -43,28 +42,28 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def folded(record: Record) -> list[tuple[list[str], list[str], list[str]]]:
     """The states of runs and machines and the kinds of anomalies: by the live path, replay and projections."""
-    world = World(READINGS, CURRENT, live=True)
+    world = Fold(READINGS, CURRENT, live=True)
     RecordFold(record, world).run()
     state = world.state
     live = (
-        [run.state.value for run in state.runs.values()],
-        [vm.state.value for vm in state.vms.values()],
+        [run.state.value for run in state.runs.all()],
+        [vm.state.value for vm in state.vms.all()],
         [anomaly.kind.value for anomaly in state.anomalies],
     )
-    found = replay_record(record).to_json()
+    replayed = replay_record(record).to_json()
     rebuilt(record)
     with caught_up(record) as store:
         rows = ([row.object for row in store.runs.all()], [row.object for row in store.vms.all()], [*store.anomalies()])
     runs, vms, anomalies = (msgspec.json.decode(b"[" + b",".join(some) + b"]") for some in rows)
-    return [live, _named(found["runs"], found["vms"], found["anomalies"]), _named(runs, vms, anomalies)]
+    return [live, _named(replayed["runs"], replayed["vms"], replayed["anomalies"]), _named(runs, vms, anomalies)]
 
 
 def _named(runs: Any, vms: Any, anomalies: Any) -> tuple[list[str], list[str], list[str]]:
-    return [run["state"] for run in runs], [vm["state"] for vm in vms], [one["kind"] for one in anomalies]
+    return [run["state"] for run in runs], [vm["state"] for vm in vms], [anomaly["kind"] for anomaly in anomalies]
 
 
 def test_the_table_as_declared_has_no_anomaly(record: Record) -> None:
-    """What the tests below break."""
+    """The record that the tests below break."""
     assert folded(record) == [(["succeeded"], ["terminated"], [])] * 3
 
 

@@ -1,20 +1,20 @@
 """A provider's log of a machine that contradicts what its polls showed."""
 
 import pytest
-from stenotest.stage import Stage, vm_row
+from stenotest.simulation import Simulation, vm_row
 
-from engine.facts import VmEvent
-from engine.fold.change import AnomalyKind
-from engine.fold.vm import Phase
-from engine.money.bill import bill_vm
-from engine.money.prices import Book
-from engine.states import VmState
-from events.clock import SECOND
+from steno.engine.money.bill import bill_vm
+from steno.engine.money.prices import Book
+from steno.engine.state.changes import AnomalyKind
+from steno.engine.state.facts import VmEvent
+from steno.engine.state.states import VmState
+from steno.engine.state.vm import Phase
+from steno.events.clock import SECOND
 
 
-def life(*logged: VmEvent, early: bool = False) -> Stage:
+def life(*logged: VmEvent, early: bool = False) -> Simulation:
     """Busy after one minute, idle after ten, terminated after seventeen; the log comes last, or `early`."""
-    made = Stage()
+    made = Simulation()
     began = made.now
     for status, wait in (("busy", 60), ("idle", 540), ("terminated", 420)):
         made.wait(wait)
@@ -27,15 +27,15 @@ def life(*logged: VmEvent, early: bool = False) -> Stage:
 
 
 def move(at: int, before: VmState, after: VmState) -> VmEvent:
-    return VmEvent(provider_id="m1", at=Stage().now + at * SECOND, before=before, after=after)
+    return VmEvent(provider_id="m1", at=Simulation().now + at * SECOND, before=before, after=after)
 
 
-def phases(made: Stage) -> list[Phase]:
-    return [one.phase for one in bill_vm(made.vm("m1"), until=made.now, book=Book()).intervals]
+def phases(made: Simulation) -> list[Phase]:
+    return [interval.phase for interval in bill_vm(made.vm("m1"), until=made.now, book=Book()).intervals]
 
 
-def contradictions(made: Stage) -> list[str]:
-    return [one for one in made.vm("m1").noted if one.startswith(AnomalyKind.CONTRADICTION.value)]
+def contradictions(made: Simulation) -> list[str]:
+    return [note for note in made.vm("m1").noted if note.startswith(AnomalyKind.CONTRADICTION.value)]
 
 
 BACK = move(900, VmState.PROVISIONING, VmState.BUSY)
@@ -58,7 +58,7 @@ def test_an_end_in_the_log_is_dropped_once_a_poll_shows_the_machine_alive() -> N
 
 def test_a_date_within_seconds_of_a_poll_is_taken_as_it_is() -> None:
     """Clocks differ, and an answer is older than its arrival."""
-    ready, told = move(65, VmState.PROVISIONING, VmState.BUSY), move(595, VmState.IDLE, VmState.TERMINATING)
-    made = life(ready, told)
+    ready, off = move(65, VmState.PROVISIONING, VmState.BUSY), move(595, VmState.IDLE, VmState.TERMINATING)
+    made = life(ready, off)
     assert len(made.vm("m1").dates) == 2
     assert contradictions(made) == []

@@ -1,4 +1,4 @@
-"""What a task says of itself: it gives a running run its phase and a failed one its reason, and ends none."""
+"""Reports of a task about itself: one gives a running run its phase and a failed one its reason, and ends none."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import itertools
 
 import msgspec
 import pytest
-from stenotest.story import START, Item, Story, single
+from stenotest.dstack_history import START, DstackHistory, Item, single
 
-from engine.fold.run import Run
-from engine.fold.tick import PollReader
-from engine.fold.world import World
-from engine.fold.world_codec import dump, load
-from engine.kernel_mark import KernelMark, hashed
-from engine.providers.readings import READINGS, every_rule_set
-from events import types
-from events.clock import SECOND
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import PollReader
+from steno.engine.providers.registry import READINGS, every_rule_set
+from steno.engine.state.kernel_mark import KernelMark, hashed
+from steno.engine.state.run import Run
+from steno.engine.state.world import dump, load
+from steno.events import types
+from steno.events.clock import SECOND
 
 OURS = "11111111-2222-4333-8444-555555555555"
 RUNNING = single("a", "running", "running", submitted=2)
@@ -24,9 +24,9 @@ FAILED = single("a", "failed", "failed", submitted=2, exit_status=1, **ENDED)
 DONE = single("a", "done", "done", exit_status=0, submitted=2)
 
 
-def kernel(rules: str = "current", endpoint: str = "benchmark") -> World:
+def kernel(rules: str = "current", endpoint: str = "benchmark") -> Fold:
     """A world with one kernel that its provider has."""
-    world = World(READINGS, every_rule_set()[rules])
+    world = Fold(READINGS, every_rule_set()[rules])
     mark = KernelMark(
         problem="matmul", gpu_type="MI300X", dtype="float32", language="hip", endpoint=endpoint, key_hash=hashed("k")
     )
@@ -46,13 +46,13 @@ def kernel(rules: str = "current", endpoint: str = "benchmark") -> World:
     return world
 
 
-def shows(world: World, item: Item, position: int, now: float = 5) -> None:
-    ((_, poll),) = Story(now=now).listed(item).polls()
+def shows(world: Fold, item: Item, position: int, now: float = 5) -> None:
+    ((_, poll),) = DstackHistory(now=now).listed(item).polls()
     assert poll is not None
     world.apply(PollReader(READINGS).read(position, poll))
 
 
-def says(world: World, seq: int, status: str, position: int, *, provider_id: str = RUNNING["id"]) -> None:
+def says(world: Fold, seq: int, status: str, position: int, *, provider_id: str = RUNNING["id"]) -> None:
     frame = msgspec.json.encode({"status": status})
     world.apply_event(
         position,
@@ -61,8 +61,8 @@ def says(world: World, seq: int, status: str, position: int, *, provider_id: str
     )
 
 
-def only(world: World) -> Run:
-    (run,) = world.state.runs.values()
+def only(world: Fold) -> Run:
+    (run,) = world.state.runs.all()
     return run
 
 
@@ -133,21 +133,21 @@ def test_a_failure_without_a_word_keeps_the_providers_reason() -> None:
 
 
 def test_what_is_said_twice_changes_nothing() -> None:
-    """Neither a line that is there, nor one of an attempt that is not this one, nor of a run that does not report."""
+    """Neither a line that is there, nor a line of another attempt, nor of a run that does not report."""
     world = kernel()
     says(world, 1, "COMPILING", 3)
     before = only(world).said
     says(world, 1, "RUNTIME_ERROR", 4)
     says(world, 2, "RUNTIME_ERROR", 5, provider_id="another attempt")
     assert only(world).said == before
-    silent = World(READINGS)
+    silent = Fold(READINGS)
     shows(silent, RUNNING, 3)
     says(silent, 1, "COMPILING", 4)
     assert only(silent).said is None
 
 
-def test_a_task_that_begins_anew_has_said_nothing_yet() -> None:
-    """What the time before said is no reason of this one's end."""
+def test_a_task_that_starts_again_has_said_nothing_yet() -> None:
+    """A report of the time before does not explain the end of this attempt."""
     world = kernel()
     for seq, status in enumerate(("COMPILING", "RUNTIME_ERROR", "COMPILING"), 1):
         says(world, seq, status, 2 + seq)
@@ -157,29 +157,29 @@ def test_a_task_that_begins_anew_has_said_nothing_yet() -> None:
 
 @pytest.mark.parametrize(("endpoint", "ended"), [("checker", True), ("benchmark", False)])
 def test_a_check_ends_when_it_is_checked(endpoint: str, ended: bool) -> None:
-    """Of a benchmark it is a step."""
+    """A report of a benchmark is a step."""
     world = kernel(endpoint=endpoint)
     says(world, 1, "CHECKED", 3)
-    said = only(world).said
-    assert said is not None
-    assert said.ended is ended
+    output = only(world).said
+    assert output is not None
+    assert output.ended is ended
 
 
 @pytest.mark.parametrize("rules", sorted(set(every_rule_set()) - {"current"}))
 def test_the_old_pollers_hear_nothing(rules: str) -> None:
-    """They looked at the provider's answers alone: their verdicts stay what they were."""
-    told, untold = kernel(rules), kernel(rules)
-    says(told, 1, "WRONG_ANSWER", 3)
-    for world in (told, untold):
+    """They looked at the provider's answers alone: their verdicts stay."""
+    heard, untold = kernel(rules), kernel(rules)
+    says(heard, 1, "WRONG_ANSWER", 3)
+    for world in (heard, untold):
         shows(world, FAILED, 4)
-    assert (only(told).state, only(told).reason) == (only(untold).state, only(untold).reason)
+    assert (only(heard).state, only(heard).reason) == (only(untold).state, only(untold).reason)
 
 
 def test_a_snapshot_keeps_what_was_said() -> None:
-    """A fold that is taken up again goes on as if it had never stopped."""
+    """A fold that is loaded again continues as if it had never stopped."""
     world = kernel()
     says(world, 1, "COMPILING", 3)
-    again = World(READINGS, state=load(dump(world.state)))
+    again = Fold(READINGS, state=load(dump(world.state)))
     for each in (world, again):
         says(each, 2, "WRONG_ANSWER", 4)
         shows(each, FAILED, 5)

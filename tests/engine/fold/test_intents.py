@@ -1,24 +1,24 @@
-"""Our own intents in the world: a requested run, its link to the provider's, whose stop it was."""
+"""Our own intents in the world: a requested run, its link to the provider's run, and who stopped it."""
 
 from hypothesis import given
 from hypothesis import strategies as st
-from stenotest.story import START, Item, Story, single
-from stenotest.told import marked
+from stenotest.dstack_history import START, DstackHistory, Item, single
+from stenotest.event_world import marked
 
-from engine.fold.change import Moved
-from engine.fold.run import Run
-from engine.fold.tick import PollReader
-from engine.fold.world import World
-from engine.fold.world_codec import dump, load
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SECOND, foreign_run_id
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import PollReader
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.changes import Moved
+from steno.engine.state.run import Run
+from steno.engine.state.world import dump, load
+from steno.events import types
+from steno.events.clock import SECOND, foreign_run_id
 
 OURS = "11111111-2222-4333-8444-555555555555"
 ITEM = single("a", "running", "running", submitted=2)
 
 
-def requested(world: World, position: int = 1, at: int = START) -> None:
+def requested(world: Fold, position: int = 1, at: int = START) -> None:
     world.apply_event(
         position,
         at,
@@ -28,21 +28,21 @@ def requested(world: World, position: int = 1, at: int = START) -> None:
     )
 
 
-def shown(world: World, *items: object, position: int = 9, now: float = 5) -> None:
-    ((_, poll),) = Story(now=now).listed(*items).polls()  # type: ignore[arg-type]
+def shown(world: Fold, *items: object, position: int = 9, now: float = 5) -> None:
+    ((_, poll),) = DstackHistory(now=now).listed(*items).polls()  # type: ignore[arg-type]
     assert poll is not None
     world.apply(PollReader(READINGS).read(position, poll))
 
 
-def handed(world: World, position: int = 2) -> None:
+def handed(world: Fold, position: int = 2) -> None:
     world.apply_event(position, START, types.SubmitIntended(run_id=OURS, provider="dstack", name="a", marked=True))
 
 
-def odd(world: World) -> list[str]:
+def odd(world: Fold) -> list[str]:
     return [anomaly.kind.value for anomaly in world.state.anomalies]
 
 
-def submitted(world: World, position: int = 2) -> None:
+def submitted(world: Fold, position: int = 2) -> None:
     world.apply_event(
         position,
         START + SECOND,
@@ -50,7 +50,7 @@ def submitted(world: World, position: int = 2) -> None:
     )
 
 
-def stop(world: World, by: str) -> None:
+def stop(world: Fold, by: str) -> None:
     world.apply_event(
         5,
         START,
@@ -58,14 +58,14 @@ def stop(world: World, by: str) -> None:
     )
 
 
-def only(world: World) -> Run:
-    (run,) = world.state.runs.values()
+def only(world: Fold) -> Run:
+    (run,) = world.state.runs.all()
     return run
 
 
 def test_a_request_is_a_run_before_any_poll() -> None:
     """`requested`, with our id and the time it was asked for."""
-    world = World(READINGS)
+    world = Fold(READINGS)
     requested(world)
     run = only(world)
     assert (run.run_id, run.state, run.requested_at, run.provider_id) == (OURS, "requested", START, None)
@@ -73,7 +73,7 @@ def test_a_request_is_a_run_before_any_poll() -> None:
 
 def test_the_outcome_links_the_providers_id_to_ours() -> None:
     """The poll that shows it moves our run."""
-    world = World(READINGS)
+    world = Fold(READINGS)
     requested(world)
     submitted(world)
     shown(world, ITEM)
@@ -83,7 +83,7 @@ def test_the_outcome_links_the_providers_id_to_ours() -> None:
 
 def test_a_run_that_carries_our_mark_is_ours_once_we_were_about_to_hand_it_over() -> None:
     """The answer to the call was lost; the list shows it all the same."""
-    world = World(READINGS)
+    world = Fold(READINGS)
     requested(world)
     handed(world)
     shown(world, marked(ITEM))
@@ -96,12 +96,12 @@ def test_a_run_that_carries_our_mark_is_ours_once_we_were_about_to_hand_it_over(
 def test_a_strangers_run_of_a_queued_requests_name_is_theirs() -> None:
     """It was submitted straight to the provider while ours waited: ours waits on, whatever becomes of theirs."""
     for held in (True, False):
-        world = World(READINGS)
+        world = Fold(READINGS)
         requested(world)
         if held:
             world.apply_event(2, START, types.RunHeld(run_id=OURS, provider="dstack", why="cap"))
         shown(world, single("a", "done", "done", exit_status=0, submitted=2))
-        ours, theirs = world.state.runs.values()
+        ours, theirs = world.state.runs.all()
         assert (ours.run_id, ours.provider_id, ours.terminal) == (OURS, None, False)
         assert (theirs.run_id, theirs.state) == (foreign_run_id("dstack", ITEM["id"]), "succeeded")
         assert world.identify("dstack", theirs.facts) == theirs.run_id
@@ -111,11 +111,11 @@ def test_a_strangers_run_of_a_queued_requests_name_is_theirs() -> None:
 def test_a_name_is_no_proof_while_we_hand_it_over() -> None:
     """A stranger was faster by a moment: without our mark the run is theirs, also where theirs carries another's."""
     for item in (ITEM, marked(ITEM, "00000000-0000-4000-8000-000000000000"), marked(ITEM, 7)):
-        world = World(READINGS)
+        world = Fold(READINGS)
         requested(world)
         handed(world)
         shown(world, item)
-        assert [run.provider_id for run in world.state.runs.values()] == [None, ITEM["id"]]
+        assert [run.provider_id for run in world.state.runs.all()] == [None, ITEM["id"]]
         assert "ambiguous_submission" not in odd(world)
 
 
@@ -126,12 +126,12 @@ def test_a_mark_that_does_not_fit_is_told_and_proves_nothing() -> None:
         (True, {**marked(ITEM), "project_name": "other"}, "of project main"),
         (True, marked(single("b", "running", "running", submitted=2)), "handed over as a"),
     ):
-        world = World(READINGS)
+        world = Fold(READINGS)
         requested(world)
         if handing:
             handed(world)
         shown(world, item)
-        ours, theirs = world.state.runs.values()
+        ours, theirs = world.state.runs.all()
         assert (ours.provider_id, theirs.provider_id) == (None, item["id"])
         (anomaly,) = world.state.anomalies
         assert (anomaly.kind, anomaly.subject) == ("ambiguous_submission", f"run/{theirs.run_id}")
@@ -143,20 +143,20 @@ def test_a_mark_that_does_not_fit_is_told_and_proves_nothing() -> None:
 
 def test_a_copy_of_a_linked_runs_mark_is_another_run() -> None:
     """Somebody submitted the configuration of our run once more, tags and all."""
-    world = World(READINGS)
+    world = Fold(READINGS)
     requested(world)
     handed(world)
     submitted(world)
     shown(world, marked(ITEM))
     copy = marked(single("a", "running", "running", submitted=3, label="copy"))
     shown(world, copy, marked(ITEM), position=10, now=10)
-    assert [run.provider_id for run in world.state.runs.values()] == [ITEM["id"], copy["id"]]
+    assert [run.provider_id for run in world.state.runs.all()] == [ITEM["id"], copy["id"]]
     assert odd(world) == ["ambiguous_submission"]
 
 
 def test_a_mark_shown_twice_waits_for_the_outcome() -> None:
-    """One of the two is a copy, and the list does not say which; the provider's answer to the call does."""
-    world = World(READINGS)
+    """A copy is among the two, and the list does not say which; the provider's answer to the call does."""
+    world = Fold(READINGS)
     requested(world)
     handed(world)
     copy = marked(single("a", "running", "running", submitted=3, label="copy"))
@@ -170,7 +170,7 @@ def test_a_mark_shown_twice_waits_for_the_outcome() -> None:
 
 def test_the_providers_answer_outweighs_a_mark() -> None:
     """A run with our mark was shown first, and the provider says that ours is another: each is itself from then on."""
-    world = World(READINGS)
+    world = Fold(READINGS)
     requested(world)
     handed(world)
     forged = marked(single("a", "done", "done", exit_status=0, submitted=1, label="forged"))
@@ -182,13 +182,13 @@ def test_the_providers_answer_outweighs_a_mark() -> None:
     assert (ours.provider_id, ours.state, theirs.state) == (ITEM["id"], "running", "succeeded")
     assert (theirs.requested_at, theirs.terms) == (None, None)
     assert odd(world) == ["ambiguous_submission"]
-    assert set(world.state.unsettled) == {OURS}
+    assert set(world.state.runs.open_ids) == {OURS}
 
 
 @given(st.data())
 def test_no_polls_of_others_make_a_run_ours(data: st.DataObject) -> None:
     """Law: only our mark on a run we were handing over, or the provider's answer to the call, links a run of ours."""
-    world = World(READINGS)
+    world = Fold(READINGS)
     events = [requested, handed, submitted]
     others = st.builds(
         single,
@@ -221,13 +221,13 @@ def _with(item: Item, mark: str | None) -> Item:
 def test_a_run_seen_before_its_outcome_is_adopted() -> None:
     """A clock that differs may hide the link until the outcome says it: still one run, under our id, settled or not."""
     for item in (ITEM, single("a", "done", "done", exit_status=0, submitted=2)):
-        world = World(READINGS)
+        world = Fold(READINGS)
         requested(world, at=START + 60 * SECOND)
         shown(world, item, now=61)
         submitted(world, position=10)
         run = only(world)
         assert (run.run_id, run.provider_id) == (OURS, ITEM["id"])
-        assert list(world.state.unsettled) == ([] if run.terminal else [OURS])
+        assert list(world.state.runs.open_ids) == ([] if run.terminal else [OURS])
         shown(world, ITEM, position=11, now=70)
         assert len(world.state.runs) == 1
 
@@ -235,19 +235,19 @@ def test_a_run_seen_before_its_outcome_is_adopted() -> None:
 def test_a_refused_submission_ends_the_run() -> None:
     """There will be no poll to say so."""
     for why, reason in (("rejected", "rejected"), ("name_in_use", "rejected"), ("unreachable", "unreachable")):
-        world = World(READINGS)
+        world = Fold(READINGS)
         requested(world)
         failure = types.SubmitFailed(run_id=OURS, provider="dstack", error="no", reason=why)  # type: ignore[arg-type]
         changes = world.apply_event(2, START, failure)
         assert (only(world).state, only(world).reason, only(world).evidence) == ("failed", reason, (2,))
         assert any(isinstance(change, Moved) and change.transition is not None for change in changes)
-        assert (world.state.unsettled, only(world).intended) == ({}, None)
+        assert (world.state.runs.open_ids, only(world).intended) == ({}, None)
 
 
 def test_an_abandoned_request_ends_as_stopped_if_somebody_asked_for_that() -> None:
     """Else as rejected."""
     for by, wanted in (("user", "stopped_by_user"), ("policy", "stopped_by_policy"), (None, "rejected")):
-        world = World(READINGS)
+        world = Fold(READINGS)
         requested(world)
         if by is not None:
             stop(world, by)
@@ -265,7 +265,7 @@ def test_a_stop_is_a_policys_only_if_our_newest_request_was() -> None:
         (["user", "policy"], "stopped_by_policy"),
         ([], "stopped_by_user"),
     ):
-        world = World(READINGS)
+        world = Fold(READINGS)
         requested(world)
         submitted(world)
         for by in requests:
@@ -278,7 +278,7 @@ def test_a_stop_is_a_policys_only_if_our_newest_request_was() -> None:
 
 def test_a_world_is_written_down_and_taken_up_equal() -> None:
     """Also with requests open."""
-    world = World(READINGS)
+    world = Fold(READINGS)
     requested(world)
     shown(world, single("b", "running", "running"))
     assert load(dump(world.state)) == world.state

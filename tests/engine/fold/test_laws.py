@@ -5,30 +5,30 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.dstack_history import DstackHistory, Item, single
 from stenotest.histories import History, histories
-from stenotest.story import Item, Story, single
 
-from engine.fold.run import Run
-from engine.fold.tick import PollReader
-from engine.fold.world import World
-from engine.providers.readings import READINGS
-from engine.replay.trace import NumberedPoll, replay_polls
-from engine.rules.current import CURRENT, decisive, judge
-from engine.rules.sets import Verdict
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import PollReader
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import NumberedPoll, replay_polls
+from steno.engine.rules.cases import case_of
+from steno.engine.rules.sets import CURRENT, Verdict, decisive
+from steno.engine.state.run import Run
 
 Said = tuple[str, str | None, int | None]
 
 
-def told(history: History) -> Story:
+def told(history: History) -> DstackHistory:
     """A poll of the full list every five seconds, one for each thing the server showed."""
-    story = Story()
+    story = DstackHistory()
     for item in history.items:
         story.listed(item).wait(5)
     return story
 
 
-def fold(polls: list[NumberedPoll], world: World | None = None) -> World:
-    world = world if world is not None else World(READINGS)
+def fold(polls: list[NumberedPoll], world: Fold | None = None) -> Fold:
+    world = world if world is not None else Fold(READINGS)
     reader = PollReader(READINGS)
     for number, poll in polls:
         if poll is not None:
@@ -36,8 +36,8 @@ def fold(polls: list[NumberedPoll], world: World | None = None) -> World:
     return world
 
 
-def only(world: World) -> Run:
-    (run,) = world.state.runs.values()
+def only(world: Fold) -> Run:
+    (run,) = world.state.runs.all()
     return run
 
 
@@ -64,7 +64,7 @@ def test_only_decisive_evidence_ends_a_run(history: History, data: st.DataObject
 
 @given(histories())
 def test_a_coherent_history_has_no_anomaly(history: History) -> None:
-    """What the provider may do is no anomaly."""
+    """An allowed step of the provider is not an anomaly."""
     assert fold(list(told(history).polls())).state.anomalies == []
 
 
@@ -112,7 +112,7 @@ def test_a_late_answer_moves_nothing(history: History, data: st.DataObject) -> N
 def test_absence_never_ends_a_run(history: History, data: st.DataObject) -> None:
     """Law: however long it is not listed, it is at most lost, and it leaves `lost` as soon as evidence comes."""
     end = data.draw(st.integers(1, len(history.items)))
-    story = Story()
+    story = DstackHistory()
     for item in history.items[:end]:
         story.listed(item).wait(5)
     settled = end > history.settled_from
@@ -138,11 +138,11 @@ def test_an_unknown_word_never_raises_and_never_ends_a_run(
     changed: Item = {**before}
     if in_job:
         last = before["jobs"][0]["job_submissions"][-1]
-        shown = [*before["jobs"][0]["job_submissions"][:-1], {**last, key: word}]
-        changed["jobs"] = [{**before["jobs"][0], "job_submissions": shown}, *before["jobs"][1:]]
+        submissions = [*before["jobs"][0]["job_submissions"][:-1], {**last, key: word}]
+        changed["jobs"] = [{**before["jobs"][0], "job_submissions": submissions}, *before["jobs"][1:]]
     else:
         changed[key] = word
-    story = Story().listed(changed)
+    story = DstackHistory().listed(changed)
     run = only(fold(list(story.polls())))
     if index < history.settled_from and before["status"] != "pending":
         assert not run.terminal
@@ -157,22 +157,22 @@ def test_a_verdict_is_memoryless(history: History, data: st.DataObject) -> None:
     if alone.terminal:
         assert said(whole) == said(alone)
     assert whole.facts is not None
-    move = judge(whole.facts, stopped_by_policy=False)
-    assert isinstance(move, Verdict) == alone.terminal == (decisive(whole.facts) is not None)
+    move = CURRENT.move(whole.facts, stopped_by_policy=False)
+    assert isinstance(move, Verdict) == alone.terminal == (decisive(case_of(whole.facts)) is not None)
 
 
 @given(histories(), st.booleans())
 def test_a_stop_is_a_policys_only_if_our_newest_request_was(history: History, policy: bool) -> None:
     """Law: our own intents decide between the words, never between states."""
     item = history.items[-1]
-    polls = list(Story().listed(item).polls())
-    world = World(READINGS)
+    polls = list(DstackHistory().listed(item).polls())
+    world = Fold(READINGS)
     reader = PollReader(READINGS)
     number, poll = polls[0]
     assert poll is not None
     tick = reader.read(number, poll)
     facts = tick.runs[0].facts
-    by_user, by_policy = judge(facts, stopped_by_policy=False), judge(facts, stopped_by_policy=True)
+    by_user, by_policy = CURRENT.move(facts, stopped_by_policy=False), CURRENT.move(facts, stopped_by_policy=True)
     assert isinstance(by_user, Verdict)
     assert isinstance(by_policy, Verdict)
     assert by_user.state is by_policy.state
@@ -188,8 +188,8 @@ def test_a_stop_is_a_policys_only_if_our_newest_request_was(history: History, po
 def test_both_steppers_fold_a_history_alike(history: History) -> None:
     """The machine of the live path and the table of replay."""
     polls = list(told(history).polls())
-    live = fold(polls, World(READINGS, CURRENT, live=True))
-    replayed = fold(polls, World(READINGS, CURRENT))
+    live = fold(polls, Fold(READINGS, CURRENT, live=True))
+    replayed = fold(polls, Fold(READINGS, CURRENT))
     assert live.state == replayed.state
 
 
@@ -197,7 +197,7 @@ def test_both_steppers_fold_a_history_alike(history: History) -> None:
 def test_any_endpoint_that_shows_the_run_is_an_observation(seen_by: str) -> None:
     """A list or a get, full or active."""
     item = single("a", "running", "terminating", job_reason="done_by_runner", exit_status=0)
-    story = Story()
+    story = DstackHistory()
     shows: dict[str, Any] = {"get": story.got, "active": story.active, "full": story.listed}
     shows[seen_by](item)
     assert said(only(fold(list(story.polls())))) == ("succeeded", "exit_zero", 0)

@@ -5,35 +5,35 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.dstack_history import START, DstackHistory, Item
 from stenotest.machines import MachineHistory, machine_histories, machine_item
-from stenotest.story import START, Item, Story
 
-from engine.fold.change import AnomalyKind
-from engine.fold.tick import PollReader
-from engine.fold.vm import BILLED, Vm
-from engine.fold.world import World
-from engine.fold.world_codec import dump, idle_evidence, load, vms_of
-from engine.providers.readings import READINGS
-from engine.rules.current import CURRENT
-from engine.states import VmReason, VmState
-from events import types
-from events.clock import SECOND, foreign_run_id
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import PollReader
+from steno.engine.providers.registry import READINGS
+from steno.engine.rules.sets import CURRENT
+from steno.engine.state.changes import AnomalyKind
+from steno.engine.state.states import VmReason, VmState
+from steno.engine.state.vm import BILLED, Vm
+from steno.engine.state.world import dump, idle_evidence, load, vms_of
+from steno.events import types
+from steno.events.clock import SECOND, foreign_run_id
 
 pytestmark = pytest.mark.slow
 
 SOURCE = "dstack/main"
 
 
-def told(history: MachineHistory) -> Story:
+def told(history: MachineHistory) -> DstackHistory:
     """The list of machines every five seconds, one for each row the server showed."""
-    story = Story()
+    story = DstackHistory()
     for item in history.items:
         story.machines(item).wait(5)
     return story
 
 
-def fold(story: Story, world: World | None = None, positions: list[int] | None = None) -> World:
-    world = world if world is not None else World(READINGS)
+def fold(story: DstackHistory, world: Fold | None = None, positions: list[int] | None = None) -> Fold:
+    world = world if world is not None else Fold(READINGS)
     reader = PollReader(READINGS)
     for number, poll in story.polls():
         if poll is not None:
@@ -41,8 +41,8 @@ def fold(story: Story, world: World | None = None, positions: list[int] | None =
     return world
 
 
-def only(world: World) -> Vm:
-    (vm,) = world.state.vms.values()
+def only(world: Fold) -> Vm:
+    (vm,) = world.state.vms.all()
     return vm
 
 
@@ -61,9 +61,9 @@ def test_every_row_moves_the_machine_to_where_it_shows_it(history: MachineHistor
     assert vm.state == history.states[end - 1]
     assert (vm.state is VmState.TERMINATED) == (history.ended_from is not None and end > history.ended_from)
     # Once for each time that it was away: for a minute, or when it ended.
-    assert {one.kind for one in world.state.anomalies} <= {AnomalyKind.UNREACHABLE}
+    assert {anomaly.kind for anomaly in world.state.anomalies} <= {AnomalyKind.UNREACHABLE}
     assert len(world.state.anomalies) <= len(vm.unreachable)
-    assert {one.detail for one in world.state.anomalies} <= {str(one) for one in vm.unreachable}
+    assert {anomaly.detail for anomaly in world.state.anomalies} <= {str(silence) for silence in vm.unreachable}
     ended_away = vm.state is VmState.TERMINATED and vm.silence is not None
     assert world.state.anomalies or not (ended_away and vm.reason is VmReason.UNREACHABLE is not vm.facts.cause)
 
@@ -88,8 +88,8 @@ def test_a_life_is_what_the_rows_say(history: MachineHistory) -> None:
     if first is None:
         assert (vm.finished_at, vm.finished_low) == (None, None)
     elif history.old:
-        shown = START + first * 5 * SECOND + 10_000
-        assert (vm.finished_at, vm.finished_low) == (shown, shown - 5 * SECOND - 10_000)
+        first_at = START + first * 5 * SECOND + 10_000
+        assert (vm.finished_at, vm.finished_low) == (first_at, first_at - 5 * SECOND - 10_000)
     else:
         assert vm.finished_at == vm.finished_low == START + first * 5 * SECOND
     assert not vm.unseen_end
@@ -120,7 +120,7 @@ def test_dropping_and_delaying_polls_never_ends_a_machine_that_goes_on(
     """Law: the newest row delivered decides, and a late one moves nothing."""
     lines = list(enumerate(told(history).lines))
     kept = data.draw(st.lists(st.sampled_from(lines), min_size=1, max_size=2 * len(lines)))
-    story = Story()
+    story = DstackHistory()
     story.lines = [line for _, line in kept]
     newest = max(place for place, _ in kept)
     world = fold(story)
@@ -132,7 +132,7 @@ def test_dropping_and_delaying_polls_never_ends_a_machine_that_goes_on(
 def test_absence_never_ends_a_machine(history: MachineHistory, data: st.DataObject) -> None:
     """Law: not listed for however long, it is at most unconfirmed, and billed, until evidence comes."""
     end = data.draw(st.integers(1, len(history.items)))
-    story = Story()
+    story = DstackHistory()
     for item in history.items[:end]:
         story.machines(item).wait(5)
     for _ in range(data.draw(st.integers(0, 60))):
@@ -154,7 +154,7 @@ def test_a_machine_is_never_forgotten_while_it_may_be_billed(
     history: MachineHistory, silence: int, data: st.DataObject
 ) -> None:
     """Law: whatever is polled, dropped, failed or decided, it is among its source's machines until it is seen gone."""
-    story = Story()
+    story = DstackHistory()
     for item in history.items[: history.ended_from]:
         story.machines(item).wait(data.draw(st.sampled_from([5, 61])))
     for _ in range(silence):
@@ -192,15 +192,15 @@ def test_nothing_unknown_raises_or_ends_a_machine(history: MachineHistory, data:
     changed: Item = {**history.items[index], "new_in_0.30": {"x": [1]}}
     for key in data.draw(st.lists(KEYS.filter(lambda key: key not in ("id", "project_name")), max_size=4)):
         changed[key] = data.draw(ODD)
-    story = Story()
+    story = DstackHistory()
     for item in history.items[:index]:
         story.machines(item).wait(5)
-    alive = fold(story).state.open_vms
+    alive = fold(story).state.vms.open_ids
     world = fold(story.machines(changed))
-    assert set(alive) <= set(world.state.vms)
+    assert set(alive) <= set(world.state.vms.ids())
     if history.ended_from is None or index < history.ended_from:
-        assert all(vm.state is not VmState.TERMINATED for vm in world.state.vms.values())
-        assert set(alive) <= set(world.state.open_vms)
+        assert all(vm.state is not VmState.TERMINATED for vm in world.state.vms.all())
+        assert set(alive) <= set(world.state.vms.open_ids)
     assert load(dump(world.state)) == world.state
 
 
@@ -218,9 +218,9 @@ def test_idle_evidence_counts_answered_time_only(history: MachineHistory, data: 
         return
     assert vm.idle_since is not None
     blind = sum(
-        (one.until or 0) - max(one.since, vm.idle_since)
-        for one in world.state.blind
-        if (one.until or 0) > vm.idle_since
+        (gap.until or 0) - max(gap.since, vm.idle_since)
+        for gap in world.state.blind
+        if (gap.until or 0) > vm.idle_since
     )
     assert evidence == vm.last_at - vm.idle_since - blind
 
@@ -228,6 +228,6 @@ def test_idle_evidence_counts_answered_time_only(history: MachineHistory, data: 
 @given(machine_histories())
 def test_both_steppers_fold_a_history_alike(history: MachineHistory) -> None:
     """The machine of the live path and the table of replay."""
-    live = fold(told(history), World(READINGS, CURRENT, live=True))
-    replayed = fold(told(history), World(READINGS, CURRENT))
+    live = fold(told(history), Fold(READINGS, CURRENT, live=True))
+    replayed = fold(told(history), Fold(READINGS, CURRENT))
     assert live.state == replayed.state

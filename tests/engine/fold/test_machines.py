@@ -1,104 +1,112 @@
-"""What real servers do to one machine: its life, timers, and what they take back, one corner each."""
+"""Answers of real servers about a machine: its life, timers, and what they take back, one corner each."""
 
 import msgspec
 import pytest
+from stenotest.dstack_history import START, DstackHistory, Item
+from stenotest.event_world import SOURCE, TAKEN, VM, EventWorld, drain, intended, on
 from stenotest.machines import machine_item, placeholder
-from stenotest.story import START, Item, Story
-from stenotest.told import SOURCE, TAKEN, VM, Told, drain, intended, on
 
-from engine.fold.change import AnomalyKind
-from engine.fold.tick import PollReader
-from engine.fold.world import World
-from engine.fold.world_codec import idle_evidence
-from engine.money.bill import bill_vm
-from engine.money.prices import Book
-from engine.providers.readings import READINGS
-from engine.states import VmReason, VmState
-from events import types
-from events.clock import SECOND
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import PollReader
+from steno.engine.money.bill import bill_vm
+from steno.engine.money.prices import Book
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.changes import AnomalyKind
+from steno.engine.state.states import VmReason, VmState
+from steno.engine.state.world import idle_evidence
+from steno.events import types
+from steno.events.clock import SECOND
 
 # -- life --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_row_without_a_price_is_no_machine_and_becomes_one_with_its_price() -> None:
     """Placeholders come and go; the machine's life is counted from `created` all the same."""
-    told = Told().rows(placeholder())
-    assert told.world.state.vms == {}
-    told.rows(machine_item(status="provisioning", hostname=None))
-    assert (told.vm.state, told.vm.created, told.vm.first_at) == ("provisioning", START, told.at(10.01))
-    other = Told().rows(placeholder()).rows()
-    assert (other.world.state.vms, other.anomalies) == ({}, [])
+    story = EventWorld().rows(placeholder())
+    assert not story.world.state.vms
+    story.rows(machine_item(status="provisioning", hostname=None))
+    assert (story.vm.state, story.vm.created, story.vm.first_at) == ("provisioning", START, story.at(10.01))
+    other = EventWorld().rows(placeholder()).rows()
+    assert (len(other.world.state.vms), other.anomalies) == (0, [])
 
 
 def test_a_machine_that_went_without_a_finished_at_ended_between_two_polls() -> None:
     """0.19.37: the first terminated poll, at the earliest when the poll before was asked."""
-    told = Told().rows(machine_item(old=True)).rows(machine_item(status="terminated", reason="Idle timeout", old=True))
-    assert (told.vm.finished_at, told.vm.finished_low) == (told.at(10.01), told.at(5))
-    assert told.vm.reason is VmReason.IDLE_TIMEOUT
+    story = (
+        EventWorld()
+        .rows(machine_item(old=True))
+        .rows(machine_item(status="terminated", reason="Idle timeout", old=True))
+    )
+    assert (story.vm.finished_at, story.vm.finished_low) == (story.at(10.01), story.at(5))
+    assert story.vm.reason is VmReason.IDLE_TIMEOUT
 
 
 def test_a_machine_that_was_over_before_anybody_looked_is_not_billed_to_the_day_we_came() -> None:
     """0.19.37 lists machines that went months ago: they lived as long as the runs we know on them."""
     day = 86_400
     gone = machine_item(status="terminated", created=-90 * day, old=True)
-    told = Told().rows(gone)
-    assert (told.vm.finished_at, told.vm.finished_low, told.vm.unseen_end) == (told.vm.created, told.vm.created, True)
-    told.runs(on("old", "done", submitted=-90 * day - 60, finished=-89 * day))
-    assert told.vm.finished_at == told.vm.finished_low == told.at(-89 * day)
-    assert told.vm.first_at == told.at(5.01)
+    story = EventWorld().rows(gone)
+    assert (story.vm.finished_at, story.vm.finished_low, story.vm.unseen_end) == (
+        story.vm.created,
+        story.vm.created,
+        True,
+    )
+    story.runs(on("old", "done", submitted=-90 * day - 60, finished=-89 * day))
+    assert story.vm.finished_at == story.vm.finished_low == story.at(-89 * day)
+    assert story.vm.first_at == story.at(5.01)
 
 
 def test_a_price_that_changes_holds_from_the_poll_that_shows_it() -> None:
     """The first from `created` on."""
-    told = Told().rows(machine_item()).rows(machine_item(price=2.5)).rows(machine_item(price=2.5))
-    assert [(price.at, price.low_at, price.hourly) for price in told.vm.prices] == [
+    story = EventWorld().rows(machine_item()).rows(machine_item(price=2.5)).rows(machine_item(price=2.5))
+    assert [(price.at, price.low_at, price.hourly) for price in story.vm.prices] == [
         (START, START, 1_990_000),
-        (told.at(10.01), told.at(5), 2_500_000),
+        (story.at(10.01), story.at(5), 2_500_000),
     ]
 
 
 def test_absurd_prices_are_no_prices() -> None:
     """Below zero, beyond reason, no number: named, and the last good one stands."""
     for price in (-1, 1e300, "free"):
-        told = Told().rows({**machine_item(), "price": price})
-        assert (told.world.state.vms, told.anomalies) == ({}, ["schema_drift"])
-        told.rows(machine_item()).rows({**machine_item(), "price": price})
-        assert [step.hourly for step in told.vm.prices] == [1_990_000]
-        assert "schema_drift" in told.anomalies
+        story = EventWorld().rows({**machine_item(), "price": price})
+        assert (len(story.world.state.vms), story.anomalies) == (0, ["schema_drift"])
+        story.rows(machine_item()).rows({**machine_item(), "price": price})
+        assert [step.hourly for step in story.vm.prices] == [1_990_000]
+        assert "schema_drift" in story.anomalies
 
 
 @pytest.mark.parametrize("word", ["hibernating", "", None, 7])
 def test_a_priced_machine_of_unknown_status_from_the_start_is_billed(word: object) -> None:
     """Its life is counted from `created` to its newest poll; that anything was charged is not certain."""
     odd = {**machine_item(), "status": word}
-    told = Told().rows(odd, after=60).rows(odd, after=3540)
-    assert told.vm.state is VmState.UNCONFIRMED
-    assert told.anomalies == ([] if word is None else ["schema_drift"])
-    bill = bill_vm(told.vm, until=told.at(3600), book=Book())
+    story = EventWorld().rows(odd, after=60).rows(odd, after=3540)
+    assert story.vm.state is VmState.UNCONFIRMED
+    assert story.anomalies == ([] if word is None else ["schema_drift"])
+    bill = bill_vm(story.vm, until=story.at(3600), book=Book())
     assert (bill.cost, bill.low, bill.high) == (1_990_000, 0, 1_990_000)
 
 
 @pytest.mark.parametrize("status", ["provisioning", "idle", "busy", "terminating", "terminated"])
 def test_the_first_known_status_places_a_machine_whose_status_was_unknown(status: str) -> None:
     """As if it had been shown so at first: nothing contradicts."""
-    told = Told().rows(machine_item(status="hibernating")).rows(machine_item(status=status))
-    assert (told.vm.state, told.anomalies) == (VmState(status), ["schema_drift"])
+    story = EventWorld().rows(machine_item(status="hibernating")).rows(machine_item(status=status))
+    assert (story.vm.state, story.anomalies) == (VmState(status), ["schema_drift"])
 
 
 def test_a_pending_row_with_a_price_is_no_machine_yet_and_costs_nothing() -> None:
     """A known word; an unknown one after it is billed."""
-    told = Told().rows(machine_item(status="pending"))
-    assert (told.vm.state, told.vm.billed) == (VmState.REQUESTED, False)
-    told.rows(machine_item(status="hibernating"))
-    assert (told.vm.state, told.vm.billed) == (VmState.UNCONFIRMED, True)
+    story = EventWorld().rows(machine_item(status="pending"))
+    assert (story.vm.state, story.vm.billed) == (VmState.REQUESTED, False)
+    story.rows(machine_item(status="hibernating"))
+    assert (story.vm.state, story.vm.billed) == (VmState.UNCONFIRMED, True)
 
 
 def test_a_machine_that_does_not_answer_is_a_span_that_ends_only_where_it_answers() -> None:
-    """Going is no answer."""
-    told = Told().rows(machine_item(unreachable=True)).rows(machine_item())
-    assert [(span.since, span.until) for span in told.vm.unreachable] == [(told.at(5.01), told.at(10.01))]
-    told.rows(machine_item(unreachable=True)).rows(machine_item(status="terminating"))
-    assert told.vm.unreachable[-1].until is None
+    """A machine that is ending does not answer."""
+    story = EventWorld().rows(machine_item(unreachable=True)).rows(machine_item())
+    assert [(span.since, span.until) for span in story.vm.unreachable] == [(story.at(5.01), story.at(10.01))]
+    story.rows(machine_item(unreachable=True)).rows(machine_item(status="terminating"))
+    assert story.vm.unreachable[-1].until is None
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
@@ -106,63 +114,63 @@ def test_a_machine_that_does_not_answer_is_a_span_that_ends_only_where_it_answer
 
 def test_idle_evidence_leaves_out_blind_time_and_ends_at_the_last_look() -> None:
     """A gap in which we recorded nothing advances no timer; nor do answers about other things."""
-    told = Told().rows(machine_item()).watch(2, machine_item())
-    assert idle_evidence(told.world.state, told.vm) == 120 * SECOND
-    told.rows(machine_item(), after=3600)
-    assert idle_evidence(told.world.state, told.vm) == 120 * SECOND
-    told.runs(after=30)
-    assert idle_evidence(told.world.state, told.vm) == 120 * SECOND
-    told.rows(machine_item(), after=10)
-    assert idle_evidence(told.world.state, told.vm) == 160 * SECOND
+    story = EventWorld().rows(machine_item()).watch(2, machine_item())
+    assert idle_evidence(story.world.state, story.vm) == 120 * SECOND
+    story.rows(machine_item(), after=3600)
+    assert idle_evidence(story.world.state, story.vm) == 120 * SECOND
+    story.runs(after=30)
+    assert idle_evidence(story.world.state, story.vm) == 120 * SECOND
+    story.rows(machine_item(), after=10)
+    assert idle_evidence(story.world.state, story.vm) == 160 * SECOND
 
 
 def test_a_machine_told_to_go_and_not_seen_gone_for_fourteen_answered_minutes_is_unconfirmed() -> None:
     """Not a poll earlier; from then on the low bound stands still."""
     going = machine_item(status="terminating", reason="idle_timeout")
-    told = Told().rows(machine_item()).rows(going).watch(13.5, going)
-    assert told.vm.state is VmState.TERMINATING
-    told.watch(0.5, going)
-    assert (told.vm.state, told.anomalies, told.vm.billed) == ("unconfirmed", ["orphan_suspected"], True)
-    told.watch(3, going)
-    assert (told.vm.state, len(told.anomalies)) == ("unconfirmed", 1)
-    told.rows(machine_item(status="terminated", reason="idle_timeout", finished=900))
-    assert (told.vm.state, told.vm.finished_at) == ("terminated", told.at(900))
+    story = EventWorld().rows(machine_item()).rows(going).watch(13.5, going)
+    assert story.vm.state is VmState.TERMINATING
+    story.watch(0.5, going)
+    assert (story.vm.state, story.anomalies, story.vm.billed) == ("unconfirmed", ["orphan_suspected"], True)
+    story.watch(3, going)
+    assert (story.vm.state, len(story.anomalies)) == ("unconfirmed", 1)
+    story.rows(machine_item(status="terminated", reason="idle_timeout", finished=900))
+    assert (story.vm.state, story.vm.finished_at) == ("terminated", story.at(900))
 
 
 def test_the_grace_counts_from_the_outcome_of_our_own_stop_too() -> None:
     """The provider took it and goes on listing it as if nothing were."""
-    told = Told().rows(machine_item()).event(drain()).event(intended()).event(TAKEN).watch(14, machine_item())
-    assert (told.vm.state, told.vm.reason) == ("unconfirmed", VmReason.IDLE_TIMEOUT)
-    told.rows(machine_item(status="busy"))
-    assert (told.vm.state, told.vm.ending_from, told.vm.told) == ("busy", None, None)
+    story = EventWorld().rows(machine_item()).event(drain()).event(intended()).event(TAKEN).watch(14, machine_item())
+    assert (story.vm.state, story.vm.reason) == ("unconfirmed", VmReason.IDLE_TIMEOUT)
+    story.rows(machine_item(status="busy"))
+    assert (story.vm.state, story.vm.ending_from, story.vm.told) == ("busy", None, None)
 
 
 def test_a_machine_no_longer_listed_is_unconfirmed_after_ten_answered_minutes() -> None:
-    """Its last sight is where the doubt begins at the earliest; listed again it is what it was."""
-    told = Told().rows(machine_item(status="busy")).watch(10)
-    assert told.vm.state is VmState.BUSY
-    told.watch(0.5)
-    step = told.vm.steps[-1]
-    assert (told.vm.state, step.low_at, told.anomalies) == ("unconfirmed", told.at(5.01), ["orphan_suspected"])
-    told.rows(machine_item(status="busy"))
-    assert (told.vm.state, told.vm.missing) == ("busy", None)
+    """Its last sight is where the doubt begins at the earliest; listed again it has its state back."""
+    story = EventWorld().rows(machine_item(status="busy")).watch(10)
+    assert story.vm.state is VmState.BUSY
+    story.watch(0.5)
+    step = story.vm.steps[-1]
+    assert (story.vm.state, step.low_at, story.anomalies) == ("unconfirmed", story.at(5.01), ["orphan_suspected"])
+    story.rows(machine_item(status="busy"))
+    assert (story.vm.state, story.vm.missing) == ("busy", None)
 
 
 @pytest.mark.parametrize("req", [{"only_active": True}, {"fleet_ids": ["f"]}, {"limit": 1}, {"prev_id": "x"}])
 def test_a_filtered_or_partial_list_shows_no_absence(req: Item) -> None:
     """Only a complete sweep does."""
-    told = Told().rows(machine_item())
+    story = EventWorld().rows(machine_item())
     rows = [machine_item("other")] if "limit" in req else []
     for _ in range(30):
-        told.story.wait(30).poll("/api/instances/list", {"project_names": ["main"], **req}, rows)
-    told._fold()
-    assert (told.vm.state, told.vm.missing) == ("idle", None)
+        story.story.wait(30).poll("/api/instances/list", {"project_names": ["main"], **req}, rows)
+    story._fold()
+    assert (story.vm.state, story.vm.missing) == ("idle", None)
 
 
 def test_a_list_with_a_row_that_cannot_be_read_shows_no_absence() -> None:
-    """It may be that one."""
-    told = Told().rows(machine_item()).watch(12, {"no": "id"})
-    assert (told.vm.state, told.anomalies) == ("idle", ["schema_drift"])
+    """It may be that machine."""
+    story = EventWorld().rows(machine_item()).watch(12, {"no": "id"})
+    assert (story.vm.state, story.anomalies) == ("idle", ["schema_drift"])
 
 
 # -- what the provider takes back --------------------------------------------------------------------------------------
@@ -171,39 +179,46 @@ def test_a_list_with_a_row_that_cannot_be_read_shows_no_absence() -> None:
 def test_a_machine_that_lives_after_its_end_is_a_contradiction_and_billed_again() -> None:
     """terminated, then busy."""
     gone = machine_item(status="terminated", reason="idle_timeout", finished=9)
-    told = Told().rows(machine_item()).rows(gone).rows(machine_item(status="busy"))
-    assert (told.vm.state, told.vm.finished_at, told.vm.reason) == ("busy", None, None)
-    assert (told.anomalies, list(told.world.state.open_vms)) == (["contradiction"], [VM])
+    story = EventWorld().rows(machine_item()).rows(gone).rows(machine_item(status="busy"))
+    assert (story.vm.state, story.vm.finished_at, story.vm.reason) == ("busy", None, None)
+    assert (story.anomalies, list(story.world.state.vms.open_ids)) == (["contradiction"], [VM])
 
 
 def test_a_machine_that_comes_back_from_going_is_an_illegal_transition_and_believed() -> None:
     """Whoever is on it would be hit else."""
-    told = Told().rows(machine_item(status="terminating")).rows(machine_item(status="busy"))
-    assert (told.vm.state, told.anomalies, told.vm.ending_from) == ("busy", ["illegal_transition"], None)
+    story = EventWorld().rows(machine_item(status="terminating")).rows(machine_item(status="busy"))
+    assert (story.vm.state, story.anomalies, story.vm.ending_from) == ("busy", ["illegal_transition"], None)
 
 
 def test_a_machine_shown_behind_where_it_was_stays() -> None:
     """idle, then provisioning."""
-    told = Told().rows(machine_item()).rows(machine_item(status="provisioning"))
-    assert (told.vm.state, told.anomalies) == ("idle", ["illegal_transition"])
+    story = EventWorld().rows(machine_item()).rows(machine_item(status="provisioning"))
+    assert (story.vm.state, story.anomalies) == ("idle", ["illegal_transition"])
 
 
 def test_an_unknown_word_is_drift_and_moves_nothing() -> None:
     """Once per wording."""
-    told = Told().rows(machine_item()).rows(machine_item(status="zombie")).rows(machine_item(status="zombie", price=3))
-    assert (told.vm.state, told.anomalies) == ("idle", ["schema_drift"])
+    story = (
+        EventWorld()
+        .rows(machine_item())
+        .rows(machine_item(status="zombie"))
+        .rows(machine_item(status="zombie", price=3))
+    )
+    assert (story.vm.state, story.anomalies) == ("idle", ["schema_drift"])
 
 
 def test_somebody_who_saw_it_gone_ends_it_whatever_the_provider_goes_on_saying() -> None:
     """And a new word of life is a contradiction."""
     going = machine_item(status="terminating")
     confirmed = types.VmGoneConfirmed(vm_id=VM, provider="dstack", ended_at=START + 3 * SECOND, submitter="me")
-    told = Told().rows(going).event(confirmed).rows(going).rows(machine_item(status="terminating", unreachable=True))
-    assert (told.vm.state, told.vm.finished_at, told.vm.finished_low) == ("terminated", told.at(3), told.at(3))
-    told.rows(machine_item(status="terminated", finished=99))
-    assert (told.vm.finished_at, told.anomalies) == (told.at(3), [])
-    told.rows(machine_item())
-    assert (told.vm.state, told.anomalies) == ("idle", ["contradiction"])
+    story = (
+        EventWorld().rows(going).event(confirmed).rows(going).rows(machine_item(status="terminating", unreachable=True))
+    )
+    assert (story.vm.state, story.vm.finished_at, story.vm.finished_low) == ("terminated", story.at(3), story.at(3))
+    story.rows(machine_item(status="terminated", finished=99))
+    assert (story.vm.finished_at, story.anomalies) == (story.at(3), [])
+    story.rows(machine_item())
+    assert (story.vm.state, story.anomalies) == ("idle", ["contradiction"])
 
 
 # -- clocks ------------------------------------------------------------------------------------------------------------
@@ -227,15 +242,17 @@ def test_a_clock_that_is_not_ours_is_told_where_its_times_are_first_met(
     ahead: int, took: int, told_of: str | None
 ) -> None:
     """More than 2 s apart for certain: the date may be old, and was taken at any time before the end of the answer."""
-    world, reader = World(READINGS), PollReader(READINGS)
-    story = Story().machines(machine_item()).wait(60).machines(machine_item()).wait(60).machines(machine_item("b"))
+    world, reader = Fold(READINGS), PollReader(READINGS)
+    story = (
+        DstackHistory().machines(machine_item()).wait(60).machines(machine_item()).wait(60).machines(machine_item("b"))
+    )
     for number, poll in story.polls():
         assert poll is not None
         date = poll.started_at + ahead * SECOND
         late = msgspec.structs.replace(poll, server_time=date, observed_at=poll.started_at + took * 1000)
         world.apply(reader.read(number, late))
-    found = [(one.kind, one.subject, one.position, one.detail) for one in world.state.anomalies]
-    assert found == ([] if told_of is None else [(AnomalyKind.CLOCK_SKEW, f"source/{SOURCE}", 1, told_of)])
+    anomalies = [(anomaly.kind, anomaly.subject, anomaly.position, anomaly.detail) for anomaly in world.state.anomalies]
+    assert anomalies == ([] if told_of is None else [(AnomalyKind.CLOCK_SKEW, f"source/{SOURCE}", 1, told_of)])
 
 
 def test_times_of_another_clock_are_shifted_to_ours() -> None:
@@ -243,14 +260,14 @@ def test_times_of_another_clock_are_shifted_to_ours() -> None:
     seconds old, and the question took 10 ms.
     """
     hour = 3600
-    story = Story(now=100).machines(machine_item(created=hour + 90))
+    story = DstackHistory(now=100).machines(machine_item(created=hour + 90))
     story.wait(1).listed(on(submitted=hour + 80, status="done", exit_status=0, finished=hour + 99))
-    world, reader = World(READINGS), PollReader(READINGS)
+    world, reader = Fold(READINGS), PollReader(READINGS)
     for number, poll in story.polls():
         assert poll is not None
         world.apply(reader.read(number, msgspec.structs.replace(poll, server_time=poll.observed_at + hour * SECOND)))
-    (vm,), (run,) = world.state.vms.values(), world.state.runs.values()
+    (vm,), (run,) = world.state.vms.all(), world.state.runs.all()
     early = 2 * SECOND + 10_000
     assert (vm.created, run.submitted_at, run.finished_at) == tuple(START + at * SECOND - early for at in (90, 80, 99))
     assert (run.start, vm.occupancies[0].until) == ("cold", START + 99 * SECOND - early)
-    assert [one.kind for one in world.state.anomalies] == [AnomalyKind.CLOCK_SKEW]
+    assert [anomaly.kind for anomaly in world.state.anomalies] == [AnomalyKind.CLOCK_SKEW]

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.fold.record_time import RecordTime, record_time
-from engine.fold.sources import Source
-from engine.fold.world_codec import WorldState, dump, load
-from events.clock import SECOND, SKEW, Stamp, parse_time
-from events.store.record import Stored
-from events.types import PollRecorded
+from steno.engine.fold.record_time import RecordTime, record_time
+from steno.engine.state.sources import Source
+from steno.engine.state.world import World, dump, load
+from steno.events.clock import SECOND, SKEW, Stamp, parse_time
+from steno.events.store.record import Stored
+from steno.events.types import PollRecorded
 
 HOUR = 3600 * SECOND
 START = parse_time("2026-11-29T10:00:00Z")
@@ -41,12 +41,12 @@ class Read(NamedTuple):
         return Stamp(self.machine << 16 | self.process, self.boot, self.wall).packed()
 
 
-class Fold:
+class TimedFold:
     """As the fold of a record uses record time: the newest poll counts."""
 
     def __init__(self) -> None:
         self.state, self.source, self.news = (
-            WorldState(rules="current"),
+            World(rules="current"),
             Source(name="local/a", archive=False),
             [""][:0],
         )
@@ -93,9 +93,9 @@ reads = st.lists(
 )
 
 
-def histories(found: list[tuple[int, int, int, int, bool]]) -> list[Read]:
+def histories(readings: list[tuple[int, int, int, int, bool]]) -> list[Read]:
     at, made = START, list[Read]()
-    for after, wrong, process, machine, poll in found:
+    for after, wrong, process, machine, poll in readings:
         at += after * 1000
         made.append(Read(at, wrong * SECOND, process, machine, poll))
     return made
@@ -103,11 +103,11 @@ def histories(found: list[tuple[int, int, int, int, bool]]) -> list[Read]:
 
 @given(reads, st.integers(0, 40))
 def test_a_fold_that_goes_on_from_a_snapshot_dates_alike(
-    found: list[tuple[int, int, int, int, bool]], cut: int
+    readings: list[tuple[int, int, int, int, bool]], cut: int
 ) -> None:
     """Live, replay and read models agree, wherever each of them began; and any event can be dated afterwards."""
-    whole, cut_fold = Fold(), Fold()
-    for number, read in enumerate(histories(found)):
+    whole, cut_fold = TimedFold(), TimedFold()
+    for number, read in enumerate(histories(readings)):
         if number == cut:
             cut_fold.again()
         assert whole.read(read) == cut_fold.read(read)
@@ -118,27 +118,27 @@ def test_a_fold_that_goes_on_from_a_snapshot_dates_alike(
 
 
 @given(st.lists(st.tuples(st.integers(1, 58_000), st.integers(-9 * 3600, 9 * 3600)), max_size=40))
-def test_while_somebody_looks_record_time_is_boot_time(found: list[tuple[int, int]]) -> None:
+def test_while_somebody_looks_record_time_is_boot_time(readings: list[tuple[int, int]]) -> None:
     """Whatever the wall clock does: no bill and no timer is off by more than two clocks that count as equal."""
-    fold, at = Fold(), START
+    fold, at = TimedFold(), START
     assert fold.read(Read(at)) == at
-    for after, wrong in found:
+    for after, wrong in readings:
         at += after * 1000
         assert abs(fold.read(Read(at, wrong * SECOND)) - at) <= SKEW
 
 
 @given(reads)
-def test_a_right_clock_is_record_time(found: list[tuple[int, int, int, int, bool]]) -> None:
+def test_a_right_clock_is_record_time(readings: list[tuple[int, int, int, int, bool]]) -> None:
     """To the microsecond, in any number of processes and machines."""
-    fold = Fold()
-    for read in histories(found):
+    fold = TimedFold()
+    for read in histories(readings):
         assert fold.read(read._replace(wrong=0)) == read.at
     assert fold.news == []
 
 
 @pytest.mark.parametrize("wrong", [2 * HOUR, -2 * HOUR])
 def test_a_clock_that_is_wrong_for_17_seconds_changes_nothing(wrong: int) -> None:
-    fold = Fold()
+    fold = TimedFold()
     for read in (*every(1, 0, 30), *every(1, 30, 47, wrong=wrong), *every(1, 47, 90)):
         assert abs(fold.read(read) - read.at) < SECOND // 500
     way, back, state = ("forward", "back", "ahead") if wrong > 0 else ("back", "forward", "behind")
@@ -148,7 +148,7 @@ def test_a_clock_that_is_wrong_for_17_seconds_changes_nothing(wrong: int) -> Non
 @pytest.mark.parametrize("wrong", [HOUR, -HOUR])
 def test_a_restart_inside_the_wrong_stretch_changes_nothing(wrong: int) -> None:
     """Even if the process before was killed before it could read the wrong clock."""
-    fold = Fold()
+    fold = TimedFold()
     begins = Read(START + 40 * SECOND, wrong, process=1, poll=False)
     for read in (*every(5, 0, 30), begins, *every(5, 45, 60, wrong=wrong, process=1), *every(5, 60, 90, process=1)):
         assert abs(fold.read(read) - read.at) < SECOND // 500
@@ -157,7 +157,7 @@ def test_a_restart_inside_the_wrong_stretch_changes_nothing(wrong: int) -> None:
 
 def test_a_clock_set_forward_for_ever_is_followed_where_nobody_looked() -> None:
     """Not before: a timer that ran would jump."""
-    fold = Fold()
+    fold = TimedFold()
     for read in (*every(5, 0, 30), *every(5, 30, 60, wrong=HOUR)):
         assert abs(fold.read(read) - read.at) < SECOND // 500
     later = Read(START + 300 * SECOND, wrong=HOUR)
@@ -167,7 +167,7 @@ def test_a_clock_set_forward_for_ever_is_followed_where_nobody_looked() -> None:
 
 def test_a_clock_set_back_for_ever_is_followed_by_the_next_process_that_starts_after_a_gap() -> None:
     """It begins at its wall clock, but not before what was seen already."""
-    fold = Fold()
+    fold = TimedFold()
     for read in (*every(5, 0, 30), *every(5, 30, 60, wrong=-HOUR), Read(START + 300 * SECOND, -HOUR)):
         assert abs(fold.read(read) - read.at) < SECOND // 500
     newest = fold.state.last_at
@@ -177,7 +177,7 @@ def test_a_clock_set_back_for_ever_is_followed_by_the_next_process_that_starts_a
 
 
 def test_a_sleep_of_eight_hours_is_no_jump() -> None:
-    fold = Fold()
+    fold = TimedFold()
     for read in (*every(5, 0, 30), *every(5, 8 * 3600, 8 * 3600 + 30)):
         assert fold.read(read) == read.wall
     assert fold.news == []
@@ -185,15 +185,15 @@ def test_a_sleep_of_eight_hours_is_no_jump() -> None:
 
 def test_two_recorders_an_hour_apart_on_one_machine_tell_one_time() -> None:
     """Each jump gives one anomaly."""
-    fold = Fold()
+    fold = TimedFold()
     for read in (every(1, 0, 60, process=at % 2, wrong=at % 2 * HOUR)[at] for at in range(60)):
         assert abs(fold.read(read) - read.at) < SECOND // 500
     assert fold.news == ["it jumped forward by 1h and is 1h ahead"]
 
 
 def test_two_recorders_an_hour_apart_on_two_machines_go_on_from_the_later_one() -> None:
-    """Nobody knows which of them is right; neither stands still."""
-    fold = Fold()
+    """It is unknown which of them is right; neither stands still."""
+    fold = TimedFold()
     times = [fold.read(Read(START + at * SECOND, at % 2 * HOUR, machine=at % 2)) for at in range(60)]
     assert times[2:] == sorted(times[2:])
     assert times[-1] - times[1] == 58 * SECOND
@@ -201,7 +201,7 @@ def test_two_recorders_an_hour_apart_on_two_machines_go_on_from_the_later_one() 
 
 def test_another_boot_begins_at_its_wall_clock_but_never_before_what_was_seen() -> None:
     """With a clock behind, dates from then on are uncertain, and say so."""
-    fold = Fold()
+    fold = TimedFold()
     for read in every(5, 0, 30):
         fold.read(read)
     boot = Read(START + 600 * SECOND, machine=1)
@@ -214,7 +214,7 @@ def test_another_boot_begins_at_its_wall_clock_but_never_before_what_was_seen() 
 @pytest.mark.parametrize("wrong", [HOUR, -HOUR])
 def test_a_provider_that_dates_its_answers_shows_that_a_boot_begins_with_a_wrong_clock(wrong: int) -> None:
     """Its clock is 7 s ahead of ours, now as before: ours was set."""
-    fold = Fold()
+    fold = TimedFold()
     for read in every(5, 0, 30):
         fold.read(read._replace(server_time=read.at + 7 * SECOND))
     for read in every(5, 300, 330, wrong=wrong, machine=1):
@@ -223,12 +223,12 @@ def test_a_provider_that_dates_its_answers_shows_that_a_boot_begins_with_a_wrong
 
 @given(reads, reads)
 def test_what_is_imported_sets_no_clock_of_ours(
-    found: list[tuple[int, int, int, int, bool]], other: list[tuple[int, int, int, int, bool]]
+    readings: list[tuple[int, int, int, int, bool]], other: list[tuple[int, int, int, int, bool]]
 ) -> None:
     """Whatever epochs a trace names: it was written elsewhere, or by somebody who means harm."""
-    alone, beside, archive = Fold(), Fold(), Source(name="local/b", archive=True)
+    alone, beside, archive = TimedFold(), TimedFold(), Source(name="local/b", archive=True)
     strange = [read._replace(wrong=read.wrong + 900 * 24 * HOUR, poll=True) for read in histories(other)]
-    for read in histories(found):
+    for read in histories(readings):
         for number, odd in enumerate(strange[:3]):
             at = beside.time.of(900 + number, odd.wall, odd.packed, archive.imported_to, archive)
             archive.imported_to = max(at, archive.imported_to or 0)
@@ -252,8 +252,8 @@ def test_what_is_imported_sets_no_clock_of_ours(
 def test_a_poll_without_boot_time_far_ahead_of_both_its_neighbours_gets_the_time_of_the_next(
     before: int | None, at: int, after: int | None, dated: int
 ) -> None:
-    state = WorldState(rules="current")
+    state = World(rules="current")
     later = iter(() if after is None else (after * SECOND,))
-    found = RecordTime(state).of_old(9, at * SECOND, None if before is None else before * SECOND, lambda: later)
-    assert found == dated * SECOND
-    assert record_time(load(dump(state)), stored(9, at * SECOND, None)) == found
+    time = RecordTime(state).of_old(9, at * SECOND, None if before is None else before * SECOND, lambda: later)
+    assert time == dated * SECOND
+    assert record_time(load(dump(state)), stored(9, at * SECOND, None)) == time

@@ -13,18 +13,18 @@ import pytest
 import uvicorn
 from hypothesis import example, given
 from hypothesis import strategies as st
+from stenotest.dstack_history import START, DstackHistory
 from stenotest.machines import machine_item
-from stenotest.story import START, Story
 
-from engine.fold.change import AnomalyKind
-from engine.fold.tick import PollReader
-from engine.fold.world import World
-from engine.providers.dstack.client import Client
-from engine.providers.dstack.settings import Address
-from engine.providers.readings import READINGS
-from engine.server_clock import skew_of
-from events.clock import SECOND, SystemClock
-from events.poll import Poll
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import PollReader
+from steno.engine.providers.dstack.client import Client
+from steno.engine.providers.dstack.settings import Address
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.changes import AnomalyKind
+from steno.engine.state.sources import skew_of
+from steno.events.clock import SECOND, SystemClock
+from steno.events.poll import Poll
 
 HOUR = 3600.0
 
@@ -36,8 +36,8 @@ def dated(poll: Poll, *, ahead: float, took: float, old: float = 0.0) -> Poll:
     return msgspec.structs.replace(poll, server_time=math.floor(began) * SECOND, observed_at=observed)
 
 
-def told(world: World) -> list[str]:
-    return [one.detail for one in world.state.anomalies if one.kind is AnomalyKind.CLOCK_SKEW]
+def told(world: Fold) -> list[str]:
+    return [anomaly.detail for anomaly in world.state.anomalies if anomaly.kind is AnomalyKind.CLOCK_SKEW]
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def test_a_busy_server_whose_date_is_old_is_not_behind() -> None:
 @example(apart=0, took=5, old=3, began=0, second=0.5)
 @example(apart=0, took=30, old=0, began=0, second=0)
 def test_equal_clocks_never_seem_apart(apart: float, took: float, old: float, began: float, second: float) -> None:
-    """Whatever an answer takes, whenever in it the date was taken, and however old that was."""
+    """For any duration of an answer, any moment of its date, and any age of that date."""
     started = START + round(second * SECOND)
     date = math.floor(started / SECOND + apart + began * took - old) * SECOND
     assert skew_of(date, started, started + round(took * SECOND)) == 0
@@ -145,8 +145,8 @@ def test_a_skew_is_never_too_small(ahead: float, took: float, began: float, old:
 )
 def test_slow_answers_and_true_skews(ahead: float, took: float, expected: str | None) -> None:
     """The date is taken when the server begins: the answer's end says nothing of it."""
-    world, reader = World(READINGS), PollReader(READINGS)
-    for number, poll in Story().machines(machine_item()).polls():
+    world, reader = Fold(READINGS), PollReader(READINGS)
+    for number, poll in DstackHistory().machines(machine_item()).polls():
         assert poll is not None
         world.apply(reader.read(number, dated(poll, ahead=ahead, took=took)))
     assert told(world) == ([] if expected is None else [expected])
@@ -154,9 +154,9 @@ def test_slow_answers_and_true_skews(ahead: float, took: float, expected: str | 
 
 def test_a_skew_that_appears_and_goes_is_told_twice() -> None:
     """And not again while slow answers and old dates do not contradict it."""
-    world, reader = World(READINGS), PollReader(READINGS)
+    world, reader = Fold(READINGS), PollReader(READINGS)
     clock = [(0, 0.1, 0), (HOUR, 0.1, 0), (HOUR, 20, 0), (HOUR, 1, 15), (HOUR, 0.1, 0.9), (0, 0.1, 0.5), (0, 30, 30)]
-    story = Story()
+    story = DstackHistory()
     for number in range(len(clock)):
         story = story.machines(*(machine_item(f"m{n}") for n in range(number + 1))).wait(120)
     for (number, poll), (ahead, took, old) in zip(story.polls(), clock, strict=True):
@@ -166,7 +166,7 @@ def test_a_skew_that_appears_and_goes_is_told_twice() -> None:
 
 
 STAYS = st.sampled_from([0.0, -3.0, 30.0, -70.0, HOUR, -HOUR]).map(lambda ahead: (ahead, ahead))
-MOVES = st.permutations([0.0, -HOUR, HOUR]).map(lambda found: (found[0], found[1]))
+MOVES = st.permutations([0.0, -HOUR, HOUR]).map(lambda pair: (pair[0], pair[1]))
 LATE = st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
 SHORT = st.tuples(st.floats(0.01, 20), st.floats(0.01, 20), st.floats(0.01, 20))
 
@@ -185,12 +185,12 @@ def test_a_shifted_machine_is_never_billed_short(
     made, gone = 10.0, 400.0
     item = machine_item(created=made + before)
     last = machine_item(created=made + before, status="terminated", finished=gone + after if ends_given else None)
-    story = Story(now=40).machines(item).wait(300).machines(item).wait(100).machines(last, machine_item("b"))
-    world, reader = World(READINGS), PollReader(READINGS)
+    story = DstackHistory(now=40).machines(item).wait(300).machines(item).wait(100).machines(last, machine_item("b"))
+    world, reader = Fold(READINGS), PollReader(READINGS)
     for (number, poll), clock, lasted, late in zip(story.polls(), (before, after, after), took, old, strict=True):
         assert poll is not None
         world.apply(reader.read(number, dated(poll, ahead=clock, took=lasted, old=late)))
-    vm = next(iter(world.state.vms.values()))
+    vm = next(iter(world.state.vms.all()))
     assert vm.finished_at is not None
     lived = (vm.finished_at - vm.created) / SECOND
     assert lived >= gone - made - 1e-5
@@ -201,11 +201,11 @@ def test_a_shifted_machine_is_never_billed_short(
 def test_an_old_date_bills_nothing_short() -> None:
     """As happened: a machine was first met in an answer whose date was three seconds old."""
     item, last = machine_item(created=10), machine_item(created=10, status="terminated", finished=400)
-    story = Story(now=40).machines(item).wait(400).machines(last, machine_item("b", created=430))
+    story = DstackHistory(now=40).machines(item).wait(400).machines(last, machine_item("b", created=430))
     story = story.wait(300).machines(last, machine_item("b", created=430, status="terminated", finished=700))
-    world, reader = World(READINGS), PollReader(READINGS)
+    world, reader = Fold(READINGS), PollReader(READINGS)
     for (number, poll), late in zip(story.polls(), (0, 4, 0), strict=True):
         assert poll is not None
         world.apply(reader.read(number, dated(poll, ahead=0, took=1, old=late)))
-    lives = [((vm.finished_at or 0) - vm.created) / SECOND for vm in world.state.vms.values()]
+    lives = [((vm.finished_at or 0) - vm.created) / SECOND for vm in world.state.vms.all()]
     assert (lives, told(world)) == ([390.0, 270.0], [])

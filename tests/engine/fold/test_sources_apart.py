@@ -1,18 +1,18 @@
-"""What one source says takes nothing from what is known of another."""
+"""An answer of a source takes nothing from what is known of another."""
 
 import json
 import shlex
 
 import pytest
 from msgspec.structs import replace
+from stenotest.dstack_history import START, DstackHistory
 from stenotest.machines import machine_event, machine_item
-from stenotest.story import START, Story
 
-from engine.fold.sources import Sweep, sweep_ended
-from engine.providers.reading import Listing, Scope
-from engine.replay.trace import replay_polls
-from events.clock import SECOND, format_time
-from events.poll import Poll
+from steno.engine.replay.replay import replay_polls
+from steno.engine.state.reading import Listing, Scope
+from steno.engine.state.sources import Sweep, sweep_ended
+from steno.events.clock import SECOND, format_time
+from steno.events.poll import Poll
 
 
 def squeue(cluster: str, second: int, line: str) -> Poll:
@@ -54,11 +54,11 @@ def test_a_list_in_pages_ends_whoever_else_reads_pages() -> None:
 
 
 def test_dates_are_kept_however_many_machines_another_source_names() -> None:
-    """The log of one project names a hundred that nobody shows; that of the other one, which is shown later."""
-    logs = [Story(project="a").logged(machine_event("pending", "provisioning", 1, "one"))]
+    """The log of one project names a hundred that nobody shows; that of the other project, which is shown later."""
+    logs = [DstackHistory(project="a").logged(machine_event("pending", "provisioning", 1, "one"))]
     others = [machine_event("pending", "provisioning", 1, f"never-{number}") for number in range(100)]
-    logs.append(Story(project="b", now=5).logged(*others))
-    logs.append(Story(project="a", now=9).machines(machine_item("one")))
+    logs.append(DstackHistory(project="b", now=5).logged(*others))
+    logs.append(DstackHistory(project="a", now=9).machines(machine_item("one")))
     polls = [
         replace(poll, source=f"dstack/{log.project}") for log in logs for _, poll in log.polls() if poll is not None
     ]

@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 from stenotest.big import polls
-from stenotest.story import START, Story, single
+from stenotest.dstack_history import START, DstackHistory, single
 
-from cli.wiring.signals import Terminated
-from engine.fold import segments, snapshot
-from engine.fold import snapshot_store as snapshots
-from engine.fold.lazy_things import LazyThings
-from engine.fold.segments import Cold
-from engine.fold.snapshot_store import SnapshotStore
-from engine.fold.world import World
-from engine.live import live_world
-from engine.live.live_world import ChangeSet, LiveWorld
-from engine.providers.readings import READINGS
-from engine.replay.record import world_of
-from events import types
-from events.clock import SystemClock
-from events.errors import RecordDamaged
-from events.store.record import ANY, Batch, Record
+from steno.engine.fold import snapshot
+from steno.engine.fold import snapshot_store as snapshots
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.snapshot_store import SnapshotStore
+from steno.engine.live import live_world
+from steno.engine.live.live_world import ChangeSet, LiveWorld
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import world_of
+from steno.engine.runtime.signals import Terminated
+from steno.engine.state import segments
+from steno.engine.state.segments import Cold, SegmentedInventory
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.errors import RecordDamaged
+from steno.events.store.record import ANY, Batch, Record
 
 RUNS = 40
 ONE = 1
@@ -38,15 +38,15 @@ class Answers:
         self.looks = 0
 
     def answer(self) -> None:
-        """One more."""
+        """Count a look."""
         self.looks += 1
         word = ("submitted", "provisioning", "running", "running")[self.looks % 4]
         items = [single(f"run-{n}", word, word, submitted=n, num=self.looks // 4) for n in range(RUNS)]
-        story = Story(now=self.looks * 5.0).listed(*items)
+        story = DstackHistory(now=self.looks * 5.0).listed(*items)
         self.record.append_polls([poll for _, poll in story.polls()])
 
     def note(self) -> None:
-        """An event that is no answer."""
+        """An event that is not an answer."""
         hidden = types.RecorderStopped(source="dstack/main", why="test")
         self.record.append_many([Batch(stream="source/dstack/main", events=(hidden,), expected_version=ANY)])
 
@@ -69,9 +69,9 @@ def test_no_reader_sees_half_an_answer(answers: Answers) -> None:
         while not over.is_set():
             with live.reading() as state:
                 assert state is not None
-                seen = {run.last_position for run in state.runs.values()}, {run.state for run in state.runs.values()}
+                seen = {run.last_position for run in state.runs.all()}, {run.state for run in state.runs.all()}
             reads[number] += 1
-            if any(len(one) != 1 for one in seen):
+            if any(len(values) != 1 for values in seen):
                 wrong.append(seen)
 
     readers = [threading.Thread(target=read, args=(number,)) for number in range(4)]
@@ -91,30 +91,33 @@ def test_no_reader_sees_half_an_answer(answers: Answers) -> None:
 def test_change_sets_follow_one_another_without_a_gap(answers: Answers) -> None:
     """Whoever keeps them knows everything that changed, once."""
     live = LiveWorld(READINGS, answers.record)
-    found: list[ChangeSet] = []
-    live.subscribe(found.append)
+    change_sets: list[ChangeSet] = []
+    live.subscribe(change_sets.append)
     for _ in range(5):
         answers.answer()
         live.catch_up()
         live.catch_up()
-    assert [one.after for one in found] == [0, *(one.until for one in found[:-1])]
-    assert found[-1].until == answers.record.head().position
-    assert sum(len(one.changes) for one in found) >= 3 * RUNS
+    assert [change_set.after for change_set in change_sets] == [
+        0,
+        *(change_set.until for change_set in change_sets[:-1]),
+    ]
+    assert change_sets[-1].until == answers.record.head().position
+    assert sum(len(change_set.changes) for change_set in change_sets) >= 3 * RUNS
 
 
 def test_a_failing_subscriber_holds_up_nobody(answers: Answers, caplog: pytest.LogCaptureFixture) -> None:
     """The world goes on, others are told, and the log says what failed."""
     live = LiveWorld(READINGS, answers.record)
-    found: list[ChangeSet] = []
+    change_sets: list[ChangeSet] = []
 
     def broken(_: ChangeSet) -> None:
         raise ValueError("a mistake")
 
     live.subscribe(broken)
-    live.subscribe(found.append)
+    live.subscribe(change_sets.append)
     answers.answer()
     live.catch_up()
-    assert found[0].until == live.position == answers.record.head().position
+    assert change_sets[0].until == live.position == answers.record.head().position
     assert "a subscriber failed at position" in caplog.text
 
 
@@ -137,19 +140,19 @@ def test_a_fold_broken_half_way_is_never_gone_on_with(
 ) -> None:
     """The next one starts from the record again; what subscribers were told before is not told again."""
     live = LiveWorld(READINGS, answers.record)
-    found: list[ChangeSet] = []
-    live.subscribe(found.append)
+    change_sets: list[ChangeSet] = []
+    live.subscribe(change_sets.append)
     answers.answer()
     live.catch_up()
-    told = live.position
+    position = live.position
     with monkeypatch.context() as patch:
-        apply = World.apply
+        apply = Fold.apply
 
-        def damaged(self: World, tick):  # type: ignore[no-untyped-def]
+        def damaged(self: Fold, tick):  # type: ignore[no-untyped-def]
             apply(self, tick)
             raise RecordDamaged("a page is gone")
 
-        patch.setattr(World, "apply", damaged)
+        patch.setattr(Fold, "apply", damaged)
         answers.answer()
         with pytest.raises(RecordDamaged):
             live.catch_up()
@@ -157,7 +160,7 @@ def test_a_fold_broken_half_way_is_never_gone_on_with(
         assert state is None
     # Whoever looks first gets the whole world: an effect that ends while the database is away.
     assert live.state.runs == world_of(answers.record).state.runs
-    assert [one.after for one in found] == [0, told]
+    assert [change_set.after for change_set in change_sets] == [0, position]
 
 
 def test_it_starts_from_its_snapshot_and_folds_only_what_is_behind(
@@ -175,8 +178,8 @@ def test_it_starts_from_its_snapshot_and_folds_only_what_is_behind(
     assert SnapshotStore(answers.record).load() is not None
     answers.answer()
     applied: list[int] = []
-    apply = World.apply
-    monkeypatch.setattr(World, "apply", lambda self, tick: (applied.append(tick.position), apply(self, tick))[1])
+    apply = Fold.apply
+    monkeypatch.setattr(Fold, "apply", lambda self, tick: (applied.append(tick.position), apply(self, tick))[1])
     again = LiveWorld(READINGS, answers.record, keep=True)
     again.catch_up()
     assert len(applied) == 1
@@ -196,8 +199,8 @@ def test_what_is_over_leaves_it_between_two_folds(answers: Answers, monkeypatch:
         answers.record.append_polls(list(islice(looks, 30)))
         live.catch_up()
         assert live.state == world_of(answers.record).state
-    assert isinstance(live.state.runs, LazyThings)
-    assert dict.__len__(live.state.runs) < len(live.state.runs) == 9
+    assert isinstance(live.state.runs, SegmentedInventory)
+    assert len(live.state.runs.memory) < len(live.state.runs) == 9
     with monkeypatch.context() as patch:
         patch.setattr(Cold, "add", lambda *_: signal.raise_signal(signal.SIGINT))
         answers.record.append_polls(list(islice(looks, 30)))
@@ -216,9 +219,9 @@ def test_a_long_first_fold_says_how_far_it_is(
         monkeypatch.setattr(live_world, name, value)
     while answers.record.head().position < 300:
         answers.answer()
-    told: list[tuple[int, int]] = []
-    LiveWorld(READINGS, answers.record).catch_up(lambda *now: told.append(now))
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert {total for _, total in told} == {answers.record.head().position}
+    progress: list[tuple[int, int]] = []
+    LiveWorld(READINGS, answers.record).catch_up(lambda *now: progress.append(now))
+    assert [done for done, _ in progress] == sorted(done for done, _ in progress)
+    assert {total for _, total in progress} == {answers.record.head().position}
     assert caplog.messages[0].startswith("reading the record: ")
     assert f"of {answers.record.head().position} events" in caplog.messages[0]

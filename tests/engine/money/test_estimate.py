@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.bills import at, machine, on
 
-from engine.money.bill import bill_vm
-from engine.money.estimate import PATTERNS, Workload, cost_of, estimate, machine_time, series_time
-from engine.money.prices import Book
-from engine.policy import DOLLAR, MINUTE
-from engine.states import VmState
-from events.clock import SECOND
+from steno.engine.money.bill import bill_vm
+from steno.engine.money.estimate import PATTERNS, Workload, cost_of, estimate, machine_time, series_time
+from steno.engine.money.prices import Book
+from steno.engine.state.policy import MINUTE
+from steno.engine.state.states import VmState
+from steno.engine.wire import DOLLAR
+from steno.events.clock import SECOND
 
 EXAMPLE = Workload(hourly=1_990_000, idle_timeout=5 * MINUTE, run=30 * SECOND)
 TIMES = st.integers(0, 20 * MINUTE)
@@ -25,7 +26,7 @@ WORKLOADS = st.builds(
 
 
 def test_three_runs_cost_the_same_on_the_bill_of_a_machine() -> None:
-    """Of 30 s on one machine with five minutes of idling: $0.281917; each on its own: $0.248750."""
+    """Three runs of 30 s on one machine with five minutes of idling: $0.281917; each on its own: $0.248750."""
     runs = [(120, 150), (150, 180), (180, 210)]
     vm = machine(
         "vm",
@@ -49,9 +50,9 @@ def test_three_runs_cost_the_same_on_the_bill_of_a_machine() -> None:
 def test_a_month_of_short_runs(runs: int, dollars: tuple[float, ...]) -> None:
     """Half a minute each, ended after five minutes of idling: spread evenly they cost most."""
     months = estimate(Workload(hourly=1_990_000, idle_timeout=5 * MINUTE, run=30 * SECOND, runs_per_day=runs)).months
-    assert [one.pattern for one in months] == list(PATTERNS)
-    assert tuple(one.cost / DOLLAR for one in months) == pytest.approx(dollars)
-    assert [one.saved for one in months] == [months[0].cost - one.cost for one in months]
+    assert [month.pattern for month in months] == list(PATTERNS)
+    assert tuple(month.cost / DOLLAR for month in months) == pytest.approx(dollars)
+    assert [month.saved for month in months] == [months[0].cost - month.cost for month in months]
 
 
 @given(WORKLOADS)

@@ -3,19 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from stenotest.bills import a_run, at, machine, machines, on, world
+from stenotest.bills import a_run, at, expect_whole, machine, machines, on, world
 
-from engine.fold.sources import Source
-from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
-from engine.kernel.listener_run import listener_machine
-from engine.money.bill import Line, bill_vm
-from engine.money.costs import Costs, charges
-from engine.money.kernels import cut_by_kernels, stays_of
-from engine.money.prices import Book
-from engine.money.report import performance
-from engine.states import State, VmState
-from events.clock import SECOND
+from steno.engine.money.bill import Line, bill_vm
+from steno.engine.money.costs import Costs, charges, cut_by_kernels, stays_of
+from steno.engine.money.prices import Book
+from steno.engine.money.report import performance
+from steno.engine.state.kernel_mark import listener_machine
+from steno.engine.state.sources import Source
+from steno.engine.state.states import State, VmState
+from steno.engine.state.vm import Vm
+from steno.engine.state.world import World
+from steno.events.clock import SECOND
 
 LISTENER = "kernels-mi300x-0123456789ab"
 
@@ -28,7 +27,7 @@ def kept(*kernels: tuple[str, float, float | None], last: float = 3600) -> Vm:
     return vm
 
 
-def hour(*kernels: tuple[str, float, float | None]) -> WorldState:
+def hour(*kernels: tuple[str, float, float | None]) -> World:
     """An hour at $3.60: 100 s until the machine is there, then the listener keeps it."""
     vm = machine(
         "vm",
@@ -53,9 +52,9 @@ def test_a_kernel_pays_from_its_start_to_its_end_and_the_rest_is_idle() -> None:
     """$0.001 a second: 100 s of provisioning, kernels of 50 s and 7 s, the second still at work."""
     costs = Costs(hour(("a", 200, 250), ("b", 3593, None)))
     assert costs.of_runs() == {"listener": 100_000, "a": 50_000, "b": 7_000}
-    assert [costs.of_run(one) for one in ("listener", "a", "b")] == [100_000, 50_000, 7_000]
-    lines = {one: sum(charge.cost for charge in costs.charges() if charge.line is one) for one in Line}
-    assert {one: cost for one, cost in lines.items() if cost} == {
+    assert [costs.of_run(run_id) for run_id in ("listener", "a", "b")] == [100_000, 50_000, 7_000]
+    lines = {line: sum(charge.cost for charge in costs.charges() if charge.line is line) for line in Line}
+    assert {line: cost for line, cost in lines.items() if cost} == {
         Line.PROVISIONING: 100_000,
         Line.BUSY: 57_000,
         Line.IDLE: 3_443_000,
@@ -63,16 +62,16 @@ def test_a_kernel_pays_from_its_start_to_its_end_and_the_rest_is_idle() -> None:
 
 
 def test_a_listeners_machine_and_its_task_are_one_machine_and_one_run() -> None:
-    """Its time counts once, and its task is no run of anybody's."""
+    """Its time counts once, and its task is not a user's run."""
     costs = Costs(hour(("a", 200, 250)))
     assert {charge.vm_id for charge in costs.charges()} == {"vm"}
     assert sum(charge.time for charge in costs.charges()) == 3600 * SECOND
-    found = {one.name: one.count for one in performance(costs)}
-    assert (found["cost per task"], found["cost per task, idle included"]) == (1, 1)
+    counts = {measure.name: measure.count for measure in performance(costs)}
+    assert (counts["cost per task"], counts["cost per task, idle included"]) == (1, 1)
 
 
 def test_kernels_that_overlap_by_a_clock_follow_one_another() -> None:
-    """One runs at a time."""
+    """A single kernel runs at a time."""
     costs = Costs(hour(("a", 200, 250), ("b", 240, 260)))
     assert costs.of_runs() == {"listener": 100_000, "a": 50_000, "b": 10_000}
 
@@ -88,12 +87,5 @@ def test_a_bill_cut_by_kernels_is_the_same_bill(vm: Vm, stays: list[tuple[int, i
     whole = bill_vm(vm, until=at(until), book=Book())
     inside = kept(*((f"kernel-{number}", *stay) for number, stay in enumerate(stays)))
     bill = cut_by_kernels(whole, "run-0", stays_of(inside))
-    assert sum(one.cost for one in bill.intervals) == bill.cost == sum(one.cost for one in charges(bill))
-    assert sum(one.time for one in charges(bill)) == bill.until - bill.since
-    assert all(0 <= one.low <= one.cost <= one.high for one in bill.intervals)
-    assert sum(one.low for one in bill.intervals) <= bill.low
-    assert sum(one.high for one in bill.intervals) >= bill.high
-    ends = [bill.until if one.until is None else one.until for one in bill.intervals]
-    assert [one.since for one in bill.intervals] == [bill.since, *ends[:-1]]
-    assert ends[-1] == bill.until
-    assert all(one.run_id != "run-0" or one.line is not Line.BUSY or not one.time for one in charges(bill))
+    expect_whole(bill)
+    assert all(charge.run_id != "run-0" or charge.line is not Line.BUSY or not charge.time for charge in charges(bill))

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 from stenotest.whole_costs import reconcile
 
-from engine.facts import AttemptFacts, JobFacts, RunFacts
-from engine.fold.change import AnomalyKind
-from engine.fold.run import Run
-from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
-from engine.money.costs import Costs
-from engine.money.reconcile import Cause, Reconciliation, divergences
-from engine.policy import Policy, Rate
-from engine.states import State, VmState
+from steno.engine.money.costs import Costs
+from steno.engine.money.reconcile import Cause, Reconciliation, divergences
+from steno.engine.state.changes import AnomalyKind
+from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts
+from steno.engine.state.policy import Policy, Rate
+from steno.engine.state.run import Run
+from steno.engine.state.states import State, VmState
+from steno.engine.state.vm import Vm
+from steno.engine.state.world import World
 
 HOURLY = 1_990_000
 
@@ -37,7 +37,7 @@ def charged(
     last: float = 0,
 ) -> Run:
     """A run of one job with these submissions, and dstack's figure."""
-    shown = tuple(
+    attempts = tuple(
         AttemptFacts(
             num=first + number,
             submitted_at=at(since),
@@ -47,15 +47,15 @@ def charged(
         )
         for number, (since, until) in enumerate(submissions)
     )
-    facts = RunFacts(provider_id=run_id, jobs=(JobFacts(attempts=shown),))
+    facts = RunFacts(provider_id=run_id, jobs=(JobFacts(attempts=attempts),))
     return a_run(run_id, state, facts=facts, cost=cost, last_at=at(last))
 
 
-def lines(found: Reconciliation) -> dict[Cause, int]:
-    return {line.cause: line.amount for line in found.lines}
+def lines(figures: Reconciliation) -> dict[Cause, int]:
+    return {line.cause: line.amount for line in figures.lines}
 
 
-def of(state: WorldState) -> tuple[Reconciliation, Reconciliation]:
+def of(state: World) -> tuple[Reconciliation, Reconciliation]:
     """(the first run, everything)."""
     runs, everything = reconcile(Costs(state))
     return runs[0], everything
@@ -106,7 +106,7 @@ def test_a_run_too_short_for_any_poll_is_charged_its_own_time() -> None:
 
 
 def test_a_submission_whose_machine_was_never_seen_is_dstacks_alone() -> None:
-    """As where nobody asked for the machines."""
+    """As where the machines were never polled."""
     run, _ = of(world(last=200, runs=[charged("r", [(0, 200)], theirs(200))]))
     assert lines(run) == {Cause.NO_MACHINE: -110_556, Cause.ROUNDING: -44}
 
@@ -129,7 +129,7 @@ def test_a_price_that_changed_is_a_line_because_dstack_charges_all_at_one() -> N
 
 
 def test_a_part_of_a_machine_is_a_line() -> None:
-    """One of two blocks: dstack's figure is the whole machine's here."""
+    """A run on one of two blocks: dstack's figure is the whole machine's here."""
     vm = machine("vm", (0, VmState.BUSY), last=3600, occupancies=[on("r", 0, 3600)], blocks=2)
     run, everything = of(world(vm, last=3600, runs=[charged("r", [(0, 3600)], HOURLY)]))
     assert lines(run) == {Cause.BLOCKS: -HOURLY // 2}
@@ -157,9 +157,9 @@ def test_a_figure_that_its_own_submissions_do_not_give_is_an_anomaly() -> None:
     near = charged("near", [(0, 200)], theirs(200) + 9_000)
     cut = charged("cut", [(0, 200)], theirs(200) + 20_000, first=2)
     going = charged("going", [(0, None)], 90_000, state=State.RUNNING, last=200)
-    (found,) = divergences(world(last=400, runs=[wrong, near, cut, going]))
-    assert (found.kind, found.subject) == (AnomalyKind.COST_DIVERGENCE, "run/wrong")
-    assert found.detail == "dstack says $0.1306, its own submissions give $0.110555"
+    (anomaly,) = divergences(world(last=400, runs=[wrong, near, cut, going]))
+    assert (anomaly.kind, anomaly.subject) == (AnomalyKind.COST_DIVERGENCE, "run/wrong")
+    assert anomaly.detail == "dstack says $0.1306, its own submissions give $0.110555"
 
 
 def test_a_run_that_goes_on_differs_by_the_moment() -> None:
@@ -180,11 +180,11 @@ def test_a_run_dstack_gives_no_figure_of_is_ours_alone() -> None:
 
 @given(machines(), st.integers(0, 6_000), st.integers(0, 10**7), st.integers(-100, 5_000), st.integers(0, 2_000))
 def test_the_lines_always_sum_to_the_difference(vm: Vm, last: int, cost: int, since: int, length: int) -> None:
-    """Of each run and of everything, whatever the two sides say."""
+    """The lines of each run and of everything sum up, whatever the two figures are."""
     runs = [charged(f"run-{n}", [(since, since + length)], cost) for n in range(2)]
     state = world(vm, last=last, runs=runs)
-    found, everything = reconcile(Costs(state))
-    for one in (*found, everything):
-        assert sum(line.amount for line in one.lines) == one.ours - (one.theirs or 0)
-        assert all(line.amount for line in one.lines)
+    by_run, everything = reconcile(Costs(state))
+    for figures in (*by_run, everything):
+        assert sum(line.amount for line in figures.lines) == figures.ours - (figures.theirs or 0)
+        assert all(line.amount for line in figures.lines)
     assert everything.ours == sum(bill.cost for bill in Costs(state).bills().values())

@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stenotest.whole_costs import reconcile
 
-from engine.fold.world import World
-from engine.money.costs import Costs
-from engine.money.reconcile import Cause
-from engine.providers.readings import READINGS
-from engine.replay.result import JsonObject, Replay
-from engine.replay.trace import fold_polls, open_trace, replay_trace
-from events.clock import parse_time
+from steno.engine.fold.fold import Fold
+from steno.engine.money.costs import Costs
+from steno.engine.money.reconcile import Cause
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import fold_polls, open_trace, replay_trace
+from steno.engine.replay.result import JsonObject, Replay
+from steno.events.clock import parse_time
 
 TRACES = Path(__file__).parents[2] / "traces"
 RECORDINGS = sorted(TRACES.glob("dstack-*/*.jsonl.zst"))
 ANSWERING = [path for path in RECORDINGS if "unreachable" not in path.name]
 
 
-def folded(name: str) -> World:
-    world = World(READINGS)
+def folded(name: str) -> Fold:
+    world = Fold(READINGS)
     for _ in fold_polls(world, open_trace(TRACES / f"{name}.jsonl.zst")):
         pass
     return world
@@ -48,25 +48,25 @@ def micro(dollars: str) -> int:
 )
 def test_a_machine_costs_what_the_cloud_charged(name: str, cost: str, runs: list[str], provider: list[str]) -> None:
     """To the micro-dollar; its runs pay to within 0.3 s what dstack charges from their submission to their end."""
-    found = shown(name)
-    (vm,) = found["vms"]
+    replay = shown(name)
+    (vm,) = replay["vms"]
     assert (vm["cost_usd"], vm["cost_high_usd"]) == (cost, cost)
     # From dstack's log: provisioned 0.08 to 0.1 s behind `created`, terminating 8.6 to 8.9 s before `finished_at`.
     assert micro(cost) - micro(vm["cost_low_usd"]) <= 5_000
-    assert [run["cost_usd"] for run in found["runs"]] == runs
-    assert [run["provider_cost_usd"] for run in found["runs"]] == provider
+    assert [run["cost_usd"] for run in replay["runs"]] == runs
+    assert [run["provider_cost_usd"] for run in replay["runs"]] == provider
 
 
 def test_a_warm_reuse_is_one_machine_with_a_cold_and_a_warm_start() -> None:
     """On both servers, and its intervals say when it was whose."""
     for version in ("dstack-0.22.5", "dstack-0.19.37"):
-        found = shown(f"{version}/warm_reuse")
-        (vm,) = found["vms"]
-        assert [run["start"] for run in found["runs"]] == ["cold", "warm"]
-        assert {run["vm_id"] for run in found["runs"]} == {vm["vm_id"]}
+        replay = shown(f"{version}/warm_reuse")
+        (vm,) = replay["vms"]
+        assert [run["start"] for run in replay["runs"]] == ["cold", "warm"]
+        assert {run["vm_id"] for run in replay["runs"]} == {vm["vm_id"]}
         phases = ["provisioning", "busy", "idle", "busy", "idle", "terminating"]
-        assert [one["phase"] for one in vm["intervals"]] == phases
-        assert vm["runs"] == [run["run_id"] for run in found["runs"]]
+        assert [interval["phase"] for interval in vm["intervals"]] == phases
+        assert vm["runs"] == [run["run_id"] for run in replay["runs"]]
 
 
 def test_a_machine_of_0_19_37_ends_between_two_polls() -> None:
@@ -81,12 +81,12 @@ def test_a_vanished_machine_is_billed_on_and_its_low_bound_is_its_last_answer() 
     """dstack's run says 0.1448 and the machine is terminating still; the cloud charged 0.0300 until it died, 8 s after
     its run was seen running and 10 s before a poll showed it unreachable. What lies behind is nobody's idle time.
     """
-    found = shown("dstack-0.22.5/unreachable")
-    (vm,) = found["vms"]
+    replay = shown("dstack-0.22.5/unreachable")
+    (vm,) = replay["vms"]
     assert (vm["state"], vm["cost_low_usd"], vm["cost_usd"]) == ("terminating", "0.025482", "0.162965")
     assert vm["intervals"][-1]["to"] is None
-    assert [one["phase"] for one in vm["intervals"]] == ["provisioning", "busy", "unconfirmed", "terminating"]
-    assert [run["cost_usd"] for run in found["runs"]] == ["0.035451"]
+    assert [interval["phase"] for interval in vm["intervals"]] == ["provisioning", "busy", "unconfirmed", "terminating"]
+    assert [run["cost_usd"] for run in replay["runs"]] == ["0.035451"]
 
 
 LEDGER = {
@@ -94,7 +94,7 @@ LEDGER = {
     "dstack-0.22.5/warm_reuse": 146_100,
     "dstack-0.22.5/unreachable": 30_000,
 }
-"""What the simulated cloud charged, as noted down to four decimals."""
+"""The charge of the simulated cloud, as noted down to four decimals."""
 
 
 @settings(max_examples=12)
@@ -111,7 +111,7 @@ def test_the_clouds_bill_is_within_the_bounds_at_any_thinning(
     every_so_many = {number for lane in lanes.values() for number in (*lane[::every], lane[-1])}
     any_few = {*chosen.sample([number for number, _ in polls], few), *(lane[-1] for lane in lanes.values())}
     for kept in (every_so_many, any_few):
-        world = World(READINGS)
+        world = Fold(READINGS)
         for _ in fold_polls(world, [(number, poll) for number, poll in polls if number in kept]):
             pass
         (bill,) = Costs(world.state).bills().values()
@@ -131,7 +131,7 @@ def test_a_run_costs_the_same_however_few_polls_saw_it(path: Path, every: int) -
     for number, poll in polls:
         lanes.setdefault((poll.path, poll.req), []).append(number)
     kept = {number for lane in lanes.values() for number in (*lane[::every], lane[-1])}
-    whole, thin = World(READINGS), World(READINGS)
+    whole, thin = Fold(READINGS), Fold(READINGS)
     for world, some in ((whole, polls), (thin, [(number, poll) for number, poll in polls if number in kept])):
         for _ in fold_polls(world, some):
             pass
@@ -143,26 +143,26 @@ def test_a_run_costs_the_same_however_few_polls_saw_it(path: Path, every: int) -
 
 def test_a_placeholder_is_no_machine_and_its_run_cost_nothing() -> None:
     """0.22.5 lists one without a price where there is no capacity."""
-    found = shown("dstack-0.22.5/no_capacity")
-    assert found["vms"] == []
-    assert [(run["vm_id"], run["start"], run["cost_usd"]) for run in found["runs"]] == [(None, None, "0.000000")]
+    replay = shown("dstack-0.22.5/no_capacity")
+    assert replay["vms"] == []
+    assert [(run["vm_id"], run["start"], run["cost_usd"]) for run in replay["runs"]] == [(None, None, "0.000000")]
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}/{path.name.split('.')[0]}")
 def test_intervals_of_every_recorded_machine_are_its_life_and_sum_to_its_cost(path: Path) -> None:
     """And all that the two figures differ by is explained, to less than a cent."""
     world = folded(f"{path.parent.name}/{path.name.split('.')[0]}")
-    state, found = world.state, Replay(world).to_json()
-    for vm in found["vms"]:
+    state, replay = world.state, Replay(world).to_json()
+    for vm in replay["vms"]:
         parts = vm["intervals"]
         assert parse_time(parts[0]["from"]) == state.vms[vm["vm_id"]].created
         assert all(before["to"] == after["from"] for before, after in pairwise(parts))
-        assert sum(micro(one["cost_usd"]) for one in parts) == micro(vm["cost_usd"])
+        assert sum(micro(part["cost_usd"]) for part in parts) == micro(vm["cost_usd"])
         assert micro(vm["cost_low_usd"]) <= micro(vm["cost_usd"]) <= micro(vm["cost_high_usd"])
     runs, everything = reconcile(Costs(state))
-    for one in (*runs, everything):
-        assert Cause.UNEXPLAINED not in {line.cause for line in one.lines}
-        assert sum(line.amount for line in one.lines) == one.ours - (one.theirs or 0)
+    for run in (*runs, everything):
+        assert Cause.UNEXPLAINED not in {line.cause for line in run.lines}
+        assert sum(line.amount for line in run.lines) == run.ours - (run.theirs or 0)
 
 
 def test_what_dstack_leaves_out_of_two_warm_runs_is_idle_and_tear_down() -> None:
@@ -182,13 +182,13 @@ def test_what_dstack_leaves_out_of_two_warm_runs_is_idle_and_tear_down() -> None
 @pytest.mark.parametrize("version", ["dstack-0.22.5", "dstack-0.19.37"])
 def test_the_blocks_of_a_run_are_read_from_its_offer(version: str) -> None:
     """Machines of one block here; a run that has more of a shared machine pays for more."""
-    (vm,) = folded(f"{version}/success").state.vms.values()
-    assert (vm.facts.total_blocks, [one.blocks for one in vm.occupancies]) == (1, [1])
+    (vm,) = folded(f"{version}/success").state.vms.all()
+    assert (vm.facts.total_blocks, [stay.blocks for stay in vm.occupancies]) == (1, [1])
 
 
 @pytest.mark.parametrize("rules", ["2025-12-sdk", "2025-12-sdk-enum", "2025-12-sdk-stale"])
 def test_the_first_pollers_knew_no_costs_but_machines_are_facts(rules: str) -> None:
     """Their runs show neither dstack's figure nor ours; the machine is billed all the same."""
-    found = shown("dstack-0.22.5/success", rules)
-    assert [(run["cost_usd"], run["provider_cost_usd"]) for run in found["runs"]] == [(None, None)]
-    assert [vm["cost_usd"] for vm in found["vms"]] == ["0.053534"]
+    replay = shown("dstack-0.22.5/success", rules)
+    assert [(run["cost_usd"], run["provider_cost_usd"]) for run in replay["runs"]] == [(None, None)]
+    assert [vm["cost_usd"] for vm in replay["vms"]] == ["0.053534"]

@@ -11,26 +11,27 @@ from hypothesis import strategies as st
 from stenotest.bills import a_run, at, machine, machines, on, world
 from stenotest.whole_costs import cost_report
 
-from engine.decide.budget import account, metrics, starts_of
-from engine.facts import RunFacts
-from engine.fold.vm import Vm
-from engine.fold.world_codec import WorldState
-from engine.money.bill import Line
-from engine.money.costs import Charge, Costs, cut_at
-from engine.money.focus import COLUMNS, focus_rows
-from engine.money.report import Measure, performance
-from engine.policy import DOLLAR, Policy, Rate
-from engine.requirements import Requirements
-from engine.states import State, VmReason, VmState
-from events.clock import SECOND
-from projections.models.costs import By
+from steno.engine.decide.budget import account, metrics, starts_of
+from steno.engine.money.bill import Line
+from steno.engine.money.costs import Charge, Costs, cut_at
+from steno.engine.money.focus import COLUMNS, focus_rows
+from steno.engine.money.report import Measure, performance
+from steno.engine.state.facts import RunFacts
+from steno.engine.state.policy import Policy, Rate
+from steno.engine.state.run import Requirements
+from steno.engine.state.states import State, VmReason, VmState
+from steno.engine.state.vm import Vm
+from steno.engine.state.world import World
+from steno.engine.wire import DOLLAR
+from steno.events.clock import SECOND
+from steno.projections.answers.costs import By
 
 EVERY: tuple[By, ...] = ("vm", "run", "day", "user", "gpu")
 MIDNIGHT = 15 * 3600
 """Seconds from the story's beginning, nine o'clock, to midnight."""
 
 
-def night() -> WorldState:
+def night() -> World:
     """A cold run over midnight on an MI300X, then a spot machine with two of them that nobody used."""
     first = machine(
         "first",
@@ -51,7 +52,7 @@ def night() -> WorldState:
     return world(first, second, last=MIDNIGHT + 5400, runs=[run])
 
 
-def rows(state: WorldState, by: By) -> dict[str, tuple[int, int]]:
+def rows(state: World, by: By) -> dict[str, tuple[int, int]]:
     """key → (on demand, spot) in micro-dollars."""
     return {row.key: (row.on_demand_usd, row.spot_usd) for row in cost_report(Costs(state), by).rows}
 
@@ -122,8 +123,8 @@ def test_no_spreadsheet_computes_a_name_in_the_export() -> None:
     state = night()
     facts = msgspec.structs.replace(state.vms["first"].facts, name="=cmd('x')", region="@SUM(A1)")
     state = world(msgspec.structs.replace(state.vms["first"], facts=facts), last=MIDNIGHT + 5400)
-    _, *found = (dict(zip(COLUMNS, row, strict=True)) for row in focus_rows(Costs(state)))
-    assert {(row["ResourceName"], row["RegionId"]) for row in found} == {("'=cmd('x')", "'@SUM(A1)")}
+    _, *rows = (dict(zip(COLUMNS, row, strict=True)) for row in focus_rows(Costs(state)))
+    assert {(row["ResourceName"], row["RegionId"]) for row in rows} == {("'=cmd('x')", "'@SUM(A1)")}
 
 
 def test_the_export_has_the_columns_of_focus_and_a_row_for_each_charge() -> None:
@@ -131,15 +132,15 @@ def test_the_export_has_the_columns_of_focus_and_a_row_for_each_charge() -> None
     state = night()
     vm = state.vms["first"]
     state = world(
-        *state.vms.values(),
+        *state.vms.all(),
         last=MIDNIGHT + 5400,
-        runs=list(state.runs.values()),
+        runs=list(state.runs.all()),
         policies=[(-1, Policy(rates=(Rate(gpu="MI300X", hourly=3_000_000),)))],
     )
-    header, *found = (dict(zip(COLUMNS, row, strict=True)) for row in focus_rows(Costs(state)))
+    header, *rows = (dict(zip(COLUMNS, row, strict=True)) for row in focus_rows(Costs(state)))
     assert list(header.values()) == sorted(COLUMNS)
-    assert [row["BilledCost"] for row in found] == ["1.5", "1.5", "3", "1.5", "1"]
-    busy = found[1]
+    assert [row["BilledCost"] for row in rows] == ["1.5", "1.5", "3", "1.5", "1"]
+    busy = rows[1]
     assert busy == busy | {
         "ListCost": "1",
         "ListUnitPrice": "2",
@@ -164,14 +165,14 @@ def test_the_export_has_the_columns_of_focus_and_a_row_for_each_charge() -> None
         "run": "leaky-relu",
         "user": "ada",
     }
-    assert (found[-1]["PricingCategory"], found[-1]["ChargeDescription"]) == (
+    assert (rows[-1]["PricingCategory"], rows[-1]["ChargeDescription"]) == (
         "Dynamic",
         "Machine idle: gpu-mi300x1, spot",
     )
 
 
 def test_the_metrics_are_the_documents_own() -> None:
-    """5.25 of 1400 is 0.4 %; 3 cold starts and 44 warm ones are 47 tasks; a machine nobody saw go is active."""
+    """5.25 of 1400 is 0.4 %; 3 cold and 44 warm starts are 47 tasks; a machine nobody saw go is active."""
     vms = [
         machine("old", (0, VmState.IDLE), (3600, VmState.TERMINATED), ended=3600, prices=[(0, 5.25)]),
         machine("doubtful", (3600, VmState.UNCONFIRMED), created=3600, last=3600, prices=[(3600, 1.99)]),
@@ -180,8 +181,8 @@ def test_the_metrics_are_the_documents_own() -> None:
     runs += [a_run("going on", State.RUNNING, start="warm"), a_run("never had one", State.FAILED)]
     state = world(*vms, last=3600, runs=runs)
     policy = Policy(budget_total=1_400_000_000)
-    found = json.loads(msgspec.json.encode(metrics(state, account(state, policy, at(3600)), starts_of(state))))
-    assert found == {
+    figures = json.loads(msgspec.json.encode(metrics(state, account(state, policy, at(3600)), starts_of(state))))
+    assert figures == {
         "total_cost_usd": 5.25,
         "remaining_credits_usd": 1394.75,
         "credits_used_pct": 0.4,
@@ -201,12 +202,12 @@ def test_without_a_budget_there_is_nothing_to_remain() -> None:
     assert metrics(world(last=0), account(world(last=0), Policy(budget_total=0), at(0)), {}).credits_used_pct == 0.0
 
 
-def measured(state: WorldState) -> dict[str, Measure]:
-    return {one.name: one for one in performance(Costs(state))}
+def measured(state: World) -> dict[str, Measure]:
+    return {measure.name: measure for measure in performance(Costs(state))}
 
 
 def test_starts_and_costs_are_held_against_the_targets() -> None:
-    """Two cold starts of 2 and 6 min, twenty warm ones of 5 s; a retried run says nothing."""
+    """Two cold starts of 2 and 6 min, twenty warm starts of 5 s; a retried run says nothing."""
     cold = [
         a_run(f"c{minutes}", start="cold", submitted_at=at(0), started_at=at(60 * minutes), finished_at=at(400))
         for minutes in (2, 6)
@@ -214,24 +215,27 @@ def test_starts_and_costs_are_held_against_the_targets() -> None:
     warm = [a_run(f"w{n}", start="warm", submitted_at=at(0), started_at=at(5), finished_at=at(31)) for n in range(20)]
     retried = a_run("again", start="cold", attempt=1, submitted_at=at(0), started_at=at(9000), finished_at=at(9001))
     vm = machine("vm", (0, VmState.BUSY), last=360, prices=[(0, 10.0)], occupancies=[on("c2", 0)])
-    found = measured(world(vm, last=360, runs=[*cold, *warm, retried]))
-    start = found["cold start"]
+    measures = measured(world(vm, last=360, runs=[*cold, *warm, retried]))
+    start = measures["cold start"]
     assert (start.count, start.median, start.p95, start.worst) == (2, 120 * SECOND, 360 * SECOND, 360 * SECOND)
     assert (start.target, start.met) == ("< 5 min", False)
-    assert (found["warm start"].p95, found["warm start"].met) == (5 * SECOND, True)
-    assert (found["cold total"].met, found["warm total"].met) == (False, False)
-    assert (found["cost per task"].count, found["cost per task"].mean, found["cost per task"].met) == (
+    assert (measures["warm start"].p95, measures["warm start"].met) == (5 * SECOND, True)
+    assert (measures["cold total"].met, measures["warm total"].met) == (False, False)
+    assert (measures["cost per task"].count, measures["cost per task"].mean, measures["cost per task"].met) == (
         1,
         1_000_000,
         False,
     )
-    assert (found["cost per task, idle included"].count, found["cost per task, idle included"].mean) == (23, 43_478)
-    assert found["cost per task, idle included"].met is True
+    assert (measures["cost per task, idle included"].count, measures["cost per task, idle included"].mean) == (
+        23,
+        43_478,
+    )
+    assert measures["cost per task, idle included"].met is True
 
 
 def test_an_idle_shutdown_counts_from_the_last_time_it_was_seen_idle() -> None:
-    """Taking a drain back is no new idleness; machines that went for another reason do not count."""
-    told = (
+    """Taking a drain back does not begin a new idle time; machines that went for another reason do not count."""
+    moves = (
         (0, VmState.IDLE),
         (100, VmState.BUSY),
         (200, VmState.IDLE),
@@ -240,9 +244,9 @@ def test_an_idle_shutdown_counts_from_the_last_time_it_was_seen_idle() -> None:
         (800, VmState.DRAINING),
         (820, VmState.TERMINATED),
     )
-    went = machine("went", *told, ended=820)
+    went = machine("went", *moves, ended=820)
     went.reason = VmReason.IDLE_TIMEOUT
-    stopped = machine("stopped", *told, ended=5000)
+    stopped = machine("stopped", *moves, ended=5000)
     stopped.reason = VmReason.STOPPED_BY_USER
     shutdown = measured(world(went, stopped, last=5000))["idle shutdown"]
     assert (shutdown.count, shutdown.worst, shutdown.met) == (1, 620 * SECOND, True)
@@ -250,4 +254,6 @@ def test_an_idle_shutdown_counts_from_the_last_time_it_was_seen_idle() -> None:
 
 def test_nothing_measured_is_nothing_claimed() -> None:
     """No verdict without a value."""
-    assert all((one.count, one.median, one.met) == (0, None, None) for one in measured(world(last=0)).values())
+    assert all(
+        (measure.count, measure.median, measure.met) == (0, None, None) for measure in measured(world(last=0)).values()
+    )

@@ -2,16 +2,16 @@
 
 from stenotest.bills import a_run, at
 
-from engine.fold.change import Transition
-from engine.money.report import start_time, whole_time
-from engine.money.starts import spans_of, starts_of
-from engine.money.tables import Tabled, csv_of
-from engine.objects import run_object
-from engine.rules.current import CURRENT
-from engine.states import State
-from events.clock import SECOND, format_time
-from projections.models.compare import compared
-from projections.models.timeline import timeline
+from steno.engine.money.report import start_time, whole_time
+from steno.engine.money.starts import spans_of, starts_of
+from steno.engine.objects import run_object
+from steno.engine.rules.sets import CURRENT
+from steno.engine.state.changes import Transition
+from steno.engine.state.states import State
+from steno.engine.wire import Tabled, csv_of
+from steno.events.clock import SECOND, format_time
+from steno.projections.answers.compare import compared
+from steno.projections.answers.timeline import timeline
 
 
 def test_the_time_in_stenos_own_queue_is_waiting_time() -> None:
@@ -32,11 +32,11 @@ def test_the_time_in_stenos_own_queue_is_waiting_time() -> None:
     assert start_time(run) == 128_700_000
     assert whole_time(run) == 138_700_000
     assert spans_of(run) == (128_700_000, 0, 10 * SECOND)
-    shown = run_object(run, CURRENT)
-    assert (shown.submitted_at, shown.provider_submitted_at) == (format_time(at(0)), format_time(at(120)))
-    waited = {one.field: one.values for one in compared(shown, shown, (None, None)).outcome}
+    shown_run = run_object(run, CURRENT)
+    assert (shown_run.submitted_at, shown_run.provider_submitted_at) == (format_time(at(0)), format_time(at(120)))
+    waited = {field.field: field.values for field in compared(shown_run, shown_run, (None, None)).outcome}
     assert waited["waited_seconds"] == (128.7, 128.7)
-    assert [(one.state, one.seconds) for one in timeline(shown, [], at(200)).spans] == [
+    assert [(span.state, span.seconds) for span in timeline(shown_run, [], at(200)).spans] == [
         ("requested", 120.5),
         ("queued", 8.2),
         ("running", 10.0),
@@ -46,22 +46,22 @@ def test_the_time_in_stenos_own_queue_is_waiting_time() -> None:
 
 
 def test_start_up_times_are_counted_by_kind_and_bucket() -> None:
-    """A time on an edge belongs to the bucket that begins there; buckets between used ones are shown."""
-    found = starts_of([("cold", 60 * SECOND), ("cold", 299 * SECOND), ("warm", 10 * SECOND), ("warm", 5 * SECOND)])
-    counts = {one.from_seconds: (one.cold, one.warm) for one in found.buckets}
+    """A time on an edge belongs to the bucket that begins there; buckets between used buckets are shown."""
+    starts = starts_of([("cold", 60 * SECOND), ("cold", 299 * SECOND), ("warm", 10 * SECOND), ("warm", 5 * SECOND)])
+    counts = {bucket.from_seconds: (bucket.cold, bucket.warm) for bucket in starts.buckets}
     assert counts == {5: (0, 1), 10: (0, 1), 15: (0, 0), 30: (0, 0), 60: (1, 0), 120: (0, 0), 180: (1, 0)}
-    assert (found.cold.count, found.cold.median_seconds, found.cold.worst_seconds) == (2, 179.5, 299.0)
-    assert found.warm.p95_seconds == 10.0
+    assert (starts.cold.count, starts.cold.median_seconds, starts.cold.worst_seconds) == (2, 179.5, 299.0)
+    assert starts.warm.p95_seconds == 10.0
 
 
 def test_without_runs_there_are_no_buckets() -> None:
     """And no figures."""
-    found = starts_of([])
-    assert (found.buckets, found.cold.count, found.warm.median_seconds) == ((), 0, None)
+    starts = starts_of([])
+    assert (starts.buckets, starts.cold.count, starts.warm.median_seconds) == ((), 0, None)
 
 
 class Names(Tabled, frozen=True, kw_only=True):
-    """One row of texts."""
+    """A row of texts."""
 
     def table(self):
         yield "name", "amount", "unknown"

@@ -1,11 +1,11 @@
-"""What a run costs whose provider does not say, in a form that can be read, when it was submitted."""
+"""The cost of a run whose provider gives no readable time of submission."""
 
 from msgspec.structs import replace
-from stenotest.stage import Stage, run_row, vm_row
+from stenotest.simulation import Simulation, run_row, vm_row
 
-from engine.facts import RunFacts
-from engine.money.costs import Costs
-from events.clock import SECOND
+from steno.engine.money.costs import Costs
+from steno.engine.state.facts import RunFacts
+from steno.events.clock import SECOND
 
 
 def undated(row: RunFacts) -> RunFacts:
@@ -16,13 +16,13 @@ def undated(row: RunFacts) -> RunFacts:
 
 
 def test_the_cost_of_a_run_that_no_poll_and_no_date_shows_at_work_is_unknown() -> None:
-    """It was over when a poll first showed it: nobody knows what part of its machine's time was its own."""
-    made = Stage()
+    """It was over when a poll first showed it: the part of its machine's time that was its own is unknown."""
+    made = Simulation()
     began = made.now
     made.wait(360)
     made.runs(undated(run_row("a", "done", on="m1", exit_status=0, finished=began + 350 * SECOND)))
     made.machines(vm_row("m1", created=began))
-    (run,) = made.world.state.runs.values()
+    (run,) = made.world.state.runs.all()
     costs = Costs(made.world.state)
     assert run.vm_id == made.vm_id("m1")
     assert costs.of_run(run.run_id) is None
@@ -30,7 +30,7 @@ def test_the_cost_of_a_run_that_no_poll_and_no_date_shows_at_work_is_unknown() -
 
 
 def test_polls_that_show_it_at_work_date_its_cost() -> None:
-    made = Stage()
+    made = Simulation()
     began = made.now
     made.wait(60)
     made.runs(undated(run_row("a", on="m1")))
@@ -38,6 +38,6 @@ def test_polls_that_show_it_at_work_date_its_cost() -> None:
     made.wait(300)
     made.runs(undated(run_row("a", "done", on="m1", exit_status=0, finished=began + 350 * SECOND)))
     made.machines(vm_row("m1", created=began))
-    (run,) = made.world.state.runs.values()
+    (run,) = made.world.state.runs.all()
     costs = Costs(made.world.state)
     assert costs.of_run(run.run_id) == costs.of_runs()[run.run_id] == 1_990_000 * 290 // 3600

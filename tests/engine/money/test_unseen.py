@@ -1,4 +1,4 @@
-"""What no poll saw: bills held against what truly happened, of a machine whose cloud and provider we play.
+"""Bills of what no poll saw, held against the truth, of a machine whose cloud and provider we play.
 
 A truth is one machine with its runs, second by second. It is polled at whatever moments a test chooses, with the
 answers that dstack would give then. So its bill can be compared with what the cloud charged, at any thinning.
@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from stenotest.dstack_history import START, DstackHistory, Item, job, run_item, submission
 from stenotest.machines import HOST, machine_event, machine_item
-from stenotest.story import START, Item, Story, job, run_item, submission
 from stenotest.whole_costs import cost_report, reconcile
 
-from engine.fold.vm import Phase
-from engine.fold.world import World
-from engine.fold.world_codec import WorldState
-from engine.money.bill import Bill
-from engine.money.costs import Costs, charges
-from engine.money.reconcile import Cause
-from engine.providers.readings import READINGS
-from engine.replay.trace import fold_polls
-from events.clock import SECOND
+from steno.engine.fold.fold import Fold
+from steno.engine.money.bill import Bill
+from steno.engine.money.costs import Costs, charges
+from steno.engine.money.reconcile import Cause
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import fold_polls
+from steno.engine.state.vm import Phase
+from steno.engine.state.world import World
+from steno.events.clock import SECOND
 
 HOURLY = 1.99
 BOOT = 40.0
@@ -31,7 +31,7 @@ BOOT = 40.0
 
 @dataclass(frozen=True)
 class Task:
-    """One run: submitted, given the machine, over. Seconds."""
+    """A run: submitted, given the machine, over. Seconds."""
 
     name: str
     submitted: float
@@ -42,7 +42,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Truth:
-    """One machine, made for its first run, and what the cloud knows of it that dstack does not say."""
+    """A machine, made for its first run, and what the cloud knows of it that dstack does not say."""
 
     tasks: Sequence[Task]
     terminating: float
@@ -64,17 +64,17 @@ class Truth:
 
     @property
     def ledger(self) -> int:
-        """What the cloud charges, micro-dollars."""
+        """The cloud's charge, micro-dollars."""
         return money((self.finished if self.charged_to is None else self.charged_to) - self.charged_from)
 
     def changes(self) -> list[tuple[float, str, str]]:
         """(seconds, status before, status after), as dstack's log has them."""
-        found = [(self.shown_from, "pending", "provisioning"), (self.ready, "provisioning", "busy")]
+        moves = [(self.shown_from, "pending", "provisioning"), (self.ready, "provisioning", "busy")]
         for task, following in zip(self.tasks, (*self.tasks[1:], None), strict=True):
-            found.append((task.finished, "busy", "idle"))
+            moves.append((task.finished, "busy", "idle"))
             if following is not None:
-                found.append((following.assigned, "idle", "busy"))
-        return [*found, (self.terminating, "idle", "terminating"), (self.finished, "terminating", "terminated")]
+                moves.append((following.assigned, "idle", "busy"))
+        return [*moves, (self.terminating, "idle", "terminating"), (self.finished, "terminating", "terminated")]
 
     def machine(self, now: float) -> list[Item]:
         if now < self.shown_from:
@@ -85,13 +85,13 @@ class Truth:
         return [machine_item("m", status, reason="idle_timeout" if status[:9] == "terminate" else None, **more)]
 
     def runs(self, now: float) -> list[Item]:
-        found = []
+        stays = []
         for task in self.tasks:
             if now < task.submitted:
                 continue
             on = now >= task.assigned or (task is self.tasks[0] and now >= self.created)
             done = now >= task.finished
-            shown = submission(
+            attempt = submission(
                 "done" if done else "running" if on else "submitted",
                 submitted=task.submitted,
                 finished=task.finished if done else None,
@@ -101,13 +101,13 @@ class Truth:
             )
             theirs = round(((task.finished if done else now) - task.submitted) * HOURLY / 3600, 4) if on else 0.0
             status = "done" if done else "running" if on else "submitted"
-            item = run_item(task.name, status, job(shown), submitted=task.submitted, cost=theirs)
-            found.append({**item, "user": task.user})
-        return found[::-1]
+            item = run_item(task.name, status, job(attempt), submitted=task.submitted, cost=theirs)
+            stays.append({**item, "user": task.user})
+        return stays[::-1]
 
-    def polled(self, moments: Sequence[float], *, log: bool = False) -> Story:
+    def polled(self, moments: Sequence[float], *, log: bool = False) -> DstackHistory:
         """The polls of these moments: runs, machines and, with `log`, the events."""
-        story = Story()
+        story = DstackHistory()
         for now in sorted(moments):
             story.now = now
             story.listed(*self.runs(now))
@@ -115,8 +115,8 @@ class Truth:
             story.machines(*self.machine(now + 0.02))
             if log and not self.old:
                 story.now = now + 0.04
-                said = [machine_event(*words, at, "m") for at, *words in self.changes() if at <= story.now]
-                story.logged(*said[::-1])
+                entries = [machine_event(*words, at, "m") for at, *words in self.changes() if at <= story.now]
+                story.logged(*entries[::-1])
         return story
 
 
@@ -124,27 +124,27 @@ def money(seconds: float) -> int:
     return round(seconds * HOURLY / 3600 * 1_000_000)
 
 
-def folded(story: Story) -> WorldState:
-    world = World(READINGS)
+def folded(story: DstackHistory) -> World:
+    world = Fold(READINGS)
     for _ in fold_polls(world, story.polls()):
         pass
     return world.state
 
 
-def billed(state: WorldState) -> tuple[Bill, dict[str, int]]:
+def billed(state: World) -> tuple[Bill, dict[str, int]]:
     """(the machine's bill, what each run costs by its name)."""
-    found = Costs(state).bills()
+    bills = Costs(state).bills()
     costs = Costs(state).of_runs()
-    (bill,) = found.values()
-    return bill, {run.name or "": costs[run_id] for run_id, run in state.runs.items() if run_id in costs}
+    (bill,) = bills.values()
+    return bill, {run.name or "": costs[run.run_id] for run in state.runs.all() if run.run_id in costs}
 
 
 def idle(bill: Bill) -> int:
-    return sum(one.cost for one in bill.intervals if one.phase is Phase.IDLE)
+    return sum(interval.cost for interval in bill.intervals if interval.phase is Phase.IDLE)
 
 
 def near(cost: int, seconds: float, within: float = 0.05) -> bool:
-    """Whether a cost is that of so many seconds."""
+    """True if a cost is that of this many seconds."""
     return abs(cost - money(seconds)) <= money(within)
 
 
@@ -161,14 +161,14 @@ SEVENTEEN = Truth(
     terminating=1200.0,
     finished=1208.0,
 )
-"""Seventeen runs over one machine: 20 s for the one that made it (and 40 s to make it), 12.5 s for each other."""
+"""Seventeen runs over one machine: 20 s for the run that made it (and 40 s to make it), 12.5 s for each other."""
 SUBMITTED = [task.submitted + 0.1 for task in SEVENTEEN.tasks]
 SEEN = [task.submitted + 5 for task in SEVENTEEN.tasks[::2][1:]]
 """`steno submit` polls when it submits; somebody looks in while eight of the runs are on the machine."""
 
 
 def test_runs_that_no_poll_saw_cost_their_own_time() -> None:
-    """Nine of seventeen runs came and went between two polls, the cold one that made the machine among them."""
+    """Nine of seventeen runs came and went between two polls, the cold run that made the machine among them."""
     state = folded(SEVENTEEN.polled([*SUBMITTED, *SEEN, 1199.0, 1200.0, 1230.0]))
     bill, costs = billed(state)
     assert len(costs) == 17
@@ -189,7 +189,11 @@ def test_the_providers_log_gives_every_run_its_time_to_the_moment() -> None:
     bill, costs = billed(folded(story))
     assert costs == {"run-0": money(59.5)} | {task.name: costs[task.name] for task in SEVENTEEN.tasks[1:]}
     assert all(abs(costs[task.name] - money(12.5)) <= 1 for task in SEVENTEEN.tasks[1:])
-    assert [one.phase.value for one in bill.intervals] == ["provisioning", *["busy", "idle"] * 17, "terminating"]
+    assert [interval.phase.value for interval in bill.intervals] == [
+        "provisioning",
+        *["busy", "idle"] * 17,
+        "terminating",
+    ]
     assert abs(idle(bill) - money(1200 - 60 - 16 * 12.5)) <= 17
 
 
@@ -208,12 +212,12 @@ def test_no_unseen_busy_time_is_explained_as_queueing() -> None:
 
 @st.composite
 def truths(draw: st.DrawFn) -> Truth:
-    """Any machine: short runs and long ones, calls to the cloud that take their time."""
+    """Any machine: short and long runs, calls to the cloud that take their time."""
     old = draw(st.booleans())
     call, ends = draw(st.sampled_from((0.05, 0.6, 3.8))), draw(st.sampled_from((0.0, 0.4, 6.0)))
-    asked = draw(st.sampled_from((0.1, 2.0)))
-    created = asked + call if old else asked
-    tasks = [Task("run-0", 0.0, asked + call + BOOT, asked + call + BOOT + draw(st.integers(1, 60)))]
+    pause = draw(st.sampled_from((0.1, 2.0)))
+    created = pause + call if old else pause
+    tasks = [Task("run-0", 0.0, pause + call + BOOT, pause + call + BOOT + draw(st.integers(1, 60)))]
     for number in range(1, draw(st.integers(1, 6))):
         submitted = tasks[-1].finished + draw(st.sampled_from((-0.5, 1, 20, 90)))
         assigned = max(submitted, tasks[-1].finished) + draw(st.sampled_from((0.3, 1.5)))
@@ -225,9 +229,9 @@ def truths(draw: st.DrawFn) -> Truth:
         terminating=terminating,
         finished=finished,
         created=created,
-        charged_from=asked + draw(st.sampled_from((0.0, 0.5, 1.0))) * call,
+        charged_from=pause + draw(st.sampled_from((0.0, 0.5, 1.0))) * call,
         charged_to=finished - ends,
-        shown_from=asked + call,
+        shown_from=pause + call,
         old=old,
     )
 
@@ -248,7 +252,7 @@ def test_the_clouds_own_bill_is_within_the_bounds_at_any_thinning(
 ) -> None:
     """Law: whatever of a history is polled, also at every moment on the way; and to the cent what it costs."""
     moments = sorted(moments_of(truth, every, kept, seed))
-    world = World(READINGS)
+    world = Fold(READINGS)
     for number, poll in truth.polled(moments, log=log).polls():
         for _ in fold_polls(world, [(number, poll)]):
             pass
@@ -260,7 +264,7 @@ def test_the_clouds_own_bill_is_within_the_bounds_at_any_thinning(
     bill, _ = billed(world.state)
     if not truth.old or kept == 0:
         assert abs(bill.cost - truth.ledger) <= 10_000
-    assert sum(one.cost for one in bill.intervals) == bill.cost
+    assert sum(interval.cost for interval in bill.intervals) == bill.cost
 
 
 @given(truths(), st.integers(0, 6), st.integers(0, 99), st.booleans())
@@ -287,13 +291,13 @@ def test_events_give_one_bill_in_whatever_order_they_arrive(
     """Law: late, early, one by one, twice; also before any poll shows the machine."""
     moments = sorted(moments_of(truth, 1.0, kept, seed))
     whole = truth.polled(moments)
-    said = [machine_event(*words, at, "m") for at, *words in truth.changes()]
+    entries = [machine_event(*words, at, "m") for at, *words in truth.changes()]
     whole.now += 1
-    whole.logged(*said)
+    whole.logged(*entries)
     mixed = truth.polled(moments)
-    chosen.shuffle(said)
-    for item in (*said, *said):
-        line = Story(now=0).logged(item).lines[0]
+    chosen.shuffle(entries)
+    for item in (*entries, *entries):
+        line = DstackHistory(now=0).logged(item).lines[0]
         place = chosen.randint(0, len(mixed.lines))
         mixed.lines.insert(place, {**line, "t": mixed.lines[min(place, len(mixed.lines) - 1)]["t"]})
     mixed.lines.append(whole.lines[-1])
@@ -303,16 +307,16 @@ def test_events_give_one_bill_in_whatever_order_they_arrive(
 # -- a machine that the cloud took away ------------------------------------------------------------------------------
 
 
-def vanished(*, log: bool) -> Story:
+def vanished(*, log: bool) -> DstackHistory:
     """Made at 0.5 s, gone at 19.5 s of its life; dstack notices at 28 s, gives the run up at 190 s, the machine idles
     out at 215 s.
     """
-    story = Story()
+    story = DstackHistory()
     for now in (1.0, 10.0, 16.0, 22.0, 28.0, 100.0, 190.0, 200.0, 216.0, 230.0):
         story.now = now
         over = now >= 190
         job_status = "failed" if over else "running" if now >= 16 else "provisioning"
-        shown = submission(
+        attempt = submission(
             job_status,
             submitted=0,
             finished=190 if over else None,
@@ -321,7 +325,7 @@ def vanished(*, log: bool) -> Story:
             reason="instance_unreachable" if over else None,
         )
         cost = round(min(now, 190) * HOURLY / 3600, 4)
-        story.listed(run_item("lost", "failed" if over else "running", job(shown), cost=cost, reason="job_failed"))
+        story.listed(run_item("lost", "failed" if over else "running", job(attempt), cost=cost, reason="job_failed"))
         status = ["provisioning", "busy", "idle", "terminating"][sum(now >= moment for moment in (12, 190, 215))]
         story.machines(machine_item("m", status, created=0.5, unreachable=now >= 28))
         if log:
@@ -340,10 +344,15 @@ def test_a_machine_the_cloud_took_away_has_the_truth_within_its_bounds() -> None
 
 
 def test_what_a_machine_that_fell_silent_is_billed_is_no_idle_time_and_no_runs() -> None:
-    """Nobody knows whether it was there: `unconfirmed`, and named so where dstack charges the run."""
+    """Its presence is unknown: `unconfirmed`, and named so where dstack charges the run."""
     state = folded(vanished(log=True))
     bill, costs = billed(state)
-    assert [one.phase.value for one in bill.intervals] == ["provisioning", "busy", "unconfirmed", "terminating"]
+    assert [interval.phase.value for interval in bill.intervals] == [
+        "provisioning",
+        "busy",
+        "unconfirmed",
+        "terminating",
+    ]
     assert near(costs["lost"], 27.5)
     (run,), everything = reconcile(Costs(state))
     assert near(-{line.cause: line.amount for line in run.lines}[Cause.SILENT], 190 - 28)
@@ -352,13 +361,13 @@ def test_what_a_machine_that_fell_silent_is_billed_is_no_idle_time_and_no_runs()
 
 def test_a_machine_that_answers_again_was_there_all_along() -> None:
     """Silent for a while, and then heard of: the time is the run's, and the low bound goes on."""
-    story = Story()
-    shown = submission("running", submitted=0, hostname=HOST, price=HOURLY)
+    story = DstackHistory()
+    attempt = submission("running", submitted=0, hostname=HOST, price=HOURLY)
     for now, silent in ((1.0, False), (20.0, True), (40.0, False), (60.0, False)):
         story.now = now
-        story.listed(run_item("flap", "running", job(shown)))
+        story.listed(run_item("flap", "running", job(attempt)))
         story.machines(machine_item("m", "busy", created=0.5, unreachable=silent))
     bill, costs = billed(folded(story))
-    assert [one.phase for one in bill.intervals] == [Phase.BUSY]
+    assert [interval.phase for interval in bill.intervals] == [Phase.BUSY]
     assert costs["flap"] == bill.cost
     assert near(bill.low, 59.5, within=0.6)

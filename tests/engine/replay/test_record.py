@@ -7,20 +7,18 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.dstack_history import DstackHistory
 from stenotest.histories import History, histories, rows_of
-from stenotest.story import Story
 
-from engine.fold.record_fold import RecordFold
-from engine.fold.tick import Until
-from engine.fold.world import World
-from engine.fold.world_codec import dump, load
-from engine.providers.readings import READINGS, every_rule_set
-from engine.replay.provider_costs import fill_costs
-from engine.replay.record import replay_record, step_record, world_of
-from engine.replay.result import JsonObject, Replay
-from engine.replay.trace import NumberedPoll, open_trace, replay_polls
-from events.clock import SystemClock
-from events.store.record import Record
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import Until
+from steno.engine.fold.record_fold import RecordFold
+from steno.engine.providers.registry import READINGS, every_rule_set
+from steno.engine.replay.replay import NumberedPoll, open_trace, replay_polls, replay_record, step_record, world_of
+from steno.engine.replay.result import JsonObject, Replay, fill_costs
+from steno.engine.state.world import dump, load
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
 
 pytestmark = pytest.mark.slow
 
@@ -40,15 +38,15 @@ def recorded(folder: Path, polls: list[NumberedPoll]) -> tuple[Record, dict[int,
     return record, {done.position: number for done, (number, _) in zip(appended, there, strict=True)}
 
 
-def with_lines(found: JsonObject, lines: dict[int, int]) -> JsonObject:
+def with_lines(replay: JsonObject, lines: dict[int, int]) -> JsonObject:
     """A replay of a record with line numbers in the place of positions."""
-    for run in found["runs"]:
+    for run in replay["runs"]:
         run["evidence"] = [lines[position] for position in run["evidence"]]
         for step in run["transitions"]:
             step["position"] = lines[step["position"]]
-    for anomaly in found["anomalies"]:
+    for anomaly in replay["anomalies"]:
         anomaly["position"] = lines[anomaly["position"]]
-    return found
+    return replay
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -63,18 +61,18 @@ def test_a_recording_replays_alike_from_trace_and_record(name: str, tmp_path: Pa
 
 
 @st.composite
-def stories(draw: Any) -> Story:
+def stories(draw: Any) -> DstackHistory:
     """Polls of every endpoint over runs that come, go on, vanish and come back; failures and long gaps too."""
     tales: list[History] = draw(
         st.lists(st.integers(0, 3), min_size=1, max_size=3).flatmap(
             lambda numbers: st.tuples(*[histories(f"run-{number}") for number in dict.fromkeys(numbers)])
         )
     )
-    story = Story()
+    story = DstackHistory()
     at = [0 for _ in tales]
     hidden: set[int] = set()
     doubled: dict[int, int] = {}
-    moves = (
+    moves = [
         "list",
         "active",
         "get",
@@ -89,25 +87,25 @@ def stories(draw: Any) -> Story:
         "thin",
         "watch",
         "double",
-    )
+    ]
     for move in draw(st.lists(st.sampled_from(moves), min_size=5, max_size=60)):
-        shown = [
+        listed = [
             item
             for number, (tale, place) in enumerate(zip(tales, at, strict=True))
             if number not in hidden
             for item in rows_of(tale, place, doubled.get(number))
         ]
-        one = draw(st.integers(0, len(tales) - 1))
-        item = tales[one].items[at[one]]
+        chosen = draw(st.integers(0, len(tales) - 1))
+        item = tales[chosen].items[at[chosen]]
         match move:
             case "list":
-                story.listed(*shown)
+                story.listed(*listed)
             case "active":
-                story.active(*[run for run in shown if run["status"] not in ("done", "failed", "terminated")])
+                story.active(*[run for run in listed if run["status"] not in ("done", "failed", "terminated")])
             case "get":
                 story.got(item)
             case "thin":
-                story.listed(*[{**run, "jobs": [], "cost": 0} for run in shown], include_jobs=False)
+                story.listed(*[{**run, "jobs": [], "cost": 0} for run in listed], include_jobs=False)
             case "machines":
                 story.machines()
             case "fail":
@@ -115,25 +113,25 @@ def stories(draw: Any) -> Story:
             case "wait":
                 story.wait(draw(st.sampled_from([1, 20, 45, 50, 61, 300])))
             case "next":
-                at[one] = min(at[one] + draw(st.integers(1, 12)), len(tales[one].items) - 1)
+                at[chosen] = min(at[chosen] + draw(st.integers(1, 12)), len(tales[chosen].items) - 1)
             case "watch":
                 for _ in range(draw(st.sampled_from([3, 14]))):
-                    story.listed(*shown).wait(50)
+                    story.listed(*listed).wait(50)
             case "hide":
-                hidden ^= {one}
+                hidden ^= {chosen}
             case "double":
-                if doubled.pop(one, None) is None:
-                    doubled[one] = draw(st.integers(-12, 12))
+                if doubled.pop(chosen, None) is None:
+                    doubled[chosen] = draw(st.integers(-12, 12))
             case "gone":
                 story.gone(id=item["id"])
-            case "pages" if shown:
-                story.listed(*shown[:1], limit=1)
-                for before, run in pairwise(shown):
+            case "pages" if listed:
+                story.listed(*listed[:1], limit=1)
+                for before, run in pairwise(listed):
                     story.wait(0.1).listed(run, limit=1, prev_run_id=before["id"])
-                story.wait(0.1).listed(limit=1, prev_run_id=shown[-1]["id"])
+                story.wait(0.1).listed(limit=1, prev_run_id=listed[-1]["id"])
             case "late":
                 story.now = max(0, story.now - 7)
-                story.listed(*shown)
+                story.listed(*listed)
                 story.now += 7
         story.wait(draw(st.sampled_from([1, 5, 30])))
     return story
@@ -144,7 +142,7 @@ def stories(draw: Any) -> Story:
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
 @given(story=stories(), rules=st.sampled_from(sorted(every_rule_set())))
-def test_any_story_replays_alike_from_trace_and_record(story: Story, rules: str, tmp_path: Path) -> None:
+def test_any_story_replays_alike_from_trace_and_record(story: DstackHistory, rules: str, tmp_path: Path) -> None:
     """Law: what a fold of a record skips changes nothing."""
     polls = list(story.polls())
     record, lines = recorded(tmp_path, polls)
@@ -159,16 +157,16 @@ def test_any_story_replays_alike_from_trace_and_record(story: Story, rules: str,
 )
 @given(story=stories(), data=st.data())
 def test_a_fold_resumed_at_any_snapshot_ends_as_the_whole_one(
-    story: Story, data: st.DataObject, tmp_path: Path
+    story: DstackHistory, data: st.DataObject, tmp_path: Path
 ) -> None:
     """A projection goes on from its checkpoint."""
     record, _ = recorded(tmp_path, list(story.polls()))
     with record:
         whole = replay_record(record)
         cut = data.draw(st.integers(0, record.head().position))
-        world = World(READINGS, state=load(dump(world_of(record, until=Until(position=cut)).state)))
+        world = Fold(READINGS, state=load(dump(world_of(record, until=Until(position=cut)).state)))
         RecordFold(record, world).run()
-        fill_costs(record, world.state.runs.values())
+        fill_costs(record, world.state.runs.all())
         assert Replay(world).to_json() == whole.to_json()
 
 
@@ -178,14 +176,14 @@ def test_a_fold_resumed_at_any_snapshot_ends_as_the_whole_one(
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
 @given(story=stories())
-def test_stepping_through_a_record_ends_as_folding_it(story: Story, tmp_path: Path) -> None:
+def test_stepping_through_a_record_ends_as_folding_it(story: DstackHistory, tmp_path: Path) -> None:
     """The steps' transitions are the runs' transitions."""
     record, _ = recorded(tmp_path, list(story.polls()))
     with record:
         steps = list(step_record(record))
         moved = [change.transition for step in steps for change in step.changes if hasattr(change, "transition")]
-        told = [step for run in replay_record(record).runs for step in run.transitions]
-        assert sorted((step for step in moved if step is not None), key=repr) == sorted(told, key=repr)
+        transitions = [step for run in replay_record(record).runs for step in run.transitions]
+        assert sorted((step for step in moved if step is not None), key=repr) == sorted(transitions, key=repr)
 
 
 def test_a_record_is_folded_up_to_a_position_or_a_moment(tmp_path: Path) -> None:
@@ -209,6 +207,6 @@ def test_costs_are_read_when_somebody_asks(tmp_path: Path) -> None:
     record, _ = recorded(tmp_path, polls)
     with record:
         world = world_of(record)
-        assert {run.cost for run in world.state.runs.values()} == {None}
-        fill_costs(record, world.state.runs.values())
+        assert {run.cost for run in world.state.runs.all()} == {None}
+        fill_costs(record, world.state.runs.all())
         assert [run["provider_cost_usd"] for run in Replay(world).to_json()["runs"]] == ["0.074200", "0.024300"]

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from stenotest.dstack_history import START, DstackHistory, Item, provider_id, single
+from stenotest.event_world import marked
 from stenotest.histories import History, histories
 from stenotest.machines import MachineHistory, machine_histories, machine_item
 from stenotest.records import StandingClock
-from stenotest.story import START, Item, Story, provider_id, single
-from stenotest.told import marked
 
-from engine.providers.readings import READINGS
-from engine.replay.record import replay_record
-from engine.replay.result import JsonObject
-from engine.replay.trace import open_trace
-from events import types
-from events.clock import SECOND, Clock, SystemClock, foreign_run_id
-from events.store.record import Batch, Record
-from events.traces.trace import TraceReading, import_trace, write_trace_line
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace, replay_record
+from steno.engine.replay.result import JsonObject
+from steno.events import types
+from steno.events.clock import SECOND, Clock, SystemClock, foreign_run_id
+from steno.events.store.record import Batch, Record
+from steno.events.subjects import OfRun
+from steno.events.traces.trace import TraceReading, import_trace, write_trace_line
 
 TRACES = Path(__file__).parents[2] / "traces"
 RECORDINGS = sorted(str(path.relative_to(TRACES)) for path in TRACES.rglob("*.zst"))
@@ -36,9 +36,9 @@ def opened(path: Path, clock: Clock | None = None) -> Record:
 
 
 def exported(record: Record, trace: Path) -> Path:
-    """What `steno export --trace` writes of the polls."""
+    """The lines that `steno export --trace` writes of the polls."""
     stored = record.read(types={"PollRecorded", "PollFailed"})
-    trace.write_bytes(b"".join(write_trace_line(record.poll(one.position)) for one in stored))
+    trace.write_bytes(b"".join(write_trace_line(record.poll(event.position)) for event in stored))
     return trace
 
 
@@ -50,15 +50,15 @@ def imported(folder: Path, trace: Path) -> JsonObject:
 
 def told(record: Record) -> JsonObject:
     """A replay without positions, which follow from our own events, and without the archives' names."""
-    found = replay_record(record).to_json()
-    for thing in (*found["runs"], *found["vms"]):
+    replay = replay_record(record).to_json()
+    for thing in (*replay["runs"], *replay["vms"]):
         thing.pop("archive", None)
         thing.pop("evidence", None)
         for step in thing.get("transitions", ()):
             del step["position"]
-    for anomaly in found["anomalies"]:
+    for anomaly in replay["anomalies"]:
         del anomaly["position"]
-    return found
+    return replay
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -87,9 +87,9 @@ def test_a_trace_of_another_provider_is_an_archive_of_its_own(name: str, tmp_pat
 
 @dataclass(slots=True, repr=False)
 class Past:
-    """What a Steno did and saw: its events, and the polls between."""
+    """The past of a Steno: its events, and the polls between."""
 
-    steps: list[types.Event | Story]
+    steps: list[types.Event | DstackHistory]
     stopped: bool = False
     """By a policy of ours."""
 
@@ -97,7 +97,7 @@ class Past:
         """Our events, and the words of every answer."""
         return " ".join(
             str([row["status"] for line in step.lines for row in line["body"]])
-            if isinstance(step, Story)
+            if isinstance(step, DstackHistory)
             else str(step)
             for step in self.steps
         )
@@ -117,7 +117,7 @@ class Steno:
 
     def look(self) -> None:
         self.now += 5
-        story = Story(now=self.now).listed(*reversed(self.shown))
+        story = DstackHistory(now=self.now).listed(*reversed(self.shown))
         self.past.steps.append(story.machines(*self.row) if self.row else story)
 
     def watch(self, items: list[Item], stopped: int | None = None, run_id: str = "") -> None:
@@ -207,12 +207,12 @@ def _without_capacity(name: str) -> Item:
 
 def _as(item: Item, label: str, run_id: str | None) -> Item:
     """The run under an id of its own, with our mark if it is ours."""
-    found = {**item, "id": provider_id(label)}
-    return found if run_id is None else marked(found, run_id)
+    copied = {**item, "id": provider_id(label)}
+    return copied if run_id is None else marked(copied, run_id)
 
 
 def stream_of(event: types.Event) -> str:
-    return f"run/{event.run_id}" if isinstance(event, types.OfRun) else f"vm/{getattr(event, 'vm_id', '')}"
+    return f"run/{event.run_id}" if isinstance(event, OfRun) else f"vm/{getattr(event, 'vm_id', '')}"
 
 
 def live(path: Path, past: Past) -> Record:
@@ -220,7 +220,7 @@ def live(path: Path, past: Past) -> Record:
     clock = StandingClock(START)
     record = opened(path, clock)
     for step in past.steps:
-        if isinstance(step, Story):
+        if isinstance(step, DstackHistory):
             record.append_polls([poll for _, poll in step.polls() if poll is not None])
             clock.sleep(START + round(step.now * SECOND) - clock.now())
         else:
@@ -228,11 +228,11 @@ def live(path: Path, past: Past) -> Record:
     return record
 
 
-def essence(found: JsonObject) -> tuple[dict[str, Any], dict[str, Any]]:
+def essence(replay: JsonObject) -> tuple[dict[str, Any], dict[str, Any]]:
     """Runs by id and machines by id: what the trip must keep whatever Steno did."""
     keys = ("provider_id", "state", "exit_status", "attempts", "vm_id", "start", "finished_at", "cost_usd", "reason")
-    runs = {run["run_id"]: {key: run[key] for key in keys} for run in found["runs"]}
-    return runs, {vm["vm_id"]: vm for vm in found["vms"]}
+    runs = {run["run_id"]: {key: run[key] for key in keys} for run in replay["runs"]}
+    return runs, {vm["vm_id"]: vm for vm in replay["vms"]}
 
 
 @settings(deadline=None)
@@ -244,6 +244,6 @@ def test_what_a_steno_did_comes_back_equal_by_the_marks_in_the_polls(past: Past)
         first = essence(told(record))
         again = essence(imported(Path(folder), exported(record, Path(folder) / "trace.jsonl")))
     if past.stopped:
-        for thing in (one for found in (*first, *again) for one in found.values()):
+        for thing in (entry for things in (*first, *again) for entry in things.values()):
             thing["reason"] = None if "intervals" in thing or thing["state"] == "stopped" else thing["reason"]
     assert again == first

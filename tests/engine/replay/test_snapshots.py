@@ -11,23 +11,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.big import big_record
 from stenotest.big import polls as big_polls
+from stenotest.dstack_history import START
 from stenotest.snapshots import save
-from stenotest.story import START
 
-from engine.errors import SnapshotLost
-from engine.fold import segments, snapshot
-from engine.fold import snapshot_store as snapshots
-from engine.fold.record_fold import RecordFold
-from engine.fold.segments import Entry
-from engine.fold.snapshot_store import EVERY, SnapshotStore
-from engine.fold.world import World
-from engine.live import live_world
-from engine.live.live_world import LiveWorld
-from engine.providers.readings import READINGS
-from engine.replay.record import world_of
-from events.clock import SECOND, SystemClock
-from events.store.record import Record
-from events.store.sqlite.files import FileBlob
+from steno.engine.errors import SnapshotLost
+from steno.engine.fold import snapshot
+from steno.engine.fold import snapshot_store as snapshots
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.record_fold import RecordFold
+from steno.engine.fold.snapshot_store import EVERY, SnapshotStore
+from steno.engine.live import live_world
+from steno.engine.live.live_world import LiveWorld
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import world_of
+from steno.engine.state import segments
+from steno.engine.state.segments import Entry
+from steno.events.clock import SECOND, SystemClock
+from steno.events.store.record import Record
+from steno.events.store.sqlite.files import FileBlob
 
 ONE = 1
 """Saves whatever little was folded."""
@@ -81,12 +82,13 @@ def test_an_edited_snapshot_is_not_believed(record: Record, place: float, change
 def test_a_false_world_with_a_seal_of_its_own_is_not_believed(record: Record) -> None:
     """Whoever can write the file and not read the vault cannot make one."""
     path = saved(record)
-    found = msgspec.msgpack.decode(path.read_bytes(), type=snapshots._File)
-    state = msgspec.structs.replace(world_of(record).state, open_vms={})
+    file = msgspec.msgpack.decode(path.read_bytes(), type=snapshots._File)
+    state = world_of(record).state
+    state.vms.open_ids.clear()
     SnapshotStore(record).retire(state)
-    empty = memoryview(snapshot.dump_held(state))
+    empty = memoryview(snapshot.dump_in_memory(state))
     seal = "steno:secret:" + "0" * 64
-    path.write_bytes(msgspec.msgpack.encode(msgspec.structs.replace(found, world=empty, seal=seal)))
+    path.write_bytes(msgspec.msgpack.encode(msgspec.structs.replace(file, world=empty, seal=seal)))
     assert SnapshotStore(record).load() is None
 
 
@@ -135,7 +137,7 @@ def test_a_snapshot_is_saved_once_enough_was_folded(record: Record) -> None:
 
 @pytest.fixture
 def much_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is over goes into segments of two at once."""
+    """Ended runs go into segments of two at once."""
     for where, name, value in ((snapshots, "SETTLED", 0), (snapshot, "NEWEST", 1), (segments, "SIZE", 2)):
         monkeypatch.setattr(where, name, value)
     monkeypatch.setattr(snapshots, "SIZE", 2)
@@ -180,7 +182,7 @@ def test_a_segment_that_is_gone_or_edited_costs_a_fold(record: Record, harm: str
             case _:
                 path.write_bytes(b"")
     with pytest.raises(SnapshotLost, match="the record is read again"):
-        list(live.state.runs.values())
+        list(live.state.runs.all())
     live.catch_up()
     assert live.state == world_of(record).state
     again = LiveWorld(READINGS, record, keep=True)
@@ -193,14 +195,14 @@ def test_segments_that_newer_ones_replace_are_not_kept_decoded(record: Record) -
     """They took 11 MB of a recorder."""
 
     def decoded() -> set[int]:
-        return {id(one) for one in gc.get_objects() if isinstance(one, Entry)}
+        return {id(entry) for entry in gc.get_objects() if isinstance(entry, Entry)}
 
-    store, world, others = SnapshotStore(record), World(READINGS), decoded()
+    store, world, others = SnapshotStore(record), Fold(READINGS), decoded()
     for _ in range(4):
         more(record)
         RecordFold(record, world).run()
         assert save(store, world.state, every=ONE)
-        world = World(READINGS, state=world.state)
+        world = Fold(READINGS, state=world.state)
     gc.collect()
     assert decoded() <= others
 
@@ -231,16 +233,16 @@ def _one_writes(record: Record) -> None:
     for _ in range(3):
         more(record)
         for state in (ours, theirs):
-            RecordFold(record, World(READINGS, state=state)).run()
+            RecordFold(record, Fold(READINGS, state=state)).run()
         assert save(first, ours, every=30)
         assert not save(second, theirs, every=30)
         assert theirs == world_of(record).state
         assert SnapshotStore(record).load() == ours
     more(record)
-    RecordFold(record, World(READINGS, state=theirs)).run()
+    RecordFold(record, Fold(READINGS, state=theirs)).run()
     assert not save(second, theirs, every=30)
     more(record)
-    RecordFold(record, World(READINGS, state=theirs)).run()
+    RecordFold(record, Fold(READINGS, state=theirs)).run()
     assert save(second, theirs, every=30)
     assert SnapshotStore(record).load() == theirs == world_of(record).state
 
@@ -254,18 +256,18 @@ def test_who_waited_for_another_does_not_take_its_next_one_for_its_own(record: R
     assert ours is not None
     assert theirs is not None
     more(record)
-    RecordFold(record, World(READINGS, state=theirs)).run()
+    RecordFold(record, Fold(READINGS, state=theirs)).run()
     assert save(second, theirs, every=ONE)
     written = theirs.position
     more(record)
     for state in (ours, theirs):
-        RecordFold(record, World(READINGS, state=state)).run()
+        RecordFold(record, Fold(READINGS, state=state)).run()
     assert not save(first, ours, every=ours.position - written)
     assert save(second, theirs, every=ONE)
     more(record)
-    RecordFold(record, World(READINGS, state=ours)).run()
+    RecordFold(record, Fold(READINGS, state=ours)).run()
     assert not save(first, ours, every=ONE)
-    assert set(SnapshotStore(record).load().runs) == set(theirs.runs)
+    assert set(SnapshotStore(record).load().runs.ids()) == set(theirs.runs.ids())
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,5 +276,5 @@ def test_a_folder_that_cannot_be_written_costs_only_time(record: Record, monkeyp
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("events.store.sqlite.files.tempfile.mkstemp", full)
+    monkeypatch.setattr("steno.events.store.sqlite.files.tempfile.mkstemp", full)
     assert not save(SnapshotStore(record), world_of(record).state, every=ONE)

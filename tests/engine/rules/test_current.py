@@ -4,13 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from stenotest.story import Item, job, nodes, read_run, run_item, single, submission
+from stenotest.dstack_history import Item, job, read_run, run_item, single, submission
 
-from engine.facts import RunFacts
-from engine.providers.dstack.words import RETRY_EVENT_OF, RUN_REASONS
-from engine.rules.current import judge
-from engine.rules.sets import Live, Verdict
-from engine.states import Reason
+from steno.engine.providers.dstack.words import RETRY_EVENT_OF, RUN_REASONS
+from steno.engine.rules.sets import CURRENT, Live, Verdict
+from steno.engine.state.facts import RunFacts
+from steno.engine.state.states import Reason
 
 TRACES = Path(__file__).parents[2] / "traces"
 
@@ -21,292 +20,130 @@ def facts(item: Item) -> RunFacts:
 
 def verdict(item: Item, *, policy: bool = False) -> tuple[str, str, int | None] | str | None:
     """(state, reason, exit status) of a verdict, or the live state."""
-    move = judge(facts(item), stopped_by_policy=policy)
+    move = CURRENT.move(facts(item), stopped_by_policy=policy)
     if isinstance(move, Verdict):
         return (move.state.value, move.reason.value, move.exit_status)
     return move.state.value if move.state is not None else None
 
 
-@pytest.mark.parametrize(
-    ("item", "wanted"),
-    [
-        # the statuses of facts as real servers give them
-        (
-            single(run="done", job_status="done", reason="all_jobs_done", job_reason="done_by_runner", exit_status=0),
-            ("succeeded", "exit_zero", 0),
-        ),
-        (
-            single(
-                run="failed",
-                job_status="failed",
-                reason="job_failed",
-                job_reason="container_exited_with_error",
-                exit_status=1,
-            ),
-            ("failed", "exit_nonzero", 1),
-        ),
-        (
-            single(
-                run="terminated", job_status="terminated", reason="stopped_by_user", job_reason="terminated_by_user"
-            ),
-            ("stopped", "stopped_by_user", None),
-        ),
-        (
-            single(run="terminated", job_status="aborted", reason="aborted_by_user", job_reason="aborted_by_user"),
-            ("stopped", "aborted_by_user", None),
-        ),
-        (
-            single(run="failed", job_status="terminated", reason="job_failed", job_reason="max_duration_exceeded"),
-            ("failed", "timed_out", None),
-        ),
-        (
-            single(
-                run="failed",
-                job_status="failed",
-                reason="job_failed",
-                job_reason="failed_to_start_due_to_no_capacity",
-            ),
-            ("failed", "no_capacity", None),
-        ),
-        (
-            single(
-                run="failed",
-                job_status="failed",
-                reason="retry_limit_exceeded",
-                job_reason="container_exited_with_error",
-                exit_status=7,
-                retry=["error"],
-            ),
-            ("failed", "exit_nonzero", 7),
-        ),
-        (
-            single(
-                run="failed",
-                job_status="failed",
-                reason="retry_limit_exceeded",
-                job_reason="failed_to_start_due_to_no_capacity",
-            ),
-            ("failed", "no_capacity", None),
-        ),
-        (
-            single(run="failed", job_status="failed", reason="job_failed", job_reason="instance_unreachable"),
-            ("failed", "unreachable", None),
-        ),
-        (
-            single(run="failed", job_status="failed", reason="job_failed", job_reason="interrupted_by_no_capacity"),
-            ("failed", "interrupted", None),
-        ),
-        (
-            single(run="failed", job_status="failed", reason="job_failed", job_reason="creating_container_error"),
-            ("failed", "provider_error", None),
-        ),
-        (
-            single(run="failed", job_status="terminated", reason="server_error", job_reason="terminated_by_server"),
-            ("failed", "provider_error", None),
-        ),
-        (
-            single(run="failed", job_status="terminated", reason="error", job_reason="terminated_by_server"),
-            ("failed", "provider_error", None),
-        ),
-        (
-            single(run="failed", job_status="failed", reason="job_failed", job_reason="error"),
-            ("failed", "provider_error", None),
-        ),
-        # a container that was killed: dstack does not say by whom, so it is not said to have run out of memory
-        (
-            single(
-                run="failed",
-                job_status="failed",
-                reason="job_failed",
-                job_reason="container_exited_with_error",
-                exit_status=137,
-            ),
-            ("failed", "exit_nonzero", 137),
-        ),
-        (
-            single(
-                run="failed", job_status="terminated", reason="job_failed", job_reason="inactivity_duration_exceeded"
-            ),
-            ("failed", "timed_out", None),
-        ),
-        (
-            single(
-                run="failed",
-                job_status="terminated",
-                reason="job_failed",
-                job_reason="terminated_due_to_utilization_policy",
-            ),
-            ("failed", "stopped_by_policy", None),
-        ),
-        # local: its supervisor is gone
-        (
-            single(run="failed", job_status="failed", reason="job_failed", job_reason="supervisor_lost"),
-            ("failed", "node_failed", None),
-        ),
-        # first match: exit status 0 of every job comes before the run's reason
-        (
-            single(run="terminated", job_status="terminated", reason="stopped_by_user", exit_status=0),
-            ("succeeded", "exit_zero", 0),
-        ),
-        (single(run="failed", job_status="done", reason="job_failed", exit_status=0), ("failed", "unknown_reason", 0)),
-        (single(run="done", job_status="done", reason="all_jobs_done"), ("succeeded", "exit_zero", None)),
-        (single(run="terminated", job_status="terminated"), ("stopped", "unknown_reason", None)),
-        (single(run="terminated", job_status="terminated", reason="because"), ("failed", "unknown_reason", None)),
-        (single(run="failed", job_status="failed", job_reason="quantum_error"), ("failed", "unknown_reason", None)),
-        # an exit status settles while dstack still says running
-        (
-            single(run="running", job_status="terminating", job_reason="done_by_runner", exit_status=0),
-            ("succeeded", "exit_zero", 0),
-        ),
-        (single(run="running", job_status="terminating", exit_status=3), ("failed", "exit_nonzero", 3)),
-        (
-            single(run="submitted", job_status="failed", job_reason="failed_to_start_due_to_no_capacity"),
-            ("failed", "no_capacity", None),
-        ),
-        # not ended, or not decisive
-        (
-            single(run="submitted", job_status="terminating", job_reason="failed_to_start_due_to_no_capacity"),
-            "finishing",
-        ),
-        (single(run="terminating", job_status="running", reason="stopped_by_user"), "finishing"),
-        (single(run="running", job_status="terminated", job_reason="terminated_by_server"), "finishing"),
-        (single(run="running", job_status="failed", job_reason="quantum_error"), "finishing"),
-        (single(run="running", job_status="failed"), "finishing"),
-        (single(run="pending", job_status="failed", job_reason="container_exited_with_error", exit_status=1), "queued"),
-        (single(run="pending", job_status="done", job_reason="done_by_runner", exit_status=0), "queued"),
-        # the retry policy
-        (single(run="running", job_status="terminating", exit_status=7, retry=["error"]), "finishing"),
-        (
-            single(run="running", job_status="terminating", exit_status=7, retry=["no-capacity", "interruption"]),
-            ("failed", "exit_nonzero", 7),
-        ),
-        (
-            single(run="running", job_status="terminating", exit_status=0, retry=["error"]),
-            ("succeeded", "exit_zero", 0),
-        ),
-        (
-            single(
-                run="running",
-                job_status="failed",
-                job_reason="failed_to_start_due_to_no_capacity",
-                retry=["no-capacity"],
-            ),
-            "finishing",
-        ),
-        (
-            single(
-                run="running", job_status="failed", job_reason="failed_to_start_due_to_no_capacity", retry=["error"]
-            ),
-            ("failed", "no_capacity", None),
-        ),
-        (
-            single(run="running", job_status="failed", job_reason="interrupted_by_no_capacity", retry=["interruption"]),
-            "finishing",
-        ),
-        (
-            single(run="running", job_status="failed", job_reason="instance_unreachable", retry=["interruption"]),
-            ("failed", "unreachable", None),
-        ),
-        (
-            single(run="running", job_status="terminated", job_reason="max_duration_exceeded", retry=["error"]),
-            ("failed", "timed_out", None),
-        ),
-        (
-            single(
-                run="terminating",
-                job_status="failed",
-                job_reason="container_exited_with_error",
-                exit_status=7,
-                retry=["error"],
-                reason="retry_limit_exceeded",
-            ),
-            ("failed", "exit_nonzero", 7),
-        ),
-        (
-            single(run="running", job_status="failed", job_reason="brand_new", exit_status=1, retry=["interruption"]),
-            "finishing",
-        ),
-        # kinds: only a task is settled by its jobs
-        (single(run="running", job_status="terminating", exit_status=0, kind="service"), "finishing"),
-        (single(run="running", job_status="terminating", exit_status=0, kind="dev-environment"), "finishing"),
-        (single(run="done", job_status="done", exit_status=0, kind="service"), ("succeeded", "exit_zero", 0)),
-        # several jobs
-        (nodes("running", ("terminating", "done_by_runner", 0), ("running", None, None)), "running"),
-        (nodes("running", ("done", "done_by_runner", 0), ("terminating", None, 1)), ("failed", "exit_nonzero", 1)),
-        (nodes("running", ("terminating", None, 1), ("running", None, None)), "running"),
-        (
-            nodes(
-                "terminating",
-                ("failed", "container_exited_with_error", 1),
-                ("terminated", "terminated_by_server", None),
-                reason="job_failed",
-            ),
-            ("failed", "exit_nonzero", 1),
-        ),
-        (
-            nodes(
-                "running", ("failed", "container_exited_with_error", 1), ("terminated", "terminated_by_server", None)
-            ),
-            "finishing",
-        ),
-        (
-            nodes(
-                "terminating",
-                ("terminated", "terminated_by_server", None),
-                ("failed", "instance_unreachable", None),
-                reason="job_failed",
-            ),
-            ("failed", "unreachable", None),
-        ),
-        (
-            nodes(
-                "terminating",
-                ("terminating", "terminated_by_server", None),
-                ("failed", "instance_unreachable", None),
-                reason="job_failed",
-            ),
-            "finishing",
-        ),
-        (
-            nodes(
-                "running", ("done", "done_by_runner", 0), ("failed", "container_exited_with_error", 9), retry=["error"]
-            ),
-            "finishing",
-        ),
-        (
-            nodes(
-                "terminating",
-                ("done", "done_by_runner", 0),
-                ("terminated", "terminated_by_server", None),
-                reason="all_jobs_done",
-            ),
-            ("succeeded", "exit_zero", 0),
-        ),
-        (nodes("done", ("done", "done_by_runner", 0), ("done", "done_by_runner", 0)), ("succeeded", "exit_zero", 0)),
-        # the most advanced job that has not ended, whatever became of the others
-        (
-            nodes("submitted", ("failed", "failed_to_start_due_to_no_capacity", None), ("submitted", None, None)),
-            "queued",
-        ),
-        (
-            nodes("provisioning", ("terminating", "failed_to_start_due_to_no_capacity", None), ("pulling", None, None)),
-            "pulling",
-        ),
-        (nodes("provisioning", ("submitted", None, None), ("pulling", None, None)), "pulling"),
-        (nodes("running", ("running", None, None), ("provisioning", None, None)), "running"),
-        # answers that leave the jobs out
-        ({**single(run="running"), "jobs": []}, "running"),
-        ({**single(run="terminating", reason="all_jobs_done"), "jobs": []}, "finishing"),
-        ({**single(run="done", reason="all_jobs_done"), "jobs": []}, ("succeeded", "exit_zero", None)),
-        ({**single(run="failed", reason="job_failed"), "jobs": []}, ("failed", "unknown_reason", None)),
-        ({**single(run="running"), "jobs": None}, "running"),
-        (run_item("a", "running", job()), "running"),
-        (single(run="hibernating", job_status="thinking"), None),
-    ],
-)
-def test_one_observation_gives_this_verdict(item: Item, wanted: object) -> None:
+OBSERVATIONS = """
+# the statuses of facts as real servers give them
+done all_jobs_done | done done_by_runner 0: succeeded exit_zero 0
+failed job_failed | failed container_exited_with_error 1: failed exit_nonzero 1
+terminated stopped_by_user | terminated terminated_by_user -: stopped stopped_by_user -
+terminated aborted_by_user | aborted aborted_by_user -: stopped aborted_by_user -
+failed job_failed | terminated max_duration_exceeded -: failed timed_out -
+failed job_failed | failed failed_to_start_due_to_no_capacity -: failed no_capacity -
+failed retry_limit_exceeded retry=error | failed container_exited_with_error 7: failed exit_nonzero 7
+failed retry_limit_exceeded | failed failed_to_start_due_to_no_capacity -: failed no_capacity -
+failed job_failed | failed instance_unreachable -: failed unreachable -
+failed job_failed | failed interrupted_by_no_capacity -: failed interrupted -
+failed job_failed | failed creating_container_error -: failed provider_error -
+failed server_error | terminated terminated_by_server -: failed provider_error -
+failed error | terminated terminated_by_server -: failed provider_error -
+failed job_failed | failed error -: failed provider_error -
+# a container that was killed: dstack does not say by whom, so it is not said to have run out of memory
+failed job_failed | failed container_exited_with_error 137: failed exit_nonzero 137
+failed job_failed | terminated inactivity_duration_exceeded -: failed timed_out -
+failed job_failed | terminated terminated_due_to_utilization_policy -: failed stopped_by_policy -
+# local: its supervisor is gone
+failed job_failed | failed supervisor_lost -: failed node_failed -
+# first match: exit status 0 of every job comes before the run's reason
+terminated stopped_by_user | terminated - 0: succeeded exit_zero 0
+failed job_failed | done - 0: failed unknown_reason 0
+done all_jobs_done | done - -: succeeded exit_zero -
+terminated - | terminated - -: stopped unknown_reason -
+terminated because | terminated - -: failed unknown_reason -
+failed - | failed quantum_error -: failed unknown_reason -
+# an exit status settles while dstack still says running
+running - | terminating done_by_runner 0: succeeded exit_zero 0
+running - | terminating - 3: failed exit_nonzero 3
+submitted - | failed failed_to_start_due_to_no_capacity -: failed no_capacity -
+# not ended, or not decisive
+submitted - | terminating failed_to_start_due_to_no_capacity -: finishing
+terminating stopped_by_user | running - -: finishing
+running - | terminated terminated_by_server -: finishing
+running - | failed quantum_error -: finishing
+running - | failed - -: finishing
+pending - | failed container_exited_with_error 1: queued
+pending - | done done_by_runner 0: queued
+# the retry policy
+running - retry=error | terminating - 7: finishing
+running - retry=no-capacity,interruption | terminating - 7: failed exit_nonzero 7
+running - retry=error | terminating - 0: succeeded exit_zero 0
+running - retry=no-capacity | failed failed_to_start_due_to_no_capacity -: finishing
+running - retry=error | failed failed_to_start_due_to_no_capacity -: failed no_capacity -
+running - retry=interruption | failed interrupted_by_no_capacity -: finishing
+running - retry=interruption | failed instance_unreachable -: failed unreachable -
+running - retry=error | terminated max_duration_exceeded -: failed timed_out -
+terminating retry_limit_exceeded retry=error | failed container_exited_with_error 7: failed exit_nonzero 7
+running - retry=interruption | failed brand_new 1: finishing
+# kinds: only a task is settled by its jobs
+running - kind=service | terminating - 0: finishing
+running - kind=dev-environment | terminating - 0: finishing
+done - kind=service | done - 0: succeeded exit_zero 0
+# several jobs
+running - | terminating done_by_runner 0 | running - -: running
+running - | done done_by_runner 0 | terminating - 1: failed exit_nonzero 1
+running - | terminating - 1 | running - -: running
+terminating job_failed | failed container_exited_with_error 1 | terminated terminated_by_server -: failed exit_nonzero 1
+running - | failed container_exited_with_error 1 | terminated terminated_by_server -: finishing
+terminating job_failed | terminated terminated_by_server - | failed instance_unreachable -: failed unreachable -
+terminating job_failed | terminating terminated_by_server - | failed instance_unreachable -: finishing
+running - retry=error | done done_by_runner 0 | failed container_exited_with_error 9: finishing
+terminating all_jobs_done | done done_by_runner 0 | terminated terminated_by_server -: succeeded exit_zero 0
+done - | done done_by_runner 0 | done done_by_runner 0: succeeded exit_zero 0
+# the most advanced job that has not ended, whatever became of the others
+submitted - | failed failed_to_start_due_to_no_capacity - | submitted - -: queued
+provisioning - | terminating failed_to_start_due_to_no_capacity - | pulling - -: pulling
+provisioning - | submitted - - | pulling - -: pulling
+running - | running - - | provisioning - -: running
+# answers that leave the jobs out
+running -: running
+terminating all_jobs_done: finishing
+done all_jobs_done: succeeded exit_zero -
+failed job_failed: failed unknown_reason -
+# unknown words
+hibernating - | thinking - -: None
+"""
+"""Status and reason of the run, its retry policy and kind, then status, reason and exit status of each job: state,
+reason and exit status of the verdict, or the live state.
+"""
+
+
+def observed(row: str) -> Item:
+    run, *ends = row.split(" | ")
+    status, reason, *more = run.split()
+    options = dict(option.split("=") for option in more)
+    retry = options.pop("retry").split(",") if "retry" in options else None
+    jobs = [
+        job(submission(state, reason=known(why), exit_status=number(code)), number=place, retry=retry)
+        for place, (state, why, code) in enumerate(map(str.split, ends))
+    ]
+    return {**run_item("a", status, *jobs, reason=known(reason), **options), "jobs": jobs}
+
+
+def known(word: str) -> str | None:
+    return None if word == "-" else word
+
+
+def number(word: str) -> int | None:
+    return None if word == "-" else int(word)
+
+
+@pytest.mark.parametrize("row", [row for row in OBSERVATIONS.strip().splitlines() if not row.startswith("#")])
+def test_one_observation_gives_this_verdict(row: str) -> None:
     """The design's paragraph on when dstack has said enough, sentence by sentence."""
-    assert verdict(item) == wanted
+    item, _, wanted = row.partition(": ")
+    state, *verdict_of = wanted.split()
+    right = (state, verdict_of[0], number(verdict_of[1])) if verdict_of else None if state == "None" else state
+    assert verdict(observed(item)) == right
+
+
+def test_an_answer_without_jobs_or_submissions_says_what_its_status_says() -> None:
+    """Some requests leave them out."""
+    for item in ({**single(run="running"), "jobs": None}, run_item("a", "running", job())):
+        assert verdict(item) == "running"
 
 
 def test_the_exit_status_is_the_first_that_is_not_zero_by_replica_and_job() -> None:
@@ -334,9 +171,9 @@ def test_a_stop_by_policy_is_named_so() -> None:
 
 def test_every_rule_is_named() -> None:
     """Every verdict carries its rule."""
-    move = judge(facts(single(run="done", job_status="done", exit_status=0)), stopped_by_policy=False)
+    move = CURRENT.move(facts(single(run="done", job_status="done", exit_status=0)), stopped_by_policy=False)
     assert move.rule == "current@1/all-exits-zero"
-    live = judge(facts(single(run="running", job_status="running")), stopped_by_policy=False)
+    live = CURRENT.move(facts(single(run="running", job_status="running")), stopped_by_policy=False)
     assert isinstance(live, Live)
     assert live.rule == "current@1/most-advanced-job"
 

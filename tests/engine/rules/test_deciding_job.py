@@ -1,18 +1,17 @@
-"""Which job decides how a run of several ended, and what if the provider calls it done all the same."""
+"""The job that decides how a run of several ended, and a provider that calls it done all the same."""
 
 import json
 from typing import Any
 
 import pytest
-from stenotest.story import Item, nodes, read_run, single
+from stenotest.dstack_history import Item, nodes, read_run, single
 
-from engine.rules.current import judge
-from engine.rules.sets import Verdict
+from steno.engine.rules.sets import CURRENT, Verdict
 
 
 def judged(item: Item) -> Verdict | None:
     """The verdict; None: none yet."""
-    move = judge(read_run(json.dumps(item).encode()), stopped_by_policy=False)
+    move = CURRENT.move(read_run(json.dumps(item).encode()), stopped_by_policy=False)
     return move if isinstance(move, Verdict) else None
 
 

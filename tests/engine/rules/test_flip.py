@@ -1,20 +1,20 @@
-"""What would have flipped a verdict: each is put to the same rules."""
+"""Changes that would have flipped a verdict: each is put to the same rules."""
 
 import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
+from stenotest.dstack_history import Item, read_run, single
 from stenotest.histories import History, histories
-from stenotest.story import Item, read_run, single
 
-from engine.facts import RunFacts
-from engine.fold.tick import PollReader
-from engine.providers.dstack.reading import alternatives
-from engine.providers.readings import READINGS
-from engine.replay.trace import open_trace
-from engine.rules.current import decisive, judge
-from engine.rules.sets import Flip, flips
+from steno.engine.fold.poll_reader import PollReader
+from steno.engine.providers.dstack.reading import alternatives
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace
+from steno.engine.rules.cases import case_of
+from steno.engine.rules.sets import CURRENT, Flip, decisive, flips
+from steno.engine.state.facts import RunFacts
 
 TRACES = Path(__file__).parents[2] / "traces"
 
@@ -26,7 +26,7 @@ def facts(item: Item) -> RunFacts:
 def test_what_would_have_flipped_a_verdict_is_said_in_sentences() -> None:
     """Each is the observation that the provider would have given instead, put to the same rules."""
     settled = facts(single(run="running", job_status="terminating", job_reason="done_by_runner", exit_status=0))
-    assert decisive(settled) == "ended-and-not-retried"
+    assert decisive(case_of(settled)) == "ended-and-not-retried"
     assert said_flips(settled) == [
         "had the job exited 1: failed/exit_nonzero",
         "had the job still been running: no verdict yet (running)",
@@ -35,11 +35,11 @@ def test_what_would_have_flipped_a_verdict_is_said_in_sentences() -> None:
 
 
 def found_flips(settled: RunFacts) -> tuple[Flip, ...]:
-    return flips(settled, lambda other: judge(other, stopped_by_policy=False), alternatives(settled))
+    return flips(settled, lambda other: CURRENT.move(other, stopped_by_policy=False), alternatives(settled))
 
 
 def said_flips(settled: RunFacts) -> list[str]:
-    return [str(one) for one in found_flips(settled)]
+    return [str(flip) for flip in found_flips(settled)]
 
 
 def test_a_failed_run_would_have_succeeded_with_another_exit_status() -> None:
@@ -71,15 +71,15 @@ def test_a_job_that_never_had_a_machine_could_not_have_exited() -> None:
 
 def hold_true(settled: RunFacts) -> None:
     """Each flip is what the rules say of its own facts, another thing than was said, and can have happened."""
-    given = str(judge(settled, stopped_by_policy=False))
+    given = str(CURRENT.move(settled, stopped_by_policy=False))
     for flip in found_flips(settled):
-        assert flip.verdict == str(judge(flip.facts, stopped_by_policy=False)) != given, flip
+        assert flip.verdict == str(CURRENT.move(flip.facts, stopped_by_policy=False)) != given, flip
         assert "unknown_reason" not in flip.verdict, flip
         newest = [job.newest for job in flip.facts.jobs if job.newest is not None]
-        failed = [one for one in newest if one.exit_status or one.cause is not None]
+        failed = [attempt for attempt in newest if attempt.exit_status or attempt.cause is not None]
         match flip.facts.status:
             case "done":
-                assert all(one.exit_status == 0 for one in newest), flip
+                assert all(attempt.exit_status == 0 for attempt in newest), flip
             case "failed" | "pending" if newest:
                 assert failed, flip
             case "terminated":
@@ -99,11 +99,11 @@ def test_every_flip_of_a_history_is_a_verdict_of_the_rules(history: History) -> 
     "trace", sorted(TRACES.glob("dstack-*/*.zst")), ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
 def test_every_flip_of_a_recording_is_a_verdict_of_the_rules(trace: Path) -> None:
-    """Of whatever a genuine server said of any run."""
+    """The law holds for every answer of a genuine server about any run."""
     reader, seen = PollReader(READINGS), set()
     for number, poll in open_trace(trace):
         if poll is not None:
-            seen |= {one.facts for one in reader.read(number, poll).runs}
+            seen |= {event.facts for event in reader.read(number, poll).runs}
     assert seen
-    for one in seen:
-        hold_true(one)
+    for facts in seen:
+        hold_true(facts)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LOADED_MS = 120_000
 """For one step of the browser's, on a machine that is busy with other tests."""
+PHONE: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+"""Options of a context."""
 SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking")
 _SHIFTS = """
 window.shifts = [];
@@ -45,9 +47,9 @@ class Seen:
         page.on("request", lambda request: self.asked.append(request.url))
         page.add_init_script(_SHIFTS)
 
-    def _said(self, said: ConsoleMessage) -> None:
-        if said.type in ("error", "warning"):
-            self.complaints.append(f"{said.text} {said.location.get('url', '')}".strip())
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.text} {message.location.get('url', '')}".strip())
 
     def go(self, path: str) -> Page:
         """The page at a path, with its content there."""
@@ -79,7 +81,7 @@ class Seen:
             raise
 
     def elsewhere(self) -> list[str]:
-        """What was asked of anybody but the service."""
+        """Requests to anybody but the service."""
         return [url for url in self.asked if not url.startswith((self.base, "data:", "blob:"))]
 
     def shifted(self) -> float:
@@ -89,8 +91,8 @@ class Seen:
 
     def position(self) -> int | None:
         """The position in the page's address; None: live."""
-        found = re.search(r"[?&]at=(\d+)(&|$)", self.page.url)
-        return None if found is None else int(found[1])
+        match = re.search(r"[?&]at=(\d+)(&|$)", self.page.url)
+        return None if match is None else int(match[1])
 
 
 class See(Protocol):
@@ -108,12 +110,12 @@ def browser() -> Iterator[tuple[Browser, asyncio.AbstractEventLoop]]:
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=LOADED_MS)
-    found = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-    if found is None:
-        told = "there is no chromium here: `apt-get install chromium-headless-shell`"
-        pytest.fail(told) if os.environ.get("STENO_REQUIRE_LAB") == "1" else pytest.skip(told)
+    program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    if program is None:
+        problem = "there is no chromium here: `apt-get install chromium-headless-shell`"
+        pytest.fail(problem) if os.environ.get("STENO_REQUIRE_LAB") == "1" else pytest.skip(problem)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=list(SWITCHES), timeout=LOADED_MS)
+        chromium = playwright.chromium.launch(executable_path=program, args=list(SWITCHES), timeout=LOADED_MS)
         loop = asyncio.get_running_loop()
         asyncio._set_running_loop(None)
         yield chromium, loop
@@ -149,5 +151,5 @@ def see(browser: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[See]:
 
 
 def text_of(page: Page, selector: str) -> str:
-    """What a part of the page says, spaces evened."""
+    """The text of a part of the page, spaces evened."""
     return " ".join(page.locator(selector).first.inner_text().split())

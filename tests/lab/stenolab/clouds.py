@@ -28,7 +28,7 @@ class Cloud:
             raise
 
     def configure(self, **conduct: Any) -> None:
-        """Changes how the cloud behaves towards everything: the fields of `stenolab.cloud.conduct.Conduct`."""
+        """Changes how the cloud behaves towards everything: the fields of `stenolab.cloud.behaviour.Conduct`."""
         self._ask("configure", conduct)
 
     def rule(self, pattern: str, **conduct: Any) -> None:
@@ -58,7 +58,7 @@ class Cloud:
         return machines
 
     def bills(self) -> list[dict[str, Any]]:
-        """What each machine has been charged so far: `stenolab.cloud.machine.Machine.bill`."""
+        """The charge of each machine so far: `stenolab.cloud.machine.Machine.bill`."""
         bills: list[dict[str, Any]] = self._ask("bills")["bills"]
         return bills
 

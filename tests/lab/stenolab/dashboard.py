@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 from stenotest.big import polls
 
-from engine.live.live_world import LiveWorld
-from engine.providers.readings import READINGS
-from events.clock import SECOND, SystemClock
-from events.store.record import Record
-from projections.models.projector import caught_up
+from steno.engine.live.live_world import LiveWorld
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SECOND, SystemClock
+from steno.events.store.record import Record
+from steno.projections.read_models.projector import caught_up
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
 
-    from events.poll import Poll
+    from steno.events.poll import Poll
 
 HOURS = 2
 _ROUNDS = (HOURS * 3600 - 300) // 5
 
 
 def told(client: httpx.Client, path: str, **params: Any) -> Any:
-    """What a service that has just begun answers, once its read models are there."""
+    """The answer of a service that has just begun, once its read models are there."""
     end = time.monotonic() + 120
     while (answer := client.get(path, params=params)).status_code == 503 and time.monotonic() < end:
         time.sleep(0.05)
@@ -51,7 +51,7 @@ def _begun(folder: Path) -> tuple[Poll, ...]:
 class Busy:
     """The record of a busy project: two hours of it, up to some minutes ago, and what comes then.
 
-    The record is a copy, in `folder`, of the one that is made once in `begun`.
+    The record is a copy, in `folder`, of the record that is made once in `begun`.
     """
 
     def __init__(self, folder: Path, begun: Path) -> None:

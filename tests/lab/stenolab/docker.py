@@ -27,7 +27,7 @@ _PROGRAMS = ("dockerd", "docker", "docker-init", "/usr/bin/g++", "/usr/bin/pytho
 
 
 class MortalEngine:
-    """A Docker engine that a test may kill, with the image of another one."""
+    """A Docker engine that a test may kill, with the image of another engine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -90,7 +90,7 @@ def _expect_means() -> None:
 
 
 def _has_image(url: str) -> bool:
-    from engine.listener.sandbox import ContainerLimits, Containers
+    from steno.engine.listener.sandbox import ContainerLimits, Containers
 
     sandbox = Containers(ContainerLimits(image=IMAGE), url=url)
     with warnings.catch_warnings():

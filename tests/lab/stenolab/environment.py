@@ -18,12 +18,12 @@ class EnvironmentUnavailable(Exception):
 
 
 def stamp(version: str) -> str:
-    """What the environment was made from: the hash of its lock."""
+    """The hash of the lock that the environment was made from."""
     return hashlib.sha256(lock_file(version).read_bytes()).hexdigest()
 
 
 def is_ready(version: str) -> bool:
-    """Whether the environment exists and comes from the lock as it is now."""
+    """True if the environment exists and comes from the present lock."""
     made = environment(version) / "stenolab-stamp"
     return interpreter(version).exists() and made.exists() and made.read_text() == stamp(version)
 
@@ -63,10 +63,10 @@ def find_uv() -> Path:
     for candidate in (REPOSITORY / ".tools" / "bin" / "uv", Path(sys.executable).with_name("uv")):
         if candidate.exists():
             return candidate
-    found = shutil.which("uv")
-    if found is None:
+    program = shutil.which("uv")
+    if program is None:
         raise EnvironmentUnavailable("uv is not installed: run `make setup`")
-    return Path(found)
+    return Path(program)
 
 
 _PATH = {"PYTHONPATH": str(LAB)}

@@ -37,7 +37,7 @@ _OURS = "1" * 32  # as a lock's token
 
 
 class Lab:
-    """One server with one cloud. `folder` holds its database, logs and the homes it made; nothing is outside it.
+    """A server with a cloud. `folder` holds its database, logs and the homes it made; nothing is outside it.
 
     Args:
         version: of the server, one of `stenolab.versions.VERSIONS`.
@@ -229,16 +229,16 @@ class Lab:
         Repeated, because a busy 0.22.5 can forget a stop it answered with 200: a pipeline worker that fetched the run
         before writes its own status over `terminating`.
         """
-        asked = 0.0
+        stopped_at = 0.0
 
         def ended() -> dict[str, Any] | None:
-            nonlocal asked
+            nonlocal stopped_at
             run = self.run(project, name)
             if run["status"] in ENDED:
                 return run
-            if run["status"] != "terminating" and time.monotonic() > asked + STOP_AGAIN_S:
+            if run["status"] != "terminating" and time.monotonic() > stopped_at + STOP_AGAIN_S:
                 stop()
-                asked = time.monotonic()
+                stopped_at = time.monotonic()
             return None
 
         return self.wait(ended, what=f"run {name} to stop")

@@ -1,4 +1,4 @@
-"""What the cloud says of a project's machines, to be held against what Steno says."""
+"""The cloud's account of a project's machines, to compare with Steno's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def most_at_once(bills: Iterable[dict[str, Any]]) -> int:
 
 
 def bill_of(lab: Lab, project: str, provider_id: str) -> dict[str, Any]:
-    """The cloud's bill of the machine that dstack knows by that id: the one at its address that lived while it did."""
+    """The cloud's bill of the machine that dstack knows by that id: at the same address, alive at the same time."""
     row = next(row for row in lab.instances(project) if row["id"] == provider_id)
     (bill,) = [bill for bill in bills_of(lab, project) if bill["ip"] == row["hostname"]]
     return bill

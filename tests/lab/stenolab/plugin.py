@@ -2,7 +2,7 @@
 
 `dstack_22`, `dstack_19`: that server. `dstack`: both, one after the other. `real_lab`: one at dstack's own pace.
 `steno`, `steno_at`: our command, to run against them. `slurm_cluster`, `slurm_unaccounted`: a Slurm of four nodes with
-and without accounting, both in one process.
+and without accounting, in three processes.
 
 Tests that use a server are marked `lab` by themselves, and xdist keeps those of one version in one process, so that a
 whole run starts each server once; it ends with the module of its last test. `suffices(version)` leaves a test on the
@@ -25,7 +25,9 @@ from stenolab.slurm import Cluster, lacking, running
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST, OLDEST
 
-SLURM = ("slurm_cluster", "slurm_unaccounted", "slurm_wrapping")
+SLURM = ("slurm_cluster", "slurm_unaccounted", "slurm_wrapping", "slow_endings")
+SECOND_HALF = "test_g"
+"""The first letter of the modules of `tests/slurm` in the second process."""
 FIXTURES = {"dstack_22": NEWEST, "dstack_19": OLDEST}
 
 
@@ -113,13 +115,15 @@ def steno_for_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steno
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects and xdist groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what uses a server, and gives each version's tests to one process, and those of each module that use the
-    browser. Who waits for slow jobs comes last.
+    browser. Slurm's tests wait more than they work: three processes with clusters of their own.
     """
-    items.sort(key=lambda item: _asks_for(item, ("slow_endings", "on_slurm")) == {"slow_endings"})
     for item in items:
-        if _asks_for(item, SLURM):
+        clusters = _asks_for(item, SLURM)
+        if clusters:
+            second = item.path.stem > SECOND_HALF and item.path.parent.name == "slurm"
+            group = "slurm-slow" if clusters != {"slurm_cluster"} else "slurm-2" if second else "slurm-1"
             item.add_marker(pytest.mark.lab)
-            item.add_marker(pytest.mark.xdist_group("slurm"))
+            item.add_marker(pytest.mark.xdist_group(group))
         servers = _servers_of(item)
         if servers:
             item.add_marker(pytest.mark.lab)

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back. `json` is None where the body is not JSON."""
+    """An answer. `json` is None where the body is not JSON."""
 
     status: int
     text: str
@@ -34,7 +34,7 @@ class Refused(AssertionError):
 def ask(
     port: int, path: str, body: object = None, *, token: str | None = None, method: str = "POST", timeout: float = 120
 ) -> Answer:
-    """One request to a port of this machine.
+    """Sends a request to a port of this machine.
 
     Raises:
         OSError: no answer.

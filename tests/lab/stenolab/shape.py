@@ -1,4 +1,4 @@
-"""What two histories of the same kind must have in common, whenever and wherever they were made."""
+"""The properties that two histories of the same kind share, whenever and wherever they were made."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Paths = frozenset[tuple[str, str]]
 
 def paths(answers: Iterable[Any]) -> Paths:
     """Every (path, kind of value) in these JSON answers; list items share the path `x[]`, kinds are JSON's."""
-    return frozenset(found for answer in answers for found in _walk("", answer))
+    return frozenset(path for answer in answers for path in _walk("", answer))
 
 
 def filled(shape: Paths) -> Paths:
-    """Those that had a value: null is what a field says until its time has come."""
+    """The paths that had a value: a field is null until its time has come."""
     return frozenset((path, kind) for path, kind in shape if kind != "null")
 
 
@@ -43,7 +43,7 @@ def _kind(value: object) -> str:
 
 
 def course(values: Iterable[Any]) -> tuple[Any, ...]:
-    """The values in order, each run of equal ones once: the course of a status."""
+    """The values in order, each run of equal values once: the course of a status."""
     steps: list[Any] = []
     for value in values:
         if not steps or steps[-1] != value:
@@ -51,13 +51,13 @@ def course(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(steps)
 
 
-def agree(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether two courses may be the same one, seen by pollers of different speed: common steps come up in the same
+def agree(ours: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """True if two courses may be one course, seen by pollers of different speed: common steps come up in the same
     order.
 
     Each step counts where it comes up first: under load a worker of dstack writes a status back that it had read
     before, and a genuine course goes a step back and forth.
     """
-    common = set(one) & set(other)
-    first, second = ([step for step in dict.fromkeys(course) if step in common] for course in (one, other))
+    common = set(ours) & set(other)
+    first, second = ([step for step in dict.fromkeys(course) if step in common] for course in (ours, other))
     return first == second

@@ -1,7 +1,7 @@
 """A real Slurm on this machine, by hand of the tests: four nodes, five partitions, accounting or none.
 
 Any number of them run side by side: each has its own folder, ports and job ids. Its daemons leave the session of
-whoever starts them, so a process of its own takes a cluster down as soon as the one that brought it up has ended,
+whoever starts them, so a process of its own takes a cluster down as soon as the process that started it has ended,
 `kill -9` included (see `child.py`): everything with the cluster's configuration in its environment, jobs too.
 """
 
@@ -26,7 +26,7 @@ PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server rsync op
 
 
 PORTS = 7
-"""Of the controller, the database daemon, the database and four nodes."""
+"""The programs of the controller, the database daemon, the database and four nodes."""
 FIRST_PORTS = range(17_100, 32_000, 10)
 """Below those that the system hands out. A cluster begins at one of them by chance: others look at the same time."""
 PATIENCE_S = 10.0
@@ -36,7 +36,7 @@ PATIENCE_S = 10.0
 def lacking() -> str | None:
     """Why no cluster can be brought up here; None where one can."""
     path = f"/usr/sbin:/sbin:{os.environ['PATH']}"
-    missing = [one for one in PROGRAMS if shutil.which(one, path=path) is None]
+    missing = [program for program in PROGRAMS if shutil.which(program, path=path) is None]
     if not missing and os.geteuid() == 0:
         return None
     why = f"no {', '.join(missing)}" if missing else "not root"
@@ -120,7 +120,7 @@ class Cluster:
                 self.run("scancel", job.partition("_")[0], check=False)
 
     def run(self, *words: str, check: bool = True) -> str:
-        """One of Slurm's own commands; its output."""
+        """Runs a command of Slurm; its output."""
         done = subprocess.run(
             words, capture_output=True, text=True, env={**os.environ, **self.environment}, check=False, timeout=120
         )
@@ -140,8 +140,8 @@ class Cluster:
 
 def take_down(folder: Path) -> None:
     """End every process of that cluster, and remove its folder."""
-    _signal(found := processes_of(folder), signal.SIGTERM)
-    _await_end(found, PATIENCE_S)
+    _signal(processes := processes_of(folder), signal.SIGTERM)
+    _await_end(processes, PATIENCE_S)
     while left := processes_of(folder):  # a daemon may start one more while it is told to go
         _signal(left, signal.SIGKILL)
         _await_end(left, PATIENCE_S)
@@ -149,16 +149,16 @@ def take_down(folder: Path) -> None:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Those that have the cluster's configuration in their environment."""
+    """The processes that have the cluster's configuration in their environment."""
     mark = f"SLURM_CONF={folder}/etc/slurm.conf".encode()
-    found = []
+    processes = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (process / "environ").read_bytes().split(b"\0"):
-                found.append(int(process.name))
+                processes.append(int(process.name))
         except OSError:  # it has ended meanwhile
             continue
-    return found
+    return processes
 
 
 def _signal(processes: list[int], sign: signal.Signals) -> None:

@@ -24,12 +24,12 @@ if done.exists():
     print("went on after", os.environ["RV_TOTAL_ELAPSED"], "s")
     sys.exit(0)
 
-def told(*_):
+def end(*_):
     done.touch()
     print("wrote a checkpoint", flush=True)
     sys.exit(0)
 
-signal.signal(signal.SIGUSR1, told)
+signal.signal(signal.SIGUSR1, end)
 print("began", flush=True)
 time.sleep(600)
 """

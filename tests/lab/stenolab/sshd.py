@@ -16,8 +16,28 @@ from stenolab.waiting import wait
 ALIAS = "login-node"
 
 
+@contextmanager
+def serving(configuration: Path, log: Path, address: tuple[str, int]) -> Iterator[None]:
+    """An sshd that takes connections at that address."""
+    Path("/run/sshd").mkdir(exist_ok=True)
+    daemon = shutil.which("sshd", path=f"/usr/sbin:{os.environ['PATH']}")
+    assert daemon is not None
+    process = subprocess.Popen([daemon, "-D", "-f", configuration, "-E", log])
+
+    def is_up() -> bool:
+        with socket.socket() as client:
+            return client.connect_ex(address) == 0
+
+    try:
+        wait(is_up, seconds=60, what="sshd", pause=0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
 class SshServer:
-    """One server; `path()` has an `ssh` that knows it under the name `login-node`, and nothing of the user's."""
+    """A server; `path()` has an `ssh` that knows it under the name `login-node`, and nothing of the user's."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,16 +66,8 @@ class SshServer:
             with (server.folder / "sshd_config").open("a") as file:
                 for name, value in environment.items():
                     file.write(f'SetEnv {name}="{value}"\n')
-            Path("/run/sshd").mkdir(exist_ok=True)
-            daemon = shutil.which("sshd", path=f"/usr/sbin:{os.environ['PATH']}")
-            assert daemon is not None
-            process = subprocess.Popen([daemon, "-D", "-f", server.folder / "sshd_config", "-E", server.log])
-            try:
-                wait(server._takes, seconds=60, what="sshd", pause=0.05)
+            with serving(server.folder / "sshd_config", server.log, ("127.0.0.1", server.port)):
                 yield server
-            finally:
-                process.terminate()
-                process.wait()
 
     @property
     def logins(self) -> int:
@@ -66,7 +78,7 @@ class SshServer:
         """A `PATH` whose ssh has a configuration of its own.
 
         Args:
-            key: what it shows; None: the right one.
+            key: what it shows; None: the right key.
             known: whose host key it expects: `host`, or `other-host` as if that had changed; None: no known host.
             answers: else the name leads to a port where nobody listens.
         """
@@ -84,7 +96,3 @@ class SshServer:
         (folder / "ssh").write_text(f'#!/bin/sh\nexec {real} -F {folder}/config "$@"\n')
         (folder / "ssh").chmod(0o755)
         return f"{folder}:{os.environ['PATH']}"
-
-    def _takes(self) -> bool:
-        with socket.socket() as tried:
-            return tried.connect_ex(("127.0.0.1", self.port)) == 0

@@ -1,4 +1,4 @@
-"""Which servers the lab runs, and where their environments live."""
+"""The versions of the lab's servers, and where their environments live."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
-from stenolab.bad import Answers, Bad
+from stenolab.faulty_server import Answers, FaultyServer
 from stenolab.lab import Lab
 
-from engine.providers.dstack.provider import DstackProvider
-from engine.providers.dstack.settings import address
-from events.clock import RandomIds, SystemClock
+from steno.engine.providers.dstack.provider import DstackProvider
+from steno.engine.providers.dstack.settings import address
+from steno.events.clock import RandomIds, SystemClock
 
 LOADED_S = 60.0
 """For one answer, which takes a fraction of a second on a machine that is not busy."""
@@ -45,11 +45,11 @@ def nobody() -> Iterator[str]:
 
 
 @pytest.fixture
-def bad() -> Iterator[Callable[[Answers], Bad]]:
-    made: list[Bad] = []
+def bad() -> Iterator[Callable[[Answers], FaultyServer]]:
+    made: list[FaultyServer] = []
 
-    def start(answers: Answers) -> Bad:
-        made.append(Bad(answers))
+    def start(answers: Answers) -> FaultyServer:
+        made.append(FaultyServer(answers))
         return made[-1]
 
     yield start

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import pytest
 from stenolab.lab import Lab
+from stenolab.versions import OLDEST
 
-from engine.providers.base import Submission
-from engine.providers.dstack.doctor import Diagnosis, worst_case
-from engine.providers.dstack.idle import IdleSetting
-from engine.providers.dstack.provider import DstackProvider
-from engine.providers.kind import CheckState
-from events.clock import SECOND
+from steno.engine.providers.base import Submission
+from steno.engine.providers.dstack.doctor import Diagnosis, worst_case
+from steno.engine.providers.dstack.fleet import IdleSetting
+from steno.engine.providers.dstack.provider import DstackProvider
+from steno.engine.providers.kind import CheckState
+from steno.events.clock import SECOND
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +53,7 @@ def test_a_good_set_up_is_ok_throughout(dstack: Lab, connect: Connect) -> None:
     assert dstack.token not in repr(diagnosis)
 
 
+@pytest.mark.suffices(OLDEST)
 def test_the_first_failure_is_named_and_the_rest_left_out(dstack: Lab, connect: Connect, nobody: str) -> None:
     """Each step that can go wrong is told apart from the others."""
     project = dstack.project()
@@ -64,14 +66,15 @@ def test_the_first_failure_is_named_and_the_rest_left_out(dstack: Lab, connect: 
     }
     order = ["server", "token", "project", "backend", "fleet", "offers"]
     for failed, diagnosis in cases.items():
-        found = states(diagnosis)
+        by_name = states(diagnosis)
         assert not diagnosis.ok
-        assert [found[name] for name in order[: order.index(failed)]] == [CheckState.OK] * order.index(failed)
-        assert found[failed] is CheckState.FAILED
-        assert {found[name] for name in order[order.index(failed) + 1 :]} <= {CheckState.SKIPPED}
+        assert [by_name[name] for name in order[: order.index(failed)]] == [CheckState.OK] * order.index(failed)
+        assert by_name[failed] is CheckState.FAILED
+        assert {by_name[name] for name in order[order.index(failed) + 1 :]} <= {CheckState.SKIPPED}
         assert all("\n" not in check.message for check in diagnosis.checks)
 
 
+@pytest.mark.suffices(OLDEST)
 def test_who_ends_an_idle_machine_is_told(dstack: Lab, connect: Connect) -> None:
     """The effective timeout with its origin; then the fleets that end machines earlier, or keep them longer."""
     project = dstack.project()
@@ -86,16 +89,17 @@ def test_who_ends_an_idle_machine_is_told(dstack: Lab, connect: Connect) -> None
 
     timeout = IdleSetting(limit=600 * SECOND, origin="AMD_VM_IDLE_TIMEOUT in .env")
     task = {**TASK, "creation_policy": "create"}
-    found = Diagnosis(provider.client, task, None, timeout).look()
+    diagnosis = Diagnosis(provider.client, task, None, timeout).look()
 
-    told, *warnings = (check for check in found.checks if check.name == "idle")
-    assert told.message.startswith("Steno ends an idle machine after 0s (the task's creation_policy: create)")
+    idle, *warnings = (check for check in diagnosis.checks if check.name == "idle")
+    assert idle.message.startswith("Steno ends an idle machine after 0s (the task's creation_policy: create)")
     assert {warning.message.split(":")[0] for warning in warnings} == {"fleet hasty", "fleet patient"}
     assert {warning.state for warning in warnings} == {CheckState.WARNING}
-    assert found.ok
-    assert found.offers
+    assert diagnosis.ok
+    assert diagnosis.offers
 
 
+@pytest.mark.suffices(OLDEST)
 def test_something_that_is_no_dstack_server(dstack: Lab, connect: Connect) -> None:
     """An address that answers otherwise is told as such, not as a missing project."""
     provider = connect(None, "main", url=f"http://127.0.0.1:{dstack.cloud.port}")

@@ -12,13 +12,13 @@ import yaml
 from stenolab.lab import Lab
 from stenolab.versions import OLDEST
 
-from engine.providers.base import Submission
-from engine.providers.dstack.doctor import backend_block
-from engine.providers.dstack.provider import DstackProvider
-from engine.providers.dstack.task import complete_task, normal_task
-from engine.providers.dstack.uploads import check_local
-from engine.providers.registry import settings_table
-from engine.providers.task import read_task_file
+from steno.engine.providers.base import Submission
+from steno.engine.providers.dstack.doctor import backend_block
+from steno.engine.providers.dstack.provider import DstackProvider
+from steno.engine.providers.dstack.task import complete_task, normal_task
+from steno.engine.providers.dstack.uploads import check_local
+from steno.engine.providers.registry import settings_table
+from steno.engine.providers.task import read_task_file
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "rocm-dstack-hotaisle"
@@ -26,8 +26,8 @@ GUIDE = (ROOT / "docs" / "amd_devcloud_setup.md").read_text()
 
 
 def example() -> dict[str, object]:
-    found = EXAMPLE / ".dstack.yml"
-    return complete_task(read_task_file(found), {}, found.name)
+    file = EXAMPLE / ".dstack.yml"
+    return complete_task(read_task_file(file), {}, file.name)
 
 
 def test_the_example_is_valid_and_complete() -> None:
@@ -42,7 +42,7 @@ def test_the_example_is_valid_and_complete() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "compiled_for", "exit_status", "said"),
+    ("there", "compiled_for", "exit_status", "complaint"),
     [
         ("gfx000\\ngfx90a", "gfx90a", 0, ""),
         ("gfx000\\ngfx942\\ngfx942", "gfx942", 0, ""),
@@ -51,7 +51,7 @@ def test_the_example_is_valid_and_complete() -> None:
     ],
 )
 def test_the_example_compiles_for_the_gpu_that_is_there(
-    tmp_path: Path, there: str, compiled_for: str | None, exit_status: int, said: str
+    tmp_path: Path, there: str, compiled_for: str | None, exit_status: int, complaint: str
 ) -> None:
     """Whatever GPU was asked for; one it does not know is a clear error. Run as dstack does, one shell for all."""
     tools = {
@@ -72,7 +72,7 @@ def test_the_example_compiles_for_the_gpu_that_is_there(
         timeout=60,
         check=False,
     )
-    assert (ran.returncode, said in ran.stderr) == (exit_status, True), ran.stderr
+    assert (ran.returncode, complaint in ran.stderr) == (exit_status, True), ran.stderr
     if compiled_for is not None:
         assert f"--offload-arch={compiled_for} " in (tmp_path / "compiled").read_text()
 

@@ -1,4 +1,4 @@
-"""What dstack is asked about a firing: its schedule's id, of which the firing's submissions count."""
+"""The questions about a firing: dstack knows its schedule's id, of which the firing's submissions count."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 import socket
 from collections.abc import Callable
 
-from stenolab.bad import Answers, Bad, respond
-from stenotest.story import job, nightly, provider_id, submission
+from stenolab.faulty_server import Answers, FaultyServer, respond
+from stenotest.dstack_history import job, nightly, provider_id, submission
 
 
-def test_the_output_of_a_firing_is_that_of_its_submissions(bad: Callable[[Answers], Bad]) -> None:
+def test_the_output_of_a_firing_is_that_of_its_submissions(bad: Callable[[Answers], FaultyServer]) -> None:
     """The schedule's is that of all. Following a firing ends when the schedule waits again."""
     parts = [
         submission("done", num=0, submitted=901, finished=930, exit_status=0),
@@ -22,12 +22,12 @@ def test_the_output_of_a_firing_is_that_of_its_submissions(bad: Callable[[Answer
     numbers = {part["id"]: part["submission_num"] for part in parts}
 
     def answers(connection: socket.socket, request: bytes, before: int) -> bool:
-        asked = json.loads(request.partition(b"\r\n\r\n")[2])
+        asked_for = json.loads(request.partition(b"\r\n\r\n")[2])
         body = row
         if b"/logs/poll" in request:
-            text = base64.b64encode(b"%d;" % numbers[asked["job_submission_id"]]).decode()
+            text = base64.b64encode(b"%d;" % numbers[asked_for["job_submission_id"]]).decode()
             body = {"logs": [{"timestamp": "2026-01-01T00:00:00Z", "message": text}]}
-        elif asked.get("id") != provider_id("nightly"):
+        elif asked_for.get("id") != provider_id("nightly"):
             return respond(400, b'{"detail": [{"msg": "Run not found", "code": "resource_not_exists"}]}')(
                 connection, request, before
             )

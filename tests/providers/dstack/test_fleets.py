@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.providers.dstack.fleet import fits, needs_fleet, plan_fleet, plan_slot
-from engine.providers.dstack.task import normal_task
+from steno.engine.providers.dstack.fleet import fits, needs_fleet, plan_fleet, plan_slot
+from steno.engine.providers.dstack.task import normal_task
 
 AMD: dict[str, object] = {
     "type": "task",
@@ -38,7 +38,10 @@ def a_fleet(
 
 
 def test_a_task_without_a_fleet_gets_one() -> None:
-    """Explicit backend, from no machine to the limit, idle longer than any usual task, open to spot tasks."""
+    """Explicit backend, from no machine to the limit if there is one, idle longer than any usual task, open to spot."""
+    endless = plan_fleet(task(), [], project="main", nodes=None)
+    assert endless is not None
+    assert endless.configuration["nodes"] == {"min": 0}
     plan = plan_fleet(task(idle_duration="2m"), [], project="main", nodes=3)
     assert plan is not None
     assert plan.name == "steno-amddevcloud"
@@ -114,15 +117,8 @@ def test_jobs_that_wait_for_a_machine_count() -> None:
     assert plan_fleet(task(), [endless], project="main", nodes=3, waiting=99) is None
 
 
-def test_without_a_cap_the_fleet_has_none() -> None:
-    """No number is invented where none was set."""
-    plan = plan_fleet(task(), [], project="main", nodes=None)
-    assert plan is not None
-    assert plan.configuration["nodes"] == {"min": 0}
-
-
 @pytest.mark.parametrize(
-    ("asked", "name", "kept"),
+    ("wanted", "name", "kept"),
     [
         (None, "steno-amddevcloud", "259200s"),
         ("0s", "steno-amddevcloud", "259200s"),
@@ -131,10 +127,10 @@ def test_without_a_cap_the_fleet_has_none() -> None:
         ("off", "steno-amddevcloud-kept", "off"),
     ],
 )
-def test_a_fleet_never_cuts_the_idle_time_a_task_asks_for(asked: str | None, name: str, kept: str) -> None:
-    """dstack takes the shorter of fleet and task and never changes a fleet's: so the fleet's is the longer one."""
-    plan = plan_fleet(task(idle_duration=asked), [], project="main", nodes=3)
-    slot = plan_slot("steno-slot-1", task(idle_duration=asked), [], project="main")
+def test_a_fleet_never_cuts_the_idle_time_a_task_asks_for(wanted: str | None, name: str, kept: str) -> None:
+    """dstack takes the shorter of fleet and task and never changes a fleet's: so the fleet's is the longer time."""
+    plan = plan_fleet(task(idle_duration=wanted), [], project="main", nodes=3)
+    slot = plan_slot("steno-slot-1", task(idle_duration=wanted), [], project="main")
     assert plan is not None
     assert slot is not None
     assert (plan.name, plan.configuration["idle_duration"]) == (name, kept)
@@ -158,7 +154,7 @@ def test_a_slot_holds_one_machine_of_any_kind() -> None:
 
 @pytest.mark.parametrize("own", [{"fleets": ["mine"]}, {"creation_policy": "reuse"}])
 def test_a_task_that_names_its_machines_gets_no_fleet(own: dict[str, object]) -> None:
-    """Who says where it runs is not overruled."""
+    """The task says where it runs."""
     assert plan_fleet(task(**own), [], project="main", nodes=2) is None
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.providers.base import Preparation, StopTarget, Submission
-from engine.providers.dstack import doctor
-from engine.providers.dstack.client import Client, HttpAnswer
-from engine.providers.dstack.provider import DstackProvider
-from engine.providers.dstack.settings import address
-from events.clock import RandomIds, SystemClock
-from events.errors import StenoError
+from steno.engine.providers.base import Preparation, StopTarget, Submission
+from steno.engine.providers.dstack import doctor
+from steno.engine.providers.dstack.client import Client, HttpAnswer
+from steno.engine.providers.dstack.provider import DstackProvider
+from steno.engine.providers.dstack.settings import address
+from steno.events.clock import RandomIds, SystemClock
+from steno.events.errors import StenoError
 
 AT = "2026-01-01T00:00:00Z"
 SUBMISSION = {"id": "s", "submission_num": 0, "status": "submitted", "job_provisioning_data": None}
@@ -102,18 +102,18 @@ WANTED = Submission(run_id="0" * 36, project="main", name="name", configuration=
 PLAN = Preparation(project="main", name="steno-main", configuration={"type": "fleet", "name": "steno-main"})
 
 CALLS: dict[str, Callable[[DstackProvider], object]] = {
-    "poll twice": lambda one: [list(one.poll(["x"], since=None)) for _ in range(2)],
-    "find": lambda one: one.find("name", 0),
-    "stop": lambda one: one.stop(StopTarget(provider_id="r1", name="name")),
-    "stop a machine": lambda one: one.stop_vm("v1"),
-    "logs": lambda one: list(one.logs("r1", "name", follow=False)),
-    "plan a fleet": lambda one: one.plan(WANTED),
-    "plan a slot": lambda one: one.plan(msgspec.structs.replace(WANTED, slot="steno-slot")),
-    "make a fleet": lambda one: one.prepare(PLAN),
-    "ask for offers": lambda one: one.offers(WANTED),
-    "submit": lambda one: one.submit(WANTED),
-    "expect the project": lambda one: one.expect_project(),
-    "diagnose": lambda one: doctor.Diagnosis(one.client, TASK, 3).look(),
+    "poll twice": lambda provider: [list(provider.poll(["x"], since=None)) for _ in range(2)],
+    "find": lambda provider: provider.find("name", 0),
+    "stop": lambda provider: provider.stop(StopTarget(provider_id="r1", name="name")),
+    "stop a machine": lambda provider: provider.stop_vm("v1"),
+    "logs": lambda provider: list(provider.logs("r1", "name", follow=False)),
+    "plan a fleet": lambda provider: provider.plan(WANTED),
+    "plan a slot": lambda provider: provider.plan(msgspec.structs.replace(WANTED, slot="steno-slot")),
+    "make a fleet": lambda provider: provider.prepare(PLAN),
+    "ask for offers": lambda provider: provider.offers(WANTED),
+    "submit": lambda provider: provider.submit(WANTED),
+    "expect the project": lambda provider: provider.expect_project(),
+    "diagnose": lambda provider: doctor.Diagnosis(provider.client, TASK, 3).look(),
 }
 
 
@@ -133,19 +133,19 @@ def test_no_answer_raises_anything_but_our_errors(monkeypatch: pytest.MonkeyPatc
     """Each value of each endpoint's answer replaced by huge numbers, other types, far times and control characters."""
     proper = {where: _answer(200, json.dumps(GOOD[where])) for where in GOOD}
     answer = proper[path]
-    asked: set[str] = set()
+    paths: set[str] = set()
 
     def ask(self: Client, where: str, body: object = None, **how: object) -> HttpAnswer:
-        asked.add(where)
+        paths.add(where)
         return answer if where == path else proper[where]
 
     monkeypatch.setattr(Client, "ask", ask)
     where = address("http://127.0.0.1:1", "a-token-that-is-long", "main")
     concerned = {}
     for name, call in CALLS.items():
-        asked.clear()
+        paths.clear()
         call(DstackProvider(where, clock=SystemClock(), ids=RandomIds()))
-        if path in asked:
+        if path in paths:
             concerned[name] = call
     assert concerned
     given = [(200, text) for text in variants(GOOD[path])]
@@ -157,12 +157,12 @@ def test_no_answer_raises_anything_but_our_errors(monkeypatch: pytest.MonkeyPatc
             try:
                 call(provider)
             except StenoError as error:
-                told = str(error)
+                message = str(error)
             except Exception as error:
                 raise AssertionError(f"{name}: {text}") from error
             else:
-                told = ""
-            assert "\n" not in told, (name, text)
+                message = ""
+            assert "\n" not in message, (name, text)
 
 
 def _answer(status: int, text: str) -> HttpAnswer:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from engine.providers.dstack.idle import IdleSetting, idling
-from events.clock import SECOND
+from steno.engine.providers.dstack.fleet import IdleSetting, idling
+from steno.events.clock import SECOND
 
 SET = IdleSetting(limit=600 * SECOND, origin="AMD_VM_IDLE_TIMEOUT in .env")
 NEVER = IdleSetting(limit=None, origin="steno.toml")
+OWN = f"the task's own idle_duration; 10m for others: {SET.origin}"
+UNLIMITED = "the task's own idle_duration; no limit for others: steno.toml"
 
 
 def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]:
@@ -16,75 +18,38 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
     return {"name": name, "spec": {"configuration": configuration}}
 
 
+ALONE = "without a recorder dstack does: after 10m30s where the recorder ended, after 10m where only `steno submit` ran"
+ALIKE = "dstack has the same limit"
+
+
 @pytest.mark.parametrize(
-    ("task", "timeout", "said"),
+    ("task", "timeout", "ends", "whose", "behind"),
     [
-        (
-            {},
-            SET,
-            (
-                "Steno ends an idle machine after 10m (AMD_VM_IDLE_TIMEOUT in .env); "
-                "without a recorder dstack does: after 10m30s where the recorder ended, after 10m where only `steno "
-                "submit` ran"
-            ),
-        ),
-        (
-            {"idle_duration": 90},
-            SET,
-            (
-                "Steno ends an idle machine after 1m30s (the task's own idle_duration; 10m for others: "
-                "AMD_VM_IDLE_TIMEOUT in .env); dstack does after the task's own 1m30s"
-            ),
-        ),
-        (
-            {"idle_duration": 3600},
-            SET,
-            (
-                "Steno ends an idle machine after 10m (AMD_VM_IDLE_TIMEOUT in .env); "
-                "without a recorder dstack does: after 10m30s where the recorder ended, after 10m where only `steno "
-                "submit` ran"
-            ),
-        ),
-        (
-            {"idle_duration": 0},
-            SET,
-            (
-                "Steno ends an idle machine after 0s (the task's own idle_duration; 10m for others: "
-                "AMD_VM_IDLE_TIMEOUT in .env); dstack has the same limit"
-            ),
-        ),
-        (
-            {"idle_duration": "off"},
-            SET,
-            "Steno never ends an idle machine (the task's own idle_duration: off); dstack has the same limit",
-        ),
-        (
-            {},
-            NEVER,
-            "Steno never ends an idle machine (steno.toml); dstack has the same limit",
-        ),
-        (
-            {"idle_duration": 60},
-            NEVER,
-            (
-                "Steno ends an idle machine after 1m (the task's own idle_duration; no limit for others: steno.toml); "
-                "dstack does after the task's own 1m"
-            ),
-        ),
+        ({}, SET, "after 10m", SET.origin, ALONE),
+        ({"idle_duration": 90}, SET, "after 1m30s", OWN, "dstack does after the task's own 1m30s"),
+        ({"idle_duration": 0}, SET, "after 0s", OWN, ALIKE),
+        ({"idle_duration": "off"}, SET, None, "the task's own idle_duration: off", ALIKE),
+        ({}, NEVER, None, "steno.toml", ALIKE),
+        ({"idle_duration": 60}, NEVER, "after 1m", UNLIMITED, "dstack does after the task's own 1m"),
         (
             {"creation_policy": "create", "idle_duration": 60},
             SET,
-            "Steno ends an idle machine after 0s (the task's creation_policy: create); dstack has the same limit",
+            "after 0s",
+            "the task's creation_policy: create",
+            ALIKE,
         ),
     ],
 )
-def test_the_shorter_word_counts_and_is_named(task: dict[str, object], timeout: IdleSetting, said: str) -> None:
+def test_the_shorter_word_counts_and_is_named(
+    task: dict[str, object], timeout: IdleSetting, ends: str | None, whose: str, behind: str
+) -> None:
     """Policy, task, `off` and `create`: one sentence with the time and where it comes from."""
-    assert idling(task, [], timeout).message == said
+    verb = "never ends an idle machine" if ends is None else f"ends an idle machine {ends}"
+    assert idling(task, [], timeout).message == f"Steno {verb} ({whose}); {behind}"
 
 
 @pytest.mark.parametrize(
-    ("found", "timeout", "words"),
+    ("odd_fleet", "timeout", "words"),
     [
         (fleet(60), SET, "fleet team: dstack ends its machines after 1m (its idle_duration), before Steno does"),
         (fleet(60), NEVER, "before Steno does"),
@@ -100,9 +65,9 @@ def test_the_shorter_word_counts_and_is_named(task: dict[str, object], timeout: 
     ],
 )
 def test_a_fleet_that_gets_in_the_way_is_told(
-    found: dict[str, object], timeout: IdleSetting, words: str | None
+    odd_fleet: dict[str, object], timeout: IdleSetting, words: str | None
 ) -> None:
     """Ends earlier than the policy, or keeps others' machines longer; our own fleets are long on purpose."""
-    lines = idling({}, [found], timeout).fleets
+    lines = idling({}, [odd_fleet], timeout).fleets
     assert len(lines) == (words is not None)
     assert words is None or words in lines[0]

@@ -11,9 +11,9 @@ import pytest
 from stenolab.lab import Lab
 from stenolab.versions import NEWEST, OLDEST
 
-from engine.providers.dstack.provider import DstackProvider
-from events.clock import parse_time
-from events.poll import Poll
+from steno.engine.providers.dstack.provider import DstackProvider
+from steno.events.clock import parse_time
+from steno.events.poll import Poll
 
 pytestmark = pytest.mark.slow
 
@@ -23,18 +23,18 @@ MANY = 104
 
 def items(poll: Poll) -> list[dict[str, Any]]:
     assert poll.body is not None
-    found = json.loads(poll.body)
-    assert isinstance(found, list)
-    return found
+    rows = json.loads(poll.body)
+    assert isinstance(rows, list)
+    return rows
 
 
-def asked(polls: list[Poll]) -> Counter[str | None]:
+def endpoints(polls: list[Poll]) -> Counter[str | None]:
     return Counter(poll.ep for poll in polls)
 
 
 @pytest.fixture(scope="module")
 def crowded(dstack: Lab) -> Iterator[tuple[Lab, str, str]]:
-    """(server, project, id of its oldest run): one run that goes on and more than a page of later ones that ended."""
+    """(server, project, id of its oldest run): a run that goes on, and more than a page of later runs that ended."""
     project = dstack.project()
     dstack.fleet(project)
     oldest = dstack.submit(project, "oldest", ["sleep 7200"])["id"]
@@ -58,8 +58,8 @@ def test_a_round_asks_each_endpoint_once(dstack: Lab, connect: Connect) -> None:
     second = list(provider.poll(ids, since=None))
 
     every = {"runs_list": 1, "instances_list": 1, "fleets_list": 1}
-    assert asked(first) == {**every, "events_list": 1}
-    assert asked(second) == (every if dstack.version.startswith("0.19") else {**every, "events_list": 1})
+    assert endpoints(first) == {**every, "events_list": 1}
+    assert endpoints(second) == (every if dstack.version.startswith("0.19") else {**every, "events_list": 1})
     for poll in first:
         assert poll.source == f"dstack/{project}"
         assert poll.answered == (poll.status == 200)
@@ -88,6 +88,7 @@ def test_first_contact_reads_the_whole_history_and_later_rounds_one_page(
     assert not later[0].complete
 
 
+@pytest.mark.suffices(OLDEST)
 def test_since_bounds_first_contact(crowded: tuple[Lab, str, str], connect: Connect) -> None:
     """Pages wholly older than `since` are not asked for."""
     lab, project, _ = crowded
@@ -99,8 +100,9 @@ def test_since_bounds_first_contact(crowded: tuple[Lab, str, str], connect: Conn
     assert not polls[0].complete
 
 
+@pytest.mark.suffices(OLDEST)
 def test_an_old_run_we_follow_costs_one_request_more(crowded: tuple[Lab, str, str], connect: Connect) -> None:
-    """Beyond the first page it is found among the active ones; one that is nowhere is asked for by its id."""
+    """Beyond the first page it is found among the active runs; a run in no list is asked for by its id."""
     lab, project, oldest = crowded
     ended = next(run["id"] for run in lab.api("/api/runs/list", _page(lab, project)) if run["status"] == "failed")
     provider = connect(lab, project)
@@ -116,8 +118,9 @@ def test_an_old_run_we_follow_costs_one_request_more(crowded: tuple[Lab, str, st
     assert json.loads(both[2].body)["id"] == ended
 
 
+@pytest.mark.suffices(OLDEST)
 def test_a_gap_is_read_back_to_where_we_were(crowded: tuple[Lab, str, str], connect: Connect) -> None:
-    """What came and went while nobody looked is seen, though it is no longer on the first page."""
+    """A run that came and went while nobody looked is seen, though it is not on the first page any more."""
     lab, project, _ = crowded
     provider = connect(lab, project)
     known = parse_time(lab.api("/api/runs/list", _page(lab, project))[0]["submitted_at"])
@@ -129,6 +132,7 @@ def test_a_gap_is_read_back_to_where_we_were(crowded: tuple[Lab, str, str], conn
     assert len(polls) == 2
 
 
+@pytest.mark.suffices(OLDEST)
 def test_a_run_the_server_does_not_have_is_asked_for_by_id(dstack: Lab, connect: Connect) -> None:
     """`resource_not_exists` is an answer; many unknown runs are taken in turn, a few a round."""
     provider = connect(dstack, dstack.project())
@@ -145,28 +149,29 @@ def test_events_come_each_at_least_once_and_in_pages(dstack_22: Lab, connect: Co
     """Reading forward with an overlap gives every event the server has, over pages and rounds."""
     project = dstack_22.project()
     provider = connect(dstack_22, project)
-    found: set[str] = set()
+    events: set[str] = set()
     for batch in range(3):
         for number in range(10):
             dstack_22.submit(project, f"e{batch}-{number}", ["true"], resources={"gpu": "H100:8"})
-        found |= {
+        events |= {
             event["id"] for poll in provider.poll([], since=None) if poll.ep == "events_list" for event in items(poll)
         }
     dstack_22.wait(lambda: all(run["status"] == "failed" for run in dstack_22.runs(project)), what="all to fail")
 
     def all_found() -> bool:
-        """Whether what somebody reads who comes now is what was read by and by; the last ones may come late."""
+        """True if a new reader finds the events that were read by and by; the last events may come late."""
         whole = list(connect(dstack_22, project).poll([], since=None))
         pages = [items(poll) for poll in whole if poll.ep == "events_list"]
         assert len(pages) > 1
-        found.update(
+        events.update(
             event["id"] for poll in provider.poll([], since=None) if poll.ep == "events_list" for event in items(poll)
         )
-        return {event["id"] for page in pages for event in page} <= found
+        return {event["id"] for page in pages for event in page} <= events
 
     dstack_22.wait(all_found, what="every event to be read")
 
 
+@pytest.mark.suffices(OLDEST)
 def test_a_project_we_cannot_see_is_a_failed_poll_somewhere(dstack: Lab, connect: Connect) -> None:
     """Lists answer `200 []` for it; the project's own route does not, and that poll has failed."""
     polls = {poll.ep: poll for poll in connect(dstack, "nowhere").poll([], since=None)}
@@ -175,6 +180,7 @@ def test_a_project_we_cannot_see_is_a_failed_poll_somewhere(dstack: Lab, connect
     assert (polls["fleets_list"].status, polls["fleets_list"].answered) == (404, False)
 
 
+@pytest.mark.suffices(OLDEST)
 def test_a_wrong_token_ends_the_round(dstack: Lab, connect: Connect) -> None:
     """One failed poll says it; the other endpoints would say the same."""
     polls = list(connect(dstack, "main", token="wrong").poll([], since=None))

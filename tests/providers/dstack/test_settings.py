@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engine.errors import NotConfigured, ProjectNotFound
-from engine.providers.dstack.settings import address_of
-from engine.providers.registry import load_settings, settings_table
-from engine.settings.settings import Settings
+from steno.engine.errors import NotConfigured, ProjectNotFound
+from steno.engine.providers.dstack.settings import address_of
+from steno.engine.providers.registry import load_settings, settings_table
+from steno.engine.settings.settings import Settings
 
 SECRET = "dop_v1_must_never_be_seen"
 Load = Callable[..., Settings]
@@ -62,8 +62,8 @@ def test_later_sources_win(load: Load, tmp_path: Path) -> None:
     sources = []
 
     def look(**more: str) -> None:
-        found = load(**more).find("record")
-        sources.append((found.value, found.source.removeprefix(str(tmp_path) + "/")))
+        setting = load(**more).find("record")
+        sources.append((setting.value, setting.source.removeprefix(str(tmp_path) + "/")))
 
     (tmp_path / "config" / "steno.toml").write_text('record = "one"\n')
     look()
@@ -71,10 +71,10 @@ def test_later_sources_win(load: Load, tmp_path: Path) -> None:
     look()
     (tmp_path / "cwd" / ".env").write_text("export STENO_RECORD='three'\nOTHER=$HOME\n")
     look()
-    found = load({"STENO_RECORD": "four"}).find("record")
-    sources.append((found.value, found.source))
-    found = load({"STENO_RECORD": "four"}, record="five").find("record")
-    sources.append((found.value, found.source))
+    setting = load({"STENO_RECORD": "four"}).find("record")
+    sources.append((setting.value, setting.source))
+    setting = load({"STENO_RECORD": "four"}, record="five").find("record")
+    sources.append((setting.value, setting.source))
     assert sources == [
         ("one", "config/steno.toml"),
         ("two", "cwd/steno.toml"),
@@ -108,7 +108,7 @@ def test_an_only_project_needs_no_default(load: Load, tmp_path: Path) -> None:
 def test_a_project_or_file_that_is_not_there_is_named(load: Load, tmp_path: Path) -> None:
     """The line says which there are, or which variable named the file."""
     known(tmp_path, project("a", default=True), project("b"))
-    with pytest.raises(ProjectNotFound, match=r"project c is not in .*there are: a, b"):
+    with pytest.raises(ProjectNotFound, match=r"project c is not in .*a, b"):
         address_of(load(project="c"))
     with pytest.raises(NotConfigured, match="STENO_DSTACK_CONFIG names"):
         address_of(load({"STENO_DSTACK_CONFIG": str(tmp_path / "absent.yml")}))
@@ -126,7 +126,7 @@ def test_a_token_goes_to_its_own_server_only(load: Load, tmp_path: Path) -> None
 
 
 def test_dstacks_own_variables_are_known(load: Load) -> None:
-    """Those of its command line; ours are stronger."""
+    """The variables of its command line; ours are stronger."""
     environ = {"DSTACK_SERVER_URL": "https://d", "DSTACK_TOKEN": "t", "DSTACK_PROJECT": "p"}
     assert address_of(load(environ)).url == "https://d"
     ours = {**environ, "STENO_DSTACK_URL": "https://s", "STENO_DSTACK_TOKEN": "u", "STENO_PROJECT": "q"}
@@ -175,7 +175,7 @@ def test_a_broken_file_of_dstacks_matters_only_to_who_needs_it(
 
 
 def test_odd_entries_of_dstacks_file_are_passed_over(load: Load, tmp_path: Path) -> None:
-    """An entry without a token, or one that is no mapping, hides no good one."""
+    """An entry without a token, or of another type, hides no good entry."""
     path = tmp_path / "home" / ".dstack" / "config.yml"
     path.write_text(yaml.safe_dump({"projects": ["x", {"name": "half"}, project("whole", default=True)]}))
     assert address_of(load()).project == "whole"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from stenolab.lab import Gate, Lab
-from stenolab.versions import OLDEST
+from stenolab.versions import NEWEST, OLDEST
 
-from engine.errors import VmInUse
-from engine.providers.base import Submission
-from engine.providers.dstack.provider import DstackProvider
-from events.clock import SECOND
+from steno.engine.errors import VmInUse
+from steno.engine.providers.base import Submission
+from steno.engine.providers.dstack.provider import DstackProvider
+from steno.events.clock import SECOND
 
 pytestmark = pytest.mark.slow
 
@@ -41,8 +41,8 @@ def an_idle_machine(lab: Lab, project: str) -> str:
     """The id of the one machine, once it is idle."""
 
     def idle() -> str | None:
-        found = living(lab, project)
-        return found[0]["id"] if [row["status"] for row in found] == ["idle"] else None
+        machines = living(lab, project)
+        return machines[0]["id"] if [row["status"] for row in machines] == ["idle"] else None
 
     return lab.wait(idle, what="one idle machine")
 
@@ -51,8 +51,8 @@ def gone(lab: Lab, project: str, identity: str) -> dict[str, Any]:
     """The machine's row, once it is terminated."""
 
     def terminated() -> dict[str, Any] | None:
-        found = next(row for row in lab.instances(project) if row["id"] == identity)
-        return found if found["status"] == "terminated" else None
+        machine = next(row for row in lab.instances(project) if row["id"] == identity)
+        return machine if machine["status"] == "terminated" else None
 
     return lab.wait(terminated, what="the machine to be terminated")
 
@@ -109,8 +109,9 @@ def test_a_slot_is_one_machine_from_first_run_to_last(dstack: Lab, connect: Conn
     assert {row["id"] for row in dstack.instances(project)} == {first, second["id"]}
 
 
+@pytest.mark.suffices(OLDEST)
 def test_a_full_slot_takes_nobody(dstack: Lab, connect: Connect) -> None:
-    """A second run for a slot whose machine is busy, and one that may only reuse where nothing is warm: no capacity."""
+    """A second run for a busy slot, and a run that may only reuse where nothing is warm: no capacity."""
     project = dstack.project()
     provider = connect(dstack, project)
     start(provider, "nothing-warm", "true", creation="reuse")
@@ -125,6 +126,7 @@ def test_a_full_slot_takes_nobody(dstack: Lab, connect: Connect) -> None:
     dstack.stop_run(project, "holder")
 
 
+@pytest.mark.suffices(NEWEST)
 def test_no_capacity_leaves_no_machine(dstack: Lab, connect: Connect) -> None:
     """The next GPU of a list is asked for; where the cloud has none, no row with a price is left, or none at all."""
     project = dstack.project()

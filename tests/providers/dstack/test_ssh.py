@@ -2,7 +2,7 @@
 
 import shlex
 
-from engine.providers.dstack.ssh import _command
+from steno.engine.providers.dstack.ssh import _command
 
 BASE = ["ssh", "-i", "key"]
 JUMP, VM, CONTAINER = ("jump", "me", 2200), ("vm", "ubuntu", 22), ("localhost", "root", 10022)
@@ -29,7 +29,7 @@ def test_a_container_is_reached_through_its_machine() -> None:
 
 
 def test_a_machine_behind_a_host_is_reached_through_both() -> None:
-    """Each ssh fills in its own host and port, and leaves those of the inner ones alone."""
+    """Each ssh fills in its own host and port, and leaves those of the inner commands alone."""
     middle = expanded(_command(BASE, [JUMP, VM], CONTAINER))
     assert middle[-3:] == ["ubuntu@vm", "-W", "HOST:PORT"]
     assert expanded(middle) == ["ssh", "-i", "key", "-p", "2200", "me@jump", "-W", "HOST:PORT"]

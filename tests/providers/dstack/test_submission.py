@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from stenolab.lab import Lab
 from stenolab.versions import NEWEST, OLDEST
-from stenotest.story import read_run
+from stenotest.dstack_history import read_run
 
-from engine.errors import NotConfigured, ProjectNotFound, ProviderRefused, TaskInvalid
-from engine.providers.base import StopTarget, Submission
-from engine.providers.dstack.provider import DstackProvider
-from engine.providers.dstack.task import complete_task
-from events.clock import SECOND
+from steno.engine.errors import NotConfigured, ProjectNotFound, ProviderRefused, TaskInvalid
+from steno.engine.providers.base import StopTarget, Submission
+from steno.engine.providers.dstack.provider import DstackProvider
+from steno.engine.providers.dstack.task import complete_task
+from steno.events.clock import SECOND
 
 pytestmark = pytest.mark.slow
 
@@ -77,8 +77,8 @@ def test_a_task_with_files_runs_and_gives_its_output(dstack: Lab, connect: Conne
 
     assert output.split() == ["one", "two", "deep", "to-stderr", "spoken"]
     assert b"".join(provider.logs(provider_id, "with-files", follow=False)).decode() == output
-    (found,) = provider.find("with-files", before)
-    assert (found.provider_id, found.mark, found.ended) == (provider_id, "r", True)
+    (run,) = provider.find("with-files", before)
+    assert (run.provider_id, run.mark, run.ended) == (provider_id, "r", True)
     assert provider.find("with-files", now() + 60 * SECOND) == ()
     assert provider.find("another", 0) == ()
 
@@ -100,7 +100,7 @@ def test_long_output_is_whole_and_in_order(dstack: Lab, connect: Connect) -> Non
 
 
 def test_output_is_followed_over_a_restart_of_the_server(dstack_22: Lab, connect: Connect) -> None:
-    """Who follows does not begin again and sees what the server kept (which may keep a line twice over a restart)."""
+    """A follower does not begin again and sees what the server kept (which may keep a line twice over a restart)."""
     project = dstack_22.project()
     provider = connect(dstack_22, project)
     command = "for i in $(seq 1 8); do echo $i; sleep 1; done"
@@ -156,8 +156,8 @@ def test_every_answer_names_the_run_it_is_of_and_who_holds_the_name(dstack: Lab,
     assert provider.holder("marked") is None
     ours = start(provider, sent)
 
-    shown = [read_run(msgspec.json.encode(row)) for row in dstack.runs(project)]
-    assert [(facts.provider_id, facts.mark, facts.drift) for facts in shown] == [(ours, "r", ())]
+    listed = [read_run(msgspec.json.encode(row)) for row in dstack.runs(project)]
+    assert [(facts.provider_id, facts.mark, facts.drift) for facts in listed] == [(ours, "r", ())]
     assert read_run(msgspec.json.encode(dstack.run(project, "marked"))).mark == "r"
     there = provider.holder("marked")
     assert there is not None
@@ -176,13 +176,13 @@ def test_every_answer_names_the_run_it_is_of_and_who_holds_the_name(dstack: Lab,
     there = provider.holder("marked")
     assert there is not None
     assert (there.provider_id, there.mark) == (theirs, None)
-    assert [(one.provider_id, one.mark) for one in provider.find("marked", 0)] == [(theirs, None), (ours, "r")]
+    assert [(run.provider_id, run.mark) for run in provider.find("marked", 0)] == [(theirs, None), (ours, "r")]
     provider.stop(StopTarget(provider_id=theirs, name="marked", abort=True))
 
 
 @pytest.mark.suffices(NEWEST)
 def test_stopping_touches_our_run_only(dstack: Lab, connect: Connect) -> None:
-    """dstack stops by name: a later run that took the name of ours is left alone, and an ended run is no error."""
+    """dstack stops by name: a later run that took the name of ours is left alone, and an ended run is not an error."""
     project = dstack.project()
     provider = connect(dstack, project)
     first = start(provider, submission(project, "reused", task("true")))
@@ -195,9 +195,10 @@ def test_stopping_touches_our_run_only(dstack: Lab, connect: Connect) -> None:
     run = dstack.stopped(project, "reused", lambda: provider.stop(StopTarget(provider_id=second, name="reused")))
     assert (run["id"], run["status"], run["termination_reason"]) == (second, "terminated", "stopped_by_user")
     provider.stop(StopTarget(provider_id=second, name="reused", abort=True))
-    assert [one.provider_id for one in provider.find("reused", 0)] == [second, first]
+    assert [run.provider_id for run in provider.find("reused", 0)] == [second, first]
 
 
+@pytest.mark.suffices(OLDEST)
 def test_wrong_tokens_and_projects_are_told_apart(dstack: Lab, connect: Connect) -> None:
     """401/403 is the token, 404 is the project; each is one line."""
     project = dstack.project()

@@ -1,4 +1,4 @@
-"""What dstack is told about a task: the task's own words, and what was decided about its machine."""
+"""The configuration that dstack gets: the task's own words, and the decision about its machine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.providers.base import Submission
-from engine.providers.dstack.task import complete_task, normal_task, wording
-from events.clock import SECOND
+from steno.engine.providers.base import Submission
+from steno.engine.providers.dstack.task import complete_task, normal_task, wording
+from steno.events.clock import SECOND
 
 TASK: dict[str, object] = {
     "type": "task",
@@ -20,7 +20,7 @@ TASK: dict[str, object] = {
 }
 
 
-def told(configuration: dict[str, object] | None = None, **decided: Any) -> dict[str, object]:
+def worded(configuration: dict[str, object] | None = None, **decided: Any) -> dict[str, object]:
     wanted = Submission(
         run_id="r", name="a-run", project="main", configuration={**TASK, **(configuration or {})}, **decided
     )
@@ -28,25 +28,25 @@ def told(configuration: dict[str, object] | None = None, **decided: Any) -> dict
 
 
 def test_a_task_nobody_decided_about_goes_as_it_is() -> None:
-    """Only its name is written in, and whose run it is."""
-    assert told() == {**TASK, "name": "a-run", "tags": {"steno-run": "r"}}
+    """Only its name and its run id are added."""
+    assert worded() == {**TASK, "name": "a-run", "tags": {"steno-run": "r"}}
 
 
 def test_the_mark_stands_beside_the_tasks_own_tags_and_over_a_copied_one() -> None:
     """A configuration copied from an earlier run has that run's mark in it."""
-    assert told({"tags": {"team": "x", "steno-run": "earlier"}})["tags"] == {"team": "x", "steno-run": "r"}
+    assert worded({"tags": {"team": "x", "steno-run": "earlier"}})["tags"] == {"team": "x", "steno-run": "r"}
 
 
 @pytest.mark.parametrize("retry", [True, {}, {"on_events": ["interruption"]}])
 def test_a_task_that_dstack_tries_again_never_says_reuse(retry: object) -> None:
-    """A later try keeps the policy, and finds no machine once the first is gone; `retry: false` is no retry."""
-    assert "creation_policy" not in told({"creation_policy": "reuse", "retry": retry}, creation="reuse-or-create")
-    kept = told({"creation_policy": "reuse", "retry": False}, creation="reuse-or-create")
+    """A later try keeps the policy, and finds no machine once the first is gone; `retry: false` means none."""
+    assert "creation_policy" not in worded({"creation_policy": "reuse", "retry": retry}, creation="reuse-or-create")
+    kept = worded({"creation_policy": "reuse", "retry": False}, creation="reuse-or-create")
     assert kept["creation_policy"] == "reuse"
 
 
 @pytest.mark.parametrize(
-    ("said", "decided", "sent"),
+    ("own", "decided", "sent"),
     [
         (None, "reuse-or-create", None),
         (None, "reuse", "reuse"),
@@ -58,14 +58,14 @@ def test_a_task_that_dstack_tries_again_never_says_reuse(retry: object) -> None:
         ("create", "reuse", "reuse"),
     ],
 )
-def test_a_machine_is_never_rented_that_nobody_asked_for(said: str | None, decided: str, sent: str | None) -> None:
+def test_a_machine_is_never_rented_that_nobody_asked_for(own: str | None, decided: str, sent: str | None) -> None:
     """`create` is our own word and never sent; `reuse`, said by the task or decided, always is."""
-    configuration = {} if said is None else {"creation_policy": said}
-    assert told(configuration, creation=decided).get("creation_policy") == sent
+    configuration = {} if own is None else {"creation_policy": own}
+    assert worded(configuration, creation=decided).get("creation_policy") == sent
 
 
 @pytest.mark.parametrize(
-    ("said", "decided", "sent"),
+    ("own", "decided", "sent"),
     [
         (None, None, None),
         (None, -1, "off"),
@@ -82,19 +82,19 @@ def test_a_machine_is_never_rented_that_nobody_asked_for(said: str | None, decid
         ("1h", -1, "1h"),
     ],
 )
-def test_the_shorter_idle_time_is_sent(said: object, decided: int | None, sent: object) -> None:
-    """What the task says or what was decided, the backstop where nobody records. Zero is not nothing."""
-    configuration = {} if said is None else {"idle_duration": said}
-    assert told(configuration, idle=decided).get("idle_duration") == sent
+def test_the_shorter_idle_time_is_sent(own: object, decided: int | None, sent: object) -> None:
+    """The task's time or the decided time; the backstop if nothing records. Zero is not nothing."""
+    configuration = {} if own is None else {"idle_duration": own}
+    assert worded(configuration, idle=decided).get("idle_duration") == sent
 
 
 def test_a_slot_is_the_only_place_it_may_go() -> None:
     """The run names the fleet; dstack then looks nowhere else."""
-    assert told(slot="steno-slot-3")["fleets"] == ["steno-slot-3"]
+    assert worded(slot="steno-slot-3")["fleets"] == ["steno-slot-3"]
 
 
 @pytest.mark.parametrize(
-    ("asked", "gpu", "names", "count", "memory"),
+    ("first", "gpu", "names", "count", "memory"),
     [
         ("MI300X:192GB:2", "MI210", ["MI210"], 2, None),
         ("MI300X", "MI210", ["MI210"], 1, None),
@@ -104,13 +104,13 @@ def test_a_slot_is_the_only_place_it_may_go() -> None:
     ],
 )
 def test_the_next_gpu_of_the_list_keeps_the_count(
-    asked: object, gpu: str, names: list[str], count: int, memory: float | None
+    first: object, gpu: str, names: list[str], count: int, memory: float | None
 ) -> None:
     """Memory and maker came with the first GPU's name and go with it; everything else that was asked for stays."""
-    resources: dict[str, object] = {"memory": "64GB.."} if asked is None else {"memory": "64GB..", "gpu": asked}
-    normal: Any = normal_task(told({"resources": resources}, gpu=gpu))["resources"]
-    found = normal["gpu"]
-    assert (found["name"], found["count"]["min"], (found["memory"] or {}).get("min")) == (names, count, memory)
+    resources: dict[str, object] = {"memory": "64GB.."} if first is None else {"memory": "64GB..", "gpu": first}
+    normal: Any = normal_task(worded({"resources": resources}, gpu=gpu))["resources"]
+    spec = normal["gpu"]
+    assert (spec["name"], spec["count"]["min"], (spec["memory"] or {}).get("min")) == (names, count, memory)
     assert normal["memory"]["min"] == 64.0
 
 
@@ -122,13 +122,13 @@ def test_the_next_gpu_of_the_list_keeps_the_count(
     st.none() | st.just("steno-slot-1"),
 )
 def test_whatever_was_decided_dstack_can_read_it(
-    said: str | None, creation: str, idle: int | None, gpu: str | None, slot: str | None
+    own: str | None, creation: str, idle: int | None, gpu: str | None, slot: str | None
 ) -> None:
     """dstack's own model takes every wording, and no secret or command of the task is lost in it."""
-    configuration: dict[str, object] = {"env": {"TOKEN": "s"}} | ({} if said is None else {"creation_policy": said})
-    found = told(configuration, creation=creation, idle=idle, gpu=gpu, slot=slot)
-    normal = normal_task(found)
-    assert found.get("creation_policy") != "create"
+    configuration: dict[str, object] = {"env": {"TOKEN": "s"}} | ({} if own is None else {"creation_policy": own})
+    sent = worded(configuration, creation=creation, idle=idle, gpu=gpu, slot=slot)
+    normal = normal_task(sent)
+    assert sent.get("creation_policy") != "create"
     assert (normal["env"], normal["commands"]) == ({"TOKEN": "s"}, ["true"])
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.providers.base import StopTarget, Submission
-from engine.providers.local import launch
-from engine.providers.local.placement import LocalOffer
-from engine.providers.local.provider import DEFAULT_OUTPUT_LIMIT, LocalProvider
-from engine.providers.local.tree import kill_marked, marked
-from events.clock import RandomIds, SystemClock
-from events.poll import Poll
+from steno.engine.providers.base import StopTarget, Submission
+from steno.engine.providers.local import provider as local_provider
+from steno.engine.providers.local.placement import LocalOffer
+from steno.engine.providers.local.provider import DEFAULT_OUTPUT_LIMIT, LocalProvider
+from steno.engine.providers.local.tree import kill_marked, marked
+from steno.events.clock import RandomIds, SystemClock
+from steno.events.poll import Poll
 
 LOADED_S = 120.0
 """For one step: it takes a fraction of a second, and matters on a machine that stands still for a while."""
@@ -27,7 +27,7 @@ LOADED_S = 120.0
 HELD_MACHINE = """
 import sys; sys.path.append(sys.argv[1])
 from pathlib import Path
-import engine.providers.local.machine as machine
+import steno.engine.providers.local.machine as machine
 come_up = machine.Machine._come_up
 machine.Machine._come_up = lambda self: Path({power!r}).exists() and come_up(self)
 machine.main()
@@ -35,7 +35,7 @@ machine.main()
 HELD_SUPERVISOR = """
 import sys; sys.path.append(sys.argv[1])
 from pathlib import Path
-import engine.providers.local.supervisor as supervisor
+import steno.engine.providers.local.supervisor as supervisor
 waits = supervisor.Supervisor.waits.fget
 supervisor.Supervisor.waits = property(lambda self: waits(self) if self._machine else not Path({power!r}).exists())
 supervisor._MACHINE = {program!r}
@@ -72,7 +72,7 @@ class Machine:
         """From now on a new machine comes up after `power_on`, and not after a time that a test could miss."""
         power = str(self.base / "power")
         program = HELD_MACHINE.format(power=power)
-        patch.setattr(launch, "_PROGRAM", HELD_SUPERVISOR.format(power=power, program=program))
+        patch.setattr(local_provider, "_PROGRAM", HELD_SUPERVISOR.format(power=power, program=program))
         self.offers(boot=1, **options)
 
     def power_on(self) -> None:
@@ -84,7 +84,9 @@ class Machine:
     def open(self) -> None:
         (self.base / "go").touch()
 
-    def send(self, *commands: str, slot: str | None = None, creation: str = "reuse-or-create", **fields: object) -> str:
+    def submit(
+        self, *commands: str, slot: str | None = None, creation: str = "reuse-or-create", **fields: object
+    ) -> str:
         """Submit with a place: a slot, a creation policy."""
         submission = msgspec.structs.replace(self.submission(*commands, **fields), slot=slot, creation=creation)
         return self.provider.submit(submission).provider_id
@@ -105,9 +107,6 @@ class Machine:
             base=str(self.base),
         )
 
-    def submit(self, *commands: str, name: str | None = None, **fields: object) -> str:
-        return self.provider.submit(self.submission(*commands, name=name, **fields)).provider_id
-
     def poll(self) -> Poll:
         """The listing of runs."""
         poll, *_ = self.provider.poll((), since=None)
@@ -116,13 +115,13 @@ class Machine:
     def machines(self) -> list[dict[str, object]]:
         """The listing of machines."""
         _, poll = self.provider.poll((), since=None)
-        found: list[dict[str, object]] = msgspec.json.decode(poll.body or b"")
-        return found
+        machines: list[dict[str, object]] = msgspec.json.decode(poll.body or b"")
+        return machines
 
     def the_machine(self) -> dict[str, object]:
         """The only one there ever was."""
-        (found,) = self.machines()
-        return found
+        (machine,) = self.machines()
+        return machine
 
     def pid_of_machine(self, vm_id: object) -> int:
         started = self.state / ".machines" / str(vm_id) / "started.json"
@@ -137,12 +136,12 @@ class Machine:
         until(condition)
 
     def is_at(self, *statuses: str) -> bool:
-        """Whether the machines, newest first, are at these."""
+        """True if the machines, newest first, have these statuses."""
         return tuple(item["status"] for item in self.machines()) == statuses
 
     def item(self, run_id: str) -> dict[str, object]:
-        found = {item["id"]: item for item in msgspec.json.decode(self.poll().body or b"")}
-        return found[run_id]
+        items = {item["id"]: item for item in msgspec.json.decode(self.poll().body or b"")}
+        return items[run_id]
 
     def words(self, run_id: str) -> tuple[object, ...]:
         """The run's status, reason and exit status."""
@@ -169,7 +168,7 @@ class Machine:
         until(lambda: not alive(supervisor))
 
     def wait_for(self, file: str) -> str:
-        """What a command wrote into a file of the base folder."""
+        """The text that a command wrote into a file of the base folder."""
         path = self.base / file
         until(lambda: path.exists() and path.read_text().endswith("\n"))
         return path.read_text().strip()
@@ -198,7 +197,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether that process runs (a zombie does not)."""
+    """True if that process runs (a zombie does not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -207,15 +206,15 @@ def alive(pid: int) -> bool:
 
 def living_machines(state: Path) -> list[int]:
     """Processes that are machines of this folder."""
-    found = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if any(word.startswith(f"{state}/.machines/".encode()) for word in words):
-            found.append(int(entry.name))
-    return found
+            pids.append(int(entry.name))
+    return pids
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ import pytest
 import zstandard
 from stenotest.records import temporary_record
 
-from engine.providers.readings import READINGS
-from engine.replay.record import replay_record
-from engine.replay.trace import open_trace, replay_trace
-from projections.models.evidence import quote
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace, replay_record, replay_trace
+from steno.projections.answers.evidence import quote
 
 FORMER = Path(__file__).parent / "former"
 ANSWERS = FORMER / "answers.jsonl.zst"
@@ -31,10 +30,10 @@ def test_a_record_of_former_answers_replays_as_they_did(tmp_path: Path) -> None:
         for _, poll in open_trace(ANSWERS):
             assert poll is not None
             record.append_polls([poll])
-        found = replay_record(record).to_json()
-    assert found["vms"] == REPLAYS["current"]["vms"]
+        replayed = replay_record(record).to_json()
+    assert replayed["vms"] == REPLAYS["current"]["vms"]
     costs = [run["provider_cost_usd"] for run in REPLAYS["current"]["runs"]]
-    assert [run["provider_cost_usd"] for run in found["runs"]] == costs
+    assert [run["provider_cost_usd"] for run in replayed["runs"]] == costs
     assert any(float(cost) for cost in costs)
 
 

@@ -1,21 +1,21 @@
-"""What a poll of this machine answers, and how the engine reads it."""
+"""The answers of polls of this machine, and how the engine reads them."""
 
 from pathlib import Path
 
 import msgspec
 import pytest
-from stenotest.story import START
+from stenotest.dstack_history import START
 
-from engine.errors import ProviderError
-from engine.fold.tick import PollReader
-from engine.providers import registry
-from engine.providers.local import listing, reading, state
-from engine.providers.local.durable import write_json
-from engine.providers.local.state import read_state
-from engine.providers.reading import Listing, Scope
-from engine.providers.readings import READINGS
-from events.poll import Poll
-from projections.models.evidence import quote
+from steno.engine.errors import ProviderError
+from steno.engine.fold.poll_reader import PollReader
+from steno.engine.providers import registry
+from steno.engine.providers.local import listing, reading, state
+from steno.engine.providers.local.durable import write_json
+from steno.engine.providers.local.state import read_state
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.reading import Listing, Scope
+from steno.events.poll import Poll
+from steno.projections.answers.evidence import quote
 
 READING = registry.kind("local").reading()
 ASKED = Scope(provider="local", source="local/here", listing=Listing.RUNS)
@@ -57,7 +57,7 @@ def ended(machine, number: int) -> list[str]:
 
 
 def test_nothing_submitted_is_an_answer(machine) -> None:
-    """An empty machine is no trouble, and asking makes no folder."""
+    """An empty machine is not a failure, and a poll makes no folder."""
     poll = machine.poll()
     assert (poll.answered, poll.complete, poll.body, poll.status) == (True, True, b"[]", 200)
     assert not machine.state.exists()
@@ -96,7 +96,7 @@ def test_a_run_started_when_its_command_did_and_not_at_the_first_poll(machine) -
 
 
 def test_the_question_reads_as_an_unfiltered_list_of_this_source(machine) -> None:
-    """A trace of these polls is routed to the same source as the live ones."""
+    """A trace of these polls is routed to the same source as live polls."""
     poll = machine.poll()
     scope = READINGS.scope(poll.path, poll.req)
     assert scope.source == poll.source == "local/here"
@@ -111,14 +111,8 @@ def test_an_unchanged_machine_gives_an_unchanged_answer(machine) -> None:
     assert machine.poll().body == machine.poll().body
 
 
-def test_runs_are_listed_newest_first(machine) -> None:
-    """By the time of their submission."""
-    runs = [machine.submit("true") for _ in range(3)]
-    assert ids(machine.poll()) == runs[::-1]
-
-
 def test_the_history_is_told_once_and_then_its_end(machine) -> None:
-    """The first answer has everything, the later ones the newest hundred, the active and the followed runs."""
+    """The first answer has everything, later answers the newest hundred, the active and the followed runs."""
     runs = ended(machine, 150)
     first = machine.poll()
     assert (ids(first), first.complete) == (runs[::-1], True)
@@ -141,7 +135,7 @@ def test_a_first_contact_can_be_bounded(machine) -> None:
 
 
 def test_a_folder_that_cannot_be_read_is_a_failed_poll(machine) -> None:
-    """It says why, and is no evidence of anything."""
+    """It says why, and proves nothing."""
     machine.state.write_text("a file")
     poll = machine.poll()
     assert (poll.answered, poll.status, poll.body) == (False, None, None)
@@ -187,7 +181,7 @@ def test_what_this_machine_ignores_is_named(machine) -> None:
 
 
 def test_a_run_that_has_ended_is_read_once(machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What makes a listing of many runs quick: some 15 ms for a hundred at first, and 1 ms afterwards."""
+    """So a listing of many runs is quick: some 15 ms for a hundred at first, and 1 ms afterwards."""
     read = []
 
     def counted(folder: Path) -> object:

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.errors import ProviderError
-from engine.providers.local import launch
+from steno.engine.errors import ProviderError
+from steno.engine.providers.local import provider as local_provider
 
 pytestmark = pytest.mark.slow
 
@@ -21,17 +21,17 @@ UNREACHABLE = ("ended", "machine_lost", None)
 SUBMITTER = """
 import os, sys
 from pathlib import Path
-from engine.providers.base import Submission
-from engine.providers.local.provider import LocalProvider
-from events.clock import RandomIds, SystemClock
-state, base, run_id, command = sys.argv[1:]
+from steno.engine.providers.base import Submission
+from steno.engine.providers.local.provider import LocalProvider
+from steno.events.clock import RandomIds, SystemClock
+state, base, run_id, command, idle = sys.argv[1:]
 provider = LocalProvider(Path(state), clock=SystemClock(), ids=RandomIds(), host="here", environment=os.environ)
 provider.submit(Submission(run_id=run_id, name="from-elsewhere", project="here", slot="steno-slot-1",
-    configuration={"type": "task", "commands": [command], "idle_duration": "1h"}, base=base))
+    configuration={"type": "task", "commands": [command], "idle_duration": idle}, base=base))
 """
 
 KILLED_SUBMITTER = """
-import engine.providers.local.{module} as module
+import steno.engine.providers.local.{module} as module
 import os, signal
 real = module.{name}
 def dies(*arguments, **options):
@@ -46,6 +46,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("idle", ["1h", "0s"])
 @pytest.mark.parametrize("early", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize(
     ("module", "name"),
@@ -54,34 +55,35 @@ def kill(pid: int) -> None:
         ("store", "write_json"),
         ("store", "sync_folder"),
         ("provider", "launch"),
-        ("launch", "subprocess.Popen"),
+        ("provider", "subprocess.Popen"),
         ("provider", "_submitted"),
     ],
 )
 def test_a_submitter_killed_anywhere_leads_to_one_run_on_one_machine(
-    machine, module: str, name: str, early: bool
+    machine, module: str, name: str, early: bool, idle: str
 ) -> None:
-    """At every boundary: submitted again under the same id, it ran once, and one machine is there, idle."""
+    """At every boundary: submitted again under the same id, it ran once, and one machine is there, if it is kept."""
     before = "os.kill(os.getpid(), signal.SIGKILL)" if early else ""
     command = "echo x >> ran; sleep 0.2"
     run_id = machine.new_id()
     code = KILLED_SUBMITTER.format(module=module, name=name, before=before) + SUBMITTER
-    argv = [sys.executable, "-c", code, str(machine.state), str(machine.base), run_id, command]
+    argv = [sys.executable, "-c", code, str(machine.state), str(machine.base), run_id, command, idle]
     assert subprocess.run(argv, check=False, stdout=subprocess.DEVNULL).returncode == -signal.SIGKILL
     machine.provider.find("from-elsewhere", 0)
-    again = machine.submission(command, run_id=run_id, name="from-elsewhere", idle_duration="1h")
+    again = machine.submission(command, run_id=run_id, name="from-elsewhere", idle_duration=idle)
     assert machine.provider.submit(msgspec.structs.replace(again, slot="steno-slot-1")).provider_id == run_id
     assert machine.end(run_id) == DONE
-    machine.until(lambda: machine.is_at("idle"))
+    machine.until(lambda: machine.is_at("idle" if idle == "1h" else "gone"))
     assert (machine.base / "ran").read_text() == "x\n"
-    assert len(machine.processes()) == 1
+    assert len(machine.processes()) == (idle == "1h")
+    assert len(msgspec.json.decode(machine.poll().body or b"")) == 1
 
 
 def test_a_machine_outlives_the_kill_of_everybody_else(machine, engine) -> None:
-    """Of the engine's whole process group, and of the run's supervisor: it is idle and can be used."""
+    """The engine's whole process group and the run's supervisor are killed: the machine is idle and can be used."""
     run_id = machine.new_id()
     argv = [sys.executable, "-c", SUBMITTER + "import time; print(1, flush=True); time.sleep(600)"]
-    argv += [str(machine.state), str(machine.base), run_id, "sleep 600"]
+    argv += [str(machine.state), str(machine.base), run_id, "sleep 600", "1h"]
     with engine(argv) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"1\n"
@@ -89,16 +91,16 @@ def test_a_machine_outlives_the_kill_of_everybody_else(machine, engine) -> None:
     machine.kill_supervisor(run_id)
     assert machine.end(run_id) == ("ended", "supervisor_lost", None)
     machine.until(lambda: machine.is_at("idle"))
-    warm = machine.send("true", slot="steno-slot-1", creation="reuse")
+    warm = machine.submit("true", slot="steno-slot-1", creation="reuse")
     assert machine.end(warm) == DONE
 
 
 def test_a_machine_that_died_is_terminated_as_unreachable(machine) -> None:
     """Nobody can bill a process that is not there; the next run makes another."""
-    machine.end(machine.send("true", idle_duration="1h"))
+    machine.end(machine.submit("true", idle_duration="1h"))
     vm = machine.the_machine()
     kill(machine.pid_of_machine(vm["id"]))
-    # The kernel takes a process off the list before it lets go of its lock, by which the provider knows it.
+    # The kernel takes a process off the list before it releases its lock, by which the provider knows it.
     machine.until(lambda: not machine.processes() and machine.is_at("gone"))
     gone = machine.the_machine()
     assert (gone["status"], gone["reason"]) == ("gone", "unreachable")
@@ -106,7 +108,7 @@ def test_a_machine_that_died_is_terminated_as_unreachable(machine) -> None:
     assert machine.another().stop_vm(vm["id"]) is None
     machine.provider = machine.another()
     assert machine.the_machine() == gone
-    assert machine.end(machine.send("true", idle_duration="1h")) == DONE
+    assert machine.end(machine.submit("true", idle_duration="1h")) == DONE
     machine.until(lambda: machine.is_at("idle", "gone"))
 
 
@@ -114,7 +116,7 @@ def test_a_machine_that_died_is_terminated_as_unreachable(machine) -> None:
 def test_a_machine_that_dies_takes_its_run_with_it(machine, boot: int) -> None:
     """As a rented one does, also while it comes up: both are told so, and no process of the run is left."""
     machine.offers(boot=boot)
-    run_id = machine.send("sleep 600", idle_duration="1h")
+    run_id = machine.submit("sleep 600", idle_duration="1h")
     if not boot:
         machine.until(lambda: machine.words(run_id)[0] == "running")
     kill(machine.pid_of_machine(machine.the_machine()["id"]))
@@ -125,7 +127,7 @@ def test_a_machine_that_dies_takes_its_run_with_it(machine, boot: int) -> None:
 
 def test_a_machine_told_to_quit_says_so(machine) -> None:
     """SIGTERM is what a host sends that goes down."""
-    machine.end(machine.send("true", idle_duration="1h"))
+    machine.end(machine.submit("true", idle_duration="1h"))
     os.kill(machine.pid_of_machine(machine.the_machine()["id"]), signal.SIGTERM)
     machine.until(lambda: machine.is_at("gone"))
     vm = machine.the_machine()
@@ -134,8 +136,8 @@ def test_a_machine_told_to_quit_says_so(machine) -> None:
 
 
 def test_a_machine_whose_folder_is_gone_goes_too(machine, tmp_path: Path) -> None:
-    """Who throws a record away throws its machines away."""
-    machine.end(machine.send("true", idle_duration="off"))
+    """A deleted record takes its machines with it."""
+    machine.end(machine.submit("true", idle_duration="off"))
     machine.state.rename(tmp_path / "thrown-away")
     machine.until(lambda: not machine.processes())
 
@@ -143,10 +145,10 @@ def test_a_machine_whose_folder_is_gone_goes_too(machine, tmp_path: Path) -> Non
 def test_a_machine_without_its_run_is_found_by_the_same_submission(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A supervisor that died before it announced leaves an idle machine, which the second try takes."""
     submission = machine.submission("echo x >> ran", idle_duration="1h")
-    start = "import sys, os, signal; sys.path.append(sys.argv[1]); import engine.providers.local.supervisor as s"
+    start = "import sys, os, signal; sys.path.append(sys.argv[1]); import steno.engine.providers.local.supervisor as s"
     die = "s.adopt_orphans = lambda: os.kill(os.getpid(), signal.SIGKILL)"
     with monkeypatch.context() as patch:
-        patch.setattr(launch, "_PROGRAM", f"{start}\n{die}\ns.main()")
+        patch.setattr(local_provider, "_PROGRAM", f"{start}\n{die}\ns.main()")
         with pytest.raises(ProviderError, match="did not start"):
             machine.provider.submit(submission)
     machine.until(lambda: machine.is_at("idle"))
@@ -166,12 +168,12 @@ def test_a_run_in_the_last_moment_is_never_hit(machine) -> None:
 
 def test_an_idle_machine_is_small_and_holds_no_secret(machine) -> None:
     """Some 8 MB of its own, started apart: neither its memory map's environment nor its folder has the task's."""
-    machine.end(machine.send("true", idle_duration="1h", env={"KEY": "correct-horse"}))
+    machine.end(machine.submit("true", idle_duration="1h", env={"KEY": "correct-horse"}))
     (pid,) = machine.processes()
-    told = dict(
+    status = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.count(":") == 1
     )
-    assert int(told["VmRSS"].split()[0]) < 20_000
+    assert int(status["VmRSS"].split()[0]) < 20_000
     assert b"correct-horse" not in Path(f"/proc/{pid}/environ").read_bytes()
     assert b"correct-horse" not in Path(f"/proc/{pid}/cmdline").read_bytes()
     folder = machine.state / ".machines"
@@ -183,7 +185,7 @@ def test_an_idle_machine_is_small_and_holds_no_secret(machine) -> None:
 def test_a_run_outlives_the_renaming_of_its_folder(machine, warm: bool) -> None:
     """It ends as it does, its end is where its folder is now, and its machine stays until then."""
     place = {"slot": "steno-slot-1", "idle_duration": "1h"} if warm else {}
-    run_id = machine.send(machine.gated, **place)
+    run_id = machine.submit(machine.gated, **place)
     machine.until(lambda: machine.words(run_id)[0] == "running")
     before, machine.state = machine.state, machine.state.rename(machine.base / "elsewhere.local")
     machine.provider = machine.another()

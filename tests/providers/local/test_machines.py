@@ -1,4 +1,4 @@
-"""Machines of this host: made, kept warm, used again and let go, as its listing tells them."""
+"""Machines of this host: made, kept warm, used again and ended, as the listing shows them."""
 
 import os
 import signal
@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from engine.errors import TaskInvalid, VmInUse, VmNotFound
-from engine.providers import registry
-from engine.providers.base import StopTarget
-from engine.providers.local.placement import gpu_label
-from engine.providers.reading import Listing, Scope
-from engine.providers.readings import READINGS
+from steno.engine.errors import TaskInvalid, VmInUse, VmNotFound
+from steno.engine.providers import registry
+from steno.engine.providers.base import StopTarget
+from steno.engine.providers.local.placement import gpu_label
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.reading import Listing, Scope
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def on(machine, run_id: str) -> object:
     return machine.item(run_id)["machine"]["id"]
 
 
-# -- one that is there for one run
+# -- a machine for a single run
 
 
 def test_a_run_that_keeps_nothing_warm_is_its_machine(machine) -> None:
@@ -62,7 +62,7 @@ def test_a_machine_is_told_in_words_the_reading_knows(machine, monkeypatch: pyte
         seen[status] = READING.vm(bytes(item), ASKED)
         assert (seen[status].status, seen[status].drift) == (status, ())
 
-    run_id = machine.send(machine.gated, slot="steno-slot-1", idle_duration="off")
+    run_id = machine.submit(machine.gated, slot="steno-slot-1", idle_duration="off")
     look("provisioning")
     machine.power_on()
     look("busy")
@@ -97,10 +97,10 @@ def test_a_machine_is_told_in_words_the_reading_knows(machine, monkeypatch: pyte
 def test_a_second_run_takes_the_machine_of_the_first(machine) -> None:
     """Two back to back are one machine, one process: created for the first, there before the second."""
     machine.offers(price=1_990_000)
-    first = machine.send("true", idle_duration="1h")
+    first = machine.submit("true", idle_duration="1h")
     machine.end(first)
     machine.until(lambda: machine.is_at("idle"))
-    second = machine.send(machine.gated)
+    second = machine.submit(machine.gated)
     assert machine.the_machine()["status"] == "busy"
     machine.open()
     assert machine.end(second) == DONE
@@ -115,7 +115,7 @@ def test_a_second_run_takes_the_machine_of_the_first(machine) -> None:
 def test_a_cold_run_waits_until_its_machine_is_up(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """In status provisioning, with no address yet; the command does not exist before. A warm one does not wait."""
     machine.boots_when_told(monkeypatch)
-    cold = machine.send("echo x > ran", idle_duration=3600)
+    cold = machine.submit("echo x > ran", idle_duration=3600)
     assert machine.words(cold) == ("provisioning", None, None)
     assert machine.item(cold)["machine"]["hostname"] is None
     assert machine.is_at("provisioning")
@@ -124,7 +124,7 @@ def test_a_cold_run_waits_until_its_machine_is_up(machine, monkeypatch: pytest.M
     assert machine.end(cold) == DONE
     assert (machine.base / "ran").exists()
     (machine.base / "power").unlink()
-    warm = machine.send("true")
+    warm = machine.submit("true")
     assert machine.end(warm) == DONE
     assert on(machine, warm) == on(machine, cold)
 
@@ -148,7 +148,7 @@ def test_a_boot_takes_the_time_it_was_given(machine, kept: bool) -> None:
     """Counted from the machine's start, which is after the submission's."""
     machine.offers(boot=1_000_000)
     began = time.monotonic()
-    assert machine.end(machine.send("true", **({"idle_duration": "1h"} if kept else {}))) == DONE
+    assert machine.end(machine.submit("true", **({"idle_duration": "1h"} if kept else {}))) == DONE
     assert time.monotonic() - began >= 1
 
 
@@ -156,7 +156,7 @@ def test_a_boot_takes_the_time_it_was_given(machine, kept: bool) -> None:
 def test_a_run_is_stopped_while_its_machine_comes_up(machine, monkeypatch: pytest.MonkeyPatch, kept: bool) -> None:
     """Its command never existed; a kept machine comes up all the same and waits for another run."""
     machine.boots_when_told(monkeypatch)
-    run_id = machine.send("echo x > ran", **({"idle_duration": "1h"} if kept else {}))
+    run_id = machine.submit("echo x > ran", **({"idle_duration": "1h"} if kept else {}))
     machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     assert machine.words(run_id)[0] in {"stopping", "ended"}
     assert machine.end(run_id) == STOPPED
@@ -164,7 +164,7 @@ def test_a_run_is_stopped_while_its_machine_comes_up(machine, monkeypatch: pytes
     if kept:
         machine.power_on()
         machine.until(lambda: machine.is_at("idle"))
-        assert machine.end(machine.send("true")) == DONE
+        assert machine.end(machine.submit("true")) == DONE
     assert not (machine.base / "ran").exists()
     assert len(machine.machines()) == 1
 
@@ -172,9 +172,9 @@ def test_a_run_is_stopped_while_its_machine_comes_up(machine, monkeypatch: pytes
 def test_a_machine_goes_when_nobody_came_for_long_enough(machine) -> None:
     """Its own backstop, with no engine anywhere; a run meanwhile starts the count again."""
     for _ in range(20):  # a machine as slow as that lets the first one go before the second run comes
-        first = machine.send("true", idle_duration=2)
+        first = machine.submit("true", idle_duration=2)
         machine.end(first)
-        second = machine.send(machine.gated)
+        second = machine.submit(machine.gated)
         if on(machine, first) == on(machine, second):
             break
         machine.provider.stop(StopTarget(provider_id=second, name="", abort=True))
@@ -193,10 +193,10 @@ def test_a_machine_goes_when_nobody_came_for_long_enough(machine) -> None:
     assert vm["message"] == "idle for 2s"
 
 
-@pytest.mark.parametrize(("told", "otherwise", "kept"), [("off", None, True), (False, 0, True), (0, 10**9, False)])
-def test_zero_and_off_are_not_the_same_as_unset(machine, told: object, otherwise: int | None, kept: bool) -> None:
-    """What the task says comes first, what comes with the submission stands in for it, and the default is nothing."""
-    submission = machine.submission("true", idle_duration=told)
+@pytest.mark.parametrize(("own", "otherwise", "kept"), [("off", None, True), (False, 0, True), (0, 10**9, False)])
+def test_zero_and_off_are_not_the_same_as_unset(machine, own: object, otherwise: int | None, kept: bool) -> None:
+    """The task's time comes first, then the submission's, and the default is nothing."""
+    submission = machine.submission("true", idle_duration=own)
     machine.provider.submit(msgspec.structs.replace(submission, idle=otherwise))
     machine.until(lambda: machine.is_at("idle" if kept else "gone"))
     assert bool(machine.processes()) == kept
@@ -216,41 +216,41 @@ def test_the_submission_says_how_long_where_the_task_does_not(machine) -> None:
 
 def test_a_slot_has_one_machine(machine) -> None:
     """A run for a busy slot fails for want of capacity, one for a free slot takes what is there."""
-    first = machine.send("sleep 600", slot="steno-slot-1", idle_duration="1h")
-    refused = machine.send("true", slot="steno-slot-1")
+    first = machine.submit("sleep 600", slot="steno-slot-1", idle_duration="1h")
+    refused = machine.submit("true", slot="steno-slot-1")
     assert machine.words(refused) == NO_CAPACITY
     item = machine.item(refused)
     assert (item["message"], item["machine"]) == ("no capacity", None)
     assert item["detail"] == "steno-slot-1 has its machine, steno-slot-1-0, and it is not free"
     machine.provider.stop(StopTarget(provider_id=first, name="", abort=True))
     machine.end(first)
-    warm = machine.send("true", slot="steno-slot-1")
+    warm = machine.submit("true", slot="steno-slot-1")
     assert machine.end(warm) == DONE
     assert on(machine, warm) == on(machine, first)
-    assert on(machine, machine.send("true", slot="steno-slot-2")) != on(machine, first)
+    assert on(machine, machine.submit("true", slot="steno-slot-2")) != on(machine, first)
 
 
 def test_reuse_never_makes_a_machine(machine) -> None:
-    """Without one that is idle the run has failed, and nothing was made."""
-    run_id = machine.send("true", creation="reuse")
+    """Without an idle machine the run has failed, and nothing was made."""
+    run_id = machine.submit("true", creation="reuse")
     assert machine.words(run_id) == NO_CAPACITY
     assert machine.machines() == []
-    first = machine.send("true", idle_duration="1h")
+    first = machine.submit("true", idle_duration="1h")
     machine.end(first)
-    assert machine.end(machine.send("true", creation="reuse")) == DONE
+    assert machine.end(machine.submit("true", creation="reuse")) == DONE
     assert len(machine.machines()) == 1
 
 
 def test_create_never_takes_a_used_machine(machine) -> None:
     """A machine of its own, beside the idle one."""
-    first = machine.send("true", idle_duration="1h")
+    first = machine.submit("true", idle_duration="1h")
     machine.end(first)
-    second = machine.send("true", creation_policy="create")
+    second = machine.submit("true", creation_policy="create")
     assert on(machine, second) != on(machine, first)
 
 
 def test_one_that_found_no_place_can_be_asked_for_again(machine) -> None:
-    """The same run id gets a new id at the provider, and the old one stays as it was; asked twice it is one run."""
+    """The run id gets a new id at the provider; the old id stays with the first attempt. Repeated, it is one run."""
     submission = msgspec.structs.replace(machine.submission("true", name="mine"), creation="reuse")
     assert machine.provider.submit(submission).provider_id == submission.run_id
     again = msgspec.structs.replace(submission, creation="reuse-or-create")
@@ -280,7 +280,7 @@ def test_a_labelled_host_has_no_other_gpus(machine) -> None:
     machine.offers(gpu="MI210", gpu_count=1)
     asks = machine.submission("true", resources={"gpu": "MI300X:1"})
     assert machine.words(machine.provider.submit(asks).provider_id) == NO_CAPACITY
-    assert machine.end(machine.send("true", resources={"gpu": "MI210:1"})) == DONE
+    assert machine.end(machine.submit("true", resources={"gpu": "MI210:1"})) == DONE
     fallback = msgspec.structs.replace(asks, run_id=machine.new_id(), name="other", gpu="MI210")
     assert machine.end(machine.provider.submit(fallback).provider_id) == DONE
     assert machine.item(fallback.run_id)["ignored"] == []
@@ -305,21 +305,21 @@ def test_of_many_who_want_a_slot_one_gets_it(machine) -> None:
 
 def test_an_idle_machine_goes_when_told(machine) -> None:
     """By the user's word, in a fraction of a second; told again it is left alone."""
-    machine.end(machine.send("true", idle_duration="1h"))
+    machine.end(machine.submit("true", idle_duration="1h"))
     vm_id = machine.the_machine()["id"]
     machine.provider.stop_vm(vm_id)
     machine.provider.stop_vm(vm_id)
     machine.until(lambda: machine.is_at("gone"))
     assert machine.the_machine()["reason"] == "stopped"
     machine.provider.stop_vm(vm_id)
-    later = machine.send("true", idle_duration="1h")
+    later = machine.submit("true", idle_duration="1h")
     assert on(machine, later) != vm_id
 
 
 def test_a_machine_with_a_run_on_it_is_not_ended(machine) -> None:
-    """Whether it is kept or there for that run only; nothing is done to either."""
-    kept = machine.send("sleep 600", idle_duration="1h", name="first")
-    bound = machine.send("sleep 600", name="second")
+    """Be it kept or there for that run only; nothing is done to either."""
+    kept = machine.submit("sleep 600", idle_duration="1h", name="first")
+    bound = machine.submit("sleep 600", name="second")
     machine.until(lambda: machine.is_at("busy", "busy"))
     for run_id, name in ((kept, "first"), (bound, "second")):
         with pytest.raises(VmInUse, match=name):
@@ -345,7 +345,7 @@ def test_an_unknown_machine_is_not_found(machine, vm_id: str) -> None:
 
 
 def test_a_machine_is_told_gone_however_many_went(machine) -> None:
-    """The newest hundred stay; older ones are left out once they were told, and the answer says that it is not all."""
+    """The newest hundred stay; older machines are left out once listed, and the answer says that it is not all."""
     machine.end(machine.submit("true"))
     made = machine.state / next(entry.name for entry in machine.state.iterdir() if not entry.name.startswith("."))
     assert len(machine.machines()) == 1
@@ -362,8 +362,8 @@ def test_a_machine_is_told_gone_however_many_went(machine) -> None:
     assert len(msgspec.json.decode(first.body)) == 131
     assert first.complete
     _, later = machine.provider.poll(("old-002",), since=None)
-    told = msgspec.json.decode(later.body)
-    assert (len(told), told[-1]["id"], later.complete) == (101, "vm-002", False)
-    assert READINGS.scope(later.path, later.req).limit <= len(told)
-    _, bounded = machine.another().poll((), since=told[0]["ended_at"] + 1)
+    rows = msgspec.json.decode(later.body)
+    assert (len(rows), rows[-1]["id"], later.complete) == (101, "vm-002", False)
+    assert READINGS.scope(later.path, later.req).limit <= len(rows)
+    _, bounded = machine.another().poll((), since=rows[0]["ended_at"] + 1)
     assert (bounded.body, bounded.complete) == (b"[]", False)

@@ -1,13 +1,13 @@
-"""Which machine a run goes to: laws over everything that can stand around."""
+"""The placement of a run: laws over all machines that can be there."""
 
 import json
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.providers.base import Submission
-from engine.providers.local.placement import LocalOffer, MachineSpec, NoCapacity, Standing, Wanted, place, wanted
-from engine.providers.readings import READINGS
+from steno.engine.providers.base import Submission
+from steno.engine.providers.local.placement import LocalOffer, MachineSpec, NoCapacity, Standing, Wanted, place, wanted
+from steno.engine.providers.registry import READINGS
 
 SLOTS = st.sampled_from([None, "steno-slot-1", "steno-slot-2"])
 LABELS = st.sampled_from([(None, 0), ("MI300X", 1), ("MI300X", 2), ("MI210", 1)])
@@ -62,22 +62,22 @@ def offers(draw: st.DrawFn) -> LocalOffer:
 @given(wishes(), offers(), hosts())
 def test_a_place_is_a_free_machine_a_new_one_or_none(wish: Wanted, offer: LocalOffer, there: list[Standing]) -> None:
     """Never a busy one, never two in a slot, never a new one for `reuse`, never an old one for `create`."""
-    found = place(wish, offer, there)
-    slots = [one.spec.slot for one in there]
-    if isinstance(found, MachineSpec):
-        assert Standing(spec=found, free=True) in there
+    placed = place(wish, offer, there)
+    slots = [machine.spec.slot for machine in there]
+    if isinstance(placed, MachineSpec):
+        assert Standing(spec=placed, free=True) in there
         assert not wish.fresh
-        assert wish.slot in (None, found.slot)
-        if wish.gpus and found.gpu is not None:
-            assert found.gpu.lower() in [name.lower() for name in wish.gpus]
-            assert found.gpu_count >= wish.gpu_count
-    elif found is None:
+        assert wish.slot in (None, placed.slot)
+        if wish.gpus and placed.gpu is not None:
+            assert placed.gpu.lower() in [name.lower() for name in wish.gpus]
+            assert placed.gpu_count >= wish.gpu_count
+    elif placed is None:
         assert not wish.reuse
         assert wish.slot is None or wish.slot not in slots
         if offer.gpu is not None and wish.gpus:
             assert offer.gpu.lower() in [name.lower() for name in wish.gpus]
     else:
-        assert "\n" not in found.why
+        assert "\n" not in placed.why
 
 
 @given(wishes(), offers(), hosts(), st.randoms())

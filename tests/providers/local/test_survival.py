@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from engine.errors import ProviderError
-from engine.providers.base import StopTarget
-from engine.providers.local import launch, tree
-from engine.providers.local.tree import marked
+from steno.engine.errors import ProviderError
+from steno.engine.providers.base import StopTarget
+from steno.engine.providers.local import provider as local_provider
+from steno.engine.providers.local import tree
+from steno.engine.providers.local.tree import marked
 
 pytestmark = pytest.mark.slow
 
@@ -23,9 +23,9 @@ DONE = ("ended", "exited", 0)
 SUBMITTER = """
 import os, sys, time
 from pathlib import Path
-from engine.providers.base import Submission
-from engine.providers.local.provider import LocalProvider
-from events.clock import RandomIds, SystemClock
+from steno.engine.providers.base import Submission
+from steno.engine.providers.local.provider import LocalProvider
+from steno.events.clock import RandomIds, SystemClock
 state, base, run_id, command = sys.argv[1:]
 provider = LocalProvider(Path(state), clock=SystemClock(), ids=RandomIds(), host="here", environment=os.environ)
 provider.submit(Submission(run_id=run_id, name="from-elsewhere", project="here",
@@ -59,10 +59,10 @@ def test_a_run_outlives_its_terminal(machine) -> None:
     if child == 0:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may have it ignored (nohup)
         os.execv(argv[0], argv)
-    said = b""
+    output = b""
     try:
-        while b"submitted" not in said:
-            said += os.read(terminal, 100)  # an OSError where the other end was closed
+        while b"submitted" not in output:
+            output += os.read(terminal, 100)  # an OSError where the other end was closed
     finally:
         os.close(terminal)
         os.waitpid(child, 0)
@@ -118,7 +118,7 @@ def test_following_the_output_of_a_lost_run_ends(machine) -> None:
 
 
 def test_stopping_a_lost_run_ends_what_is_left_of_it(machine) -> None:
-    """A stop that nobody is there to hear is done by the one who asks, and is a stop."""
+    """Without a supervisor the caller itself ends the run, and it counts as stopped."""
     run_id = machine.submit("sleep 600 & sleep 600; echo never")
     machine.kill_supervisor(run_id)
     machine.provider.stop(StopTarget(provider_id=run_id, name="", abort=True))
@@ -134,14 +134,14 @@ def test_a_lost_run_in_a_folder_that_cannot_be_written_is_still_told(machine, mo
     def refuse(path: Path, value: object) -> None:
         raise OSError(30, "Read-only file system", str(path))
 
-    monkeypatch.setattr("engine.providers.local.state.write_json", refuse)
+    monkeypatch.setattr("steno.engine.providers.local.state.write_json", refuse)
     assert machine.end(run_id) == LOST
 
 
 def sabotaged(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """Run these lines in the supervisor before it starts (`s` is its module)."""
-    start = "import sys, os, signal; sys.path.append(sys.argv[1]); import engine.providers.local.supervisor as s"
-    monkeypatch.setattr(launch, "_PROGRAM", f"{start}\n{code}\ns.main()")
+    start = "import sys, os, signal; sys.path.append(sys.argv[1]); import steno.engine.providers.local.supervisor as s"
+    monkeypatch.setattr(local_provider, "_PROGRAM", f"{start}\n{code}\ns.main()")
 
 
 DIE = "os.kill(os.getpid(), signal.SIGKILL)"
@@ -185,7 +185,7 @@ def test_a_supervisor_that_dies_before_the_start_leaves_a_run_that_can_be_submit
 def test_a_supervisor_that_dies_after_announcing_is_never_replaced(
     machine, monkeypatch: pytest.MonkeyPatch, code: str, ran: bool
 ) -> None:
-    """Whether the command ran is not known, so it is not run again: the run is lost, and found as such."""
+    """It is not known whether the command ran, so it is not run again: the run is lost, and found as such."""
     submission = machine.submission("echo x >> ran", name="mine")
     sabotaged(monkeypatch, code)
     machine.provider.submit(submission)
@@ -193,8 +193,8 @@ def test_a_supervisor_that_dies_after_announcing_is_never_replaced(
     if ran:
         machine.wait_for("ran")
     assert machine.end(submission.run_id) == LOST
-    assert [one.provider_id for one in machine.provider.find("mine", 0)] == [submission.run_id]
-    monkeypatch.setattr("engine.providers.local.provider.launch", None)  # nothing more is started
+    assert [run.provider_id for run in machine.provider.find("mine", 0)] == [submission.run_id]
+    monkeypatch.setattr("steno.engine.providers.local.provider.launch", None)  # nothing more is started
     assert machine.provider.submit(submission).provider_id == submission.run_id
     assert (machine.base / "ran").exists() == ran
     assert not ran or (machine.base / "ran").read_text() == "x\n"
@@ -240,43 +240,3 @@ def test_no_announcement_no_command(machine, monkeypatch: pytest.MonkeyPatch) ->
         machine.submit("touch ran")
     assert "\n" not in str(raised.value)
     assert not (machine.base / "ran").exists()
-
-
-KILLED_SUBMITTER = """
-import engine.providers.local.{module} as module
-from engine.providers.local import durable, launch, state, store
-import os, signal
-real = module.{name}
-def dies(*arguments, **options):
-    {before}
-    result = real(*arguments, **options)
-    os.kill(os.getpid(), signal.SIGKILL)
-module.{name} = dies
-"""
-
-
-@pytest.mark.parametrize("early", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("store", "lock"),
-        ("store", "write_json"),
-        ("store", "sync_folder"),
-        ("provider", "launch"),
-        ("launch", "subprocess.Popen"),
-        ("provider", "_submitted"),
-    ],
-)
-def test_a_submitter_killed_anywhere_leads_to_one_run(machine, module: str, name: str, early: bool) -> None:
-    """At every boundary: submitting again under the same run id ends in one run that ran once."""
-    before = "os.kill(os.getpid(), signal.SIGKILL)" if early else ""
-    run_id, argv = submitter(machine, "echo x >> ran; sleep 0.2")
-    argv[2] = KILLED_SUBMITTER.format(module=module, name=name, before=before) + SUBMITTER
-    assert subprocess.run(argv, check=False, stdout=subprocess.DEVNULL).returncode == -signal.SIGKILL
-    found = machine.provider.find("from-elsewhere", 0)
-    assert {one.provider_id for one in found} <= {run_id}
-    again = machine.submission("echo x >> ran; sleep 0.2", run_id=run_id, name="from-elsewhere")
-    assert machine.provider.submit(again).provider_id == run_id
-    assert machine.end(run_id) == DONE
-    assert (machine.base / "ran").read_text() == "x\n"
-    assert len(msgspec.json.decode(machine.poll().body or b"")) == 1

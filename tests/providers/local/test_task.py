@@ -1,4 +1,4 @@
-"""Which part of a task means something on this machine."""
+"""The parts of a task that mean something on this machine."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import TaskInvalid
-from engine.providers.local.task import LocalTask, local_task
+from steno.engine.errors import TaskInvalid
+from steno.engine.providers.local.task import LocalTask, local_task
 
 BASE = Path("/base")
 
@@ -91,22 +91,15 @@ def test_commands_too_long_for_a_shell_are_refused() -> None:
         task(commands=["x" * (128 * 1024)])
 
 
-def test_env_may_be_a_list() -> None:
-    """As in a task file."""
-    assert task(env=["A=1=2", "B="]).environment | {"PATH": "", "PYTHONUNBUFFERED": ""} == {
-        "A": "1=2", "B": "", "PATH": "", "PYTHONUNBUFFERED": "",
-    }  # fmt: skip
-
-
 @given(
     st.dictionaries(st.from_regex(r"[A-Z_]{1,8}", fullmatch=True), st.text(min_size=30).filter(lambda s: "\0" not in s))
 )
 def test_what_is_shown_has_the_names_of_secrets_and_no_value(env: dict[str, str]) -> None:
     """Whatever form `env` is given in."""
     for given_as in (env, [f"{name}={value}" for name, value in env.items()]):
-        found = task(env=given_as)
-        assert found.environment.items() >= env.items()
-        assert found.configuration["env"] == dict.fromkeys(env)
+        made = task(env=given_as)
+        assert made.environment.items() >= env.items()
+        assert made.configuration["env"] == dict.fromkeys(env)
 
 
 @given(

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.facts import RunFacts
-from engine.providers.slurm.reading import PREFIX, SlurmReading
-from engine.providers.slurm.words import ENDED, LIVE, exit_status, never_runs, state_word, waits
+from steno.engine.providers.slurm.kind import KIND
+from steno.engine.providers.slurm.query import PREFIX, question
+from steno.engine.providers.slurm.reading import SlurmReading
+from steno.engine.providers.slurm.rows import rows
+from steno.engine.providers.slurm.words import ENDED, LIVE, exit_status, never_runs, state_word, waits
+from steno.engine.state.facts import RunFacts
 
 READING = SlurmReading()
 SQUEUE = ("squeue", "-h", "-t", "all", "--me", "-o", "%i|%T|%r|%P|%u|%V|%S|%N|%k|%j")
@@ -36,7 +39,7 @@ LINES = {
 
 
 def facts(command: tuple[str, ...], text: str) -> tuple[RunFacts, ...]:
-    """What the reading makes of one item; () where it says that it cannot read it."""
+    """The runs that the reading finds in an item; () if the item is unreadable."""
     req = msgspec.json.encode(list(command))
     scope = READING.scope(PREFIX + " ".join(command), req)
     assert scope is not None
@@ -78,27 +81,27 @@ def test_an_unknown_state_ends_nothing(command: str, word: str) -> None:
     """It is drift, shown as it came."""
     if state_word(word) in ENDED or state_word(word) in LIVE:
         return
-    for one in facts(COMMANDS[command], LINES[command].format(word)):
-        assert not one.final
-        assert not one.failed
-        assert one.drift
+    for run in facts(COMMANDS[command], LINES[command].format(word)):
+        assert not run.final
+        assert not run.failed
+        assert run.drift
 
 
 @pytest.mark.parametrize("command", LINES)
 @given(state=st.sampled_from(sorted({*ENDED, *LIVE})), cut=st.integers(0, 120))
 def test_a_truncated_line_ends_nothing_that_the_whole_does_not(command: str, state: str, cut: int) -> None:
-    """A state cut in the middle is no other state, and a lost exit status is not 0."""
+    """A state cut in the middle is not another state, and a lost exit status is not 0."""
     whole = LINES[command].format(state)
     full = facts(COMMANDS[command], whole)
-    for one in facts(COMMANDS[command], whole[:cut]):
-        assert not one.final or (full[0].final and one.status == state)
+    for run in facts(COMMANDS[command], whole[:cut]):
+        assert not run.final or (full[0].final and run.status == state)
 
 
 @given(text=st.text(max_size=40) | SOUP)
 def test_words_take_any_text(text: str) -> None:
     for state in ("COMPLETED", "FAILED", "CANCELLED", text):
-        found = exit_status(state, text)
-        assert found is None or found >= 0
+        status = exit_status(state, text)
+        assert status is None or status >= 0
     assert isinstance(waits(text).why, str)
     assert never_runs(text) in (True, False)
 
@@ -119,7 +122,7 @@ VERSIONS: dict[str, dict[str, Any]] = {
 
 
 def answer(version: str, tool: str, state: str, code: int) -> str:
-    """One job that ran for 11 s, as that version's `--json` has it: numbers and states in its own form."""
+    """A job that ran for 11 s, as that version's `--json` has it: numbers and states in its own form."""
     form = VERSIONS[version]
     count = number if form["flags"] else int
     word: Any = [state] if form["list"] else state
@@ -152,13 +155,24 @@ def test_json_of_every_version_is_read_as_its_text(version: str, state: str, cod
     """The same facts of the same job, from the controller and from accounting."""
     stamp = "2026-11-20T13:49:08", "2026-11-20T13:49:09", "2026-11-20T13:49:20"
     line = f"12|{state}|None|gpu|u|{stamp[0]}|{stamp[1]}|node1|steno:x|name"
-    told = "JobID,State,ExitCode,Submit,Start,End,AllocTRES,NodeList,Partition,User,Reason,Comment,JobName"
+    columns = "JobID,State,ExitCode,Submit,Start,End,AllocTRES,NodeList,Partition,User,Reason,Comment,JobName"
     row = f"12|{state}|{code}:0|{stamp[0]}|{stamp[1]}|{stamp[2]}|cpu=1,node=1|node1|gpu|u|None|steno:x|name"
     assert facts(COMMANDS["squeue json"], answer(version, "squeue", state, code)) == facts(SQUEUE, line)
-    text = facts((*SACCT[:-1], told), row)
+    text = facts((*SACCT[:-1], columns), row)
     if version == "22.05" and state == "FAILED":
         code = 0  # its JSON gives a job that exited 1 the code 0, so that it says of no failed job how it ended
-        (found,) = facts(COMMANDS["sacct json"], answer(version, "sacct", state, code))
-        assert not found.final
+        (run,) = facts(COMMANDS["sacct json"], answer(version, "sacct", state, code))
+        assert not run.final
         return
     assert facts(COMMANDS["sacct json"], answer(version, "sacct", state, code)) == text
+
+
+def test_a_line_is_parsed_once_and_always_alike() -> None:
+    """The provider and every reader of polls share the rows, however many came between: a line can have thousands."""
+    reading, req = KIND.reading(), msgspec.json.encode(list(SQUEUE))
+    line = LINES["squeue"].format("RUNNING")
+    arrays = [line.replace("12|", f"{number}_[0-4999]|", 1) for number in range(3)]
+    for text in (line, *arrays, line, arrays[2], *arrays, line):
+        listed = reading.rows(req, text)
+        assert listed == tuple(rows(question(SQUEUE), text))
+        assert KIND.reading().rows(req, text) is listed

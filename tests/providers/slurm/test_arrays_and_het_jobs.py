@@ -9,15 +9,15 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.slurm_polls import poll
 
-from engine.facts import RunFacts
-from engine.providers.slurm.reading import SlurmReading
-from engine.providers.slurm.rows import expand
-from engine.providers.slurm.witnesses import together
-from engine.replay.result import Replay
-from engine.replay.trace import replay_polls
-from events.clock import SECOND, format_time, parse_time
-from events.poll import Poll
+from steno.engine.providers.slurm.reading import SlurmReading
+from steno.engine.providers.slurm.rows import expand
+from steno.engine.providers.slurm.witnesses import together
+from steno.engine.replay.replay import replay_polls
+from steno.engine.replay.result import Replay
+from steno.engine.state.facts import RunFacts
+from steno.events.clock import format_time, parse_time
 
 ENV = ("env", "TZ=UTC", "STENO_CLUSTER=lab")
 SQUEUE = (*ENV, "squeue", "-h", "-t", "all", "--me", "-o", "%i|%T|%r|%P|%u|%V|%S|%N|%k|%j")
@@ -26,26 +26,12 @@ SACCT = (
     "JobID,State,ExitCode,DerivedExitCode,Submit,Start,End,AllocTRES,NodeList,Partition,User,Reason,Comment,JobName",
     "-j",
 )  # fmt: skip
-START = parse_time("2026-11-28T12:00:00Z")
-BEGAN = "2026-11-28T11:00:00|2026-11-28T11:00:05"
+BEGAN = "2026-11-20T11:00:00|2026-11-20T11:00:05"
 
 
 def replayed(*answers: tuple[tuple[str, ...], Sequence[str]]) -> Replay:
     """Polls one second apart, each with the lines of its answer."""
-    polls = [
-        Poll(
-            source="slurm/lab",
-            path="slurm:" + " ".join(words),
-            req=json.dumps(words).encode(),
-            started_at=START + number * SECOND,
-            observed_at=START + number * SECOND + 1000,
-            status=0,
-            body=json.dumps("".join(f"{line}\n" for line in lines)).encode(),
-            text=True,
-            answered=True,
-        )
-        for number, (words, lines) in enumerate(answers, 1)
-    ]
+    polls = (poll(at, words, "".join(f"{line}\n" for line in lines)) for at, (words, lines) in enumerate(answers, 1))
     return replay_polls(list(enumerate(polls, 1)))
 
 
@@ -62,7 +48,7 @@ def replayed(*answers: tuple[tuple[str, ...], Sequence[str]]) -> Replay:
     ],
 )
 def test_of_a_cut_list_only_whole_numbers_are_tasks(listed: str, tasks: tuple[int, ...]) -> None:
-    """`2` may be the beginning of 25; dots are no step."""
+    """`2` may be the beginning of 25; dots are not a step."""
     array = listed.partition("_")[0]
     assert expand(listed) == ([f"{array}_{task}" for task in tasks], True)
 
@@ -79,19 +65,19 @@ def test_no_width_of_a_column_makes_up_a_task(tasks: list[tuple[int, int, int]],
     known, cut = expand(whole)
     assert not cut
     assert set(known) == {f"12_{a + n * step}" for a, more, step in tasks for n in range(more + 1)}
-    for shown in (whole[:width], f"{whole[: max(4, width - 3)]}..."):
-        found = expand(shown)[0]
-        assert set(found) <= set(known)
+    for column in (whole[:width], f"{whole[: max(4, width - 3)]}..."):
+        listed_tasks = expand(column)[0]
+        assert set(listed_tasks) <= set(known)
 
 
 def test_a_task_that_a_cut_list_leaves_out_is_still_queued() -> None:
     """Accounting's list is cut later than squeue's: what only one of them shows is unknown to the other."""
-    squeue = ["99_[1,3,5,7,9,11,13,15,...]|PENDING|Priority|defq|me|2026-11-28T11:00:00|N/A||(null)|array"]
+    squeue = ["99_[1,3,5,7,9,11,13,15,...]|PENDING|Priority|defq|me|2026-11-20T11:00:00|N/A||(null)|array"]
     sacct = [
-        "99_[1,3,5,7,9,11,13,15,17,19,...]|PENDING|0:0|0:0|2026-11-28T11:00:00|Unknown|Unknown|||defq|me|None||array"
+        "99_[1,3,5,7,9,11,13,15,17,19,...]|PENDING|0:0|0:0|2026-11-20T11:00:00|Unknown|Unknown|||defq|me|None||array"
     ]
-    found = replayed((SQUEUE, squeue), (SACCT, sacct), (SQUEUE, squeue), (SACCT, sacct), (SQUEUE, squeue))
-    assert {run.provider_id: run.state.value for run in found.runs} == {f"99_{n}": "queued" for n in range(1, 20, 2)}
+    replay = replayed((SQUEUE, squeue), (SACCT, sacct), (SQUEUE, squeue), (SACCT, sacct), (SQUEUE, squeue))
+    assert {run.provider_id: run.state.value for run in replay.runs} == {f"99_{n}": "queued" for n in range(1, 20, 2)}
     gone = replayed((SQUEUE, squeue), (SACCT, sacct), (SQUEUE, []))
     assert {run.state.value for run in gone.runs} == {"finishing"}
 
@@ -104,7 +90,7 @@ def listed(part: int, state: str) -> str:
 
 
 def accounted(part: int, state: str, code: str = "0:0") -> str:
-    end = "Unknown" if state in ("PENDING", "RUNNING") else "2026-11-28T11:00:50"
+    end = "Unknown" if state in ("PENDING", "RUNNING") else "2026-11-20T11:00:50"
     return f"12+{part}|{state}|{code}|0:0|{BEGAN}|{end}|cpu=1|n{part}|gpu|me|None||het"
 
 
@@ -142,10 +128,10 @@ WORST = [
 
 @pytest.mark.parametrize("states", [*itertools.product(VERDICTS, repeat=2)])
 def test_the_worst_component_decides(states: tuple[tuple[str, str], ...]) -> None:
-    """One that failed, by its cause before an exit status; else that somebody stopped it; else all succeeded."""
+    """A failure decides, by its cause before an exit status; else a stop; else all succeeded."""
     over = [accounted(part, *state) for part, state in enumerate(states)]
     (run,) = replayed((SQUEUE, [listed(0, "RUNNING")]), (SQUEUE, []), (SACCT, over)).runs
-    ends = [VERDICTS[one] for one in states]
+    ends = [VERDICTS[state] for state in states]
     expected = min(ends, key=WORST.index)
     assert (run.state.value, str(run.reason)) == expected
 
@@ -161,10 +147,10 @@ def test_no_component_ends_the_run_before_the_others() -> None:
 
 
 def test_a_het_job_that_is_requeued_has_an_attempt_more_in_each_component() -> None:
-    later = format_time(parse_time("2026-11-28T11:01:00Z")).partition(".")[0]
+    later = format_time(parse_time("2026-11-20T11:01:00Z")).partition(".")[0]
     again = [accounted(part, "RUNNING").replace("T11:00:00", "T11:01:00") for part in (0, 1)]
     rows = [accounted(0, "REQUEUED"), accounted(1, "REQUEUED"), *again]
-    queued = [one.replace("T11:00:00", "T11:01:00") for one in (listed(0, "RUNNING"), listed(1, "RUNNING"))]
+    queued = [line.replace("T11:00:00", "T11:01:00") for line in (listed(0, "RUNNING"), listed(1, "RUNNING"))]
     (run,) = replayed((SQUEUE, queued), (SACCT, rows)).runs
     assert later in queued[0]
     assert (run.state.value, run.attempts) == ("running", 2)
@@ -186,10 +172,10 @@ def test_json_names_the_components_too() -> None:
         scope = reading.scope("slurm:x", req)
         assert scope is not None
         assert scope.witness is not None
-        (found,) = reading.runs(json.dumps({"jobs": [{"job_id": 13, **het, **job}]}).encode(), scope)
-        assert found.provider_id == "12"
-        views[scope.witness] = found
-    (job,) = together(found, views).jobs
+        (facts,) = reading.runs(json.dumps({"jobs": [{"job_id": 13, **het, **job}]}).encode(), scope)
+        assert facts.provider_id == "12"
+        views[scope.witness] = facts
+    (job,) = together(facts, views).jobs
     assert job.job_num == 1
 
 
@@ -202,10 +188,10 @@ def controls(task: str, state: str) -> str:
 
 def accounts(task: str, state: str) -> str:
     waits, goes_on = "[" in task, state in ("PENDING", "RUNNING")
-    start = "Unknown" if state == "PENDING" else "None" if waits else "2026-11-28T11:00:05"
-    end = "Unknown" if goes_on else "2026-11-28T11:00:50"
+    start = "Unknown" if state == "PENDING" else "None" if waits else "2026-11-20T11:00:05"
+    end = "Unknown" if goes_on else "2026-11-20T11:00:50"
     has = "|None assigned" if waits else "cpu=1|n1"
-    return f"12{task}|{state}|0:0|0:0|2026-11-28T11:00:00|{start}|{end}|{has}|gpu|me|None||many"
+    return f"12{task}|{state}|0:0|0:0|2026-11-20T11:00:00|{start}|{end}|{has}|gpu|me|None||many"
 
 
 WAITED = [(SQUEUE, [controls("_[2-4]", "PENDING")]), (SACCT, [accounts("_[2-4]", "PENDING")])]
@@ -221,10 +207,10 @@ def test_a_task_that_runs_is_not_over_because_the_list_it_was_in_is() -> None:
         "12_2": "running", "12_3": "stopped", "12_4": "stopped",
     }  # fmt: skip
     late = [(SACCT, [LIST]), (SACCT, [accounts("_2", "COMPLETED"), LIST]), (SQUEUE, [])]
-    told: list[list[tuple[tuple[str, ...], list[str]]]] = [
+    answers: list[list[tuple[tuple[str, ...], list[str]]]] = [
         [], [REST], [(SQUEUE, [controls("_2", "COMPLETED")])], [(SQUEUE, [])]
     ]  # fmt: skip
-    for meanwhile in told:
+    for meanwhile in answers:
         over = replayed(*WAITED, REST, (SACCT, [LIST]), *meanwhile, *late)
         (run,) = [run for run in over.runs if run.provider_id == "12_2"]
         assert (run.state.value, run.attempts, len(over.runs)) == ("succeeded", 1, 3)
@@ -242,17 +228,17 @@ def test_the_list_ends_no_task_before_the_controller_is_heard_again() -> None:
 def test_a_row_of_its_own_adds_the_times_of_a_task_that_was_in_the_list() -> None:
     """Cancelled in the second in which it began: one attempt, one machine, and no verdict is taken back."""
     gone = (SQUEUE, [controls("_2", "CANCELLED"), controls("", "CANCELLED")])
-    found = replayed(*WAITED, gone, (SACCT, [LIST]), (SACCT, [accounts("_2", "CANCELLED by 0"), LIST]))
-    (run,) = [run for run in found.runs if run.provider_id == "12_2"]
+    replay = replayed(*WAITED, gone, (SACCT, [LIST]), (SACCT, [accounts("_2", "CANCELLED by 0"), LIST]))
+    (run,) = [run for run in replay.runs if run.provider_id == "12_2"]
     assert (run.state.value, run.attempts, run.vm_id is not None) == ("stopped", 1, True)
-    assert (found.anomalies, len(found.runs)) == ((), 3)
+    assert (replay.anomalies, len(replay.runs)) == ((), 3)
 
 
 @pytest.mark.parametrize("gone", [[controls("", "CANCELLED")], []])
 def test_accounting_may_call_the_tasks_that_waited_by_the_array_s_id(gone: list[str]) -> None:
     """Seen live: the list had lost its numbers. The row is of every task without one of its own."""
     own, left = accounts("_2", "COMPLETED"), accounts("", "CANCELLED by 0").replace("cpu=1|n1", "|None assigned")
-    left = left.replace("2026-11-28T11:00:05", "2026-11-28T11:00:50")
+    left = left.replace("2026-11-20T11:00:05", "2026-11-20T11:00:50")
     first = replayed(*WAITED, (SQUEUE, [controls("_2", "RUNNING"), *gone]), (SACCT, [left]))
     assert {run.provider_id: run.state.value for run in first.runs} == {
         "12_2": "running", "12_3": "stopped", "12_4": "stopped",
@@ -268,16 +254,16 @@ def test_accounting_may_call_the_tasks_that_waited_by_the_array_s_id(gone: list[
 def test_a_later_job_with_an_array_s_id_is_a_run_of_its_own() -> None:
     """Job ids come again: another time of submission is another job."""
     later = accounts("", "CANCELLED by 0").replace("11:00:00", "12:00:00").replace("cpu=1|n1", "|None assigned")
-    found = replayed(*WAITED, (SQUEUE, []), (SACCT, [later]))
-    assert {run.provider_id: run.state.value for run in found.runs} == {
+    replay = replayed(*WAITED, (SQUEUE, []), (SACCT, [later]))
+    assert {run.provider_id: run.state.value for run in replay.runs} == {
         "12_2": "finishing", "12_3": "finishing", "12_4": "finishing", "12": "stopped",
     }  # fmt: skip
 
 
 def test_what_is_left_of_an_array_is_no_run_after_its_tasks_have_ended() -> None:
     ended = [(SACCT, [LIST]), (SQUEUE, [controls("", "CANCELLED")])]
-    found = replayed(*WAITED, *ended, *ended)
-    assert {run.provider_id: run.state.value for run in found.runs} == dict.fromkeys(
+    replay = replayed(*WAITED, *ended, *ended)
+    assert {run.provider_id: run.state.value for run in replay.runs} == dict.fromkeys(
         ("12_2", "12_3", "12_4"), "stopped"
     )
     alone = replayed((SQUEUE, [controls("", "CANCELLED")]))  # a job that ended before it was seen

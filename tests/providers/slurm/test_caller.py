@@ -1,4 +1,4 @@
-"""What `SBATCH_*` of a user's shell say of a task: nothing of what it says itself."""
+"""`SBATCH_*` of a user's shell fill the fields that a task leaves open, and no others."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import TaskInvalid
-from engine.providers.slurm.caller import in_folder, with_variables
-from engine.providers.slurm.settings import Site
-from engine.providers.slurm.shell import Shell
-from engine.providers.slurm.spec import minutes
+from steno.engine.errors import TaskInvalid
+from steno.engine.providers.slurm.settings import Site
+from steno.engine.providers.slurm.shell import Shell
+from steno.engine.providers.slurm.spec import in_folder, with_variables
 
 NAMES = ("ACCOUNT", "PARTITION", "QOS", "CONSTRAINT", "TIMELIMIT", "ARRAY_INX", "GRES", "GPUS", "MEM_PER_NODE", "WAIT")
 
@@ -35,8 +34,8 @@ NAMES = ("ACCOUNT", "PARTITION", "QOS", "CONSTRAINT", "TIMELIMIT", "ARRAY_INX", 
 )
 def test_a_variable_sets_its_field_as_sbatch_reads_it(variable: str, text: str, field: dict[str, Any]) -> None:
     """A bare number is minutes, megabytes, GPUs of any type."""
-    found, line = with_variables({}, {f"SBATCH_{variable}": text})
-    assert found == field
+    filled, line = with_variables({}, {f"SBATCH_{variable}": text})
+    assert filled == field
     assert (line or "").endswith(f"from SBATCH_{variable}")
 
 
@@ -65,14 +64,10 @@ def test_a_time_limit_that_is_none_names_its_variable() -> None:
 def test_what_a_task_says_stays(environ: dict[str, str], task: dict[str, Any]) -> None:
     """For every set of variables and of fields; and doing it twice adds nothing."""
     environ = {name: text for name, text in environ.items() if "TIMELIMIT" not in name or text != "gpu:2"}
-    found, _ = with_variables(task, environ)
-    assert {name: found[name] for name in task if name != "resources"}.items() <= task.items()
-    assert dict(task.get("resources") or {}).items() <= dict(found.get("resources") or {}).items()
-    assert with_variables(found, environ)[0] == found
-
-
-def test_days_and_hours_are_a_time() -> None:
-    assert minutes("2-3", "x") == 2 * 1440 + 3 * 60
+    filled, _ = with_variables(task, environ)
+    assert {name: filled[name] for name in task if name != "resources"}.items() <= task.items()
+    assert dict(task.get("resources") or {}).items() <= dict(filled.get("resources") or {}).items()
+    assert with_variables(filled, environ)[0] == filled
 
 
 def test_a_login_node_that_does_not_answer_leaves_the_folder_open() -> None:

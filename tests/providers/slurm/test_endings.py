@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from stenotest.slurm_polls import facts_of, poll
 
-import pytest
-
-from engine.decide.why_ended import why
-from engine.facts import RunFacts
-from engine.fold.run import Run
-from engine.providers.slurm.reading import SlurmReading
-from engine.providers.slurm.witnesses import ACCOUNTING, CONTROLLER, together
-from engine.replay.trace import replay_polls
-from events.poll import Poll
+from steno.engine.providers.slurm.witnesses import ACCOUNTING, CONTROLLER, together
+from steno.engine.replay.replay import replay_polls
+from steno.engine.rules.why_ended import why
+from steno.engine.state.run import Run
 
 SACCT = ("sacct", "-X", "-D", "-P", "-n", "-j", "9", "-o", "JobID,State,ExitCode,Submit,Start,End,NodeList,JobName")
 SQUEUE = ("squeue", "-h", "-t", "all", "-o", "%i|%T|%r|%V|%j")
@@ -21,23 +16,12 @@ TIMES = "2026-11-28T12:00:01|2026-11-28T12:00:02|2026-11-28T12:00:02"
 
 def ended(state: str, code: str) -> Run:
     """The run of a job of which accounting says that."""
-    poll = Poll(
-        source="slurm",
-        path="slurm:sacct",
-        req=json.dumps(SACCT).encode(),
-        started_at=1,
-        observed_at=2,
-        status=0,
-        body=json.dumps(f"9|{state}|{code}|{TIMES}|node7|x\n").encode(),
-        text=True,
-        answered=True,
-    )
-    (run,) = replay_polls([(1, poll)]).runs
+    (run,) = replay_polls([(1, poll(86_400 * 9, SACCT, f"9|{state}|{code}|{TIMES}|node7|x\n"))]).runs
     return run
 
 
 def test_a_job_whose_output_file_could_not_be_opened_never_ran() -> None:
-    """`0:53` is no signal of the script: it has no exit status, and the sentence says where to look."""
+    """`0:53` is not a signal of the script: it has no exit status, and the sentence says where to look."""
     run = ended("FAILED", "0:53")
     assert (run.state.value, str(run.reason), run.exit_status) == ("failed", "provider_error", None)
     assert why(run) == (
@@ -54,25 +38,12 @@ def test_a_revoked_job_was_stopped_by_nobody() -> None:
     assert "`squeue --federation -j 9`" in why(run)
 
 
-@pytest.mark.parametrize("code", ["0:10", "0:11", "0:9"])
-def test_a_signal_of_the_script_is_its_exit_status(code: str) -> None:
-    assert ended("FAILED", code).exit_status == 128 + int(code[2:])
-
-
-def read(words: tuple[str, ...], line: str) -> RunFacts:
-    reading = SlurmReading()
-    scope = reading.scope("slurm:x", json.dumps(words).encode())
-    assert scope is not None
-    (found,) = reading.runs(json.dumps(line).encode(), scope)
-    return found
-
-
 def test_the_controllers_spelling_of_a_name_stands() -> None:
     """Accounting cuts it at 255 bytes and writes a quote as a backtick; whoever is heard first."""
     spelt = 'train "new" ' + "é" * 200
-    listed = read(SQUEUE, f"9|RUNNING|None|2026-11-28T12:00:01|{spelt}")
-    accounted = read(SACCT, f"9|RUNNING|0:0|{TIMES}|node7|train `new` {'é' * 120}")
-    said = together(accounted, {ACCOUNTING: accounted, CONTROLLER: listed})
-    assert said.name == spelt
-    assert together(said, {CONTROLLER: None, ACCOUNTING: accounted}).name == spelt
+    (listed,) = facts_of(SQUEUE, f"9|RUNNING|None|2026-11-28T12:00:01|{spelt}")
+    (accounted,) = facts_of(SACCT, f"9|RUNNING|0:0|{TIMES}|node7|train `new` {'é' * 120}")
+    both = together(accounted, {ACCOUNTING: accounted, CONTROLLER: listed})
+    assert both.name == spelt
+    assert together(both, {CONTROLLER: None, ACCOUNTING: accounted}).name == spelt
     assert together(accounted, {ACCOUNTING: accounted}).name == accounted.name

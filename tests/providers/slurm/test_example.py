@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stenotest import prefork
+from stenotest import steno_process
 from stenotest.seeds_cluster import COMMANDS
 
 README = (COMMANDS.parent / "README.md").read_text()
@@ -34,7 +34,7 @@ def steno(folder: Path, *words: str) -> Any:
     """Its decoded answer, in an empty home."""
     path = f"{COMMANDS}:{os.environ['PATH']}"
     environment = {"PATH": path, "HOME": str(folder), "LANG": "C.UTF-8", **EXPORTED}
-    done = prefork.run(["--record", str(folder / "record.db"), *words, "--json"], cwd=folder, env=environment)
+    done = steno_process.run(["--record", str(folder / "record.db"), *words, "--json"], cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -43,21 +43,12 @@ def steno(folder: Path, *words: str) -> Any:
 def test_a_dry_run_of_the_seeds(number: int, tmp_path: Path) -> None:
     """Test 3 and 7 of their document: the readme shows the six commands, and submits nothing."""
     count, soon, by_nodes = WANTED[number]
-    found = steno(tmp_path, *SIX[number])["strategies"]
-    assert len(found) == count
-    assert {one["gpu"] for one in found if one["kind"] == "backfill"} == soon
-    assert {one["kind"] for one in found} <= {"direct", "backfill"}, "no checkpoint: no gap is shorter than the time"
+    strategies = steno(tmp_path, *SIX[number])["strategies"]
+    assert len(strategies) == count
+    assert {way["gpu"] for way in strategies if way["kind"] == "backfill"} == soon
+    assert {way["kind"] for way in strategies} <= {"direct", "backfill"}, "no gap is shorter than the time"
     for nodes, types in ((1, by_nodes[ONE_NODE]), (2, by_nodes[TWO_NODES])):
-        assert Counter(one["gpu"] for one in found if one["nodes"] == nodes) == Counter(types)
+        assert Counter(way["gpu"] for way in strategies if way["nodes"] == nodes) == Counter(types)
     if number == 5:
-        assert 816 < found[0]["units"] <= 817
+        assert 816 < strategies[0]["units"] <= 817
     assert steno(tmp_path, "ps")["runs"] == []
-
-
-def test_plans_with_checkpoints_come_where_a_gap_is_too_short(tmp_path: Path) -> None:
-    """Test 9: two A40 or A100_40 for 12 hours have gaps of four."""
-    found = steno(tmp_path, "slurm", "plan", "--gpu", "2", "--time", "12h")["strategies"]
-    assert {(one["gpu"], one["minutes"], one["segments"]) for one in found if one["kind"] == "checkpoint"} == {
-        ("a40", 240, 3),
-        ("a100_40", 240, 3),
-    }

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from stenotest.slurm_polls import facts_of
 
-from engine.facts import RunFacts
-from engine.providers.slurm.job_line import job_pairs
-from engine.providers.slurm.question import question
-from engine.providers.slurm.reading import PREFIX, SlurmReading
-from engine.providers.slurm.rounds import SACCT, SQUEUE
-from engine.providers.slurm.rows import Row, rows
+from steno.engine.providers.slurm.jobs import job_pairs
+from steno.engine.providers.slurm.query import question
+from steno.engine.providers.slurm.rounds import SACCT, SQUEUE
+from steno.engine.providers.slurm.rows import Row, rows
 
 SCONTROL = ("env", "STENO_ACCOUNTING=none", "scontrol", "-o", "show", "job")
 BLOCK = (
@@ -52,15 +50,6 @@ def line_of(name: str, comment: str) -> str:
     return LINE.format(name=name, block=BLOCK.format(**TRUTH) + " ", comment=f"Comment={comment}  " if comment else "")
 
 
-def read(command: tuple[str, ...], line: str) -> tuple[RunFacts, ...]:
-    """What the reading makes of the line. Raises ValueError where it says that it cannot read it."""
-    req = msgspec.json.encode(list(command))
-    reading = SlurmReading()
-    scope = reading.scope(PREFIX + " ".join(command), req)
-    assert scope is not None
-    return reading.runs(msgspec.json.encode(line), scope)
-
-
 @given(name=TEXT, comment=TEXT)
 @example(name=f"x {BLOCK.format(**FORGED)}", comment="")
 @example(name="x", comment=BLOCK.format(**FORGED))
@@ -68,14 +57,14 @@ def read(command: tuple[str, ...], line: str) -> tuple[RunFacts, ...]:
 def test_scontrol_gives_the_truth_or_says_that_it_cannot(name: str, comment: str) -> None:
     """State, id, user and submission are the job's own; of a text that repeats all of them nothing is read."""
     try:
-        (found,) = read(SCONTROL, line_of(name, comment))
+        (run,) = facts_of(SCONTROL, line_of(name, comment))
     except ValueError:
         assert "Partition=" in name + comment  # nothing less makes a line unreadable
         return
-    assert (found.provider_id, found.status, found.user) == ("12", "RUNNING", "me")
-    assert found.name in (name.strip() or None, None) or name.strip() == "(null)" or "UserId" in name
-    (attempt,) = found.jobs[0].attempts
-    assert attempt.submitted_at == found.submitted_at == 1795897760 * 1_000_000
+    assert (run.provider_id, run.status, run.user) == ("12", "RUNNING", "me")
+    assert run.name in (name.strip() or None, None) or name.strip() == "(null)" or "UserId" in name
+    (attempt,) = run.jobs[0].attempts
+    assert attempt.submitted_at == run.submitted_at == 1795897760 * 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -94,9 +83,9 @@ def test_the_ids_of_tasks_and_components_stand_before_the_name(head: str, job: s
 
 def test_the_comment_ends_where_scontrol_goes_on() -> None:
     """And one of two comments is nobody's mark."""
-    found = job_pairs(line_of("x", "steno:abc"))
-    assert found is not None
-    assert (found["Comment"], found["TresPerNode"]) == ("steno:abc", "gres:gpu:1")
+    pairs = job_pairs(line_of("x", "steno:abc"))
+    assert pairs is not None
+    assert (pairs["Comment"], pairs["TresPerNode"]) == ("steno:abc", "gres:gpu:1")
     forged = job_pairs(line_of("x Comment=steno:q", "a Comment=steno:abc"))
     assert forged is not None
     assert "Comment" not in forged
@@ -126,9 +115,9 @@ def test_no_separator_in_a_text_moves_another_column(
     command: tuple[str, ...], line: Callable[[str, str], str], name: str, comment: str
 ) -> None:
     """Name and comment are the job's, or not read where they hold the job's own id between separators."""
-    (found,) = rows(question(command), line(name, comment))
-    assert (found.job, found.state, found.user, found.nodes) == ("12", "RUNNING", "me", "n1")
-    known = (found.comment, found.name)
+    (row,) = rows(question(command), line(name, comment))
+    assert (row.job, row.state, row.user, row.nodes) == ("12", "RUNNING", "me", "n1")
+    known = (row.comment, row.name)
     whole = tuple(None if text.strip() in NOTHING else text.strip() for text in (comment, name))
     assert known == whole or (known == (None, None) and "|12|" in f"|{comment}|" + f"|{name}|")
 
@@ -151,13 +140,13 @@ def test_an_earlier_question_gives_the_last_column_as_name(tail: str, comment: s
     """It had nothing between comment and name. No comment, and our mark, hold no separator: then the rest is the name.
     A line break in the comment cuts off the name only.
     """
-    asked = question(("squeue", "-h", "-t", "all", "-o", "%i|%T|%k|%j"))
-    assert list(rows(asked, f"12|RUNNING|{tail}")) == [Row(job="12", state="RUNNING", comment=comment, name=name)]
+    squeue = question(("squeue", "-h", "-t", "all", "-o", "%i|%T|%k|%j"))
+    assert list(rows(squeue, f"12|RUNNING|{tail}")) == [Row(job="12", state="RUNNING", comment=comment, name=name)]
 
 
 def test_columns_between_two_texts_are_not_guessed() -> None:
     """A state that a name may have moved is unreadable."""
-    asked = question(("squeue", "-o", "%i|%j|%T|%k"))
-    assert [row.name for row in rows(asked, "12|a|RUNNING|c")] == ["a"]
+    squeue = question(("squeue", "-o", "%i|%j|%T|%k"))
+    assert [row.name for row in rows(squeue, "12|a|RUNNING|c")] == ["a"]
     with pytest.raises(ValueError, match="columns"):
-        list(rows(asked, "12|a|COMPLETED|RUNNING|c"))
+        list(rows(squeue, "12|a|COMPLETED|RUNNING|c"))

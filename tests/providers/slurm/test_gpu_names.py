@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import TaskInvalid
-from engine.providers.slurm.cluster import UNTYPED, Cluster, describe, gpus_of, is_slice_of, slice_of, spelled
-from engine.providers.slurm.node_report import NodeReport, mismatch
-from engine.providers.slurm.plan import Request, make, resolve
-from engine.providers.slurm.spec import gpus, gres
+from steno.engine.errors import TaskInvalid
+from steno.engine.providers.slurm.cluster import UNTYPED, Cluster, describe, gpus_of, is_slice_of, slice_of, spelled
+from steno.engine.providers.slurm.plan import Request, make, resolve
+from steno.engine.providers.slurm.spec import gpus, gres
 
 SLICES = ("1g.10gb", "a100_3g.20gb", "nvidia_h200_nvl_4g.71gb", "a100l.2g.20gb", "A100-MIG-1G.5GB", "1c.3g.20gb")
 WHOLE = ("a100", "A100", "a100_80", "nvidia_h100_80gb_hbm3", "tesla_v100-sxm2-32gb", "2080ti", "3090", UNTYPED)
@@ -17,35 +16,29 @@ WHOLE = ("a100", "A100", "a100_80", "nvidia_h100_80gb_hbm3", "tesla_v100-sxm2-32
 def cluster(*nodes: str, partition: str = "p") -> Cluster:
     """Nodes of `state|GRES`, 64 CPUs and 512 GB each."""
     lines = (
-        f"n{at}|{partition}|{one.split('|')[0]}|64|524288|0/64/0/64|{one.split('|')[1]}\n"
-        for at, one in enumerate(nodes)
+        f"n{at}|{partition}|{node.split('|')[0]}|64|524288|0/64/0/64|{node.split('|')[1]}\n"
+        for at, node in enumerate(nodes)
     )
     return describe("".join(lines), f"PartitionName={partition} Default=YES MaxTime=1-00:00:00 State=UP\n")
 
 
 def types(*gres_of_nodes: str) -> list[str]:
-    return [pool.gpu for pool in cluster(*(f"idle|{one}" for one in gres_of_nodes)).pools]
+    return [pool.gpu for pool in cluster(*(f"idle|{text}" for text in gres_of_nodes)).pools]
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "counts"),
     [
-        ("gpu:8(S:0-3)", {UNTYPED: 8}),
-        ("gpu:A100:4(S:0-1)", {"A100": 4}),
-        ("gpu:a100:4(S:0-1),shard:8(S:0-1)", {"a100": 4}),
         ("gpu:a100:2(S:0,2),gpu:a100_1g.5gb:7(S:1)", {"a100": 2, "a100_1g.5gb": 7}),
-        ("gpu:a100:2(IDX:0,3),gpu:a100:2(IDX:1-2)", {"a100": 4}),
-        ("gpu:a100:2,gpu:2", {"a100": 2, UNTYPED: 2}),
         ("gpu:tesla", {"tesla": 1}),
-        ("gpu:3090:8", {"3090": 8}),
         ("gpu:a100:0,craynetwork:4", {}),
         ("(null)", {}),
         ("", {}),
     ],
 )
-def test_the_gres_of_a_node(text: str, found: dict[str, int]) -> None:
-    """Untyped, several types on one node, sockets and indices behind a count, other resources beside."""
-    assert gpus_of(text) == found
+def test_the_gres_of_a_node(text: str, counts: dict[str, int]) -> None:
+    """A count that is left out or 0, no GPUs at all, a node of a real cluster; the property below draws the rest."""
+    assert gpus_of(text) == counts
 
 
 _names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True).filter(lambda name: not name.isdecimal())
@@ -67,9 +60,9 @@ def test_every_gpu_of_a_node_is_counted_under_its_own_name(
     expected: dict[str, int] = {}
     for kind, count, _ in listed:
         expected[kind or UNTYPED] = expected.get(kind or UNTYPED, 0) + count
-    found = gpus_of(",".join((*parts, *others)))
-    assert found == expected
-    assert gpus_of(",".join(gres(kind, count) for kind, count in found.items())) == found
+    counts = gpus_of(",".join((*parts, *others)))
+    assert counts == expected
+    assert gpus_of(",".join(gres(kind, count) for kind, count in counts.items())) == counts
 
 
 @given(kind=_names, count=st.integers(1, 64))
@@ -81,8 +74,8 @@ def test_a_type_survives_task_and_script(kind: str, count: int) -> None:
 
 def test_a_slice_is_known_by_its_size() -> None:
     """With or without the name of its model; a memory size in a model's name makes no slice."""
-    assert all(slice_of(one) is not None for one in SLICES)
-    assert all(slice_of(one) is None for one in WHOLE)
+    assert all(slice_of(name) is not None for name in SLICES)
+    assert all(slice_of(name) is None for name in WHOLE)
     assert slice_of("nvidia_h200_nvl_4g.71gb") == ("nvidia_h200_nvl", "4g.71gb")
     assert slice_of("A100-MIG-1G.5GB") == ("a100", "1g.5gb")
     assert slice_of("1g.10gb") == ("", "1g.10gb")
@@ -126,8 +119,8 @@ def test_slices_are_for_mig_only() -> None:
     )
 
     def gets(*names: str, mig: bool) -> set[str]:
-        wanted = tuple(one for name in names for one in resolve(name, {}, mixed, mig=mig))
-        return {one.gpu for one in make(Request(types=wanted, mig=mig), mixed).strategies}
+        wanted = tuple(kind for name in names for kind in resolve(name, {}, mixed, mig=mig))
+        return {way.gpu for way in make(Request(types=wanted, mig=mig), mixed).strategies}
 
     assert gets("a100", mig=False) == {"a100"}
     assert gets("A100", mig=True) == {"a100_3g.20gb"}
@@ -170,13 +163,4 @@ def test_slices_are_for_mig_only() -> None:
 def test_which_nodes_are_up_and_idle(state: str, up: bool, idle: bool) -> None:
     """`idle*` does not respond and gets no job; what saves power takes jobs later."""
     pools = cluster(f"{state}|gpu:a100:4").pools
-    assert [(one.nodes, one.idle) for one in pools] == ([(1, int(idle))] if up else [])
-
-
-def test_a_slice_found_is_the_slice_asked_for() -> None:
-    """nvidia-smi names a slice by its size alone."""
-    report = NodeReport(node="n1", asked="a100_3g.20gb:1", slices="MIG 3g.20gb", gpus="NVIDIA A100-SXM4-40GB, 40960")
-    assert mismatch(report) is None
-    other = NodeReport(node="n1", asked="a100_3g.20gb:1", slices="MIG 1g.5gb", gpus="NVIDIA A100-SXM4-40GB, 40960")
-    assert mismatch(other) == "asked for a100_3g.20gb × 1, got MIG 1g.5gb × 1 on n1"
-    assert mismatch(NodeReport(node="n1", asked="A100:1", gpus="NVIDIA A100-SXM4-40GB, 40960")) is None
+    assert [(pool.nodes, pool.idle) for pool in pools] == ([(1, int(idle))] if up else [])

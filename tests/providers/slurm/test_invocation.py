@@ -1,4 +1,4 @@
-"""Which local files a command means (bug 3 of the seeds' table, BUG-4 of its text), and which command lines parse."""
+"""The local files of a command (bug 3 of the seeds' table, BUG-4 of its text), and which command lines parse."""
 
 import shlex
 from pathlib import Path
@@ -8,24 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import TaskInvalid
-from engine.providers.slurm.commands import slurm
-from engine.providers.slurm.invocation import invocation
+from steno.engine.errors import TaskInvalid
+from steno.engine.providers.slurm.commands import slurm
+from steno.engine.providers.slurm.invocation import invocation
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A project with some files."""
-    for name in (
-        "train.py",
-        "my train.py",
-        "conf.yaml",
-        "job.sh",
-        "pkg/run.py",
-        "pkg/__main__.py",
-        "it's.py",
-        "two\nlines.py",
-    ):
+    names = ("train.py", "my train.py", "conf.yaml", "job.sh", "pkg/run.py", "pkg/__main__.py", "it's.py")
+    for name in (*names, "two\nlines.py"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.touch()
@@ -58,9 +50,9 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_files_are_found_among_all_arguments(folder: Path, line: str, names: list[str]) -> None:
     """Bug 3: only the first word was looked at, so `torchrun … train.py` ran in the home folder."""
-    found = invocation([line], folder)
-    assert [str(path.relative_to(folder)) for path in found.files if path.is_file()] == names
-    assert found.project == bool(names)
+    call = invocation([line], folder)
+    assert [str(path.relative_to(folder)) for path in call.files if path.is_file()] == names
+    assert call.project == bool(names)
 
 
 @pytest.mark.parametrize(
@@ -120,10 +112,10 @@ def test_data_workers_are_read_from_the_command(folder: Path) -> None:
 def test_words_reach_the_program_as_they_are(words: list[str]) -> None:
     """Whatever their characters."""
     try:
-        found = invocation(["echo", *words], Path("/nowhere"))
+        call = invocation(["echo", *words], Path("/nowhere"))
     except TaskInvalid:
         return  # among them an operator that runs a file
-    assert shlex.split(found.line) == ["echo", *words]
+    assert shlex.split(call.line) == ["echo", *words]
 
 
 @pytest.mark.parametrize(

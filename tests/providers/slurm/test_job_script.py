@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from stenolab.waiting import wait
 
-from engine.errors import TaskInvalid
-from engine.providers.slurm.node_report import NodeReport, mismatch, read
-from engine.providers.slurm.script import notice, render, variables
-from engine.providers.slurm.spec import JobSpec, spec_of
-from engine.providers.slurm.words import DUPLICATE
+from steno.engine.errors import TaskInvalid
+from steno.engine.providers.slurm.allocation import NodeReport, mismatch, report_in
+from steno.engine.providers.slurm.script import render, variables
+from steno.engine.providers.slurm.spec import JobSpec, spec_of
+from steno.engine.providers.slurm.words import DUPLICATE
 
 RUN = "01a3b0ce-0000-7000-8000-0123456789ab"
 
@@ -57,11 +57,6 @@ def test_ranks_are_set_in_each_task() -> None:
     assert "NODE_RANK" not in script(nodes=1)
 
 
-def test_a_segment_works_for_a_minute_at_least() -> None:
-    """Bug 9, improvement 6: a notice longer than the segment made one resubmission after another."""
-    assert [notice(JobSpec(commands=(), time=time)) for time in (1, 2, 10)] == [0, 60, 120]
-
-
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_a_job_cancelled_before_its_command_begins_ends_at_once(checkpoint: bool, tmp_path: Path) -> None:
     """Slurm tells all its processes once, and kills them half a minute later: too late for a word about the end."""
@@ -81,10 +76,11 @@ def test_a_job_cancelled_before_its_command_begins_ends_at_once(checkpoint: bool
     assert (status, run, name) == ("143", RUN, ["train", "CANCELLED"])
 
 
-def run(folder: Path, job: str, run_id: str = RUN, **more: str) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, job: str, run_id: str = RUN, command: str = "echo done", **more: str
+) -> subprocess.CompletedProcess[str]:
     """The job script of that run in a folder of its own, as job `job`."""
-    spec = JobSpec(commands=("echo done",))
-    text = render(spec, name="train", run_id=run_id, folder=str(folder / "steno"))
+    text = render(JobSpec(commands=(command,)), name="train", run_id=run_id, folder=str(folder / "steno"))
     where = {"PATH": os.environ["PATH"], "HOME": str(folder), "SLURM_JOB_ID": job, **more}
     return subprocess.run(["bash", "-c", text], env=where, cwd=folder, capture_output=True, text=True, check=False)
 
@@ -122,17 +118,14 @@ def test_a_job_that_cannot_claim_its_run_runs_and_says_so(tmp_path: Path) -> Non
 
 
 def phase(line: str) -> str | None:
-    found = read(f"/reports/7:{line}")
-    assert found is not None
-    return found[1].phase
+    report = report_in(f"/reports/7:{line}")
+    assert report is not None
+    return report[1].phase
 
 
 def test_a_command_that_exits_like_a_duplicate_is_none(tmp_path: Path) -> None:
     """Its status is not turned into that signal."""
-    spec = JobSpec(commands=(f"exit {128 + DUPLICATE}",))
-    text = render(spec, name="train", run_id=RUN, folder=str(tmp_path / "steno"))
-    where = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SLURM_JOB_ID": "7"}
-    assert subprocess.run(["bash", "-c", text], env=where, cwd=tmp_path, check=False).returncode == 128 + DUPLICATE
+    assert run(tmp_path, "7", command=f"exit {128 + DUPLICATE}").returncode == 128 + DUPLICATE
 
 
 def test_values_of_variables_are_not_in_the_script() -> None:
@@ -190,7 +183,7 @@ def test_the_script_is_valid_bash(lock: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "gpus", "slices", "odd"),
+    ("wanted", "gpus", "slices", "odd"),
     [
         ("v100:2", "NVIDIA RTX A6000, 49140;NVIDIA RTX A6000, 49140", "", "got NVIDIA RTX A6000 × 2"),
         ("v100:1", "Tesla V100-SXM2-32GB, 32768", "", None),
@@ -200,24 +193,27 @@ def test_the_script_is_valid_bash(lock: str) -> None:
         ("a100_80:1", "NVIDIA A100-PCIE-40GB, 40960", "", "got NVIDIA A100-PCIE-40GB"),
         ("1g.10gb:1", "NVIDIA A100-SXM4-80GB, 81920", "MIG 1g.10gb", None),
         ("1g.10gb:1", "NVIDIA A100-SXM4-80GB, 81920", "MIG 2g.20gb", "got MIG 2g.20gb"),
+        ("a100_3g.20gb:1", "NVIDIA A100-SXM4-40GB, 40960", "MIG 3g.20gb", None),
+        ("a100_3g.20gb:1", "NVIDIA A100-SXM4-40GB, 40960", "MIG 1g.5gb", "a100_3g.20gb × 1, got MIG 1g.5gb × 1 on n1"),
+        ("A100:1", "NVIDIA A100-SXM4-40GB, 40960", "", None),
         ("tesla:1", "Whatever, 1", "", None),
         (":1", "Whatever, 1", "", None),
         (":0", "Whatever, 1", "", None),
         ("a6000:1", "", "", None),
     ],
 )
-def test_gpus_that_are_there_against_those_asked_for(asked: str, gpus: str, slices: str, odd: str | None) -> None:
+def test_gpus_that_are_there_against_those_asked_for(wanted: str, gpus: str, slices: str, odd: str | None) -> None:
     """Test 6 of the seeds, remaining improvement 3: a V100 partition gave A6000s."""
-    found = mismatch(NodeReport(node="n1", asked=asked, gpus=gpus, slices=slices))
-    assert (found is None) == (odd is None), found
-    assert (odd or "") in (found or "")
+    detail = mismatch(NodeReport(node="n1", request=wanted, gpus=gpus, slices=slices))
+    assert (detail is None) == (odd is None), detail
+    assert (odd or "") in (detail or "")
 
 
 def test_what_is_no_report_is_left_out() -> None:
     """A file cut by a full disk."""
-    assert read("/f/reports/12:{") is None
-    assert read("") is None
-    job, report = read('/f/reports/12_3:{"phase":"command","at":5}') or ("", NodeReport())
+    assert report_in("/f/reports/12:{") is None
+    assert report_in("") is None
+    job, report = report_in('/f/reports/12_3:{"phase":"command","at":5}') or ("", NodeReport())
     assert (job, report.phase, report.at) == ("12_3", "command", 5)
 
 

@@ -13,24 +13,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.slurm_histories import ENDS, SACCT, SQUEUE, STALE_S, START, Attempt, Cluster, Job, poll
 
-from engine.fold.record_fold import RecordFold
-from engine.fold.sources import STALE_AFTER
-from engine.fold.tick import PollReader, Until
-from engine.fold.world import World
-from engine.fold.world_codec import dump, load
-from engine.providers.readings import READINGS, every_rule_set
-from engine.replay.provider_costs import fill_costs
-from engine.replay.record import replay_record, world_of
-from engine.replay.result import Replay
-from engine.replay.trace import NumberedPoll, replay_polls
-from events.clock import SECOND, SystemClock
-from events.poll import Poll
-from events.store.record import Record
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import PollReader, Until
+from steno.engine.fold.record_fold import RecordFold
+from steno.engine.providers.registry import READINGS, every_rule_set
+from steno.engine.replay.replay import NumberedPoll, replay_polls, replay_record, world_of
+from steno.engine.replay.result import Replay, fill_costs
+from steno.engine.state.sources import STALE_AFTER
+from steno.engine.state.world import dump, load
+from steno.events.clock import SECOND, SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import Record
 
 
 @st.composite
 def jobs(draw: Any) -> tuple[Job, ...]:
-    found = []
+    drawn = []
     for number in range(1, draw(st.integers(1, 3)) + 1):
         at, attempts = draw(st.integers(0, 20)), []
         completing = draw(st.integers(0, 6))
@@ -44,8 +42,8 @@ def jobs(draw: Any) -> tuple[Job, ...]:
             started = at + waits if runs else None
             attempts.append(Attempt(at, started, at + waits + goes, *end))
             at += waits + goes + completing + draw(st.integers(0, 1))
-        found.append(Job(number, tuple(attempts), completing))
-    return tuple(found)
+        drawn.append(Job(number, tuple(attempts), completing))
+    return tuple(drawn)
 
 
 @st.composite
@@ -61,7 +59,7 @@ def clusters(draw: Any) -> Cluster:
 def seen(draw: Any) -> tuple[Cluster, list[NumberedPoll]]:
     """A cluster and what was polled of it: sources in any order, each answer lost, doubled or late."""
     cluster = draw(clusters())
-    found: list[tuple[int, Poll]] = []
+    answers: list[tuple[int, Poll]] = []
     now = 0
     while now < cluster.over:
         for words in draw(st.permutations([SQUEUE, SACCT])):
@@ -69,59 +67,58 @@ def seen(draw: Any) -> tuple[Cluster, list[NumberedPoll]]:
             lines = cluster.squeue(now) if words is SQUEUE else cluster.sacct(now)
             began = now * SECOND + draw(st.integers(0, 9)) * 10_000
             took = draw(st.sampled_from([10_000, 300_000]))
-            one = poll(words, None if fate == "none" else lines, began, began + took, asked=fate != "none")
+            answer = poll(words, None if fate == "none" else lines, began, began + took, answers=fate != "none")
             # An answer that comes late was true when it was asked for.
-            told = began + took + (draw(st.integers(1, 9)) * SECOND if fate == "late" else 0)
-            found += [(told, one)] * {"lost": 0, "twice": 2}.get(fate, 1)
+            heard_at = began + took + (draw(st.integers(1, 9)) * SECOND if fate == "late" else 0)
+            answers += [(heard_at, answer)] * {"lost": 0, "twice": 2}.get(fate, 1)
         now += draw(st.sampled_from([1, 1, 2, 5, 20]))
     first, last = cluster.down
-    if first >= 0 and last > first:  # nobody can know of an outage that nobody met
+    if first >= 0 and last > first:  # an outage without a poll in it leaves no trace
         at = draw(st.integers(first, last - 1)) * SECOND
-        found.append((at + 10_000, poll(SACCT, None, at, at + 10_000)))
-    found.sort(key=lambda pair: pair[0])
+        answers.append((at + 10_000, poll(SACCT, None, at, at + 10_000)))
+    answers.sort(key=lambda pair: pair[0])
     for after in (1, 2):
         # A source that was silent is not believed for a while after.
-        at = found[-1][0] + cluster.over * SECOND + STALE_AFTER + after * SECOND
+        at = answers[-1][0] + cluster.over * SECOND + STALE_AFTER + after * SECOND
         second = at // SECOND
-        found.append((at, poll(SQUEUE, cluster.squeue(second), at, at + 10_000)))
-        found.append((at, poll(SACCT, cluster.sacct(second), at, at + 300_000)))
-    return cluster, [(number, one) for number, (_, one) in enumerate(found, 1)]
+        answers.append((at, poll(SQUEUE, cluster.squeue(second), at, at + 10_000)))
+        answers.append((at, poll(SACCT, cluster.sacct(second), at, at + 300_000)))
+    return cluster, [(number, answer) for number, (_, answer) in enumerate(answers, 1)]
 
 
 @given(story=seen())
 def test_no_verdict_is_wrong_and_every_verdict_comes(story: tuple[Cluster, list[NumberedPoll]]) -> None:
     """After every poll: who has a verdict is over, by accounting's own record, and the verdict is right. Once both
-    sources have answered after the end each job has its verdict, and as many attempts as it had.
+    sources have answered after the end each job has its verdict and all its attempts.
     """
     cluster, polls = story
     truth = {str(job.number): job for job in cluster.jobs}
-    world = World(READINGS)
+    world = Fold(READINGS)
     reader, accounted, latest = PollReader(READINGS), set[str](), START
-    for number, one in polls:
-        assert one is not None
-        world.apply(reader.read(number, one))
-        latest = max(latest, one.observed_at)
-        if one.answered and "sacct" in one.path:
-            for line in json.loads(one.body or b'""').splitlines():
+    for number, answer in polls:
+        assert answer is not None
+        world.apply(reader.read(number, answer))
+        latest = max(latest, answer.observed_at)
+        if answer.answered and "sacct" in answer.path:
+            for line in json.loads(answer.body or b'""').splitlines():
                 if line.split("|")[1:3] == [*truth[line.split("|")[0]].attempts[-1][3:5]]:
                     accounted.add(line.split("|")[0])
-        for run in world.state.runs.values():
+        for run in world.state.runs.all():
             job = truth[run.provider_id or ""]
             assert run.attempts <= len(job.attempts)
             if run.terminal:
                 assert run.provider_id in accounted, "no record of accounting's says so"
                 assert latest >= START + job.attempts[-1].ended * SECOND, "it is not over"
                 assert (run.state.value, str(run.reason), run.exit_status) == job.verdict
-    found = {run.provider_id: (run.terminal, run.attempts) for run in world.state.runs.values()}
-    known = {number: (True, len(job.attempts)) for number, job in truth.items()}
-    assert found == known
-    assert not [one for one in world.state.anomalies if one.kind == "contradiction"]
+    runs = {run.provider_id: (run.terminal, run.attempts) for run in world.state.runs.all()}
+    assert runs == {number: (True, len(job.attempts)) for number, job in truth.items()}
+    assert not [anomaly for anomaly in world.state.anomalies if anomaly.kind == "contradiction"]
 
 
 @given(story=seen())
 def test_the_controller_alone_ends_no_job(story: tuple[Cluster, list[NumberedPoll]]) -> None:
     """Its absence from squeue is evidence of nothing."""
-    polls = [(number, one) for number, one in story[1] if one is not None and "squeue" in one.path]
+    polls = [(number, answer) for number, answer in story[1] if answer is not None and "squeue" in answer.path]
     assert not any(run.terminal for run in replay_polls(polls).runs)
 
 
@@ -129,7 +126,7 @@ def test_the_controller_alone_ends_no_job(story: tuple[Cluster, list[NumberedPol
 def test_polling_twice_changes_nothing(story: tuple[Cluster, list[NumberedPoll]]) -> None:
     """The same answer twice is the same history."""
     once = replay_polls(story[1]).to_json()
-    twice = replay_polls([one for one in story[1] for _ in range(2)]).to_json()
+    twice = replay_polls([answer for answer in story[1] for _ in range(2)]).to_json()
     assert twice.pop("events") == 2 * once.pop("events")
     assert twice == once
 
@@ -142,20 +139,20 @@ def test_polling_twice_changes_nothing(story: tuple[Cluster, list[NumberedPoll]]
 def test_any_history_replays_alike_from_polls_and_record(
     story: tuple[Cluster, list[NumberedPoll]], rules: str, data: st.DataObject, tmp_path: Path
 ) -> None:
-    """What a fold of a record skips changes nothing, nor where it is resumed."""
+    """Answers that the fold of a record skips change nothing, nor does the position where it is resumed."""
     for old in tmp_path.glob("record.db*"):
         old.unlink()
-    polls = [(number, one) for number, one in story[1] if one is not None]
+    polls = [(number, answer) for number, answer in story[1] if answer is not None]
     with Record.open(
         tmp_path / "record.db", clock=SystemClock(), write=True, create=True, shapes=READINGS.shape
     ) as record:
-        done = record.append_polls([one for _, one in polls])
-        at = [(one.position, poll) for one, (_, poll) in zip(done, polls, strict=True)]
+        done = record.append_polls([answer for _, answer in polls])
+        at = [(added.position, poll) for added, (_, poll) in zip(done, polls, strict=True)]
         whole = replay_record(record, rules).to_json()
         assert whole == replay_polls(at, rules).to_json()
         if rules == "current":
             cut = data.draw(st.integers(0, record.head().position))
-            world = World(READINGS, state=load(dump(world_of(record, until=Until(position=cut)).state)))
+            world = Fold(READINGS, state=load(dump(world_of(record, until=Until(position=cut)).state)))
             RecordFold(record, world).run()
-            fill_costs(record, world.state.runs.values())
+            fill_costs(record, world.state.runs.all())
             assert Replay(world).to_json() == whole

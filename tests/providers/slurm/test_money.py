@@ -1,4 +1,4 @@
-"""What a job costs: the one formula of plan, budget and bill; GPUs without a rate; suspended time; runaway jobs."""
+"""The cost of a job: the one formula of plan, budget and bill; GPUs without a rate; suspended time; runaway jobs."""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.slurm_polls import START, clock, poll
 
-from engine.decide.budget import committed, worst_case
-from engine.fold.change import AnomalyKind
-from engine.fold.record_fold import RecordFold
-from engine.fold.suspension import paused
-from engine.fold.tick import Until
-from engine.fold.vm import Pause
-from engine.fold.world import World
-from engine.fold.world_codec import WorldState, dump, load
-from engine.policy import DOLLAR, HOUR, Policy, Rate
-from engine.price_list import list_price
-from engine.providers.readings import READINGS
-from engine.providers.slurm.cluster import Cluster, NodePool
-from engine.providers.slurm.money import price_of, units_of
-from engine.providers.slurm.plan import Request, make
-from engine.providers.slurm.reading import SlurmReading
-from engine.replay.record import replay_record, world_of
-from engine.replay.result import Replay
-from engine.replay.trace import fold_polls, open_trace, replay_polls
-from events.clock import SECOND, SystemClock
-from events.poll import Poll
-from events.store.record import Record
+from steno.engine.decide.budget import committed, worst_case
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import Until
+from steno.engine.fold.record_fold import RecordFold
+from steno.engine.providers.registry import READINGS
+from steno.engine.providers.slurm.allocation import price_of, units_of
+from steno.engine.providers.slurm.cluster import Cluster, NodePool
+from steno.engine.providers.slurm.plan import Request, make
+from steno.engine.providers.slurm.reading import SlurmReading
+from steno.engine.replay.replay import fold_polls, open_trace, replay_polls, replay_record, world_of
+from steno.engine.replay.result import Replay
+from steno.engine.state.changes import AnomalyKind
+from steno.engine.state.policy import HOUR, Policy, Rate, list_price
+from steno.engine.state.vm import Pause, paused
+from steno.engine.state.world import World, dump, load
+from steno.engine.wire import DOLLAR
+from steno.events.clock import SECOND, SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import Record
 
 HERE = Path(__file__).parent
 RATES = '{"a100":100,"cpu":1,"usd":0.01}'
@@ -62,7 +60,7 @@ SACCT = (
 )
 def test_gpus_are_never_free_in_silence(tres: str, dollars: str | None, why: str | None) -> None:
     """A rate in any case; else Slurm's `billing`; else no price, and why. A rate of the CPUs alone prices no GPU."""
-    pairs = dict(one.split("=") for one in tres.split(","))
+    pairs = dict(pair.split("=") for pair in tres.split(","))
     expected = None if dollars is None else round(float(dollars) * DOLLAR)
     assert price_of(pairs, RATES) == (expected, why)
     assert price_of(pairs, None) == (None, None)
@@ -75,17 +73,18 @@ _rates = st.dictionaries(st.sampled_from(["a100", "A100", "H200", "gpu", "cpu"])
 @given(gpus=_counts, cpus=st.integers(0, 128), rates=_rates)
 def test_the_list_price_is_the_sum_or_unknown(gpus: dict[str, int], cpus: int, rates: dict[str, float]) -> None:
     """Never less than any of its parts, and unknown where a GPU has no rate."""
-    found = list_price(gpus, {"cpu": cpus}, rates)
+    price = list_price(gpus, {"cpu": cpus}, rates)
     here = {
-        name: rates.get(name, next((rates[one] for one in rates if one.lower() == name.lower()), None)) for name in gpus
+        name: rates.get(name, next((rates[known] for known in rates if known.lower() == name.lower()), None))
+        for name in gpus
     }
     if any(rate is None and gpus[name] for name, rate in here.items()):
-        assert found is None
-    elif found is None:
+        assert price is None
+    elif price is None:
         assert "cpu" not in rates
         assert not any(rate is not None for rate in here.values())
     else:
-        assert found == cpus * rates.get("cpu", 0) + sum(gpus[name] * (rate or 0) for name, rate in here.items())
+        assert price == cpus * rates.get("cpu", 0) + sum(gpus[name] * (rate or 0) for name, rate in here.items())
 
 
 @given(
@@ -104,7 +103,7 @@ def test_plan_budget_and_bill_agree(gpu: str, gpus: int, nodes: int, cpus: int, 
     }  # fmt: skip
     terms = SlurmReading().terms(json.dumps(task).encode(), "me")
     policy = Policy(assumed=tuple(Rate(gpu=name, hourly=round(rate * DOLLAR)) for name, rate in table.items()))
-    worst = worst_case(terms, policy, WorldState(rules="current")).price
+    worst = worst_case(terms, policy, World(rules="current")).price
     typed = {} if gpu == "gpu" else {f"gres/gpu:{gpu}": str(gpus * nodes)}
     billed = units_of({"cpu": str(cpus * nodes), "gres/gpu": str(gpus * nodes), "node": str(nodes), **typed}, table)
     assert worst == (None if billed is None else round(billed * DOLLAR))
@@ -153,11 +152,11 @@ def test_suspended_time_is_not_charged() -> None:
     polls += [poll(101, SQUEUE, ""), poll(102, SACCT, row("COMPLETED", clock(100), "00:00:40"))]
     for count in range(2, len(polls) + 1, 2):
         (bill,) = replayed(polls[:count]).bills.values()
-        assert sum(one.cost for one in bill.intervals) == bill.cost
+        assert sum(interval.cost for interval in bill.intervals) == bill.cost
         assert bill.low <= bill.cost <= bill.high
     (bill,) = replayed(polls).bills.values()
     assert bill.cost == bill.low == bill.high == round(60 * SECOND * HOURLY / HOUR)
-    free = [one for one in bill.intervals if one.hourly == 0]
+    free = [interval for interval in bill.intervals if interval.hourly == 0]
     (stretch,) = free
     assert stretch.cost == 0
     assert stretch.until is not None
@@ -186,14 +185,14 @@ def test_pauses_last_as_long_as_the_provider_counts(data: st.DataObject) -> None
         low, until = until, until + data.draw(st.integers(1, 50))
         total = data.draw(st.integers(0, until + 5))
         known = paused(known, total, since=since, low=low, until=until)
-        assert sum(one.until - one.since for one in known) == min(total, until)
-        edges = [edge for one in known for edge in (one.since, one.until)]
+        assert sum(pause.until - pause.since for pause in known) == min(total, until)
+        edges = [edge for pause in known for edge in (pause.since, pause.until)]
         assert edges == sorted(set(edges))
         assert not edges or (edges[0] >= since and edges[-1] <= until)
 
 
 def test_a_pause_goes_on_where_it_was() -> None:
-    """Seen again with a greater count, it grows at its end; one that has ended does not."""
+    """Seen again with a greater count, it grows at its end; a pause that has ended does not."""
     first = paused((), 3, since=0, low=10, until=20)
     assert first == (Pause(since=17, until=20),)
     assert paused(first, 8, since=0, low=20, until=30) == (Pause(since=17, until=25),)
@@ -211,7 +210,7 @@ def runaway(until: int, *, back: int | None = None, heard: bool = True) -> list[
 
 
 def suspected(replay: Replay) -> list[str]:
-    return [one.detail for one in replay.anomalies if one.kind is AnomalyKind.ORPHAN_SUSPECTED]
+    return [anomaly.detail for anomaly in replay.anomalies if anomaly.kind is AnomalyKind.ORPHAN_SUSPECTED]
 
 
 def test_the_low_bound_of_a_runaway_job_stops_where_the_controller_last_listed_it() -> None:
@@ -227,7 +226,7 @@ def test_the_low_bound_of_a_runaway_job_stops_where_the_controller_last_listed_i
     assert bill.low == round(60 * SECOND * HOURLY / HOUR)
     assert bill.cost > round(1100 * SECOND * HOURLY / HOUR)
     assert bill.high >= bill.cost
-    assert sum(one.cost for one in bill.intervals) == bill.cost
+    assert sum(interval.cost for interval in bill.intervals) == bill.cost
 
 
 @pytest.mark.parametrize("back", [None, 1000])
@@ -237,11 +236,11 @@ def test_a_record_finds_the_same_runaway(tmp_path: Path, back: int | None) -> No
         tmp_path / "record.db", clock=SystemClock(), write=True, create=True, shapes=READINGS.shape
     ) as record:
         polls = runaway(1600, back=back)
-        at = [(one.position, poll) for one, poll in zip(record.append_polls(polls), polls, strict=True)]
+        at = [(added.position, poll) for added, poll in zip(record.append_polls(polls), polls, strict=True)]
         whole = replay_record(record).to_json()
         assert whole == replay_polls(at).to_json()
         assert len(whole["anomalies"]) == 1
-        world = World(READINGS, state=load(dump(world_of(record, until=Until(position=at[40][0])).state)))
+        world = Fold(READINGS, state=load(dump(world_of(record, until=Until(position=at[40][0])).state)))
         RecordFold(record, world).run()
         assert Replay(world).to_json() == whole
 
@@ -273,10 +272,10 @@ def test_what_ends_after_all_is_billed_by_its_end() -> None:
 def test_a_foreign_job_commits_what_is_left_of_its_own_limit(limit: str, left: int) -> None:
     """It began ten minutes ago. Not the assumed 24 h with an idle timeout, unless it has no limit."""
     polls = [poll(0, SQUEUE, f"7|RUNNING|None|{clock(0)}|n1\n"), poll(1, SACCT, row("RUNNING", "Unknown", limit=limit))]
-    world = World(READINGS)
+    world = Fold(READINGS)
     list(fold_polls(world, list(enumerate(polls, 1))))
-    found = committed(world.state, Policy(), START + 600 * SECOND)
-    assert found == pytest.approx(left * SECOND * HOURLY / HOUR, rel=1e-5)
+    amount = committed(world.state, Policy(), START + 600 * SECOND)
+    assert amount == pytest.approx(left * SECOND * HOURLY / HOUR, rel=1e-5)
 
 
 # -- whose time it is --------------------------------------------------------------------------------------------------
@@ -292,15 +291,15 @@ def test_an_attempt_is_on_its_own_machine_though_the_one_before_ended_as_it_was_
     """A requeue is submitted in the second in which the attempt before ended, on the same node."""
     first = attempt_row("NODE_FAIL", 0, 1, 31)
     later = [attempt_row("PENDING", 31), attempt_row("RUNNING", 31, 900), attempt_row("CANCELLED", 31, 900, 907)]
-    answers = [attempt_row("RUNNING", 0, 1), *(f"{first}\n{one}" for one in later)]
+    answers = [attempt_row("RUNNING", 0, 1), *(f"{first}\n{line}" for line in later)]
     polls = [(number, poll(at, SACCT, answers[number])) for number, at in enumerate((5, 40, 903, 910))]
-    found = replay_polls(polls).to_json()
-    (run,) = found["runs"]
-    assert [vm["runs"] for vm in found["vms"]] == [[run["run_id"]]] * 2
-    assert run["vm_id"] == found["vms"][1]["vm_id"]
+    replay = replay_polls(polls).to_json()
+    (run,) = replay["runs"]
+    assert [vm["runs"] for vm in replay["vms"]] == [[run["run_id"]]] * 2
+    assert run["vm_id"] == replay["vms"][1]["vm_id"]
 
 
 def test_a_job_of_less_than_a_second_has_a_machine_and_costs_nothing() -> None:
     """It began and ended in the second of its submission."""
-    found = replay_polls([(1, poll(9, SACCT, attempt_row("COMPLETED", 3, 3, 3)))]).to_json()
-    assert (found["runs"][0]["cost_usd"], found["vms"][0]["runs"]) == ("0.000000", [found["runs"][0]["run_id"]])
+    replay = replay_polls([(1, poll(9, SACCT, attempt_row("COMPLETED", 3, 3, 3)))]).to_json()
+    assert (replay["runs"][0]["cost_usd"], replay["vms"][0]["runs"]) == ("0.000000", [replay["runs"][0]["run_id"]])

@@ -1,11 +1,11 @@
-"""What is known of an allocation that ended while one of Slurm's sources was silent."""
+"""The bill of an allocation that ended while one of Slurm's sources was silent."""
 
 from __future__ import annotations
 
 import pytest
 from stenotest.slurm_polls import clock, poll
 
-from engine.replay.trace import replay_polls
+from steno.engine.replay.replay import replay_polls
 
 DOLLAR = 1_000_000
 """Micro-dollars; the job costs one a second."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.providers.slurm.output import expanded, from_accounting, from_controller
-from engine.providers.slurm.shell import Done
+from steno.engine.providers.slurm.output import expanded, from_accounting, from_controller
+from steno.engine.providers.slurm.shell import Done
 
 VALUES = {"j": "128", "J": "128", "A": "127", "a": "3", "u": "me", "x": "train", "N": "n1", "s": "batch"}
 SHOWN = (
@@ -56,7 +56,7 @@ def test_text_of_the_user_is_no_key_of_the_controllers(path: str, comment: str, 
 
 
 def test_the_controller_leaves_some_symbols_and_relative_names() -> None:
-    """Those with a number on 22.05, all of them on newer versions."""
+    """Symbols with a number on 22.05, all symbols on newer versions."""
     task = "ArrayJobId=127 ArrayTaskId=3 "
     assert from_controller(SHOWN.format(array=task, path="%A_%3a.%%", comment="", name="x")) == "/home/me/a b/127_003.%"
     assert from_controller("") is None
@@ -74,7 +74,7 @@ def test_the_controller_leaves_some_symbols_and_relative_names() -> None:
     ],
 )
 def test_places_by_accounting(more: dict[str, str], places: tuple[str, ...]) -> None:
-    """What it names first, then what sbatch does without an option."""
+    """The file that it names first, then sbatch's default."""
     assert from_accounting({**ROW, **more}) == places
 
 

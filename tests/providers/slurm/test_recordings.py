@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.replay.result import Replay, diff
-from engine.replay.trace import NumberedPoll, open_trace, replay_polls
+from steno.engine.replay.replay import NumberedPoll, open_trace, replay_polls
+from steno.engine.replay.result import Replay, diff
 
 TRACES = Path(__file__).parents[2] / "traces" / "slurm-22.05"
 STOPPED = ("stopped", "stopped_by_user", None)
@@ -52,13 +52,13 @@ def thinned(polls: Sequence[NumberedPoll], *, last: bool = True) -> list[Numbere
 
 
 def test_every_recording_in_the_tree_has_its_expected_verdicts() -> None:
-    """A recording without an expectation would be a recording nobody checks."""
+    """A recording without an expectation would not be checked."""
     assert sorted(path.name for path in TRACES.glob("*.zst")) == [f"{name}.jsonl.zst" for name in RECORDINGS]
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_every_job_that_accounting_was_asked_about_has_its_verdict(name: str) -> None:
-    """State, reason and exit status; a job that nobody asked accounting about has none."""
+    """State, reason and exit status; a job about which accounting was not asked has no verdict."""
     replay = replay_polls(polls_of(name))
     assert verdicts(replay) == EXPECTED[name]
     assert replay.anomalies == ()
@@ -73,7 +73,7 @@ def test_a_thinned_recording_gives_the_same_verdicts(name: str) -> None:
     assert verdicts(replay_polls(thinned(polls, last=False))).items() <= EXPECTED[name].items()
 
 
-@pytest.mark.parametrize("cuts", [25, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("cuts", [10, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_recording_cut_anywhere_is_never_wrong(name: str, cuts: int) -> None:
     """From the beginning, from anywhere in it, up to anywhere in it."""
@@ -82,24 +82,6 @@ def test_a_recording_cut_anywhere_is_never_wrong(name: str, cuts: int) -> None:
     for cut in range(0, len(polls), step):
         assert verdicts(replay_polls(polls[:cut])).items() <= EXPECTED[name].items()
         assert verdicts(replay_polls(polls[cut:])).items() <= EXPECTED[name].items()
-
-
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_doubled_polls_change_nothing(name: str) -> None:
-    """The same observation twice changes nothing."""
-    polls = polls_of(name)
-    once = replay_polls(polls).to_json()
-    twice = replay_polls([pair for pair in polls for _ in range(2)]).to_json()
-    assert twice.pop("events") == 2 * once.pop("events")
-    assert twice == once
-
-
-@pytest.mark.parametrize("name", RECORDINGS)
-@pytest.mark.parametrize("tool", ["squeue", "scontrol"])
-def test_the_controller_alone_ends_no_job(name: str, tool: str) -> None:
-    """What it says of an end is over in seconds; accounting has to say it."""
-    polls = [(number, poll) for number, poll in polls_of(name) if poll is not None and f"slurm:{tool}" in poll.path]
-    assert verdicts(replay_polls(polls)) == {}
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -134,6 +116,6 @@ def test_the_first_tools_rules_call_finished_jobs_failed() -> None:
 def test_a_diff_lists_the_first_tools_wrong_verdicts() -> None:
     """Bugs 2 and 7: `steno replay --diff 2026-02-rv` names each job it got wrong, with both verdicts."""
     polls = polls_of("fast_job")
-    found = diff(replay_polls(polls), replay_polls(polls, "2026-02-rv"))
-    reasons = {one.name: (one.left and one.left.reason, one.right and one.right.reason) for one in found}
+    differences = diff(replay_polls(polls), replay_polls(polls, "2026-02-rv"))
+    reasons = {pair.name: (pair.left and pair.left.reason, pair.right and pair.right.reason) for pair in differences}
     assert reasons == {"fast": ("exit_zero", "unknown_reason"), "fast2": ("exit_nonzero", "unknown_reason")}

@@ -7,18 +7,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from stenotest.slurm_histories import ENDS, SACCT, SQUEUE, START, Attempt, Cluster, Job, clock, poll
 
-from engine.facts import RunFacts
-from engine.fold.run import Run
-from engine.fold.tick import PollReader
-from engine.fold.world import World
-from engine.providers.readings import READINGS
-from engine.providers.slurm.words import REQUEUED
-from events import types
-from events.clock import SECOND, foreign_run_id
+from steno.engine.fold.fold import Fold
+from steno.engine.fold.poll_reader import PollReader
+from steno.engine.providers.registry import READINGS
+from steno.engine.providers.slurm.words import REQUEUED
+from steno.engine.state.facts import RunFacts
+from steno.engine.state.run import Run
+from steno.engine.state.states import State
+from steno.events import types
+from steno.events.clock import SECOND, foreign_run_id, parse_time
 
 MAX_JOB_ID = 3
 
@@ -26,7 +27,7 @@ MAX_JOB_ID = 3
 @st.composite
 def recycled(draw: Any) -> Cluster:
     """Up to seven jobs under three ids, one after the other on each id; some of another user, as an operator sees."""
-    free, found = dict.fromkeys(range(1, MAX_JOB_ID + 1), 0), list[Job]()
+    free, drawn = dict.fromkeys(range(1, MAX_JOB_ID + 1), 0), list[Job]()
     for count in range(draw(st.integers(2, 7))):
         number = 1 + count % MAX_JOB_ID
         at, attempts = free[number] + draw(st.integers(1, 900)), list[Attempt]()
@@ -40,10 +41,10 @@ def recycled(draw: Any) -> Cluster:
             attempts.append(Attempt(at, started, ended, *end))
             at = ended + completing + draw(st.integers(0, 1))
         job = Job(number, tuple(attempts), completing, f"job-{count}", user)
-        found.append(job)
+        drawn.append(job)
         # Behind an end that is often followed by a requeue, an id comes again later: else nobody can tell.
         free[number] = job.left + (600 if job.attempts[-1].state in REQUEUED else 0)
-    return Cluster(tuple(found), draw(st.integers(0, 4)), (-40, -40))
+    return Cluster(tuple(drawn), draw(st.integers(0, 4)), (-40, -40))
 
 
 def truth_of(cluster: Cluster) -> dict[tuple[str, int], Any]:
@@ -60,51 +61,62 @@ def shown(run: Run) -> tuple[str, int]:
     return run.provider_id, (run.submitted_at - START) // SECOND
 
 
+REQUEUED_AT_ONCE = Job(1, (Attempt(57, 57, 58, "PREEMPTED", "0:0"), Attempt(59, 59, 68, "FAILED", "3:0")), 1, "job-0")
+"""Between two polls it is requeued and runs again."""
+
+
 @settings(max_examples=200)
-@given(cluster=recycled(), pace=st.sampled_from([1, 5, 60, 700]), data=st.data())
-def test_no_job_gets_the_verdict_name_or_time_of_another(cluster: Cluster, pace: int, data: st.DataObject) -> None:
+@given(recycled(), st.sampled_from([1, 5, 60, 700]), st.lists(st.booleans(), min_size=1, max_size=40))
+@example(Cluster((REQUEUED_AT_ONCE,), 0, (-40, -40)), 1, [False, True, True])
+def test_no_job_gets_the_verdict_name_or_time_of_another(cluster: Cluster, pace: int, lost: list[bool]) -> None:
     """Whatever is lost between polls: each job that accounting lists at the end is one run, and no other is there."""
-    world, reader, number, now = World(READINGS), PollReader(READINGS), 0, 0
+    world, reader, number, now = Fold(READINGS), PollReader(READINGS), 0, 0
     truth = truth_of(cluster)
     end = cluster.over + 1
-    lost = data.draw(st.lists(st.booleans(), min_size=1, max_size=40))
     while now <= end + 3 * pace:
         for words in (SQUEUE, SACCT):
             number += 1
             if now <= end and lost[number % len(lost)]:
                 continue
             lines = cluster.squeue(now) if words is SQUEUE else cluster.sacct(now)
-            asked = now * SECOND
-            world.apply(reader.read(number, poll(words, lines, asked, asked + 10_000)))
-            for run in world.state.runs.values():
+            world.apply(reader.read(number, poll(words, lines, now * SECOND, now * SECOND + 10_000)))
+            rows = [line.split("|") for line in lines or () if words is SQUEUE]
+            running = {(row[0], parse_time(f"{row[5]}Z")) for row in rows if row[1] == "RUNNING"}
+            for run in world.state.runs.all():
+                if run.facts is not None and (run.provider_id, run.facts.last_submitted_at) in running:
+                    assert run.state is State.RUNNING, "the controller says so of its newest attempt"
                 if run.terminal:
                     name, user, verdict, _ = truth[shown(run)]
                     assert run.facts is not None
                     assert (run.name, run.facts.user) == (name, user)
                     assert (run.state.value, str(run.reason), run.exit_status) == verdict
         now += pace
-    found = {
+    known = {
         shown(run): (run.name, run.facts and run.facts.user, run.terminal, run.attempts)
-        for run in world.state.runs.values()
+        for run in world.state.runs.all()
     }
-    assert found == {key: (name, user, True, attempts) for key, (name, user, _, attempts) in truth.items()}
-    assert not [one for one in world.state.anomalies if one.kind in ("contradiction", "illegal_transition")]
-    ids = {run.run_id for run in world.state.runs.values()}
-    assert {foreign_run_id("slurm", one) for one, _ in truth} <= ids, "the first run of an id has the id's own run id"
-    for run in world.state.runs.values():
+    assert known == {key: (name, user, True, attempts) for key, (name, user, _, attempts) in truth.items()}
+    assert not [anomaly for anomaly in world.state.anomalies if anomaly.kind in ("contradiction", "illegal_transition")]
+    begun = {(str(job.number), job.attempts[0].submitted): job.attempts[-1].started for job in cluster.jobs}
+    for run in world.state.runs.all():
+        at = START + (begun[shown(run)] or 0) * SECOND
+        assert run.started_at is None or run.started_at >= at, "it is that of the last attempt"
+    ids = {run.run_id for run in world.state.runs.all()}
+    assert {foreign_run_id("slurm", job) for job, _ in truth} <= ids, "the first run of an id has the id's own run id"
+    for run in world.state.runs.all():
         assert run.facts is not None
-        own = {f"{run.provider_id}@{(one.submitted_at or 0) // SECOND}" for one in run.facts.jobs[0].attempts}
-        billed = {vm.provider_id for vm in world.state.vms.values() if run.run_id in vm.runs}
+        own = {f"{run.provider_id}@{(attempt.submitted_at or 0) // SECOND}" for attempt in run.facts.jobs[0].attempts}
+        billed = {vm.provider_id for vm in world.state.vms.all() if run.run_id in vm.runs}
         assert billed <= own, "it is billed for its own attempts only"
-        chain = [world.state.runs[one] for one in run.same_id]
-        assert [one.submitted_at for one in chain] == sorted(one.submitted_at or 0 for one in chain)
-        assert {one.provider_id for one in chain} <= {run.provider_id}
+        chain = [world.state.runs[run_id] for run_id in run.same_id]
+        assert [link.submitted_at for link in chain] == sorted(link.submitted_at or 0 for link in chain)
+        assert {link.provider_id for link in chain} <= {run.provider_id}
 
 
 OURS = "0192a1b2-0000-7000-8000-00000000000a"
 
 
-def submitted(world: World, position: int, job: str, at: int) -> None:
+def submitted(world: Fold, position: int, job: str, at: int) -> None:
     """We requested a run, and sbatch gave it that id; `at` by the cluster's clock, seconds after the start."""
     requested = types.RunRequested(
         run_id=OURS, provider="slurm", project="lab", name="ours", submitter="me", configuration=b"{}"
@@ -120,14 +132,14 @@ def submitted(world: World, position: int, job: str, at: int) -> None:
 
 
 def row(state: str, at: int, *, mark: str = "", name: str = "theirs", started: int = 0, ended: int = 0) -> str:
-    start, end = (clock(one) if one else "Unknown" for one in (started, ended))
+    start, end = (clock(second) if second else "Unknown" for second in (started, ended))
     return f"12|{state}|0:0|0:0|{clock(at)}|{start}|{end}|cpu=1|n1|gpu|me|None|{mark}|{name}"
 
 
 @pytest.mark.parametrize("order", ["seen before the answer", "seen after the answer"])
 def test_our_submission_gets_an_id_that_another_job_had(order: str) -> None:
     """The old job keeps its verdict and name; ours begins at its own submission."""
-    world, reader = World(READINGS), PollReader(READINGS)
+    world, reader = Fold(READINGS), PollReader(READINGS)
     old = row("COMPLETED", 0, started=1, ended=9)
     new = [old, row("RUNNING", 1000, mark=f"steno:{OURS}", name="ours", started=1001)]
     world.apply(reader.read(1, poll(SACCT, [old], 20 * SECOND, 21 * SECOND)))
@@ -145,14 +157,14 @@ def test_our_submission_gets_an_id_that_another_job_had(order: str) -> None:
 
 def test_the_next_job_of_our_id_is_not_ours() -> None:
     """Not by its name either; a later stop of our run finds its own job gone."""
-    world, reader = World(READINGS), PollReader(READINGS)
+    world, reader = Fold(READINGS), PollReader(READINGS)
     submitted(world, 1, "12", 0)
     mine = row("COMPLETED", 1, mark=f"steno:{OURS}", name="ours", started=2, ended=9)
     world.apply(reader.read(5, poll(SACCT, [mine], 20 * SECOND, 21 * SECOND)))
     later = [mine, row("RUNNING", 5000, name="ours", started=5001)]
     world.apply(reader.read(6, poll(SACCT, later, 5002 * SECOND, 5003 * SECOND)))
     assert world.state.runs[OURS].state.value == "succeeded"
-    (other,) = (run for run in world.state.runs.values() if run.run_id != OURS)
+    (other,) = (run for run in world.state.runs.all() if run.run_id != OURS)
     assert (other.state.value, other.requested_at) == ("running", None)
     assert other.run_id == foreign_run_id("slurm", f"12@{(other.submitted_at or 0) // SECOND}")
     newest = world.state.by_provider["slurm/12"]
@@ -163,7 +175,7 @@ def test_the_next_job_of_our_id_is_not_ours() -> None:
 @pytest.mark.parametrize(("names", "runs"), [(("green", "green"), 1), (("green", "blue"), 2), ((None, None), 2)])
 def test_a_cluster_is_known_by_its_own_name(names: tuple[str | None, str | None], runs: int) -> None:
     """Two sources of one cluster show one job; without its name each source is a cluster of its own."""
-    world, reader = World(READINGS), PollReader(READINGS)
+    world, reader = Fold(READINGS), PollReader(READINGS)
     for number, (source, name) in enumerate(zip(("here", "there"), names, strict=True), 1):
         own = () if name is None else (f"STENO_CLUSTER_NAME={name}",)
         words = ("env", f"STENO_CLUSTER={source}", *own, *SACCT[4:])
@@ -173,12 +185,12 @@ def test_a_cluster_is_known_by_its_own_name(names: tuple[str | None, str | None]
 
 def test_an_earlier_attempt_that_is_found_later_extends_the_run_and_does_not_rename_it() -> None:
     """The controller shows the second attempt first."""
-    world, reader = World(READINGS), PollReader(READINGS)
+    world, reader = Fold(READINGS), PollReader(READINGS)
     queued = f"12|PENDING|BeginTime|gpu|me|{clock(40)}|n1|(null)|theirs"
     world.apply(reader.read(1, poll(SQUEUE, [queued], 41 * SECOND, 42 * SECOND)))
-    (run_id,) = world.state.runs
+    (run_id,) = world.state.runs.ids()
     both = [row("PREEMPTED", 0, started=1, ended=39), row("RUNNING", 40, started=45)]
     world.apply(reader.read(2, poll(SACCT, both, 50 * SECOND, 51 * SECOND)))
-    (run,) = world.state.runs.values()
+    (run,) = world.state.runs.all()
     assert (run.run_id, run.attempts, run.submitted_at) == (run_id, 2, START)
     assert run_id == foreign_run_id("slurm", "12")

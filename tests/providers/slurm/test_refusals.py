@@ -1,18 +1,22 @@
-"""What an error of sbatch means, and the row that a refused submission leaves."""
+"""The meaning of an error of sbatch, and the row that a refused submission leaves."""
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from engine.errors import ProviderError, ProviderUnreachable, TaskInvalid
-from engine.providers.base import Submission
-from engine.providers.slurm.provider import SlurmProvider
-from engine.providers.slurm.question import question
-from engine.providers.slurm.rows import rows
-from engine.providers.slurm.settings import Site
-from events.clock import SystemClock
+from steno.engine.errors import ProviderError, ProviderUnreachable, TaskInvalid
+from steno.engine.providers.base import Submission
+from steno.engine.providers.slurm.provider import SlurmProvider
+from steno.engine.providers.slurm.query import question
+from steno.engine.providers.slurm.rows import rows
+from steno.engine.providers.slurm.settings import Site
+from steno.engine.providers.slurm.spec import spec_of
+from steno.events.clock import SystemClock
 
 Submit = Callable[[str], object]
 
@@ -49,16 +53,16 @@ def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Submit:
 )
 def test_an_error_of_the_way_to_the_controller_is_no_refusal(submit: Submit, error: str) -> None:
     """The job may be there: Steno looks for it by its mark."""
-    with pytest.raises(ProviderUnreachable) as found:
+    with pytest.raises(ProviderUnreachable) as error_info:
         submit(f"echo 'sbatch: error: Batch job submission failed: {error}' >&2; exit 1")
-    assert found.value.sent
+    assert error_info.value.sent
 
 
 @pytest.mark.parametrize("line", ["kill -9 $$", "exit 0", "echo welcome"])
 def test_an_sbatch_without_an_answer_may_have_submitted(submit: Submit, line: str) -> None:
-    with pytest.raises(ProviderUnreachable) as found:
+    with pytest.raises(ProviderUnreachable) as error_info:
         submit(line)
-    assert found.value.sent
+    assert error_info.value.sent
 
 
 def test_a_refusal_is_one_and_a_wrappers_error_is_not_taken_for_slurms(submit: Submit) -> None:
@@ -66,6 +70,36 @@ def test_a_refusal_is_one_and_a_wrappers_error_is_not_taken_for_slurms(submit: S
         submit("echo 'sbatch: error: no such thing\nsbatch: error: Invalid qos specification' >&2; exit 1")
     with pytest.raises(ProviderError, match="please load the module"):
         submit("echo 'please load the module' >&2; exit 1")
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["1d", "4..", "٣"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["name", "count"]), inner),
+    max_leaves=4,
+)
+_FIELDS = ("nodes", "checkpoint", "max_duration", "total_time", "resubmissions", "partition", "array", "constraint",
+           "environment", "workers", "working_dir")  # fmt: skip
+
+
+@given(
+    fields=st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=4),
+    resources=_VALUES | st.dictionaries(st.sampled_from(["gpu", "cpu", "memory"]), _VALUES),
+)
+def test_a_task_is_a_job_or_is_refused(fields: dict[str, object], resources: object) -> None:
+    """Whatever its fields hold: any other exception would end the recorder that submits it."""
+    with suppress(TaskInvalid):
+        spec_of({"commands": ["true"], "resources": resources, **fields})
+
+
+@pytest.mark.parametrize(("cpu", "cpus"), [(4, 4), ("4..8", 4), ("..8", 1), (None, None)])
+def test_the_least_number_of_cpus_is_asked_for(cpu: object, cpus: int | None) -> None:
+    assert spec_of({"commands": ["true"], "resources": {"cpu": cpu}}).cpus == cpus
+
+
+@pytest.mark.parametrize("cpu", ["abc", "-1", {"min": 2}, [4]])
+def test_another_text_is_no_number_of_cpus(cpu: object) -> None:
+    with pytest.raises(TaskInvalid, match=r"^resources.cpu: .* is not a number of CPUs; write 4$"):
+        spec_of({"commands": ["true"], "resources": {"cpu": cpu}})
 
 
 SACCT = ("sacct", "-X", "-D", "-P", "-n", "-o", "JobID,State,ExitCode,Submit,Start,End,NodeList,Partition,JobName")

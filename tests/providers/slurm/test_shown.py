@@ -1,20 +1,22 @@
 """How a Slurm run is shown: why it waits, what each source says, its attempts, its array."""
 
+from itertools import permutations
 from pathlib import Path
 
 import click
 import msgspec
 import pytest
+from stenotest.slurm_polls import facts_of
 
-from cli.render.runs import listing
-from engine.facts import Waits
-from engine.objects import RunObject, run_object
-from engine.providers.slurm.reading import PREFIX, SlurmReading
-from engine.providers.slurm.rows import maintenance
-from engine.providers.slurm.words import waits
-from engine.replay.trace import NumberedPoll, open_trace, replay_polls
-from engine.rules.current import CURRENT
-from events.clock import parse_time
+from steno.cli.render.runs import listing
+from steno.engine.objects import RunObject, run_object
+from steno.engine.providers.slurm.reading import SlurmReading
+from steno.engine.providers.slurm.rounds import maintenance
+from steno.engine.providers.slurm.words import waits
+from steno.engine.replay.replay import NumberedPoll, open_trace, replay_polls
+from steno.engine.rules.sets import CURRENT
+from steno.engine.state.facts import Waits
+from steno.events.clock import parse_time
 
 TRACES = Path(__file__).parents[2] / "traces" / "slurm-22.05"
 
@@ -24,7 +26,7 @@ def polls_of(name: str) -> list[NumberedPoll]:
 
 
 @pytest.mark.parametrize(
-    ("reason", "never", "said"),
+    ("reason", "never", "words"),
     [
         ("(PartitionTimeLimit)", True, "ask for less time"),
         ("QOSMaxCpuPerJobLimit", True, "ask for less (--cpus-per-task)"),
@@ -35,11 +37,11 @@ def polls_of(name: str) -> list[NumberedPoll]:
         (None, False, "Slurm has not looked at it yet"),
     ],
 )
-def test_a_reason_is_said_in_words_with_what_to_do(reason: str | None, never: bool, said: str) -> None:
-    """Bug 1 and its like: a job that never runs is marked as such; an unknown reason comes back as it is."""
-    found = waits(reason, "17")
-    assert (found.never, said in str(found)) == (never, True)
-    assert str(found).startswith("never runs as it is: ") == never
+def test_a_reason_is_said_in_words_with_what_to_do(reason: str | None, never: bool, words: str) -> None:
+    """Bug 1 and its like: a job that never runs is marked as such; an unknown reason comes back unchanged."""
+    waiting = waits(reason, "17")
+    assert (waiting.never, words in str(waiting)) == (never, True)
+    assert (str(waiting).partition(": ")[0] == "never runs as it is") == never
 
 
 def seen(name: str, until: int | None = None) -> dict[str | None, RunObject]:
@@ -62,25 +64,26 @@ def test_an_attempt_has_its_node_and_its_wait() -> None:
     assert seen("fast_job")["fast"].execution_seconds is not None
 
 
-def test_an_array_folds_up() -> None:
-    """One line counts its runs by state; unfolded, or in JSON, each has its own."""
+@pytest.mark.parametrize("states", sorted(set(permutations(("succeeded", "failed", "succeeded")))))
+def test_an_array_folds_up(states: tuple[str, ...]) -> None:
+    """A single line counts its runs by state, the same in any order; unfolded, or in JSON, each has its own."""
     run = seen("fast_job")["fast"]
     tasks = [
         msgspec.structs.replace(run, run_id=f"r{number}", group="7", name="sweep", state=state)
-        for number, state in enumerate(("succeeded", "failed", "succeeded"))
+        for number, state in enumerate(states)
     ]
-    shown = click.unstyle(listing(tasks, 0, 200, waiting={}, machines={}))
-    assert "sweep [3 runs]" in shown
-    assert "2 succeeded · 1 failed" in shown
+    listed = click.unstyle(listing(tasks, 0, 200, waiting={}, machines={}))
+    assert "sweep [3 runs]" in listed
+    assert "1 failed · 2 succeeded" in listed
     assert len(listing(tasks, 0, 200, waiting={}, machines={}, unfold=True).splitlines()) == 4
 
 
 def test_each_source_says_what_it_knows() -> None:
     """And what remains unknown: here the exit status of a job that was cancelled."""
     (run,) = (run for run in replay_polls(polls_of("cancel")).runs if run.name == "canrun")
-    said = SlurmReading().testimony(run.views)
-    assert said[-1].startswith("Unknown: the exit status")
-    assert any(one.startswith("Accounting says CANCELLED: that is its record") for one in said)
+    sentences = SlurmReading().testimony(run.views)
+    assert sentences[-1].startswith("Unknown: the exit status")
+    assert any(sentence.startswith("Accounting says CANCELLED: that is its record") for sentence in sentences)
     assert SlurmReading().testimony({}) == ()
 
 
@@ -129,8 +132,8 @@ NOW = parse_time("2026-11-20T12:00:00Z")
     ids=["ahead", "begun", "another", "none"],
 )
 def test_a_job_that_waits_for_maintenance_says_until_when(listed: str, why: str, remedy: str) -> None:
-    found = waits("ReqNodeNotAvail, Reserved for maintenance", "17", maintenance(listed, NOW))
-    assert (found.why, found.remedy, found.never) == (why, remedy, False)
+    waiting = waits("ReqNodeNotAvail, Reserved for maintenance", "17", maintenance(listed, NOW))
+    assert (waiting.why, waiting.remedy, waiting.never) == (why, remedy, False)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +158,7 @@ def test_a_job_cancelled_in_the_queue_never_started(words: tuple[str, ...], row:
     """Slurm 22.05 gives it the moment of the cancelling as its start, but no node: seen where the controller had just
     looked at it.
     """
-    reading, req = SlurmReading(), msgspec.json.encode(list(words))
-    scope = reading.scope(PREFIX + " ".join(words), req)
-    assert scope is not None
-    (found,) = reading.runs(msgspec.json.encode(row), scope)
-    (attempt,) = found.jobs[0].attempts
-    assert (found.final, attempt.started_at, attempt.hosts) == (True, None, None)
+    (facts,) = facts_of(words, row)
+    (attempt,) = facts.jobs[0].attempts
+    assert (facts.final, attempt.started_at, attempt.hosts) == (True, None, None)
     assert attempt.finished_at is not None

@@ -119,7 +119,7 @@ mkdir -p mysql; chown mysql mysql; mariadb-install-db --no-defaults --user=mysql
 touch log/mariadb.log; chown mysql log/mariadb.log
 mkdir -p run/my; chown mysql run/my
 setsid /usr/sbin/mariadbd --no-defaults --user=mysql --datadir=$L/mysql --socket=$L/run/my/my.sock --pid-file=$L/run/my/mariadbd.pid --port=$((P+2)) --bind-address=127.0.0.1 --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 --innodb-log-file-size=32M --skip-log-bin >>log/mariadb.log 2>&1 &
-wait_for "mariadb-admin --no-defaults -uroot -S $L/run/my/my.sock ping" && t mariadbd up
+wait_for "mariadb --no-defaults -uroot -S $L/run/my/my.sock -e 'select 1'" && t mariadbd up # a ping is answered before root may enter
 mariadb --no-defaults -uroot -S $L/run/my/my.sock -e "create database slurm_acct_db; create user 'slurm'@'127.0.0.1' identified by 'lab'; create user 'slurm'@'localhost' identified by 'lab'; grant all on slurm_acct_db.* to 'slurm'@'127.0.0.1'; grant all on slurm_acct_db.* to 'slurm'@'localhost';"
 # --- slurmdbd
 /usr/sbin/slurmdbd

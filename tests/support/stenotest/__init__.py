@@ -1,1 +1,1 @@
-"""What tests share: recordings by hand, worlds told in rows, providers in memory, records in a folder."""
+"""Shared by tests: recordings by hand, worlds given as rows, providers in memory, records in a folder."""

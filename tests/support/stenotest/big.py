@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from engine.providers.readings import READINGS
-from events.clock import SECOND, SystemClock
-from events.poll import Poll
-from events.store.record import Record
-from events.store.store import Where
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SECOND, SystemClock
+from steno.events.poll import Poll
+from steno.events.store.record import Record
+from steno.events.store.store import Where
+from stenotest.dstack_history import START, Item, job, run_item, submission
 from stenotest.machines import machine_item
-from stenotest.story import START, Item, job, run_item, submission
 
 _ROUND: Final = 5
 """Seconds between two looks; each is a list of runs and one of machines."""
@@ -63,7 +63,7 @@ def polls(start: int, first: int = 0, source: str = "dstack/main") -> Iterator[P
         for status, word, why, exit_status, rounds in _STEPS:
             failed = number % 7 == 0 and status == "done"
             there = not cold or status != "submitted"
-            shown = submission(
+            newest = submission(
                 "failed" if failed else word,
                 exit_status=1 if failed else exit_status,
                 reason="container_exited_with_error" if failed else why,
@@ -77,7 +77,7 @@ def polls(start: int, first: int = 0, source: str = "dstack/main") -> Iterator[P
             item = run_item(
                 f"run-{number}",
                 "failed" if failed else status,
-                job(shown),
+                job(newest),
                 label=f"run {number}",
                 reason=reason,
                 submitted=submitted,

@@ -7,19 +7,23 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from engine.facts import VmFacts
-from engine.fold.change import VmStep
-from engine.fold.run import Run
-from engine.fold.vm import Occupancy, PriceStep, SilentSpan, Vm, VmDate
-from engine.fold.world_codec import PolicyStep, WorldState
-from engine.policy import DOLLAR, Policy
-from engine.states import State, VmState
-from events.clock import SECOND, parse_time
+from steno.engine.money.bill import Bill
+from steno.engine.money.costs import charges
+from steno.engine.state.changes import VmStep
+from steno.engine.state.facts import VmFacts
+from steno.engine.state.inventory import Inventory
+from steno.engine.state.policy import Policy
+from steno.engine.state.run import Run
+from steno.engine.state.states import State, VmState
+from steno.engine.state.vm import Occupancy, PriceStep, SilentSpan, Vm, VmDate
+from steno.engine.state.world import PolicyStep, World
+from steno.engine.wire import DOLLAR
+from steno.events.clock import SECOND, parse_time
 
 START = parse_time("2026-11-20T09:00:00Z")
 SOURCE = "dstack:main"
 
-Told = tuple[float, VmState] | tuple[float, VmState, float]
+EventWorld = tuple[float, VmState] | tuple[float, VmState, float]
 """(seconds, the state from then on[, the last poll that showed the one before])."""
 
 
@@ -30,7 +34,7 @@ def at(seconds: float) -> int:
 
 def machine(
     vm_id: str = "vm",
-    *told: Told,
+    *phases: EventWorld,
     created: float = 0,
     ended: float | None = None,
     ended_low: float | None = None,
@@ -48,10 +52,10 @@ def machine(
 ) -> Vm:
     """A machine that went through these states; `ended` is the provider's own end unless `ended_low` is given."""
     steps, before = [], VmState.REQUESTED
-    for moment, after, *low in told:
+    for moment, after, *low in phases:
         steps.append(VmStep(position=1, at=at(moment), low_at=at(*(low or (moment,))), before=before, after=after))
         before = after
-    newest = last if last is not None else max([created, *(moment for moment, *_ in told)])
+    newest = last if last is not None else max([created, *(moment for moment, *_ in phases)])
     return Vm(
         vm_id=vm_id,
         provider="dstack",
@@ -86,7 +90,7 @@ def machine(
         unreachable=tuple(
             SilentSpan(since=at(since), until=None if until is None else at(until)) for since, until in unreachable
         ),
-        runs=tuple(dict.fromkeys(one.run_id for one in occupancies)),
+        runs=tuple(dict.fromkeys(occupancy.run_id for occupancy in occupancies)),
         occupancies=tuple(occupancies),
         made_for=made_for,
         ours=ours,
@@ -118,12 +122,12 @@ def a_run(run_id: str, state: State = State.SUCCEEDED, **more: object) -> Run:
     return run
 
 
-def world(*vms: Vm, last: float, runs: Sequence[Run] = (), policies: Sequence[tuple[float, Policy]] = ()) -> WorldState:
+def world(*vms: Vm, last: float, runs: Sequence[Run] = (), policies: Sequence[tuple[float, Policy]] = ()) -> World:
     """A world of these machines whose newest poll was `last`."""
-    state = WorldState(rules="current", last_at=at(last))
-    state.vms.update((vm.vm_id, vm) for vm in vms)
-    state.runs.update((run.run_id, run) for run in runs)
-    state.unsettled.update((run.run_id, None) for run in runs if not run.terminal)
+    state = World(rules="current", last_at=at(last))
+    there = [vm.vm_id for vm in vms if vm.state is not VmState.TERMINATED]
+    state.vms = Inventory({vm.vm_id: vm for vm in vms}, there)
+    state.runs = Inventory({run.run_id: run for run in runs}, [run.run_id for run in runs if not run.terminal])
     if policies:
         steps = (PolicyStep(position=1, at=at(moment), policy=policy) for moment, policy in policies)
         state.policies[SOURCE] = tuple(steps)
@@ -144,19 +148,36 @@ _ALIVE = (VmState.PROVISIONING, VmState.IDLE, VmState.BUSY, VmState.DRAINING, Vm
 _MOMENTS = st.integers(min_value=-100, max_value=5_000)
 
 
+def expect_whole(bill: Bill) -> None:
+    """The laws of every bill: its intervals are its life without a gap, its lines sum to it to the micro-dollar, its
+    bounds enclose it.
+    """
+    ends = [bill.until if interval.until is None else interval.until for interval in bill.intervals]
+    assert [interval.since for interval in bill.intervals] == [bill.since, *ends[:-1]]
+    assert ends[-1] == bill.until >= bill.since
+    assert [interval.until is None for interval in bill.intervals] == [False] * (len(ends) - 1) + [bill.open]
+    lines = list(charges(bill))
+    assert sum(interval.cost for interval in bill.intervals) == bill.cost == sum(line.cost for line in lines)
+    assert sum(line.time for line in lines) == bill.until - bill.since
+    assert 0 <= bill.low <= bill.cost <= bill.high
+    assert all(0 <= interval.low <= interval.cost <= interval.high for interval in bill.intervals)
+    assert sum(interval.low for interval in bill.intervals) <= bill.low
+    assert sum(interval.high for interval in bill.intervals) >= bill.high
+
+
 @st.composite
 def machines(draw: st.DrawFn, vm_id: str = "vm") -> Vm:
     """Any machine, its clocks jumping: edges may lie before its creation, behind its end, or out of order."""
     states = draw(st.lists(st.sampled_from(_ALIVE), min_size=1, max_size=8))
-    told: list[Told] = []
+    phases: list[EventWorld] = []
     for state in states:
         moment = draw(_MOMENTS)
-        told.append((moment, state, moment - draw(st.integers(0, 90))))
+        phases.append((moment, state, moment - draw(st.integers(0, 90))))
     over = draw(st.booleans())
     end = draw(_MOMENTS) if over else None
     if over:
         moment = draw(_MOMENTS)
-        told.append((moment, VmState.TERMINATED, moment - draw(st.integers(0, 90))))
+        phases.append((moment, VmState.TERMINATED, moment - draw(st.integers(0, 90))))
     occupancies = []
     for number in range(draw(st.integers(0, 4))):
         since = draw(_MOMENTS)
@@ -167,7 +188,7 @@ def machines(draw: st.DrawFn, vm_id: str = "vm") -> Vm:
     prices = [(0, 1.99), *sorted(draw(st.lists(changes, max_size=3)))]
     vm = machine(
         vm_id,
-        *told,
+        *phases,
         ended=end,
         ended_low=None if end is None else end - draw(st.integers(0, 60)),
         last=draw(_MOMENTS),
@@ -182,7 +203,7 @@ def machines(draw: st.DrawFn, vm_id: str = "vm") -> Vm:
         spot=draw(st.booleans()),
         blocks=draw(st.sampled_from((1, 1, 4, 8))),
     )
-    vm.dates = tuple(sorted(draw(st.lists(dates(_MOMENTS), max_size=6)), key=lambda one: one.at))
+    vm.dates = tuple(sorted(draw(st.lists(dates(_MOMENTS), max_size=6)), key=lambda date: date.at))
     vm.first_at = at(draw(_MOMENTS))
     vm.unseen_end, vm.confirmed = draw(st.sampled_from(((False, False), (True, False), (False, True))))
     return vm

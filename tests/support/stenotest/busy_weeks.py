@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from engine.providers.readings import READINGS
-from events.clock import SystemClock
-from events.store.record import Record
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
+from stenotest.dstack_history import START, DstackHistory, Item, job, run_item, submission
 from stenotest.machines import machine_item
-from stenotest.story import START, Item, Story, job, run_item, submission
 
 GPUS = (("MI300X", 1.99), ("H100", 2.49), ("A100", 1.29))
 USERS = ("ada", "grace", "=cmd()")
@@ -14,8 +14,8 @@ HOUR, DAY = 3600.0, 86_400.0
 
 
 def busy_weeks(path: Path, *, days: int = 25, a_day: int = 1, start: int = START) -> Path:
-    """One machine for each GPU and day (every fifth day none), with two runs each, `a_day` times a day."""
-    story = Story(start=start)
+    """A machine for each GPU and day (every fifth day none), with two runs each, `a_day` times a day."""
+    story = DstackHistory(start=start)
     for day in range(days):
         if day % 5 == 3:
             continue
@@ -28,7 +28,7 @@ def busy_weeks(path: Path, *, days: int = 25, a_day: int = 1, start: int = START
     return path
 
 
-def _work(story: Story, day: int, turn: int, a_day: int, start: int) -> None:
+def _work(story: DstackHistory, day: int, turn: int, a_day: int, start: int) -> None:
     runs: list[Item] = []
     machines: list[Item] = []
     for place, (gpu, price) in enumerate(GPUS):
@@ -63,8 +63,8 @@ def _work(story: Story, day: int, turn: int, a_day: int, start: int) -> None:
                 submitted=begun,
                 start=start,
             )
-            for one in (item, running):
-                one["user"] = USERS[(day + place) % 3]
+            for listed in (item, running):
+                listed["user"] = USERS[(day + place) % 3]
             runs.append(running | {"_begun": begun + 40 + 30 * place, "_done": item})
         until = at + 1.5 * length + 900 + 1800 * (1 + place) / a_day
         machines.append(
@@ -80,11 +80,11 @@ def _work(story: Story, day: int, turn: int, a_day: int, start: int) -> None:
                 start=start,
             )
         )
-    for one in sorted(runs, key=lambda run: run["_begun"]):
-        story.now = max(story.now, one["_begun"])
-        done = one.pop("_done")
-        one.pop("_begun")
-        story.listed(one)
-        runs[runs.index(one)] = done
+    for listed in sorted(runs, key=lambda run: run["_begun"]):
+        story.now = max(story.now, listed["_begun"])
+        done = listed.pop("_done")
+        listed.pop("_begun")
+        story.listed(listed)
+        runs[runs.index(listed)] = done
     story.now = max(story.now, day * DAY + (turn + 1) * (20 * HOUR / a_day) + 2 * HOUR / a_day)
     story.listed(*runs).machines(*machines)

@@ -1,6 +1,7 @@
 """Types for tests of the command line, and the settings of a service."""
 
 import subprocess
+from collections.abc import Callable
 from typing import Protocol
 
 SERVICE = {"api.port": "0", "api.loopback": "open"}
@@ -8,6 +9,12 @@ SERVICE = {"api.port": "0", "api.loopback": "open"}
 root has to say.
 """
 VARIABLES = {f"STENO_{name.upper().replace('.', '_')}": value for name, value in SERVICE.items()}
+
+
+Background = Callable[..., "subprocess.Popen[str]"]
+"""Starts the genuine command, which goes on: `background("record", out=…, err=…)`."""
+Until = Callable[..., None]
+"""`until(check)`: waits until the check gives something true."""
 
 
 class Steno(Protocol):

@@ -4,9 +4,9 @@ import json
 import threading
 from typing import Any
 
-from events.clock import SystemClock
+from steno.events.clock import SystemClock
+from stenotest.dstack_history import run_item
 from stenotest.http_server import Handler, LocalServer
-from stenotest.story import run_item
 
 NOT_THERE = {"detail": [{"msg": "Run not found", "code": "resource_not_exists"}]}
 
@@ -27,9 +27,9 @@ class DstackApi:
                 outer.asked.append(self.path)
                 if self.path.endswith(outer.hangs or ("nothing hangs",)):
                     outer.gate.wait()
-                found = outer.answer(self.path, json.loads(body or b"{}"))
-                answer = json.dumps(NOT_THERE if found is None else found).encode()
-                self.reply(400 if found is None else 200, answer)
+                content = outer.answer(self.path, json.loads(body or b"{}"))
+                answer = json.dumps(NOT_THERE if content is None else content).encode()
+                self.reply(400 if content is None else 200, answer)
 
         self._server = LocalServer(Answer)
         self.url = self._server.url

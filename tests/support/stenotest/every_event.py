@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from engine.providers.readings import READINGS
-from engine.replay.trace import open_trace
-from events import types
-from events.clock import SystemClock
-from events.codec import CODES, KINDS, POLLS, decode
-from events.store.append import Batch
-from events.store.record import Record
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace
+from steno.events import types
+from steno.events.clock import SystemClock
+from steno.events.codec import CODES, KINDS, POLLS, decode
+from steno.events.store.append import Batch
+from steno.events.store.record import Record
 
 _TESTS = Path(__file__).parents[2]
 _POLLED = _TESTS / "traces" / "dstack-0.22.5" / "success.jsonl.zst"  # it lists runs, machines and the server's own log
@@ -46,4 +46,4 @@ def record_of_every_event(path: Path | str) -> None:
         polls = [poll for _, poll in open_trace(_POLLED) if poll is not None]
         record.append_polls([*polls, msgspec.structs.replace(polls[-1], answered=False, status=500)])
         record.append_many([Batch(f"source/every/{n}", [event]) for n, event in enumerate(events)])
-        assert {one.type for one in record.read()} == types.NAMES
+        assert {event.type for event in record.read()} == types.NAMES

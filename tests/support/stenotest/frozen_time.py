@@ -9,7 +9,7 @@ from unittest import mock
 from freezegun import freeze_time
 from freezegun.api import FrozenDateTimeFactory, TickingDateTimeFactory
 
-from events import clock
+from steno.events import clock
 
 
 class Hands:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import msgspec
 
-from engine.fold.tick import Until
-from engine.providers.readings import READINGS
-from engine.replay.record import replay_record
-from events.clock import SystemClock
-from events.store.record import Record
-from projections.models.reader_pool import Behind, Look, Pool
+from steno.engine.fold.poll_reader import Until
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import replay_record
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
+from steno.projections.read_models.reader_pool import Behind, Look, Pool
 from stenotest.big import polls as looks
-from stenotest.story import START
+from stenotest.dstack_history import START
 
 CLOCK = SystemClock()
 
@@ -62,25 +62,25 @@ def patiently(wanted: Callable[[], bool], seconds: float = 120) -> None:
 
 
 def looked(pool: Pool, position: int) -> Callable[[], bool]:
-    """Whether a reader shows that position."""
+    """True if a reader shows that position."""
 
-    def shown() -> bool:
+    def is_shown() -> bool:
         with contextlib.suppress(Behind), pool.now() as look:
             return look.position >= position
         return False
 
-    return shown
+    return is_shown
 
 
 def same_as_replay(look: Look) -> None:
-    """What a look shows is what a replay of the record up to it says."""
+    """A look shows the same as a replay of the record up to its position."""
     with Record.open(look.record.store, clock=CLOCK, shapes=READINGS.shape) as record:
-        found = replay_record(record, until=Until(position=look.position)).to_json()
+        replay = replay_record(record, until=Until(position=look.position)).to_json()
     store = look.view.store
-    for name, shown in (
+    for name, objects in (
         ("runs", (row.object for row in store.runs.all())),
         ("vms", (row.object for row in store.vms.all())),
         ("anomalies", store.anomalies()),
     ):
-        if [msgspec.json.decode(one) for one in shown] != found[name]:
+        if [msgspec.json.decode(line) for line in objects] != replay[name]:
             raise AssertionError(f"the {name} shown at {look.position} are not those of a replay")

@@ -10,9 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.providers.dstack.words import RETRY_EVENT_OF
+from steno.engine.providers.dstack.words import RETRY_EVENT_OF
+from stenotest.dstack_history import Item, job, run_item, submission
 from stenotest.machines import MachineHistory
-from stenotest.story import Item, job, run_item, submission
 
 _WAY = ("submitted", "provisioning", "pulling", "running")
 _ENDS: dict[str, tuple[str, str, int | None]] = {
@@ -28,7 +28,7 @@ _ENDS: dict[str, tuple[str, str, int | None]] = {
 
 @dataclass(slots=True)
 class History:
-    """What the server showed, one item a moment, in order."""
+    """The items that the server showed, one a moment, in order."""
 
     items: list[Item]
     state: str
@@ -81,7 +81,7 @@ class _Server:
         self.show()
 
     def show(self) -> None:
-        jobs = [one.shown(self.retry) for one in self.jobs]
+        jobs = [job.shown(self.retry) for job in self.jobs]
         self.items.append(run_item(self.name, self.status, *jobs, reason=self.reason, cost=len(self.items) / 1000))
 
     def turn(self, status: str, reason: str | None = None) -> None:
@@ -90,29 +90,29 @@ class _Server:
 
     def end_jobs(self, reason: str, status: str = "terminated") -> None:
         """The server ends what still runs: told to at once, gone one by one."""
-        left = [one for one in self.jobs if one.exit_status is None and one.status not in _FINAL]
-        for one in left:
-            one.status, one.reason = "terminating", one.reason or reason
+        left = [job for job in self.jobs if job.exit_status is None and job.status not in _FINAL]
+        for task in left:
+            task.status, task.reason = "terminating", task.reason or reason
         self.show()
-        for one in left:
-            one.status = _final_of(one, status)
+        for task in left:
+            task.status = _final_of(task, status)
             self.show()
-        for one in self.jobs:
-            if one.status == "terminating":
-                one.status = _final_of(one, status)
+        for task in self.jobs:
+            if task.status == "terminating":
+                task.status = _final_of(task, status)
                 self.show()
 
 
 _FINAL = ("done", "failed", "terminated", "aborted")
 
 
-def _final_of(one: _Job, default: str) -> str:
-    return next((status for status, reason, _ in _ENDS.values() if reason == one.reason), default)
+def _final_of(job: _Job, default: str) -> str:
+    return next((status for status, reason, _ in _ENDS.values() if reason == job.reason), default)
 
 
 @st.composite
 def histories(draw: Any, name: str = "a-run") -> History:
-    """One run from its submission to its end."""
+    """A run from its submission to its end."""
     events = st.lists(st.sampled_from(["error", "no-capacity", "interruption"]), unique=True, min_size=1)
     retry = draw(st.none() | events)
     server = _Server(name, draw(st.integers(1, 3)), retry)
@@ -121,8 +121,8 @@ def histories(draw: Any, name: str = "a-run") -> History:
         stop = draw(st.sampled_from([None, None, None, "stopped_by_user", "aborted_by_user"]))
         if _play(draw, server, stop):
             break
-        for one in server.jobs:
-            one.again()
+        for task in server.jobs:
+            task.again()
         server.turn("submitted")
     else:
         if server.status != "terminating":
@@ -135,33 +135,33 @@ def histories(draw: Any, name: str = "a-run") -> History:
 
 
 def _play(draw: Any, server: _Server, stop: str | None) -> bool:
-    """One attempt; whether the run is over."""
+    """Plays an attempt; true if the run is over."""
     stop_after = draw(st.integers(0, 3 * len(server.jobs))) if stop else -1
-    moves = [one for one in server.jobs for _ in _WAY[1:]]
+    moves = [job for job in server.jobs for _ in _WAY[1:]]
     order = draw(st.permutations(moves)) if len(server.jobs) > 1 else moves
     lag = draw(st.integers(0, 4))
-    for index, one in enumerate(order):
+    for index, task in enumerate(order):
         if index == stop_after:
             return _stopped(server, stop or "")
-        one.status = _WAY[_WAY.index(one.status) + 1]
+        task.status = _WAY[_WAY.index(task.status) + 1]
         server.show()
         if index >= lag and server.status in ("submitted", "provisioning"):
             ready = all(other.status == "running" for other in server.jobs)
             server.turn("running" if ready else "provisioning")
     if stop:
         return _stopped(server, stop)
-    for one in draw(st.permutations(server.jobs)):
+    for task in draw(st.permutations(server.jobs)):
         ending, reason, exit_status = _ENDS[draw(st.sampled_from(sorted(_ENDS)))]
-        one.status, one.reason, one.exit_status = "terminating", reason, exit_status
+        task.status, task.reason, task.exit_status = "terminating", reason, exit_status
         server.show()
         if exit_status == 0:
             if draw(st.booleans()):
-                one.status = ending
+                task.status = ending
                 server.show()
             continue
         covered = RETRY_EVENT_OF[reason] in (server.retry or [])
         if draw(st.booleans()) and len(server.jobs) == 1:
-            one.status = ending
+            task.status = ending
             server.show()
         if covered:
             server.turn("pending")
@@ -190,9 +190,9 @@ def _stopped(server: _Server, reason: str) -> bool:
 def _judged(server: _Server) -> History:
     last = server.items[-1]
     state = {"done": "succeeded", "failed": "failed", "terminated": "stopped"}[last["status"]]
-    newest = [one["job_submissions"][-1] for one in last["jobs"]]
-    exits = [shown["exit_status"] for shown in newest]
-    # Of a failure it is the status of the job that failed: one that exited 0 did not.
+    newest = [job["job_submissions"][-1] for job in last["jobs"]]
+    exits = [attempt["exit_status"] for attempt in newest]
+    # The status of the job that failed: a job that exited 0 did not.
     exit_status = next((code for code in exits if code), None if state == "failed" else exits[0])
     if all(code == 0 for code in exits):
         state = "succeeded"
@@ -205,27 +205,30 @@ def _first_decisive(items: list[Item]) -> int:
         if item["status"] in ("done", "failed", "terminated"):
             return index
         over = [
-            shown["exit_status"] is not None or shown["status"] in _FINAL
-            for shown in (one["job_submissions"][-1] for one in item["jobs"])
+            attempt["exit_status"] is not None or attempt["status"] in _FINAL
+            for attempt in (job["job_submissions"][-1] for job in item["jobs"])
         ]
         if all(over) and item["status"] != "pending":
             if item["status"] == "terminating":
                 return index
-            if all(_final_word(one) for one in item["jobs"]):
+            if all(_final_word(job) for job in item["jobs"]):
                 return index
     return len(items) - 1
 
 
-def _final_word(one: Item) -> bool:
-    shown = one["job_submissions"][-1]
-    covered = (one["job_spec"]["retry"] or {}).get("on_events", [])
-    if shown["exit_status"] is None and shown["termination_reason"] in ("terminated_by_server", "terminated_by_user"):
+def _final_word(job: Item) -> bool:
+    attempt = job["job_submissions"][-1]
+    covered = (job["job_spec"]["retry"] or {}).get("on_events", [])
+    if attempt["exit_status"] is None and attempt["termination_reason"] in (
+        "terminated_by_server",
+        "terminated_by_user",
+    ):
         return False
-    return RETRY_EVENT_OF[shown["termination_reason"]] not in covered
+    return RETRY_EVENT_OF[attempt["termination_reason"]] not in covered
 
 
 def rows_of(tale: History | MachineHistory, place: int, doubled: int | None = None) -> list[Item]:
-    """What the server lists of one run or machine at a moment; with what it was or will be beside it, where doubled."""
+    """The rows of a run or machine at a moment; where doubled, also the row of another moment."""
     if doubled is None:
         return [tale.items[place]]
     other = max(0, min(place + doubled, len(tale.items) - 1))

@@ -38,11 +38,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class LocalServer:
-    """Listens at `url` from now on, until it is closed."""
+    """Listens at `url` from now on, until it is closed; if it `waits`, closing waits for every answer."""
 
-    def __init__(self, handler: type[Handler]) -> None:
+    def __init__(self, handler: type[Handler], *, waits: bool = False) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
+        self._server.daemon_threads = not waits
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 

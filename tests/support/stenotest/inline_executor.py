@@ -1,7 +1,7 @@
 """Calls of effects made at once, in the caller's thread, so that one thing happens after another."""
 
-from engine.act.executor import Call, Executor, Result
-from events.clock import Clock
+from steno.engine.control.effects import Call, Executor, Result
+from steno.events.clock import Clock
 
 
 class InlineExecutor(Executor):

@@ -16,8 +16,8 @@ class InlinePool:
 
     def map(self, work: Callable[[Any], Any], pieces: Sequence[Any], done: Callable[[Any], None]) -> list[Any]:
         self.maps.append(len(pieces))
-        found = []
+        values = []
         for piece in pieces:
-            found.append(pickle.loads(pickle.dumps(work))(pickle.loads(pickle.dumps(piece))))
+            values.append(pickle.loads(pickle.dumps(work))(pickle.loads(pickle.dumps(piece))))
             done(piece)
-        return found
+        return values

@@ -1,4 +1,4 @@
-"""A record with kernels whose judge said what it is told to say: for what many kernels, or odd ones, must look like."""
+"""A record with kernels and given verdicts of their judge, for tests of many or unusual kernels."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -7,23 +7,20 @@ from typing import Any
 
 import msgspec
 
-from engine.kernel.definition import definition_hash, shipped
-from engine.kernel_mark import KernelMark, hashed
-from engine.providers.readings import READINGS
-from events import types
-from events.clock import SECOND, format_time
-from events.store.record import Batch, Record
+from steno.engine.kernel.definition import definition_hash, shipped
+from steno.engine.kernel.machine.measure import summary
+from steno.engine.providers.registry import READINGS
+from steno.engine.state.kernel_mark import KernelMark
+from steno.events import types
+from steno.events.clock import SECOND, format_time
+from steno.events.store.record import Batch, Record
+from stenotest.dstack_history import START, job, poll_of, provider_id, run_item, submission
 from stenotest.machines import machine_item
-from stenotest.story import START, job, poll_of, provider_id, run_item, submission
-
-SEED = "a seed"
-LAUNCH = 0.02
-"""Milliseconds between the two clocks of an honest call."""
 
 
 @dataclass(kw_only=True)
 class ToldTime:
-    """One kernel for vector-add: submitted `at` seconds after `START`, ended a minute later."""
+    """A kernel for vector-add: submitted `at` seconds after `START`, ended a minute later."""
 
     name: str
     at: float
@@ -34,37 +31,44 @@ class ToldTime:
     dtype: str = "float32"
     submitter: str = "ada"
     host: str = "gpu-1"
+    source: str = ""
+    """Kernels of the same source have the same; by default its name."""
     result: dict[str, Any] = field(default_factory=dict)
-    """What is otherwise in its BENCHMARK_RESULT."""
+    """Other values of its BENCHMARK_RESULT."""
 
     @property
     def mark(self) -> KernelMark:
         return KernelMark(
             problem="vector-add", gpu_type=self.gpu, dtype=self.dtype, language="hip", endpoint="benchmark",
-            tests=1, benchmarks=1, key_hash=hashed("k"), seed_hash=hashed(SEED),
+            tests=1, benchmarks=1, source=self.source or self.name,
             definition_hash=definition_hash(shipped()["vector-add"]),
         )  # fmt: skip
 
     def frames(self) -> Iterator[dict[str, Any]]:
-        """What its judge says."""
-        times = [self.median * (1 + 0.004 * (number % 5 - 2)) for number in range(15)]
-        found = {
-            "sizes": {"N": 1048576},
-            "warm_ups": 2,
-            "repeats": 15,
-            "min_ms": min(times),
-            "median_ms": self.median,
-            "max_ms": max(times),
-            "spread": 0.0057,
-            "overhead_ms": LAUNCH,
+        """The frames of its judge."""
+        calls = max(1, round(60 / self.median))
+        batches = [
+            {
+                "calls": calls, "ms": self.median * calls * (1 + 0.004 * (number - 2)), "late_ms": 0.1, "cpu_ms": None,
+                "counts": True, "seed": f"{number:064x}", "digest": f"{number:016x}",
+            }
+            for number in range(5)
+        ]  # fmt: skip
+        judgement = {
+            "sizes": dict(shipped()["vector-add"].benchmarks[0].sizes),
+            **summary(batches),
+            "warm_ups": 1,
+            "repeats": 5 * calls,
+            "calls": calls,
+            "called": "solution",
+            "cpus": 4,
+            "coarse": "",
+            "ranks": True,
+            "empty_ms": 0.01,
             "floor_ms": 0.002374,
-            "times_ms": times,
-            "walls_ms": [time + LAUNCH for time in times],
-            "around_ms": [1.0] * 15,
-            "idle_ms": 1.0,
-            "digests": [f"{number:016x}" for number in range(17)],
+            "batches": batches,
         }
-        found |= self.result
+        judgement |= self.result
         yield {"status": "COMPILING", "compiler": "hipcc", "flags": "-O3 --offload-arch=gfx942", "dtype": self.dtype}
         if self.end == "COMPILE_ERROR":
             yield {"status": self.end, "message": self.message or "expected ;"}
@@ -73,10 +77,10 @@ class ToldTime:
         yield {"status": "TEST_RESULT", "test": 1, "tests": 1, "passed": True, "sizes": {"N": 1000}, "max_error": 0.0}
         yield {"status": "BENCHMARKING", "benchmarks": 1}
         if self.end != "BENCHMARKED":
-            yield {"status": self.end, "message": self.message, "seed": SEED}
+            yield {"status": self.end, "message": self.message}
             return
-        yield {"status": "BENCHMARK_RESULT", "benchmark": 1, "benchmarks": 1, **found}
-        yield {"status": self.end, "median_ms": [self.median], "seed": SEED}
+        yield {"status": "BENCHMARK_RESULT", "benchmark": 1, "benchmarks": 1, **judgement}
+        yield {"status": self.end, "median_ms": [self.median]}
 
 
 class _Clock:
@@ -102,7 +106,7 @@ def kernel_record(path: Path, kernels: Iterable[ToldTime]) -> Path:
             line = {"t": format_time(clock.moment), "ep": path, "path": f"/api/{path}", "req": req}
             record.append_polls([poll_of(line | {"status": 200, "ms": 10, "body": body})])
 
-        for kernel in sorted(kernels, key=lambda one: one.at):
+        for kernel in sorted(kernels, key=lambda kernel: kernel.at):
             run_id, label = provider_id(f"requested {kernel.name}"), f"p-{kernel.name}"
             machines.setdefault(kernel.host, kernel.at - 120)
             rows = [
@@ -126,15 +130,15 @@ def kernel_record(path: Path, kernels: Iterable[ToldTime]) -> Path:
                 kernel.name, "running", job(submission("running", **seen)), label=label, submitted=kernel.at
             )
             polled("runs/list", [running], kernel.at + 10, project_name="main", limit=100)
-            said = [
+            lines = [
                 types.TaskReported(
                     run_id=run_id, provider="dstack", provider_id=provider_id(label), seq=number,
-                    frame=msgspec.json.encode({"key": "k", "seq": number, **frame}),
+                    frame=msgspec.json.encode({"seq": number, **frame}),
                 )
                 for number, frame in enumerate(kernel.frames(), start=1)
             ]  # fmt: skip
             clock.moment = START + round((kernel.at + 50) * SECOND)
-            record.append_many([Batch(f"run/{run_id}", said)])
+            record.append_many([Batch(f"run/{run_id}", lines)])
             good = kernel.end == "BENCHMARKED"
             last = submission(
                 "done" if good else "failed", exit_status=0 if good else 1, finished=kernel.at + 55,

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,14 +10,12 @@ from typing import Any, Final
 import httpx
 import msgspec
 
-from engine.kernel.definition import KernelProblem, problems
-from engine.kernel.executor import VARIABLE, Terms, bundled, job_of, order_of
-from engine.kernel.reports import frames_of
-from engine.kernel.submission import KernelSubmission, read_submission
-from engine.kernel_mark import hashed
+from steno.engine.control.task_reports import frames_of
+from steno.engine.kernel.definition import KernelProblem, problems
+from steno.engine.kernel.executor import VARIABLE, job_of, order_of
+from steno.engine.kernel.submission import KernelSubmission, read_submission
 
-KEY: Final = "5ec4e7" * 8
-SHIPPED: Final[Mapping[str, KernelProblem]] = {one.problem: one for one in problems()}
+SHIPPED: Final[Mapping[str, KernelProblem]] = {each.problem: each for each in problems()}
 DOING: Final = """
 __global__ void add(const float* a, const float* b, float* c, size_t n) {
   const size_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -50,19 +47,16 @@ extern "C" void solution(const float* A, const float* B, float* C, size_t M, siz
 }
 """
 """A right answer to matmul in C++, twenty times: slow where the reference, which is Python, is not."""
-PATIENT: Final = {"compile": 1200, "reference": 1200, "case": 1200, "measure": 0}
+FAKE_GPU: Final = Path(__file__).with_name("fake_gpu")
+"""The folder of a `hipcc` whose device is memory of this machine."""
+PATIENT: Final = {"compile": 1200, "reference": 1200, "case": 1200, "measure": 0, "batch": 4 << 20}
 """Limits that no step that ends reaches, however busy the machine is."""
 
 
-_WITHOUT: Final = Path(__file__).parents[2] / "kernel" / "without.py"
-
-
-def briefly(problem: str, repeats: int = 10, **sizes: int) -> dict[str, Any]:
-    """A shipped problem's definition whose benchmark is of these sizes, and of few calls that are timed: most of
-    the time goes into the reference, which is Python and judges every call.
-    """
+def briefly(problem: str, repeats: int = 5, **sizes: int) -> dict[str, Any]:
+    """A shipped problem's definition whose benchmark is of these sizes."""
     definition: dict[str, Any] = msgspec.to_builtins(SHIPPED[problem].problem_def)
-    timed = [{**one, "sizes": sizes, "repeats": repeats} for one in definition["benchmarks"]]
+    timed = [{**benchmark, "sizes": sizes, "repeats": repeats} for benchmark in definition["benchmarks"]]
     return definition | {"benchmarks": timed}
 
 
@@ -71,7 +65,7 @@ BRIEF: Final = briefly("vector-add", N=131_072)
 
 
 def asked(problem: object = "vector-add", **changes: object) -> dict[str, Any]:
-    """What a front end posts: by default the shipped example of a shipped problem."""
+    """The body that a front end posts: by default the shipped example of a shipped problem."""
     body: dict[str, Any] = {
         "solution_code": SHIPPED[str(problem)].example if str(problem) in SHIPPED else "int nothing;",
         "problem": problem,
@@ -93,18 +87,18 @@ def submission(problem: str = "vector-add", **changes: object) -> KernelSubmissi
 
 
 class Judgement:
-    """What a task's process came to."""
+    """The end of a task's process."""
 
     def __init__(self, process: "subprocess.CompletedProcess[bytes]") -> None:
         self.code = process.returncode
         self.output = process.stdout
         self.complaints = process.stderr
-        lines = frames_of([process.stdout + b"\n"], hashed(KEY))
+        lines = frames_of([process.stdout + b"\n"], "")
         self.frames: list[dict[str, Any]] = [msgspec.json.decode(line) for line in lines]
 
     @property
     def statuses(self) -> list[str]:
-        """What it said it did."""
+        """The statuses of its frames."""
         return [frame["status"] for frame in self.frames]
 
     @property
@@ -114,38 +108,22 @@ class Judgement:
 
 
 def judge(wanted: KernelSubmission, folder: Path, *, compiler: str = "g++", **job: object) -> Judgement:
-    """Run the task of a submission in a shell; its scratch files are in `folder`.
+    """Run the task of one's own kernel in a shell; its scratch files are in `folder`.
 
     Args:
-        job: what is to be otherwise in what the program on the machine reads.
+        job: what is to be otherwise in what the judge reads.
     """
-    order = order_of(wanted, KEY, Terms(image="unused", compiler=compiler, max_duration=600))
-    commands = msgspec.convert(order.configuration["commands"], list[str])
-    packed = bundled(job_of(wanted, KEY, compiler=compiler) | {"limits": PATIENT} | job)
+    configuration, _ = order_of(wanted, "source", compiler=compiler, max_duration=600, isolated=False)
+    commands = msgspec.convert(configuration["commands"], list[str])
+    text = json.dumps(job_of(wanted, compiler=compiler) | {"limits": PATIENT} | job)
     process = subprocess.run(
         ["/bin/sh", "-c", " && ".join(commands)],
-        env={"PATH": os.environ["PATH"], "TMPDIR": str(folder), VARIABLE: packed},
-        cwd=folder,
+        env={"PATH": os.environ["PATH"], "TMPDIR": str(folder), VARIABLE: text},
         capture_output=True,
         timeout=3600,
         check=False,
     )
     return Judgement(process)
-
-
-def judged_without(defences: list[str], source: str, problem: str = "vector-add", **changes: object) -> Judgement:
-    """The judgement of a solution by a judge that lacks these defences."""
-    wanted = submission(problem, **{"solution_code": source, "language": "cpp", "gpu_type": "CPU"} | changes)
-    job = job_of(wanted, KEY, compiler="auto") | {"limits": PATIENT}
-    done = subprocess.run(
-        [sys.executable, str(_WITHOUT), *defences],
-        input=json.dumps(job).encode(),
-        capture_output=True,
-        timeout=3600,
-        check=False,
-    )
-    assert not done.stderr, done.stderr.decode()
-    return Judgement(done)
 
 
 def told(url: str, source: str = ADDITION, *, patience: float = 240, **changes: object) -> list[dict[str, Any]]:

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from engine.kernel.executor import job_of
-from engine.kernel.reports import frames_of
-from engine.kernel_mark import hashed
-from engine.listener.server import DeadMan, ListenerServer
-from engine.listener.tasks import Tasks
+from steno.engine.control.task_reports import frames_of
+from steno.engine.kernel.executor import job_of
+from steno.engine.kernel.machine.framing import MARK, Teller
+from steno.engine.kernel.machine.judge import Judge
+from steno.engine.listener.server import ListenerServer
+from steno.engine.listener.tasks import Tasks
 
-from .kernels import ADDITION, KEY, PATIENT, submission
+from .kernels import ADDITION, PATIENT, submission
 
 if TYPE_CHECKING:
-    from engine.listener.sandbox import Containers
+    from steno.engine.kernel.machine.cells import Cells
+    from steno.engine.listener.sandbox import Containers
 
 TOKEN = "t" * 40
 
@@ -42,23 +44,30 @@ class Machine:
         """The task once it has ended, and its frames."""
         lines: list[str] = []
         while True:
-            said = self.client.get(f"/tasks/{task_id}", params={"after": len(lines), "wait": 10}).json()
-            lines += said["lines"]
-            if said["state"] not in {"queued", "running"} and not said["lines"]:
+            task = self.client.get(f"/tasks/{task_id}", params={"after": len(lines), "wait": 10}).json()
+            lines += task["lines"]
+            if task["state"] not in {"queued", "running"} and not task["lines"]:
                 break
-        found = frames_of(["\n".join(lines).encode() + b"\n"], hashed(KEY))
-        return said | {"lines": lines}, [json.loads(one) for one in found]
+        frames = frames_of(["\n".join(lines).encode() + b"\n"], "")
+        return task | {"lines": lines}, [json.loads(frame) for frame in frames]
+
+
+def judged(cells: Cells, job: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+    """The exit status and the frames of a job."""
+    lines: list[str] = []
+    code = Judge(job, cells, Teller(lines.append)).run()
+    return code, [json.loads(line.removeprefix(MARK)) for line in lines if line.startswith(MARK)]
 
 
 def job(source: str, **changes: Any) -> dict[str, Any]:
     wanted = submission("vector-add", solution_code=source, language="cpp", gpu_type="CPU", endpoint="checker")
-    return job_of(wanted, KEY, compiler="auto") | {"limits": PATIENT} | changes
+    return job_of(wanted, compiler="auto") | {"limits": PATIENT} | changes
 
 
 @contextmanager
 def listening(containers: Containers, folder: Path, *, room: int = 16, limit: float = 3600) -> Iterator[Machine]:
     tasks = Tasks(containers, folder, room=room)
-    server = ListenerServer(("127.0.0.1", 0), TOKEN, tasks, containers, DeadMan(limit, lambda: tasks.idle))
+    server = ListenerServer(("127.0.0.1", 0), TOKEN, tasks, containers, limit)
     thread = threading.Thread(target=server.serve)
     thread.start()
     machine = Machine(server)

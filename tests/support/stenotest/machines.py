@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from stenotest.story import START, Item, moment, provider_id
+from stenotest.dstack_history import START, Item, moment, provider_id
 
 HOST = "10.0.0.1"
 _REASONS = (None, "idle_timeout", "Idle timeout", "terminated_by_user", "unreachable", "error", "job_finished")
@@ -17,7 +17,7 @@ _REASONS = (None, "idle_timeout", "Idle timeout", "terminated_by_user", "unreach
 
 @dataclass(slots=True)
 class MachineHistory:
-    """What the server listed, one row a moment, in order."""
+    """The rows that the server listed, one a moment, in order."""
 
     items: list[Item]
     states: list[str]
@@ -49,7 +49,7 @@ def machine_item(
     old: bool = False,
     start: int = START,
 ) -> Item:
-    """One row of `instances/list`; `blocks` are (busy, all), times are seconds after `start`; `old`: as 0.19.37."""
+    """A row of `instances/list`; `blocks` are (busy, all), times are seconds after `start`; `old`: as 0.19.37."""
     row: Item = {
         "id": provider_id(f"machine {label if label is not None else name}"),
         "project_name": project,
@@ -89,7 +89,7 @@ def machine_item(
 def machine_event(
     before: str, after: str, at: float, name: str = "a-machine", *, label: str | None = None, start: int = START
 ) -> Item:
-    """One row of `events/list`: the machine's status changed. 0.22.5 words a machine made for a run differently."""
+    """A row of `events/list`: the machine's status changed. 0.22.5 words a machine made for a run differently."""
     changed = f"Instance status changed {before.upper()} -> {after.upper()}"
     made = "Instance provisioned for job. Instance status: PROVISIONING"
     return {
@@ -104,33 +104,33 @@ def machine_event(
 
 
 def placeholder(name: str = "a-machine", **more: Any) -> Item:
-    """A row of what is no machine: one that waits for an offer."""
+    """A row of a machine that waits for an offer, and does not exist yet."""
     row = machine_item(name, "pending", price=None, hostname=None, **more)
     return {**row, "backend": None, "instance_type": None, "region": None, "total_blocks": None}
 
 
 @st.composite
 def machine_histories(draw: Any, name: str = "a-machine", step: float = 5) -> MachineHistory:
-    """One machine from its making on, `step` seconds between two rows, to its end or to somewhere on the way."""
+    """A machine from its making on, `step` seconds between two rows, to its end or to somewhere on the way."""
     old = draw(st.booleans())
     history = MachineHistory([], [], None, old)
     price = draw(st.sampled_from([0.0, 0.5, 1.99, 15.92]))
-    shown: dict[str, Any] = {"old": old, "price": price, "hostname": None, "unreachable": False}
+    row: dict[str, Any] = {"old": old, "price": price, "hostname": None, "unreachable": False}
 
     def show(status: str, state: str | None = None, **more: Any) -> None:
         for _ in range(draw(st.integers(1, 3))):
-            history.items.append(machine_item(name, status, **{**shown, **more}))
+            history.items.append(machine_item(name, status, **{**row, **more}))
             history.states.append(state or status)
 
     show("provisioning")
-    shown["hostname"] = HOST
+    row["hostname"] = HOST
     if draw(st.booleans()):
         show("provisioning")
     for phase in draw(st.lists(st.sampled_from(["busy", "idle", "silent", "dearer"]), max_size=8)):
         if phase == "silent":
-            shown["unreachable"] = not shown["unreachable"]
+            row["unreachable"] = not row["unreachable"]
         elif phase == "dearer":
-            shown["price"] += 0.25
+            row["price"] += 0.25
         status = phase if phase in ("busy", "idle") else history.items[-1]["status"]
         show(status)
     ending = draw(st.sampled_from(["stays", "going", "gone", "gone", "at once"]))

@@ -13,13 +13,12 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
-from events.clock import Clock
-from events.errors import RecordNotFound
-from events.store.holder import Holder, new_owner, since_of, worker_of
-from events.store.identity import new_identity
-from events.store.sqlite.opening import expect_head, read_identity
-from events.store.sqlite.store import SqliteSession, fill
-from events.store.store import Identity, Lease, StoreStatus
+from steno.events.clock import Clock
+from steno.events.errors import RecordNotFound
+from steno.events.store.rows import expect_head
+from steno.events.store.sqlite.opening import read_identity
+from steno.events.store.sqlite.store import SqliteSession, fill
+from steno.events.store.store import Holder, Identity, Lease, StoreStatus, new_identity, new_owner, since_of, worker_of
 
 _numbers = itertools.count()
 
@@ -35,9 +34,6 @@ class MemoryBlob:
 
     def __str__(self) -> str:
         return f"memory:{self._name}"
-
-    def exists(self) -> bool:
-        return self.content is not None
 
     def stamp(self) -> object:
         return None if self.content is None else self._changes
@@ -65,7 +61,7 @@ class MemoryBlob:
 
 
 class MemoryStore:
-    """One record in the memory of this process."""
+    """A record in the memory of this process."""
 
     def __init__(self) -> None:
         self.url = f"file:steno-{next(_numbers)}?mode=memory&cache=shared"
@@ -133,8 +129,8 @@ class MemoryStore:
         return self._held[name].process if name in self._held else None
 
     def leases(self) -> list[Holder]:
-        found = sorted(self._held.items())
-        return [one if self._leases[name].locked() else replace(one, seconds_left=0) for name, one in found]
+        holders = sorted(self._held.items())
+        return [holder if self._leases[name].locked() else replace(holder, seconds_left=0) for name, holder in holders]
 
     def clock(self, own: Clock) -> Clock:
         return own

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).parents[3]
 ALWAYS = ("tests/contracts", "tests/project/test_architecture.py", "tests/project/test_size.py")
 ELSEWHERE = {
+    "engine/state": "tests/engine/fold",
     "migrations": "tests/events",
     "projections/client": "tests/api",
     "projections/dashboard": "tests/api",
@@ -23,7 +24,7 @@ PROJECT = ("tests/project",)
 
 
 def changed(root: Path) -> list[str]:
-    """The files that differ from where this branch left `main`, untracked ones too; on `main` itself from HEAD."""
+    """The files that differ from where this branch left `main`, with untracked files; on `main` itself from HEAD."""
     base = _git(root, "merge-base", "HEAD", "main") or ["HEAD"]
     return _git(root, "diff", "--name-only", base[0]) + _git(root, "ls-files", "--others", "--exclude-standard")
 

@@ -25,11 +25,11 @@ class Command:
 
     text: str
     line: int
-    """Of the document, from 1."""
-    shown: tuple[str, ...] = ()
+    """The line in the document, from 1."""
+    output: tuple[str, ...] = ()
     """The output below it, line by line."""
     trace: str | None = None
-    """Of a session marked as checked: the trace whose record it reads, from the project's folder; "": it reads none."""
+    """The trace whose record a checked session reads, from the project's folder; "": it reads none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Block:
     language: str | None
     """As its fence names it, "" where that names none; None: it is indented."""
     line: int
-    """Of its first row."""
+    """The line of its first row."""
     rows: tuple[str, ...]
     trace: str | None
 
@@ -48,23 +48,23 @@ class Block:
         if self.language is not None and self.language not in SHELL:
             return []
         session = any(row.startswith("$ ") for row in self.rows)
-        found: list[Command] = []
+        commands: list[Command] = []
         joined = False
         for number, row in enumerate(self.rows, self.line):
             if joined:
-                found[-1] = replace(found[-1], text=f"{found[-1].text}\n{row}")
+                commands[-1] = replace(commands[-1], text=f"{commands[-1].text}\n{row}")
             elif row.startswith("$ ") or not (session or not row or _MOMENT.match(row)):
-                found.append(Command(text=row.removeprefix("$ ").lstrip(), line=number, trace=self.trace))
-            elif session and found:
-                found[-1] = replace(found[-1], shown=(*found[-1].shown, row))
+                commands.append(Command(text=row.removeprefix("$ ").lstrip(), line=number, trace=self.trace))
+            elif session and commands:
+                commands[-1] = replace(commands[-1], output=(*commands[-1].output, row))
             joined = row.endswith("\\")
-        return found
+        return commands
 
 
 def blocks_of(path: Path) -> list[Block]:
     """Every piece of code of a document, in order."""
     lines = path.read_text().splitlines()
-    found: list[Block] = []
+    blocks: list[Block] = []
     at = 0
     while at < len(lines):
         fence, begin = _FENCE.match(lines[at]), at
@@ -73,14 +73,14 @@ def blocks_of(path: Path) -> list[Block]:
             checked = _CHECKED.match(lines[begin - 1])
             trace = checked[1] if checked else None
             rows = tuple(lines[begin + 1 : at])
-            found.append(Block(language=fence[1], line=begin + 2, rows=rows, trace=trace))
+            blocks.append(Block(language=fence[1], line=begin + 2, rows=rows, trace=trace))
         elif lines[at].startswith("    ") and not lines[at - 1]:
             while at < len(lines) and (lines[at].startswith("    ") or lines[at : at + 2][-1].startswith("    ")):
                 at += 1
             rows = tuple(line[4:] for line in lines[begin:at])
-            found.append(Block(language=None, line=begin + 1, rows=rows, trace=None))
+            blocks.append(Block(language=None, line=begin + 1, rows=rows, trace=None))
         at += 1
-    return found
+    return blocks
 
 
 def commands_of(path: Path) -> list[Command]:
@@ -88,25 +88,25 @@ def commands_of(path: Path) -> list[Command]:
     return [command for block in blocks_of(path) for command in block.commands()]
 
 
-def lacks(shown: tuple[str, ...], printed: str, *, moment: bool = False) -> list[str]:
-    """What a command did not print of the output shown below it, figures aside.
+def lacks(expected: tuple[str, ...], printed: str, *, moment: bool = False) -> list[str]:
+    """The parts of the output shown below a command that it did not print, figures aside.
 
-    Of JSON it is keys with the words they have; of text it is lines, but those that begin with a moment and are no log:
-    which steps of a run a follower sees depends on the machine. Of a `moment` that does not come again it is keys, or
-    the first line.
+    JSON is compared by its keys and their words, text by its lines, except lines that begin with a moment and are not
+    of a log: which steps of a run a follower sees depends on the machine. A `moment` that does not come again is
+    compared by keys, or by the first line.
     """
-    if any(_PAIR.search(row) for row in shown):
+    if any(_PAIR.search(row) for row in expected):
         had = {had for key, word in _PAIR.findall(printed) for had in (key, f"{key}: {word}")}
-        pairs = _PAIR.findall("".join(shown))
+        pairs = _PAIR.findall("".join(expected))
         return [pair for key, word in pairs if (pair := f"{key}: {word}" if word and not moment else key) not in had]
     lines = {_form(row) for row in printed.splitlines()}
-    rows = [row for row in shown if row.strip("… ") and (_LOG.match(row) or not _MOMENT.match(row))]
+    rows = [row for row in expected if row.strip("… ") and (_LOG.match(row) or not _MOMENT.match(row))]
     return [row for row in (rows[:1] if moment else rows) if _form(row) not in lines]
 
 
-def differs(shown: tuple[str, ...], printed: str) -> bool:
-    """Whether a command printed anything else than what is shown; a row of `…` stands for any rows."""
-    pattern = "".join(r"(?:.*\n)*?" if row == "…" else re.escape(row.rstrip()) + r"\n" for row in shown)
+def differs(expected: tuple[str, ...], printed: str) -> bool:
+    """True if a command printed anything else than the output shown; a row of `…` stands for any rows."""
+    pattern = "".join(r"(?:.*\n)*?" if row == "…" else re.escape(row.rstrip()) + r"\n" for row in expected)
     return not re.fullmatch(pattern, "".join(f"{row.rstrip()}\n" for row in printed.splitlines()))
 
 

@@ -39,9 +39,9 @@ def binaries() -> Path | None:
     """The folder of the newest server's programs, or of those that STENO_TEST_POSTGRES_BIN names."""
     if given := os.environ.get("STENO_TEST_POSTGRES_BIN"):
         return Path(given)
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
-    if found:
-        return found[-1].parent
+    servers = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
+    if servers:
+        return servers[-1].parent
     on_path = shutil.which("postgres")
     return None if on_path is None else Path(on_path).resolve().parent
 
@@ -219,7 +219,7 @@ class MakeRole(Protocol):
 @pytest.fixture
 def make_role(postgres_url: str) -> Iterator[MakeRole]:
     """Roles of the test's database, with rights to its record."""
-    from events.store.store import store_at
+    from steno.events.store.store import store_at
 
     made: list[str] = []
 
@@ -258,10 +258,10 @@ def _user() -> tuple[int, int]:
     """The user of PostgreSQL's package, else nobody."""
     for name in (OWN_USER, "nobody"):
         try:
-            found = pwd.getpwnam(name)
+            user = pwd.getpwnam(name)
         except KeyError:
             continue
-        return found.pw_uid, found.pw_gid
+        return user.pw_uid, user.pw_gid
     raise AssertionError("there is no user to run PostgreSQL as")
 
 
@@ -273,9 +273,9 @@ def as_user() -> dict[str, Any]:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""What read models say, in the form of a replay, for tests that compare the two."""
+"""The content of read models in the form of a replay, for tests that compare the two."""
 
 import msgspec
 from sqlalchemy import select
 
-from engine.fold.tick import Until
-from engine.replay.record import replay_record
-from events.store.record import Record
-from projections.models.view import View
-from projections.store.schema import moments
-from projections.store.store import ProjectionStore
+from steno.engine.fold.poll_reader import Until
+from steno.engine.replay.replay import replay_record
+from steno.events.store.record import Record
+from steno.projections.read_models.schema import moments
+from steno.projections.read_models.store import ProjectionStore
+from steno.projections.read_models.view import View
 
 
 def said(store: ProjectionStore) -> dict[str, object]:
@@ -17,7 +17,7 @@ def said(store: ProjectionStore) -> dict[str, object]:
     return {
         "runs": [msgspec.json.decode(row.object) for row in store.runs.all()],
         "vms": [msgspec.json.decode(row.object) for row in store.vms.all()],
-        "anomalies": [msgspec.json.decode(one) for one in store.anomalies()],
+        "anomalies": [msgspec.json.decode(anomaly) for anomaly in store.anomalies()],
         "position": view.position,
     }
 
@@ -29,10 +29,10 @@ def kept_moments(store: ProjectionStore) -> list[int]:
 
 def replayed(record: Record, until: int | None = None) -> dict[str, object]:
     """The same from a replay of the record."""
-    found = replay_record(record, until=None if until is None else Until(position=until)).to_json()
+    replay = replay_record(record, until=None if until is None else Until(position=until)).to_json()
     return {
-        "runs": found["runs"],
-        "vms": found["vms"],
-        "anomalies": found["anomalies"],
+        "runs": replay["runs"],
+        "vms": replay["vms"],
+        "anomalies": replay["anomalies"],
         "position": record.head().position if until is None else until,
     }

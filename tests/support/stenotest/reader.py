@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from stenotest import prefork
+from stenotest import steno_process
 
 PATIENCE_S = 600.0
 """Until a command that does not end is killed: none takes that long, whatever else the machine does."""
 ENTER = "\n" * 20
-"""What is typed at questions."""
+"""The input at questions."""
 SERVICE = re.compile(r"(?:\w+=(?:\$\([^)]*\)|\S+) )*(steno (?:up|serve|record|listener)|dask \w+)\b")
 _OPERATORS = "|&;<>()"
 READY = {
@@ -28,7 +28,7 @@ READY = {
     "dask scheduler": "Scheduler at:",
     "dask worker": "Registered to:",
 }
-"""What a command that goes on prints when it is ready."""
+"""The line that a service prints when it is ready."""
 ALONE = ("steno up", "steno record", "steno serve")
 """A reader ends the one before typing the next."""
 STOPPED = ("steno db restore",)
@@ -56,7 +56,7 @@ class Reader:
         words = _plain(text)
         environment = self.environment | variables
         if words:
-            done = prefork.run(words[1:], cwd=self.folder, env=environment, typed=ENTER, timeout=PATIENCE_S)
+            done = steno_process.run(words[1:], cwd=self.folder, env=environment, typed=ENTER, timeout=PATIENCE_S)
             printed = done.stdout + done.stderr
         else:
             after, out = self.folder.parent / "environment", self.folder.parent / "output"
@@ -93,7 +93,7 @@ class Reader:
             "stderr": subprocess.STDOUT, "text": True,
         }  # fmt: skip
         if words[count] == "steno":
-            process = self._ends.enter_context(prefork.Popen(words[count + 1 :], **options))
+            process = self._ends.enter_context(steno_process.Popen(words[count + 1 :], **options))
         else:
             process = self._ends.enter_context(subprocess.Popen(words[count:], **options))
         self._ends.callback(process.kill)

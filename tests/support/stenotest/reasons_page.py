@@ -4,16 +4,17 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from engine.decide import reasons
-from engine.facts import Finding
-from engine.providers.dstack.endings import GENERAL, MESSAGES, REASONS
-from engine.providers.slurm.words import ENDINGS, NEVER, PENDING
+from steno.engine.causes.catalogue import shipped
+from steno.engine.providers.dstack.endings import GENERAL, MESSAGES, REASONS
+from steno.engine.providers.slurm.words import ENDINGS, NEVER, PENDING
+from steno.engine.rules import reasons
+from steno.engine.state.facts import Finding
 
 PAGE = Path(__file__).parents[3] / "docs" / "reasons.md"
 
 HEAD = """# Why a run is where it is
 
-<!-- generated from engine/decide/reasons.py and the providers' own words: `make reasons-docs` -->
+<!-- generated from engine/rules/reasons.py and the providers' own words: `make reasons-docs` -->
 
 `steno show`, `steno explain`, `steno submit --wait`, the run's page and `why` in the API begin with one sentence: the
 cause, the provider's word and message, and what helps. It comes from these tables: a provider's own words first, then
@@ -23,6 +24,26 @@ same task may succeed if it is run again unchanged; the sentence then ends with 
 
 In braces stands what Steno fills in: its provider, a larger flag; NAME is the run. A word that no table has is quoted
 beside the general sentence.
+"""
+
+CAUSES = """`steno logs NAME | steno causes -` quotes the line that explains a failure, with its cause, or says unknown.
+Of several causes the first in this table counts: the others follow from it. `steno causes --exit-status N`
+knows that the task failed; without it, a task that says that all went well has no cause. A site adds rules of its own
+in TOML, by `steno causes --rules FILE` or the setting `causes.rules`:
+
+```toml
+[[rule]]
+name = "scratch-purged"
+cause = "missing_file"
+source = "our nightly purge of /scratch"
+patterns = ['/scratch/\\S+: No such file']  # RE2: no look-around, so that every line is read in linear time
+unless = '(?i)warning'  # such a line shows nothing
+remedy = "copy the data to /scratch again: it is purged after 30 days"
+```
+
+`needs` and `follows` are patterns for a line at most `within` lines before: with the one the rule holds only after such
+a line, with the other not after it. `warn = true`: lines that call themselves warnings count. `weak = true`: only if
+the task is known to have failed. `generic = true`: it yields to any other rule on its line.
 """
 
 
@@ -43,6 +64,7 @@ def page() -> str:
         "succeeded with exit status 0": reasons.EXITED_ZERO,
         "succeeded with another exit status": reasons.EXITED_ALL_THE_SAME,
         "failed with exit status 0": reasons.FAILED_ALL_THE_SAME,
+        "succeeded or stopped by a site's own rules": reasons.COUNTED,
         "given up by Steno, never handed over": reasons.GIVEN_UP,
         **{f"`{reason}`, never handed over": row for reason, row in reasons.NOT_HANDED_OVER.items()},
         "`timed_out`, the limit not known": reasons.TIME_LIMIT,
@@ -58,7 +80,7 @@ def page() -> str:
         *_table("reason", {f"`{reason}`": row for reason, row in reasons.REASONS.items()}),
         "## By exit status\n",
         *_table("exit status", {str(code): row for code, row in reasons.EXITS.items()}),
-        "## dstack: by its word for the job, or for the run\n",
+        "## dstack: by its term for the job, or for the run\n",
         *_table("word", known),
         f"These say no more than the tables above: {rest}.\n",
         "## dstack: by its message\n",
@@ -68,6 +90,9 @@ def page() -> str:
         *_table("state", {f"`{word}`": row for word, row in ENDINGS.items()}),
         "## Slurm: by its reason why a job waits\n",
         *_waits(),
+        "## By a line of the output\n",
+        CAUSES,
+        *_causes(),
     ]
     return "\n".join(parts)
 
@@ -85,6 +110,14 @@ def _waits() -> Iterator[str]:
     yield "| reason | it waits because | what helps | can it start |\n|---|---|---|---|"
     for word, (why, remedy) in PENDING.items():
         yield f"| `{word}` | {why} | {remedy or '–'} | {'never as it is' if word in NEVER else 'yes'} |"
+    yield ""
+
+
+def _causes() -> Iterator[str]:
+    yield "| cause | whose | what helps | lines of |\n|---|---|---|---|"
+    for name, cause in shipped().causes.items():
+        sources = "; ".join(dict.fromkeys(rule.source for rule in shipped().rules if rule.cause == name))
+        yield f"| `{name}` | {cause.blame or '–'} | {cause.remedy} | {sources} |"
     yield ""
 
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
-from events.clock import SECOND, Stamp, SteadyClock
-from events.poll import Poll
-from events.shape.shape import Router, no_shapes
-from events.store.append import Batch
-from events.store.record import Record
-from events.store.store import Where
-from events.types import Event
-from projections.store.read_models import ReadModels
+from steno.events.clock import SECOND, Stamp, SteadyClock
+from steno.events.poll import Poll
+from steno.events.shape.shape import Router, no_shapes
+from steno.events.store.append import Batch
+from steno.events.store.record import Record
+from steno.events.store.store import Where
+from steno.events.types import Event
+from steno.projections.read_models.read_models import ReadModels
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class MachineClock(StandingClock, SteadyClock):
         self.wrong, self.epoch, self._booted = 0, epoch, booted
 
     def stamp(self, moment: int) -> Stamp:
-        """What the machine's clocks show."""
+        """The readings of the machine's clocks."""
         return Stamp(self.epoch, moment - self._booted, moment + self.wrong)
 
 
@@ -93,7 +93,7 @@ def poll_of(
 
 
 class Case:
-    """What happened before, what is done, what must have been recorded."""
+    """Given, when, then: the past, an action, and the events that it must record."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -121,7 +121,7 @@ class Case:
         Raises:
             AssertionError: others were.
         """
-        found: Sequence[Event] = [stored.data for stored in self.record.read(after=self._before, stream=stream)]
-        if list(found) != list(expected):
-            raise AssertionError(f"{stream}: expected {list(expected)}, found {list(found)}")
+        recorded: Sequence[Event] = [stored.data for stored in self.record.read(after=self._before, stream=stream)]
+        if list(recorded) != list(expected):
+            raise AssertionError(f"{stream}: expected {list(expected)}, found {list(recorded)}")
         return self

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from engine.objects import RunObject
-from events.clock import SECOND, foreign_run_id, format_time
+from steno.engine.objects import RunObject
+from steno.events.clock import SECOND, foreign_run_id, format_time
 
 T = 1_763_600_000 * SECOND
 """The moment test runs are submitted at: 2025-11-20T00:53:20Z."""

@@ -4,8 +4,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from engine.providers.slurm.cluster import Cluster, describe
-from engine.providers.slurm.plan import Probe
+from steno.engine.providers.slurm.cluster import Cluster, describe
+from steno.engine.providers.slurm.plan import Probe
 
 COMMANDS = Path(__file__).parents[3] / "examples" / "slurm-cluster" / "bin"
 """Stand-ins for Slurm's, to be put on PATH."""
@@ -21,12 +21,12 @@ def cluster() -> Cluster:
 
 
 def probes(minutes: int, gpus: int) -> tuple[Probe, ...]:
-    """What the seeds' probes found: gaps of 4 h for two A40 or A100_40, none for more GPUs, any for one A6000."""
+    """The offers of the seeds' probes: gaps of 4 h for two A40 or A100_40, none for more GPUs, any for one A6000."""
     windows = {1: {"a6000": 10_000}, 2: {"rtx3090": 10_000, "a40": 240, "a100_40": 240}}.get(gpus, {})
-    found = []
+    offers = []
     for pool in cluster().pools:
-        for asked in sorted({30, 60, 120, 240, 480, minutes}):
-            soon = asked <= windows.get(pool.gpu, 0)
+        for limit in sorted({30, 60, 120, 240, 480, minutes}):
+            soon = limit <= windows.get(pool.gpu, 0)
             start = (10 if pool.gpu == "rtx3090" else 30) if soon else 1440 * 60
-            found.append(Probe(partition=pool.partition, gpu=pool.gpu, gpus=gpus, nodes=1, minutes=asked, start=start))
-    return tuple(found)
+            offers.append(Probe(partition=pool.partition, gpu=pool.gpu, gpus=gpus, nodes=1, minutes=limit, start=start))
+    return tuple(offers)

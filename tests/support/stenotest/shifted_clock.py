@@ -11,7 +11,7 @@ from pathlib import Path
 shift, real = Path(sys.argv.pop(1)), time.time_ns
 time.time_ns = lambda: real() + int(shift.read_text())
 time.time = lambda: time.time_ns() / 1e9
-from cli.main import main
+from steno.cli.main import main
 main()
 """
 

@@ -6,8 +6,8 @@ import json
 import shlex
 from typing import NamedTuple
 
-from events.clock import SECOND, format_time, parse_time
-from events.poll import Poll
+from steno.events.clock import SECOND, format_time, parse_time
+from steno.events.poll import Poll
 
 START = parse_time("2026-11-20T12:00:00Z")
 STALE_S = 16
@@ -37,7 +37,7 @@ ENDS: dict[tuple[str, str], tuple[str, str, int | None]] = {
 
 
 class Attempt(NamedTuple):
-    """Seconds after the start of the story; one that never ran has no `started`."""
+    """Seconds after the start of the story; an attempt that never ran has no `started`."""
 
     submitted: int
     started: int | None
@@ -71,43 +71,43 @@ class Job(NamedTuple):
 
     def queued(self, now: int) -> str | None:
         """Its line in squeue."""
-        for one in reversed(self.attempts):
-            if now >= one.submitted:
+        for attempt in reversed(self.attempts):
+            if now >= attempt.submitted:
                 break
         else:
             return None
         if now >= self.left:
             return None
         state = "PENDING"
-        if one is self.attempts[-1] and now >= one.ended + self.completing:
-            state = one.state.partition(" ")[0]
-        elif now >= one.ended:  # of an attempt that is followed by another, squeue shows nothing else
+        if attempt is self.attempts[-1] and now >= attempt.ended + self.completing:
+            state = attempt.state.partition(" ")[0]
+        elif now >= attempt.ended:  # of an attempt that is followed by another, squeue shows nothing else
             state = "COMPLETING"
-        elif one.started is not None and now >= one.started:
+        elif attempt.started is not None and now >= attempt.started:
             state = "RUNNING"
-        return f"{self.number}|{state}|None|gpu|me|{clock(one.submitted)}|n1|{self.mark or '(null)'}|{self.called}"
+        return f"{self.number}|{state}|None|gpu|me|{clock(attempt.submitted)}|n1|{self.mark or '(null)'}|{self.called}"
 
     def accounted(self, known: int) -> list[str]:
         """Its lines in sacct, which knows the truth of the second `known`."""
-        found = []
-        for one in self.attempts:
-            if known < one.submitted:
+        rows = []
+        for attempt in self.attempts:
+            if known < attempt.submitted:
                 continue
             state, start, end, code = "PENDING", "Unknown", "Unknown", "0:0"
-            if known >= one.ended:
-                state, end, code = one.state, clock(one.ended), one.code
-            elif one.started is not None and known > one.started:
+            if known >= attempt.ended:
+                state, end, code = attempt.state, clock(attempt.ended), attempt.code
+            elif attempt.started is not None and known > attempt.started:
                 state = "RUNNING"
             tres = nodes = ""
-            if one.started is not None and known >= one.started:
-                start, tres, nodes = clock(one.started), "billing=100,cpu=1,gres/gpu:a6000=1,node=1", "n1"
-            elif known >= one.ended:
+            if attempt.started is not None and known >= attempt.started:
+                start, tres, nodes = clock(attempt.started), "billing=100,cpu=1,gres/gpu:a6000=1,node=1", "n1"
+            elif known >= attempt.ended:
                 start = "None"
-            found.append(
-                f"{self.number}|{state}|{code}|0:0|{clock(one.submitted)}|{start}|{end}|{tres}|{nodes}|gpu|{self.user}|"
+            rows.append(
+                f"{self.number}|{state}|{code}|0:0|{clock(attempt.submitted)}|{start}|{end}|{tres}|{nodes}|gpu|{self.user}|"
                 f"None|{self.mark}|{self.called}"
             )
-        return found
+        return rows
 
 
 def clock(second: int) -> str:
@@ -140,17 +140,17 @@ class Cluster(NamedTuple):
         return [line for job in self.jobs for line in job.accounted(known)]
 
 
-def poll(words: tuple[str, ...], lines: list[str] | None, started: int, observed: int, *, asked: bool = True) -> Poll:
-    """One answer; None: none came. Times are microseconds after the start."""
+def poll(words: tuple[str, ...], lines: list[str] | None, started: int, observed: int, *, answers: bool = True) -> Poll:
+    """An answer; None: none came. Times are microseconds after the start."""
     return Poll(
         source="slurm/lab",
         path=f"slurm:{shlex.join(words)}",
         req=json.dumps(words).encode(),
         started_at=START + started,
         observed_at=START + observed,
-        status=None if not asked else 1 if lines is None else 0,
+        status=None if not answers else 1 if lines is None else 0,
         error="sacct: error: Problem talking to the database: Connection refused" if lines is None else None,
-        body=None if not asked else json.dumps("".join(f"{line}\n" for line in lines or ())).encode(),
-        text=asked,
+        body=None if not answers else json.dumps("".join(f"{line}\n" for line in lines or ())).encode(),
+        text=answers,
         answered=lines is not None,
     )

@@ -1,17 +1,15 @@
-"""Polls of a Slurm cluster made by hand: a moment, a command and its answer."""
+"""Polls of a Slurm cluster made by hand: a moment, a command and its answer; and the facts in its lines."""
 
 import json
 import shlex
 
-from events.clock import SECOND, format_time, parse_time
-from events.poll import Poll
+from steno.engine.providers.slurm.reading import SlurmReading
+from steno.engine.state.facts import RunFacts
+from steno.events.clock import SECOND
+from steno.events.poll import Poll
+from stenotest.slurm_histories import START, clock
 
-START = parse_time("2026-11-20T12:00:00Z")
-
-
-def clock(second: int) -> str:
-    """A time as Slurm prints it."""
-    return format_time(START + second * SECOND)[:19]
+__all__ = ["START", "clock", "facts_of", "poll"]
 
 
 def poll(second: int, words: tuple[str, ...], line: str | None) -> Poll:
@@ -28,3 +26,11 @@ def poll(second: int, words: tuple[str, ...], line: str | None) -> Poll:
         text=True,
         answered=line is not None,
     )
+
+
+def facts_of(words: tuple[str, ...], *lines: str) -> tuple[RunFacts, ...]:
+    """The facts in these lines of an answer. Raises ValueError if one is unreadable."""
+    reading = SlurmReading()
+    scope = reading.scope("slurm:", json.dumps(words).encode())
+    assert scope is not None
+    return tuple(facts for line in lines for facts in reading.runs(json.dumps(line).encode(), scope))

@@ -9,8 +9,13 @@ import os
 
 NAME = "STENO_TEST_SEGMENTS"
 SMALL = {"SIZE": 3, "NEWEST": 0, "EVERY": 7, "AT_START": 1, "SETTLED": -1}
-"""The constants of `engine.fold`. SETTLED: what was seen in the last event may leave too."""
-MODULES = ("engine.fold.segments", "engine.fold.snapshot", "engine.fold.snapshot_store", "engine.live.live_world")
+"""The constants of `steno.engine.fold`. SETTLED: what was seen in the last event may leave too."""
+MODULES = (
+    "steno.engine.state.segments",
+    "steno.engine.fold.snapshot",
+    "steno.engine.fold.snapshot_store",
+    "steno.engine.live.live_world",
+)
 
 
 def shrink_if_asked() -> None:
@@ -19,11 +24,11 @@ def shrink_if_asked() -> None:
     Raises:
         ValueError: the variable has another value than `small`, or no module has one of the constants any more.
     """
-    asked = os.environ.get(NAME)
-    if asked is None:
+    value = os.environ.get(NAME)
+    if value is None:
         return
-    if asked != "small":
-        raise ValueError(f"{NAME} is {asked!r}; the only value is 'small'")
+    if value != "small":
+        raise ValueError(f"{NAME} is {value!r}; the only value is 'small'")
     missing = set(SMALL)
     for module in map(importlib.import_module, MODULES):
         for constant in SMALL.keys() & vars(module).keys():

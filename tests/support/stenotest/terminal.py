@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from stenotest import prefork
+from stenotest import steno_process
 
 Start = Callable[..., "subprocess.Popen[Any]"]
 
@@ -27,7 +27,7 @@ def on_terminal(
     cwd: Path,
     env: Mapping[str, str],
     streams: Sequence[str] = ("stdout", "stderr"),
-    start: Start = prefork.Popen,
+    start: Start = steno_process.Popen,
     seconds: float = 600,
 ) -> Shown:
     """Run `start(words)` to its end with these streams on one terminal; otherwise standard input is empty.
@@ -47,10 +47,10 @@ def on_terminal(
         os.close(theirs)
         late = threading.Timer(seconds, process.kill)
         late.start()
-        shown = b""
+        printed = b""
         try:
             while piece := os.read(ours, 1 << 16):
-                shown += piece
+                printed += piece
         except OSError:  # the other end is closed
             pass
         finally:
@@ -58,4 +58,4 @@ def on_terminal(
         out = b"" if process.stdout is None else process.stdout.read()
         code = process.wait()
         late.cancel()
-    return Shown(code, shown.decode(), out if isinstance(out, str) else out.decode())
+    return Shown(code, printed.decode(), out if isinstance(out, str) else out.decode())

@@ -1,4 +1,4 @@
-"""What an OTLP/HTTP collector on this machine got, decoded with OpenTelemetry's own messages."""
+"""The traces that an OTLP/HTTP collector on this machine got, decoded with OpenTelemetry's own messages."""
 
 from collections.abc import Iterator
 
@@ -6,17 +6,17 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from stenotest.hook import Hook
+from stenotest.webhook_server import WebhookServer
 
 
-def requests_of(hook: Hook) -> list[ExportTraceServiceRequest]:
+def requests_of(hook: WebhookServer) -> list[ExportTraceServiceRequest]:
     """Every request that was one; each came to the path and in the form that the protocol says."""
-    found = []
+    spans = []
     for path, (headers, body) in zip(hook.paths, hook.taken, strict=True):
         if headers["Content-Type"] == "application/x-protobuf":
             assert path.endswith("/v1/traces")
-            found.append(ExportTraceServiceRequest.FromString(body))
-    return found
+            spans.append(ExportTraceServiceRequest.FromString(body))
+    return spans
 
 
 def spans_of(request: ExportTraceServiceRequest) -> Iterator[Span]:
@@ -27,4 +27,6 @@ def spans_of(request: ExportTraceServiceRequest) -> Iterator[Span]:
 
 def values(attributes: "list[KeyValue]") -> dict[str, object]:
     """Attributes as a dict."""
-    return {one.key: getattr(one.value, one.value.WhichOneof("value") or "") for one in attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value") or "") for attribute in attributes
+    }

@@ -4,24 +4,23 @@ from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from typing import get_args
 
-from engine.fold.change import AnomalyKind
-from engine.fold.run import Run
-from engine.fold.vm import Vm
-from engine.money.bill import Line
-from engine.money.costs import Charge, Costs, cut_at
-from engine.money.reconcile import Cause, Reconciliation, reconcile_run, reconcile_sums
-from engine.money.report import gpu_of, midnights, user_of
-from events.clock import SECOND
-from projections.models.charts import ChartRange, spend
-from projections.models.costs import LINES, By, CostReport, CostRow, costs
-from projections.store.store import ProjectionStore
+from steno.engine.money.bill import Line
+from steno.engine.money.costs import Charge, Costs, cut_at
+from steno.engine.money.reconcile import Cause, Reconciliation, reconcile_run, reconcile_sums
+from steno.engine.money.report import gpu_of, midnights, user_of
+from steno.engine.state.changes import AnomalyKind
+from steno.engine.state.run import Run
+from steno.engine.state.vm import Vm
+from steno.events.clock import SECOND
+from steno.projections.answers.costs import LINES, By, ChartRange, CostReport, CostRow, costs, spend
+from steno.projections.read_models.store import ProjectionStore
 
 
 def cost_report(costs: Costs, by: By) -> CostReport:
-    """What everything cost, to the newest poll."""
-    state, found = costs.state, list(costs.charges())
+    """The cost of everything, to the newest poll."""
+    state, all_charges = costs.state, list(costs.charges())
     groups: dict[str, tuple[str, list[Charge]]] = {}
-    for charge in found:
+    for charge in all_charges:
         run = None if charge.run_id is None else state.runs.get(charge.run_id)
         for part in cut_at(charge, midnights(charge.since, charge.until)) if by == "day" else [charge]:
             key, label = _key_of(by, part, state.vms[charge.vm_id], run)
@@ -29,15 +28,15 @@ def cost_report(costs: Costs, by: By) -> CostReport:
     rows = [_row(costs, key, label, charges) for key, (label, charges) in groups.items()]
     rows.sort(key=lambda row: (row.key.startswith("("), row.key if by == "day" else ""))
     bills = costs.bills().values()
-    total = _row(costs, "total", "total", found)
+    total = _row(costs, "total", "total", all_charges)
     return CostReport(
         by=by,
         rows=tuple(rows),
         total=CostRow(**{name: getattr(total, name) for name in total.__struct_fields__} | {"archive": False}),
         low_usd=sum(bill.low for bill in bills),
         high_usd=sum(bill.high for bill in bills),
-        archived_usd=sum(charge.cost for charge in found if state.vms[charge.vm_id].archive is not None),
-        clock_jumps=sum(one.kind is AnomalyKind.CLOCK_JUMP for one in state.anomalies),
+        archived_usd=sum(charge.cost for charge in all_charges if state.vms[charge.vm_id].archive is not None),
+        clock_jumps=sum(anomaly.kind is AnomalyKind.CLOCK_JUMP for anomaly in state.anomalies),
     )
 
 
@@ -81,10 +80,10 @@ def reconcile(costs: Costs) -> tuple[tuple[Reconciliation, ...], Reconciliation]
     state = costs.state
     for charge in costs.charges():
         paid[charge.run_id].append(charge)
-    machines = {(one.run_id, one.job): vm for vm in state.vms.values() for one in vm.occupancies}
+    machines = {(occupancy.run_id, occupancy.job): vm for vm in state.vms.all() for occupancy in vm.occupancies}
     runs = tuple(
         reconcile_run(run, paid.get(run.run_id, []), state, machines)
-        for run in state.runs.values()
+        for run in state.runs.all()
         if run.run_id in paid or run.cost is not None
     )
     causes, nobodys = Counter[Cause](), Counter[Line]()
@@ -113,12 +112,14 @@ def expect_ranges_to_sum(store: ProjectionStore, everything: ChartRange, noons: 
             of = ChartRange(since=noons[start], until=noons[end - 1], now=everything.now)
             part = costs(store, by, of)
             assert part.reconciliation == sides
-            found = part.report
+            report = part.report
             assert (
-                found.total.total_usd == sum(row.total_usd for row in found.rows) == spend(store, "line", of).total_usd
+                report.total.total_usd
+                == sum(row.total_usd for row in report.rows)
+                == spend(store, "line", of).total_usd
             )
-            assert found.low_usd <= found.total.total_usd <= found.high_usd
-            assert found.high_usd - found.total.total_usd <= whole.high_usd - whole.total.total_usd
-            sums = [sums[0] + found.total.total_usd, sums[1] + found.archived_usd]
+            assert report.low_usd <= report.total.total_usd <= report.high_usd
+            assert report.high_usd - report.total.total_usd <= whole.high_usd - whole.total.total_usd
+            sums = [sums[0] + report.total.total_usd, sums[1] + report.archived_usd]
         assert sums == [whole.total.total_usd, whole.archived_usd]
         assert costs(store, by, everything).report == whole

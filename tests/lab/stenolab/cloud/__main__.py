@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from stenolab.child import leave, leave_with_parent
-from stenolab.cloud.conduct import Manners
+from stenolab.cloud.behaviour import Manners
 from stenolab.cloud.control import Control
 from stenolab.cloud.provider import Provider
 from stenolab.cloud.wire import Wire

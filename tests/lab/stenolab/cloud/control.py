@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stenolab.cloud.conduct import Manners
+from stenolab.cloud.behaviour import Manners
 from stenolab.cloud.machine import Machine
 from stenolab.cloud.provider import Provider
 from stenolab.cloud.wire import Reply, Request

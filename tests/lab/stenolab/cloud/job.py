@@ -21,7 +21,7 @@ DEFAULT_WORKING_DIR = "/workflow"
 
 
 class Job:
-    """One job from its submission to the last log line; the runner's requests and the job's own threads meet here."""
+    """A job from its submission to the last log line; the runner's requests and the job's own threads meet here."""
 
     def __init__(self, submitted: dict[str, Any], *, state_folder: Path, origins: dict[str, str]) -> None:
         self._submitted = submitted
@@ -157,8 +157,8 @@ class Job:
 
     def _state(self, state: str, reason: str = "", message: str = "", exit_status: int | None = None) -> None:
         with self._lock:
-            told = {"termination_reason": reason, "termination_message": message, "exit_status": exit_status}
-            self._states.append({"state": state, "timestamp": self._tick(), **told})
+            ending = {"termination_reason": reason, "termination_message": message, "exit_status": exit_status}
+            self._states.append({"state": state, "timestamp": self._tick(), **ending})
             self.finished = state != "running"
         journal("runner", run=self.name, state=state, reason=reason, exit_status=exit_status)
 

@@ -1,4 +1,4 @@
-"""What happened in the cloud, one JSON object a line on standard output: the first place to look when a test fails."""
+"""The events of the cloud, one JSON object a line on standard output: the first place to look when a test fails."""
 
 from __future__ import annotations
 

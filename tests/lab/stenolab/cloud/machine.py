@@ -1,4 +1,4 @@
-"""One machine of the cloud (a droplet), from the order to its end."""
+"""A machine of the cloud (a droplet), from the order to its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from stenolab.cloud.conduct import Conduct
+from stenolab.cloud.behaviour import Behaviour
 from stenolab.cloud.journal import journal
 from stenolab.cloud.shim import Shim
 from stenolab.cloud.wire import Reply, Request, Service
@@ -22,7 +22,7 @@ FIRST_ID = 400_000_001
 class Machine:
     """A droplet with an sshd, a shim and, while a container runs, a runner; each may be refused or cut off."""
 
-    def __init__(self, *, number: int, name: str, size: str, price: float, conduct: Conduct, shim: Shim) -> None:
+    def __init__(self, *, number: int, name: str, size: str, price: float, conduct: Behaviour, shim: Shim) -> None:
         self.number = FIRST_ID + number
         self.name = name
         self.size = size
@@ -39,7 +39,7 @@ class Machine:
 
     @property
     def has_address(self) -> bool:
-        """Whether it has booted, and still exists."""
+        """True if it has booted and still exists."""
         return self.deleted is None and time.time() >= self._address_at
 
     def enter(self, port: int, connection: socket.socket) -> Service | None:
@@ -71,7 +71,7 @@ class Machine:
         journal("cloud", machine=self.number, event="destroyed", **self.bill())
 
     def bill(self) -> dict[str, Any]:
-        """What the cloud charges for it, up to now if it still lives: micro-dollars, by the second of its life."""
+        """The cloud's charge for it, up to now if it still lives: micro-dollars, by the second of its life."""
         seconds = (self.deleted or time.time()) - self.created
         return {
             "ip": self.ip,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stenolab.cloud.conduct import Manners
+from stenolab.cloud.behaviour import Manners
 from stenolab.cloud.journal import journal
 from stenolab.cloud.machine import Machine
 from stenolab.cloud.shim import Shim
@@ -108,10 +108,10 @@ class Provider:
                 return self._add_key(request.json)
             case "POST", "/v2/droplets":
                 return self._order(request.json)
-        found = re.fullmatch(r"/v2/droplets/(\d+)", request.path)
-        if found is None:
+        match = re.fullmatch(r"/v2/droplets/(\d+)", request.path)
+        if match is None:
             return Reply(status=404, json={"id": "not_found", "message": f"no {request.path} in the lab's cloud"})
-        return self._droplet(int(found.group(1)), request.method)
+        return self._droplet(int(match.group(1)), request.method)
 
     def _add_key(self, body: dict[str, Any]) -> Reply:
         with self._lock:
@@ -149,8 +149,8 @@ class Provider:
             return Reply(json={"droplet": machine.describe()})
         if self._manners.towards(machine.name).stubborn:
             return Reply(status=500, json={"id": "server_error", "message": "lab error"})
-        told = time.monotonic()
-        while time.monotonic() - told < self._manners.towards(machine.name).delete_s:  # which may change meanwhile
+        since = time.monotonic()
+        while time.monotonic() - since < self._manners.towards(machine.name).delete_s:  # which may change meanwhile
             time.sleep(0.05)
         machine.destroy()
         return Reply(status=204)

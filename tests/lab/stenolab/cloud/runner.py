@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from stenolab.cloud.conduct import Manners
+from stenolab.cloud.behaviour import Manners
 from stenolab.cloud.job import DEFAULT_WORKING_DIR, Job
 from stenolab.cloud.upload import archive_of
 from stenolab.cloud.wire import Reply, Request

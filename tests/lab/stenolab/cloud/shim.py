@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stenolab.cloud.conduct import Manners
+from stenolab.cloud.behaviour import Manners
 from stenolab.cloud.journal import journal
 from stenolab.cloud.runner import Runner
 from stenolab.cloud.wire import Reply, Request
@@ -45,10 +45,10 @@ class Shim:
                 return Reply(json=self._list())
             case "/api/tasks":
                 return self._submit(request.json)
-        found = re.fullmatch(r"/api/tasks/([^/]+)(?:/(terminate|remove))?", request.path)
-        if found is None or found.group(1) not in self._tasks:
+        match = re.fullmatch(r"/api/tasks/([^/]+)(?:/(terminate|remove))?", request.path)
+        if match is None or match.group(1) not in self._tasks:
             return Reply(status=404, json={"error": "not found"})
-        match found.groups():
+        match match.groups():
             case task_id, "terminate":
                 return self._terminate(task_id, request.json)
             case task_id, "remove":

@@ -18,8 +18,8 @@ class SetUpFailed(Exception):
 def place(path: str, *, root: Path, working: Path) -> Path:
     """Where in the sandbox `root` a path of the container lies.
 
-    `~` is the container user's home; relative paths start from the working directory; absolute ones are kept inside the
-    sandbox, since there is no container around the job: its own commands cannot see those by their absolute name.
+    `~` is the container user's home; relative paths start from the working directory; absolute paths are kept inside
+    the sandbox, since there is no container around the job: its own commands cannot see those by their absolute name.
 
     Raises:
         SetUpFailed: the path leaves the sandbox.
@@ -77,7 +77,7 @@ def unpack_archive(tar: bytes, target: Path) -> None:
 
 
 def unpack_code(code: bytes, repository: dict[str, Any], target: Path, origins: dict[str, str]) -> None:
-    """Fills the repository folder: a tar for `local` and `virtual` ones, a clone and a diff for `remote` ones.
+    """Fills the repository folder: a tar for a `local` or `virtual` repository, a clone and a diff for a `remote` one.
 
     `origins` says which folder plays which repository URL: the lab reaches no network.
 

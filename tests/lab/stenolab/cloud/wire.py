@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What came in. `json` is the decoded body, or {} if the body is not JSON."""
+    """A request. `json` is the decoded body, or {} if the body is not JSON."""
 
     method: str
     path: str  # without the query
@@ -36,7 +36,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What goes out; `json` None is an empty body."""
+    """An answer; `json` None is an empty body."""
 
     status: int = 200
     json: Any = None
@@ -46,7 +46,7 @@ Service = Callable[[Request], Reply]
 
 
 class Machines(Protocol):
-    """Who knows what listens where."""
+    """The agents of the cloud by their ports."""
 
     def enter(self, ip: str, port: int, connection: socket.socket) -> Service | None:
         """The service at that address, or None if the connection is refused."""

@@ -1,4 +1,4 @@
-"""What a server without a network cannot look up."""
+"""Answers for what a server without a network cannot look up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _skip_the_catalog() -> None:
         return
 
     async def preload() -> None:
-        """The catalog of all other clouds' offers stays where it is."""
+        """The catalog of all other clouds' offers is not fetched."""
 
     scheduled.preload_offers_catalog = preload
 

@@ -44,7 +44,7 @@ _QUEUES_OF_TASKS = {
 }
 
 
-# What a request to an agent may take: one that is not there refuses it at once, and only a crowded machine is slow.
+# Seconds that a request to an agent may take: an absent agent refuses at once, and only a crowded machine is slow.
 _CLIENT = _SERVER + "services.runner.client"
 _LONGEST_REQUEST_S = 60
 

@@ -1,4 +1,4 @@
-"""The server's SSH tunnels, replaced by plain ones through the cloud's one port."""
+"""Plain tunnels through the cloud's single port in place of the server's SSH tunnels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dstack._internal.core.errors import SSHError
 
 T = TypeVar("T")
 TIMEOUT_S = 60.0
-"""What is not there is refused at once: this is only for a machine that is busy with other tests."""
+"""An absent agent is refused at once: this is only for a machine that is busy with other tests."""
 SSH_PORT = 22
 
 _loop = asyncio.new_event_loop()

@@ -27,7 +27,7 @@ _FLEET_RESTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """What a queue works on, in SQL.
+    """The rows that a queue works on, in SQL.
 
     `rest`: those of its rows that wait for nothing but what happens outside, which are due every `rest_s` seconds.
     `first`: those that dstack 0.22.5 takes at once.
@@ -86,7 +86,7 @@ QUEUES = {
 
 
 class Interval:
-    """What dstack's queries subtract from now, for the newest time of processing that makes a row due.
+    """The time that dstack's queries subtract from now, for the newest time of processing that makes a row due.
 
     Args:
         soon: for a row that is on its way.

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stenotest.story import job, read_run, run_item, single, submission
+from stenotest.dstack_history import job, read_run, run_item, single, submission
 
-from engine.providers.dstack import words
-from engine.providers.dstack.run_reading import RUNS, read_cost
+from steno.engine.providers.dstack import words
+from steno.engine.providers.dstack.run_reading import RUNS, read_cost
 
 ANY_JSON = st.recursive(
     st.none()
@@ -36,7 +36,7 @@ def test_a_run_reads_as_facts() -> None:
     )
     facts = read_run(encoded(item))
     assert (facts.name, facts.finite, facts.status, facts.drift) == ("two", True, "running", ())
-    assert [found.job_num for found in facts.jobs] == [0, 1]
+    assert [job.job_num for job in facts.jobs] == [0, 1]
     assert facts.jobs[1].newest is not None
     assert (facts.jobs[1].newest.num, facts.jobs[1].newest.price) == (1, 1_990_000)
     assert facts.jobs[1].retry_on == {"error"}
@@ -55,8 +55,8 @@ def test_a_run_reads_as_facts() -> None:
 def test_a_job_that_found_its_gpus_in_use_never_ran(reason: str, message: str | None, unrun: bool) -> None:
     """Seen of 0.19.37. What would fail again is not tried again."""
     ended = {**submission("failed", reason=reason), "termination_reason_message": message}
-    (found,) = read_run(encoded(run_item("a", "failed", job(ended)))).jobs
-    assert found.attempts[0].unrun is unrun
+    (ended_job,) = read_run(encoded(run_item("a", "failed", job(ended)))).jobs
+    assert ended_job.attempts[0].unrun is unrun
 
 
 def test_both_forms_of_time_are_the_same_moment() -> None:
@@ -80,9 +80,9 @@ def test_a_field_of_any_type_never_raises(key: str, value: Any) -> None:
 
 @given(key=st.sampled_from(SUBMISSION_KEYS), value=ANY_JSON)
 def test_a_field_of_a_submission_of_any_type_never_raises_and_other_values_stay(key: str, value: Any) -> None:
-    """What fits is taken, whatever stands beside it."""
-    shown = {**submission("running", exit_status=3), key: value}
-    facts = read_run(encoded(run_item("a", "running", job(shown))))
+    """A value that fits is taken, whatever stands beside it."""
+    changed = {**submission("running", exit_status=3), key: value}
+    facts = read_run(encoded(run_item("a", "running", job(changed))))
     assert facts.jobs[0].newest is not None
     if key != "exit_status":
         assert facts.jobs[0].newest.exit_status == 3
@@ -118,10 +118,10 @@ def test_what_is_no_run_is_a_value_error(broken: bytes) -> None:
 
 
 def test_doubt_never_ends_a_run() -> None:
-    """A job that is no object stays as one that says nothing; an unreadable retry policy covers everything."""
+    """A job that is not an object stays, without values; an unreadable retry policy covers everything."""
     item = single("a", "running", "done", exit_status=0)
     odd = {**item, "jobs": [*item["jobs"], "a job?"]}
-    assert [found.newest is None for found in read_run(encoded(odd)).jobs] == [False, True]
+    assert [job.newest is None for job in read_run(encoded(odd)).jobs] == [False, True]
     for spec in ({"retry": True}, {"retry": {}}, {"retry": {"on_events": 7}}, 7):
         policy = single("a", "running", "failed", exit_status=1)
         policy["jobs"][0]["job_spec"] = spec
@@ -141,10 +141,10 @@ def test_unknown_words_are_kept_and_named() -> None:
     )
 
 
-@pytest.mark.parametrize("said", [{"reason": "error"}, {"job_reason": "error"}])
-def test_the_reason_error_is_a_known_word(said: dict[str, Any]) -> None:
-    """Of a machine dstack says it too."""
-    assert read_run(encoded(single("a", "failed", "failed", **said))).drift == ()
+@pytest.mark.parametrize("words_given", [{"reason": "error"}, {"job_reason": "error"}])
+def test_the_reason_error_is_a_known_word(words_given: dict[str, Any]) -> None:
+    """dstack gives it for a machine too."""
+    assert read_run(encoded(single("a", "failed", "failed", **words_given))).drift == ()
 
 
 def test_a_submission_without_a_number_opens_no_attempt() -> None:
@@ -169,8 +169,8 @@ def test_an_amount_nobody_pays_is_none(price: float) -> None:
 @pytest.mark.parametrize("number", [2**63, -(2**70), 10**400])
 def test_a_number_that_cannot_be_written_down_is_named(field: str, number: int) -> None:
     """It reads as not said, with drift, by both ways."""
-    found = submission("done") | {field: number}
-    facts = read_run(encoded(run_item("odd", "done", job(found))))
+    odd = submission("done") | {field: number}
+    facts = read_run(encoded(run_item("odd", "done", job(odd))))
     assert any(field in drift for drift in facts.drift)
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stenotest.dstack_history import START, provider_id
 from stenotest.machines import HOST, machine_item, placeholder
-from stenotest.story import START, provider_id
 
-from engine.facts import VmFacts
-from engine.providers.dstack.vm_reading import read_vm
-from engine.replay.trace import open_trace
-from engine.states import VmReason, VmState
-from events.clock import SECOND
+from steno.engine.providers.dstack.vm_reading import read_vm
+from steno.engine.replay.replay import open_trace
+from steno.engine.state.facts import VmFacts
+from steno.engine.state.states import VmReason, VmState
+from steno.events.clock import SECOND
 
 TRACES = Path(__file__).parents[3] / "traces"
 
@@ -98,13 +98,13 @@ def test_what_does_not_fit_is_named_and_the_rest_is_read(change: dict[str, Any],
 
 
 def test_old_sentences_are_no_drift() -> None:
-    """What 0.19.37 writes in free text."""
+    """0.19.37 writes reasons as free text."""
     assert read(machine_item(reason="Idle timeout", old=True)).drift == ()
 
 
 @pytest.mark.parametrize("item", [b"", b"[]", b'"x"', b"{}", b'{"id": 7}', b'{"id": ""}', b"{broken"])
 def test_what_has_no_id_is_no_row(item: bytes) -> None:
-    """Nor is what is no JSON."""
+    """Nor a text that is not JSON."""
     with pytest.raises(ValueError, match="a machine"):
         read_vm(item)
 

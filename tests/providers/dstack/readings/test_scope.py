@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.providers.readings import READINGS
+from steno.engine.providers.registry import READINGS
 
 
 def scope(path: str, **req: Any) -> Any:
@@ -16,9 +16,9 @@ def scope(path: str, **req: Any) -> Any:
 
 def test_a_list_names_its_project_and_filter() -> None:
     """Project from the request, page and limit too."""
-    found = scope("/api/runs/list", project_name="p", only_active=True, limit=50, prev_run_id="x")
-    assert (found.source, found.endpoint, found.only_active, found.filtered) == ("dstack/p", "runs/list", True, True)
-    assert (found.limit, found.page_after) == (50, "x")
+    asks = scope("/api/runs/list", project_name="p", only_active=True, limit=50, prev_run_id="x")
+    assert (asks.source, asks.endpoint, asks.only_active, asks.filtered) == ("dstack/p", "runs/list", True, True)
+    assert (asks.limit, asks.page_after) == (50, "x")
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_an_answer_is_a_2xx_of_its_shape_or_resource_not_exists(
 
 def test_the_list_of_machines_has_pages_of_its_own() -> None:
     """A thousand by default, behind `prev_id`; what narrows it shows no absence; this host's are asked alike."""
-    found = scope("/api/instances/list", project_names=["p"], prev_id="x", prev_created_at="2026-01-01")
-    assert (found.limit, found.page_after, found.filtered) == (1000, "x", False)
+    asks = scope("/api/instances/list", project_names=["p"], prev_id="x", prev_created_at="2026-01-01")
+    assert (asks.limit, asks.page_after, asks.filtered) == (1000, "x", False)
     assert scope("/api/instances/list", project_names=["p"], limit=100).limit == 100
     assert scope("/api/instances/list", project_names=["p"], fleet_ids=["f"]).filtered
     local = scope("/local/instances/list", project_names=["here"], limit=100)

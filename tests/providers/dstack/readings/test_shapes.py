@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stenotest.story import run_item
+from stenotest.dstack_history import run_item
 
-from engine.providers.dstack.endpoints import FLEET_SECRETS, RUN_SECRETS
-from engine.providers.readings import READINGS
-from engine.replay.trace import open_trace
+from steno.engine.providers.dstack.reading import FLEET_SECRETS, RUN_SECRETS
+from steno.engine.providers.registry import READINGS
+from steno.engine.replay.replay import open_trace
 
 TRACES = Path(__file__).parents[3] / "traces"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.providers.dstack.words import INSTANCE_REASONS, INSTANCE_STATUSES, OLD_INSTANCE_REASONS, vm_cause
-from engine.states import VmReason
+from steno.engine.providers.dstack.words import INSTANCE_REASONS, INSTANCE_STATUSES, OLD_INSTANCE_REASONS, vm_cause
+from steno.engine.state.states import VmReason
 
 LAB = Path(__file__).parents[4] / ".lab"
 
@@ -18,7 +18,7 @@ def test_every_reason_of_the_servers_is_known(word: str) -> None:
 
 
 def test_reasons_mean_what_they_say() -> None:
-    """Both dialects; a word nobody knows, and none at all."""
+    """Both dialects, an unknown word, and no word."""
     assert vm_cause("idle_timeout") is vm_cause("Idle timeout") is VmReason.IDLE_TIMEOUT
     assert vm_cause("terminated_by_user") is VmReason.STOPPED_BY_USER
     assert vm_cause("provisioning_timeout") is VmReason.PROVISIONING_FAILED
@@ -37,10 +37,10 @@ def test_a_server_that_tells_no_ends_gives_no_reason_only_when_something_was_del
 @pytest.mark.parametrize("version", ["0.22.5", "0.19.37"])
 def test_the_words_are_those_of_the_servers_own_source(version: str) -> None:
     """Read from the installed server, where there is one."""
-    found = sorted(LAB.glob(f"venv-{version}/lib/python3*/site-packages/dstack/_internal/core/models/instances.py"))
-    if not found:
+    files = sorted(LAB.glob(f"venv-{version}/lib/python3*/site-packages/dstack/_internal/core/models/instances.py"))
+    if not files:
         pytest.skip(f"no dstack {version} here")
-    source = found[0].read_text(encoding="utf-8")
+    source = files[0].read_text(encoding="utf-8")
     assert _members(source, "InstanceStatus") == INSTANCE_STATUSES
     if version == "0.22.5":
         assert _members(source, "InstanceTerminationReason") == INSTANCE_REASONS

@@ -8,5 +8,5 @@ export {
 export { Fragment, createContext, h, render };
 export const html = htm.bind(h);
 
-// Classes as one string, without false, null and empty ones.
+// Classes as one string, without false, null and empty values.
 export const classes = (...names) => names.filter(Boolean).join(" ");

@@ -20,7 +20,7 @@ export function onReset(listener) {
 }
 
 const HIDDEN = 10_000; // a hidden tab gives its connection back after this: browsers have six a host
-const FAR = 5_000; // positions behind which reading anew is cheaper than being told each
+const FAR = 5_000; // positions behind which reading again is cheaper than a message for each
 const LONGEST = 10_000;
 
 let source = null;

@@ -7,7 +7,7 @@ import { ms } from "./words.js";
 
 const WAIT = 200; // milliseconds a stretch is shown before its marks are asked for
 const AGAIN = 3000; // after a failure
-const PARTS = 4; // of a stretch: it is asked for by whole ones, so that the next moments lie within
+const PARTS = 4; // of a stretch: it is asked for by whole parts, so that the next moments lie within
 
 // The marks of a period: {from, to, last (ms; of the record then), marks}; null while the whole record
 // is shown.
@@ -49,7 +49,7 @@ recordFacts.listen(() => { if (wanted && near.get() && near.get().to >= near.get
 onReset(() => { clearTimeout(timer); wanted = null; near.set(null); }); // it may be another record
 
 let joined = { record: null, near: null, marks: [] };
-// All marks to step through, in order: the near ones, and those of the whole record before and after them.
+// All marks to step through, in order: the near marks, and those of the whole record before and after them.
 function marksOf(record, close) {
   if (joined.record === record && joined.near === close) return joined.marks;
   const all = record?.marks ?? [];

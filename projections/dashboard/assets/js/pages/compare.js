@@ -30,7 +30,7 @@ function Choose({ a }) {
     { head: "Command", hide: "phone", cell: (run) => html`<span class="command-line mono dim">${run.ran?.command?.replaceAll("\n", "; ") ?? ""}</span>` },
     { head: "Submitted", hide: "phone", cell: (run) => html`<${Time} at=${run.submitted_at} relative />` },
   ];
-  // Runs of the same name are the likely ones.
+  // Runs of the same name are the likely choice.
   const ranked = (runs) => runs.filter((run) => run.run_id !== first.data?.run_id).sort((one, other) => (called(other) === name) - (called(one) === name));
   return html`<p class="crumbs"><${Link} to="/runs">Runs<//> <span aria-hidden="true">/</span> <${RunLink} id=${a} name=${name} /></p><${PageHead} title="Compare ${name} with…" />
     <div class="filters" role="search"><label class="field grow"><span class="label">Search</span><input class="input" type="search" data-filter placeholder="text in name, command or id" maxlength="2000" spellcheck="false" value=${typed}

@@ -8,6 +8,7 @@ import { cents, duration, money, ms, price, short, signed } from "../core/words.
 import { ArchiveMark, Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
 import { NoBudget } from "./overview.js";
 import { Charts, useShown } from "./costs/charts.js";
+import { WhatIf } from "./costs/whatif.js";
 import { Sides } from "./run/costs.js";
 import { Burn } from "../ui/burn.js";
 
@@ -83,5 +84,5 @@ function By({ by, since }) {
 
 export default function Page() {
   const now = useShown();
-  return html`<${PageHead} title="Costs" /><${Charts} now=${now}>${(since) => html`<${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${`${by} ${since}`} by=${by} since=${since} />`}<//>`}<//>`;
+  return html`<${PageHead} title="Costs" /><${Charts} now=${now}>${(since) => html`<${WhatIf} since=${since} /><${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${`${by} ${since}`} by=${by} since=${since} />`}<//>`}<//>`;
 }

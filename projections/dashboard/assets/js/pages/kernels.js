@@ -7,7 +7,7 @@ import { useMay } from "../core/session.js";
 import { count, number } from "../core/words.js";
 import { Await, Empty, PageHead, Panel, RunLink, StartMark, StateBadge, Table, Time } from "../ui/all.js";
 import { Plot } from "./kernels/plot.js";
-import { LOOKS, SAID, outer, percent, time } from "./kernels/words.js";
+import { LOOKS, SAID, floor, interval, time } from "./kernels/words.js";
 
 export const title = () => "Kernels";
 
@@ -19,10 +19,10 @@ const FILTERS = [["problem", "Problem"], ["gpu", "GPU"], ["dtype", "dtype"]];
 const COLUMNS = [
   { head: "#", right: true, cell: ({ rank }) => rank },
   { head: "Kernel", cell: ({ kernel }) => html`<${RunLink} id=${kernel.run_id} name=${kernel.name} row />` },
-  { head: "Median, own clock", right: true, cell: (one) => html`<strong>${time(one.time.median_ms)}</strong>` },
-  { head: "Spread", right: true, cell: (one) => percent(one.time.spread) },
-  { head: "Outer clock", right: true, hide: "narrow", cell: (one) => time(outer(one.time)) },
-  { head: "Floor", right: true, hide: "narrow", cell: (one) => time(one.time.floor_ms) },
+  { head: "Median", right: true, cell: (one) => html`<strong>${time(one.time.median_ms)}</strong>` },
+  { head: "Interval", right: true, cell: (one) => interval(one.time) },
+  { head: "Processors", right: true, hide: "narrow", cell: (one) => time(one.time.cpu_ms) },
+  { head: "Floor (share)", right: true, hide: "narrow", cell: (one) => floor(one.time) },
   { head: "By", hide: "phone", cell: ({ kernel }) => kernel.submitter ?? "–" },
   { head: "Machine", hide: "narrow", cell: ({ kernel }) => kernel.machine ?? "–" },
   { head: "Start", hide: "narrow", cell: ({ kernel }) => html`<${StartMark} start=${kernel.start} />` },
@@ -39,7 +39,7 @@ const APART = [
   { head: "Submitted", hide: "phone", cell: (one) => html`<${Time} at=${one.submitted_at} relative />` },
 ];
 
-export const named = (board) => `${board.problem} · ${board.gpu} · ${board.dtype}${board.definition === "shipped" ? "" : ` (definition ${board.definition})`}`;
+export const named = (board) => `${board.problem} · ${board.gpu} · ${board.dtype} · ${count(board.cpus, "processor")}${board.definition === "shipped" ? "" : ` (definition ${board.definition})`}`;
 
 function Board({ board, onMore }) {
   const ranked = board.places.length + board.more;

@@ -2,7 +2,7 @@
 import { html, useRef, useState } from "../core/dom.js";
 import { count } from "../core/words.js";
 
-// `{rows, fresh, show}` of rows, newest first: the shown rows, the number of waiting ones, and a function that shows them.
+// `{rows, fresh, show}` of rows, newest first: the shown rows, the number of waiting rows, and a function that shows them.
 // A new `reset` (the moment, the filter) starts again.
 export function useSteady(rows, idOf, reset) {
   const kept = useRef(null);

@@ -56,6 +56,11 @@ export const ANOMALIES = {
     means: "The provider's cost does not follow from its own answers.",
     todo: "Open the run's cost: each explained part is a line there.",
   },
+  new_transition: {
+    title: "Move that nothing made before",
+    means: "A run or machine went from one state to another as none of its provider had done in this record.",
+    todo: "Usual after an update of the provider. Read the answer, and check the verdict of that run.",
+  },
   gpu_mismatch: {
     title: "GPU mismatch",
     means: "The machine has a different GPU than the task requested.",

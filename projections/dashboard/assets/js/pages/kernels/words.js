@@ -13,11 +13,10 @@ export const time = (value) => (value === undefined || value === null ? "–" : 
 export const percent = (share) => (share === undefined || share === null ? "–" : `${(100 * share).toFixed(1)} %`);
 export const sizes = (row) => Object.entries(row.sizes ?? {}).map(([name, value]) => `${name}=${value}`).join(" ") || "–";
 
-// By the judge's clock, the way there and back included.
-export function outer(found) {
-  const walls = [...(found.walls_ms ?? [])].sort((a, b) => a - b);
-  const half = walls.length / 2;
-  return walls.length ? (walls[Math.ceil(half) - 1] + walls[Math.floor(half)]) / 2 : null;
-}
+// `0.51–0.53 ms`: times whose intervals overlap tie. Older results have none.
+export const interval = (found) => (found.low_ms === undefined ? "–" : `${Number(found.low_ms.toPrecision(4))}–${time(found.high_ms)}`);
+
+// `0.0024 ms (5.3 %)`: the least time on this GPU, and its share of the median.
+export const floor = (found) => (found.floor_ms ? `${time(found.floor_ms)} (${percent(found.floor_ms / found.median_ms)})` : time(found.floor_ms));
 
 export const boardOf = (problem, gpu, dtype) => `/kernels?${new URLSearchParams({ problem, gpu, dtype })}`;

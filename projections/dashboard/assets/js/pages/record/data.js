@@ -27,7 +27,7 @@ export const TYPES = [
     "FleetEnsured", "FleetFailed", "VmStopIntended", "VmStopSucceeded", "VmStopFailed", "IntentAbandoned",
   ]],
   ["What we decided", [
-    "PolicyAdopted", "RunHeld", "RunPlaced", "RunRequeued", "VmDrainStarted", "VmDrainCancelled", "VmGoneConfirmed", "BudgetCrossed",
+    "PolicyAdopted", "RunHeld", "RunPlaced", "RunRequeued", "VmDrainStarted", "VmDrainCancelled", "VmGoneConfirmed", "BudgetCrossed", "RulesAdopted",
   ]],
   ["What the task said", ["TaskReported"]],
   ["Ourselves", [
@@ -59,6 +59,7 @@ const MEANINGS = {
   RecorderStopped: "Recording ended.",
   RecordRestored: "A copy took the place of the record; what followed the common position is lost.",
   PolicyAdopted: "Decisions use these settings from here on.",
+  RulesAdopted: "Answers are judged by these rules from here on.",
   RunHeld: "A run waits in Steno's queue.",
   RunPlaced: "A place was reserved for a run; without a slot the provider chooses the machine.",
   RunRequeued: "A run went back to Steno's queue.",

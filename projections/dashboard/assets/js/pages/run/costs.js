@@ -5,7 +5,7 @@ import { money, price, signed } from "../../core/words.js";
 import { Await, Table, VmLink } from "../../ui/all.js";
 import { hour, lasted } from "./words.js";
 
-// Why the two figures differ. Positive lines are in ours only, negative ones in the provider's only.
+// Why the two figures differ. Positive lines are in our figure only, negative lines in the provider's only.
 const BECAUSE = {
   queueing: "submitted, but no machine was working on it yet",
   "machine silent": "charged although the machine no longer answered",

@@ -7,7 +7,6 @@ import { LOOKS, SAID, boardOf, percent, sizes, time } from "../kernels/words.js"
 import { Results } from "../submit/results.js";
 import { folded } from "../submit/statuses.js";
 
-const SEEDS = { true: "has the hash recorded before the run", false: "does not have the hash recorded before the run", null: "not recorded" };
 const Result = ({ status }) => html`<${StateBadge} state=${LOOKS[status] ?? "failed"} bare=${SAID[status] ?? status} />`;
 
 const STATUSES = [
@@ -34,7 +33,7 @@ export function Kernel({ kernel }) {
         <dt>asked for</dt><dd>${mark.gpu_type}, ${mark.dtype}, ${mark.language}, ${mark.endpoint}</dd>
         ${judged && html`<dt>result</dt><dd><${Result} status=${judged.said} />${judged.now !== judged.said && html` by today's rules <${Result} status=${judged.now} />`}</dd>
           ${(judged.why.length ? judged.why : judged.said === "CHEATING_SUSPECTED" ? [judged.message] : []).map((why) => html`<dt key=${why}>seen</dt><dd>${why}</dd>`)}
-          <dt>ran on</dt><dd>${judged.gpu}, ${judged.machine ?? "unknown machine"}, ${judged.start ?? "unknown"} start</dd>${(judged.seed_proven !== null || judged.measured.length > 0) && html`<dt>seed</dt><dd>${SEEDS[judged.seed_proven]}</dd>`}`}</dl>
+          <dt>ran on</dt><dd>${judged.gpu}, ${judged.machine ?? "unknown machine"}, ${judged.start ?? "unknown"} start</dd>`}</dl>
       ${block && html`<${Code} text=${block} wrap label=${end.status === "COMPILE_ERROR" ? "Compiler output" : "Output"} />`}<//>
     <${Results} view=${view} /></div>
     <${Panel} title="Statuses" flush><${Table} caption="Statuses of the kernel, oldest first" columns=${STATUSES} rows=${statuses} rowKey=${(one, index) => `${one.position} ${index}`} /><//></div>`;

@@ -76,7 +76,7 @@ export class Terminal {
     }
   }
 
-  // The lines to show, with one that has no end yet.
+  // The lines to show, with a line that has no end yet.
   shown() {
     const found = this.lines.slice(this.start);
     const { current } = this;

@@ -1,7 +1,9 @@
 // The kernel form: a problem, pasted source, a GPU, and what to do with it.
 import { get } from "../../core/api.js";
 import { html, useEffect, useState } from "../../core/dom.js";
+import { number } from "../../core/words.js";
 import { Empty, Problem } from "../../ui/all.js";
+import { sizes, time } from "../kernels/words.js";
 import { useDraft } from "./drafts.js";
 import { Choice, Radios } from "./fields.js";
 import { Source } from "./source.js";
@@ -42,7 +44,8 @@ export function KernelForm({ offered, unknown, busy, error, onSubmit }) {
   const setSource = (text) => setDraft({ sources: { ...draft.sources, [problem.problem]: text } });
   const pick = (value, among) => (among.includes(value) ? value : among[0]);
   const gpu = pick(draft.gpu, offered.gpus.map(([name]) => name));
-  const dtype = pick(draft.dtype, offered.dtypes);
+  const dtypes = problem.problem_def?.dtypes?.length ? problem.problem_def.dtypes : offered.dtypes;
+  const dtype = pick(draft.dtype, dtypes);
   const endpoint = pick(draft.endpoint, offered.endpoints);
   const field = error?.field?.split(/[.[]/)[0];
   const wrong = (...names) => (names.includes(field) ? error.detail : null);
@@ -52,12 +55,12 @@ export function KernelForm({ offered, unknown, busy, error, onSubmit }) {
   };
   return html`<form class="panel form" onSubmit=${submit} noValidate>
     <${Choice} label="Problem" value=${problem.problem} onInput=${(value) => setDraft({ problem: value })} error=${wrong("problem", "problem_def")}
-      options=${offered.problems.map((one) => [one.problem, one.title])} hint=${problem.problem_def?.description} />
+      options=${offered.problems.map((one) => [one.problem, one.title])} hint=${[problem.problem_def?.description, ...(problem.work ?? []).map((one) => workOf(one, gpu))].join(" ")} />
     <${Source} label="Source" value=${source} onInput=${setSource} error=${wrong("solution_code")} hint=${signatureOf(problem.problem_def, dtype)} />
     <div class="bar">${problem.example && source !== problem.example && html`<button type="button" class="button small" onClick=${() => setSource(problem.example)}>${source ? "Replace with the example" : "Start from the example"}</button>`}
       ${source && html`<button type="button" class="button small" onClick=${() => setSource("")}>Clear</button>`}</div>
     <div class="form-row"><${Choice} label="GPU" value=${gpu} options=${offered.gpus} onInput=${(value) => setDraft({ gpu: value })} error=${wrong("gpu_type")} />
-      <${Choice} label="Data type" value=${dtype} options=${offered.dtypes.map((name) => [name, name])} onInput=${(value) => setDraft({ dtype: value })} error=${wrong("dtype")} /></div>
+      <${Choice} label="Data type" value=${dtype} options=${dtypes.map((name) => [name, name])} onInput=${(value) => setDraft({ dtype: value })} error=${wrong("dtype")} /></div>
     <${Radios} legend="What to do" value=${endpoint} error=${wrong("endpoint")} onInput=${(value) => setDraft({ endpoint: value })} options=${offered.endpoints.map((name) => [name, ...(DOES[name] ?? [name])])} />
     ${error && !FIELDS.includes(field) && html`<${Problem} error=${error} />`}
     <div class="bar"><button type="submit" class="button primary" disabled=${busy}>${busy ? "Submitting …" : "Submit"}</button><span class="dim">${offered.isolated ? "This may start a machine, which is billed from then on." : "The kernel runs as the service's user on this machine, not isolated. Submit only your own code."}</span></div></form>`;
@@ -66,12 +69,19 @@ export function KernelForm({ offered, unknown, busy, error, onSubmit }) {
 const TYPES = { float32: "float", float64: "double", float16: "__half", bfloat16: "__hip_bfloat16", int32: "int" };
 const SCALARS = { float32: "float", float64: "double", float16: "float", bfloat16: "float", int32: "int" };
 
+// What one call of a benchmark needs at least.
+function workOf({ sizes: at, dtype, bytes, operations, floor_ms: floors }, gpu) {
+  const does = operations ? `, ${number(operations)} operations` : "";
+  const least = floors[gpu] ? ` ${gpu} needs ${time(floors[gpu])} or more.` : "";
+  return `A call of ${sizes({ sizes: at })} in ${dtype}: ${(bytes / 1e6).toFixed(1)} MB${does}.${least}`;
+}
+
 // What the source has to define, as C++ writes it.
 function signatureOf(definition, dtype) {
   const signature = definition?.signature;
   if (!signature) return null;
   const parts = [
-    ...signature.inputs.map((one) => `const ${TYPES[dtype]}* ${one.name}`), ...signature.outputs.map((one) => `${TYPES[dtype]}* ${one.name}`),
+    ...signature.inputs.map((one) => `const ${TYPES[one.dtype ?? dtype]}* ${one.name}`), ...signature.outputs.map((one) => `${TYPES[dtype]}* ${one.name}`),
     ...(signature.parameters ?? []).map((name) => `${SCALARS[dtype]} ${name}`), ...signature.sizes.map((name) => `size_t ${name}`),
   ];
   return html`Define <code>extern "C" void ${signature.function ?? "solution"}(${parts.join(", ")})</code>.`;

@@ -2,7 +2,7 @@
 import { html } from "../../core/dom.js";
 import { number } from "../../core/words.js";
 import { Panel, Table } from "../../ui/all.js";
-import { outer, percent, sizes as sized, time } from "../kernels/words.js";
+import { floor, interval, percent, sizes as sized, time } from "../kernels/words.js";
 
 const sizes = (row) => html`<code>${sized(row)}</code>`;
 const small = (value) => (value === undefined || value === null ? "–" : typeof value === "number" ? String(Number(value.toPrecision(3))) : value);
@@ -21,9 +21,11 @@ const BENCHMARKS = [
   { head: "Fastest", right: true, hide: "phone", cell: (row) => time(row.min_ms) },
   { head: "Slowest", right: true, hide: "phone", cell: (row) => time(row.max_ms) },
   { head: "Spread", right: true, hide: "phone", cell: (row) => percent(row.spread) },
-  { head: "Outer clock", right: true, hide: "phone", cell: (row) => time(outer(row)) },
-  { head: "Floor", right: true, hide: "phone", cell: (row) => time(row.floor_ms) },
-  { head: "Calls", right: true, hide: "phone", cell: (row) => number(row.times_ms?.length ?? row.repeats) },
+  { head: "Interval", right: true, hide: "phone", cell: interval },
+  { head: "Processors", right: true, hide: "phone", cell: (row) => time(row.cpu_ms) },
+  { head: "Empty", right: true, hide: "phone", cell: (row) => time(row.empty_ms) },
+  { head: "Floor (share)", right: true, hide: "phone", cell: floor },
+  { head: "Calls", right: true, hide: "phone", cell: (row) => number(row.repeats) },
 ];
 
 export const Results = ({ view }) => html`

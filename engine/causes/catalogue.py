@@ -1,0 +1,215 @@
+"""The catalogue of causes: rules over lines of output, as TOML, ours and a site's own.
+
+Patterns are RE2's, so a line is read in time linear in its length whatever a site writes. All of a catalogue are one
+automaton.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+import re2  # type: ignore[import-untyped]
+
+from steno.engine.state.facts import Blame
+from steno.events.errors import UnreadableInput
+
+FILES: Final = ("gpu.toml", "host.toml", "python.toml", "network.toml", "cluster.toml", "build.toml")
+_MEMORY: Final = 256 << 20  # bytes that the automaton of all patterns may take
+
+
+class Pattern(Protocol):
+    """A compiled pattern."""
+
+    def search(self, text: str, /) -> object | None: ...
+
+
+class FailureCause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cause: who can change it, what to do about it, and its rank; of several causes the least rank is the root."""
+
+    rank: int
+    remedy: str
+    blame: Blame | None = None  # None: the output does not say
+    outlived: bool = False  # outside of a traceback; a traceback that begins later shows that the task went on
+
+
+class CauseRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Lines that show a cause."""
+
+    name: str
+    cause: str
+    source: str  # what prints such lines
+    patterns: tuple[str, ...]
+    unless: str | None = None  # a line that matches this too shows nothing
+    needs: str | None = None  # a line before it, at most `within` lines away, must match this
+    follows: str | None = None  # after a line as near that matches this it is a consequence, and shows nothing
+    within: int = 50
+    warn: bool = False  # lines that call themselves warnings count too
+    generic: bool = False  # it yields to every other rule on the same line
+    rank: int | None = None  # instead of the cause's
+    weak: bool = False  # its lines show nothing if nobody says that the task failed
+    remedy: str | None = None  # instead of the cause's
+    blame: Blame | None = None  # likewise
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    rule: list[CauseRule] = []
+
+
+class _Lines(msgspec.Struct, forbid_unknown_fields=True):
+    warning: list[str]
+    harmless: list[str]
+    recovered: list[str]
+    restarted: list[str]
+    progress: list[str]
+    done: list[str]
+    undone: list[str]
+    prefix: str
+    frame: str
+    traceback: str
+
+
+class Context:
+    """Patterns for a line that speaks of the errors in it and before it."""
+
+    def __init__(self, lines: _Lines) -> None:
+        def matcher(patterns: list[str]) -> Callable[[str], bool]:
+            matched = _automaton(patterns)
+            return lambda line: bool(matched(line))
+
+        self.warning, self.harmless, self.progress = map(matcher, (lines.warning, lines.harmless, lines.progress))
+        self.recovered, self.restarted = matcher(lines.recovered), matcher(lines.restarted)
+        self._done, self._undone = matcher(lines.done), matcher(lines.undone)
+        self.frame, self.traceback = matcher([lines.frame]), matcher([lines.traceback])
+        self._prefixed, self._prefix = matcher([lines.prefix]), re2.compile(lines.prefix)
+
+    def done(self, line: str) -> bool:
+        """True if the task says that it is done."""
+        return self._done(line) and not self._undone(line)
+
+    def without_prefix(self, line: str) -> str:
+        """The line without the rank that a launcher put before it."""
+        return line[self._prefix.search(line).end() :] if self._prefixed(line) else line
+
+
+class Hit(NamedTuple):
+    """A rule that a line matches, before what goes around the line is looked at."""
+
+    rule: CauseRule
+    rank: int
+
+
+class Catalogue:
+    """Rules with their automaton.
+
+    Args:
+        causes: by name.
+        rules: in order; of two of equal rank on one line the first counts.
+
+    Raises:
+        UnreadableInput: a rule names an unknown cause, or has a pattern that RE2 does not take.
+    """
+
+    def __init__(self, causes: dict[str, FailureCause], rules: Sequence[CauseRule]) -> None:
+        self.causes, self.rules, self.context = causes, tuple(rules), _context()
+        self._rule_of: list[CauseRule] = []
+        self._unless: dict[str, Pattern] = {}
+        self._before: list[tuple[str, str]] = []
+        for rule in rules:
+            if rule.cause not in causes:
+                raise UnreadableInput(f"rule {rule.name!r}: no cause is named {rule.cause!r}")
+            for pattern in rule.patterns:
+                _checked(rule, pattern)
+                self._rule_of.append(rule)
+            if rule.unless is not None:
+                self._unless[rule.name] = _checked(rule, rule.unless)
+            for other in (rule.needs, rule.follows):
+                if other is not None:
+                    _checked(rule, other)
+                    self._before.append((rule.name, other))
+        self._match = _automaton(pattern for rule in rules for pattern in rule.patterns)
+        self._match_before = _automaton(pattern for _, pattern in self._before)
+
+    def hits(self, line: str) -> list[Hit]:
+        """The rules that a line matches, the root's first; generic rules only if there is no other."""
+        rules = dict.fromkeys(self._rule_of[index] for index in sorted(self._match(line)))
+        matching = [rule for rule in rules if rule.name not in self._unless or not self._unless[rule.name].search(line)]
+        specific = [rule for rule in matching if not rule.generic]
+        return sorted((Hit(rule, self.rank(rule)) for rule in specific or matching), key=lambda hit: hit.rank)
+
+    def precedes(self, line: str) -> list[tuple[str, str]]:
+        """The rules, by name, with their pattern for lines before that this line matches."""
+        return [self._before[index] for index in self._match_before(line)]
+
+    def rank(self, rule: CauseRule) -> int:
+        return self.causes[rule.cause].rank if rule.rank is None else rule.rank
+
+    def blame(self, rule: CauseRule) -> Blame | None:
+        return rule.blame or self.causes[rule.cause].blame
+
+    def remedy(self, rule: CauseRule) -> str:
+        return rule.remedy or self.causes[rule.cause].remedy
+
+
+def _automaton(patterns: Iterable[str]) -> Callable[[str], Sequence[int]]:
+    """A function that gives the places of the patterns that a line matches."""
+    options = re2.Options()
+    options.max_mem, options.log_errors = _MEMORY, False
+    automaton = re2.Set.SearchSet(options)
+    for pattern in patterns:
+        automaton.Add(pattern)
+    automaton.Compile()
+    return lambda line: automaton.Match(line) or ()
+
+
+def _checked(rule: CauseRule, pattern: str) -> Pattern:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled: Pattern = re2.compile(pattern, options)
+    except re2.error as error:
+        why = str(error.args[0].decode() if isinstance(error.args[0], bytes) else error)
+        raise UnreadableInput(
+            f"rule {rule.name!r}: RE2 does not take the pattern {pattern!r} ({why}); it has no look-around and no "
+            f"back-references, so that every line is read in linear time"
+        ) from None
+    return compiled
+
+
+def rules_in(text: str, where: str) -> list[CauseRule]:
+    """The rules of a TOML document. UnreadableInput: it is none; the message says where."""
+    try:
+        return msgspec.convert(tomllib.loads(text), _File).rule
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UnreadableInput(f"{where}: {error}") from None
+
+
+@cache
+def _context() -> Context:
+    text = (files(__package__) / "context.toml").read_text(encoding="utf-8")
+    return Context(msgspec.convert(tomllib.loads(text), _Lines))
+
+
+@cache
+def shipped_causes() -> dict[str, FailureCause]:
+    """The causes of the catalogue, in order of rank."""
+    text = (files(__package__) / "causes.toml").read_text(encoding="utf-8")
+    causes = msgspec.convert(tomllib.loads(text), dict[str, FailureCause])
+    return dict(sorted(causes.items(), key=lambda row: row[1].rank))
+
+
+@cache
+def shipped() -> Catalogue:
+    """The catalogue of this version."""
+    folder = files(__package__)
+    return Catalogue(
+        shipped_causes(),
+        [rule for name in FILES for rule in rules_in((folder / name).read_text(encoding="utf-8"), name)],
+    )
+
+
+def with_rules(rules: Iterable[CauseRule]) -> Catalogue:
+    """The catalogue with a site's rules before ours."""
+    return Catalogue(shipped_causes(), [*rules, *shipped().rules])

@@ -1,0 +1,1 @@
+"""The answers to people and programs, computed from the read models and the record."""

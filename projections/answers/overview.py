@@ -1,0 +1,214 @@
+"""The overview: active runs, costs of today, budget, spend curve, machines as lanes, and incidents."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Annotated, Final, cast
+
+import msgspec
+from msgspec import Meta
+
+from steno.engine.decide.budget import Account
+from steno.engine.decide.queue import Queued
+from steno.engine.objects import BlindObject, RunObject, VmObject
+from steno.engine.state.kernel_mark import KERNELS
+from steno.engine.state.policy import DAY, Policy
+from steno.engine.state.world import World
+from steno.engine.wire import Position, Shape, Stretched, Time, Usd
+from steno.events.clock import SECOND
+from steno.projections.answers import incidents
+from steno.projections.read_models.cost_rows import decode_paid
+from steno.projections.read_models.reader_pool import Look
+from steno.projections.read_models.schema import VmRow
+from steno.projections.read_models.store import ProjectionStore
+from steno.projections.read_models.view import SourceView
+from steno.projections.read_models.world_table import decode_vm
+
+_RUNNING: Final = 500
+_RECENT: Final = 10
+_ANOMALIES: Final = 5
+WINDOW: Final = 6 * 3600 * SECOND
+_MOST: Final = 100  # lanes shown: those that ended last are left out first where there are more
+_run: Final = msgspec.json.Decoder(RunObject)
+POINTS: Final = 120
+Stretch = tuple[int, int, int]  # (since, until, micro-dollars) at one price
+_stretches: Final = msgspec.msgpack.Decoder(list[Stretch])
+
+
+class Today(Shape, frozen=True, kw_only=True, rename={"start": "from", "spent": "spent_usd"}):
+    """The day so far, in UTC: what machines cost, and how runs ended."""
+
+    start: Time
+    spent: Usd
+    succeeded: int
+    failed: int
+    stopped: int
+
+
+class BurnPoint(Shape, frozen=True, kw_only=True, rename={"spent": "spent_usd"}):
+    """The sum spent by a moment."""
+
+    at: Time
+    spent: Usd
+
+
+class Window(Stretched, frozen=True, kw_only=True):
+    """The time that lanes show."""
+
+    start: Time
+    end: Time
+
+
+class RunOnLane(Shape, frozen=True, kw_only=True, rename={"run_start": "start", "start": "from", "end": "to"}):
+    """A run on a machine."""
+
+    run_id: str
+    name: str | None
+    state: str | None
+    run_start: Annotated[str | None, Meta(description="cold or warm")]
+    start: Time
+    end: Time | None
+
+
+class LaneObject(Shape, frozen=True, kw_only=True):
+    """A machine and the runs that were on it."""
+
+    vm: VmObject
+    runs: tuple[RunOnLane, ...]
+
+
+class AnomalySummary(Shape, frozen=True, kw_only=True):
+    """How many anomalies there are, and the newest."""
+
+    count: int
+    newest: tuple[incidents.DatedAnomaly, ...]
+
+
+class Overview(Shape, frozen=True, kw_only=True):
+    """Everything at a glance; lists that may be long are cut to their newest."""
+
+    position: Position
+    at: Time
+    head: Position
+    sources: Annotated[tuple[SourceView, ...], Meta(description="The live sources.")]
+    running: tuple[RunObject, ...]
+    queued: dict[str, Queued]
+    recent: tuple[RunObject, ...]
+    today: Today
+    budget: Account
+    burn: tuple[BurnPoint, ...]
+    window: Window
+    lanes: tuple[LaneObject, ...]
+    anomalies: AnomalySummary
+    blind: tuple[BlindObject, ...]
+
+
+def overview(look: Look, policy: Policy) -> Overview:
+    """The whole page; `policy` is the one in force at that moment (`policy_then`)."""
+    view, store = look.view, look.view.store
+    window, machines = lanes(look)
+    return Overview(
+        position=look.position,
+        at=look.now,
+        head=look.record.head().position,
+        sources=view.sources(look.now),
+        running=_stored(value for _, value in store.runs.page(limit=_RUNNING, live=True)),
+        queued=view.queued(look.now),
+        recent=_stored(store.runs.last_ended(_RECENT)),
+        today=today(look),
+        budget=view.account(policy, look.now),
+        burn=burn(look),
+        window=window,
+        lanes=machines,
+        anomalies=AnomalySummary(count=store.count_anomalies(), newest=incidents.newest(look, _ANOMALIES)),
+        blind=view.open_gaps(look.now),
+    )
+
+
+def _stored(texts: Iterable[bytes]) -> tuple[RunObject, ...]:
+    return cast("tuple[RunObject, ...]", tuple(map(msgspec.Raw, texts)))
+
+
+def today(look: Look) -> Today:
+    """The UTC day of that moment."""
+    store = look.view.store
+    midnight = look.now - look.now % DAY
+    spent = 0
+    for row in store.vms.all(since=midnight):
+        if row.archive is None:
+            spent += sum(part.cost for part in decode_paid(row.paid).parts if part.day * DAY >= midnight)
+    ended = store.runs.ended_since(midnight)
+    counts = {state: ended.get(state, 0) for state in ("succeeded", "failed", "stopped")}
+    return Today(start=midnight, spent=spent, **counts)
+
+
+def policy_then(state: World, default: Policy) -> Policy:
+    """The policy adopted last in a world, else `default`. All sources share one budget, so any source's policy will do,
+    but not that of kernels, which has none.
+    """
+    budgeted = (steps[-1] for name, steps in state.policies.items() if name.partition("/")[0] != KERNELS)
+    newest = max(budgeted, key=lambda step: step.position, default=None)
+    return msgspec.structs.replace(default if newest is None else newest.policy, free=False)
+
+
+def lanes(look: Look, window: int = WINDOW) -> tuple[Window, tuple[LaneObject, ...]]:
+    """Machines billed in the last `window` microseconds; if none, the newest machine's whole life."""
+    store, end = look.view.store, look.now
+    start = end - window
+    rows = list(store.vms.all(since=start, hidden=False))
+    if not rows and (newest := store.vms.newest()) is not None:
+        rows, start = [newest], newest.created
+        end = max(start, end if newest.ended_at is None else newest.ended_at)
+    if len(rows) > _MOST:
+        kept = sorted(rows, key=lambda row: (row.billed, row.ended_at or 0))[-_MOST:]
+        rows = [row for row in rows if row in kept]
+    return Window(start=start, end=end), tuple(_lane(store, row, start, end) for row in rows)
+
+
+def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> LaneObject:
+    vm = decode_vm(row.folded)
+    runs = []
+    for stay in vm.occupancies:
+        if stay.since > end or (stay.until is not None and stay.until < start):
+            continue
+        known = store.runs.get(stay.run_id)
+        run = None if known is None else _run.decode(known.object)
+        runs.append(
+            RunOnLane(
+                run_id=stay.run_id,
+                name=None if run is None else run.name,
+                state=None if run is None else run.state,
+                run_start=None if run is None else run.start,
+                start=max(vm.created, stay.since),
+                end=None if stay.until is None else max(vm.created, stay.until),
+            )
+        )
+    return LaneObject(vm=msgspec.json.decode(row.object, type=VmObject), runs=tuple(runs))
+
+
+def burn(look: Look, points: int = POINTS) -> tuple[BurnPoint, ...]:
+    """At most `points` points from the first machine's start to now."""
+    stretches = [stretch for spans in look.view.store.vms.spans() for stretch in _stretches.decode(spans)]
+    if not stretches:
+        return ()
+    first, last = min(stretch[0] for stretch in stretches), max(look.now, *(stretch[1] for stretch in stretches))
+    moments = moments_between(first, last, points)
+    sums = spent_at(moments, stretches)
+    return tuple(BurnPoint(at=at, spent=cost) for at, cost in zip(moments, sums, strict=True))
+
+
+def moments_between(first: int, last: int, points: int) -> list[int]:
+    """At most `points` moments, evenly spaced, both ends included; ascending, distinct."""
+    steps = max(1, points - 1)
+    return sorted({first + (last - first) * step // steps for step in range(steps + 1)})
+
+
+def spent_at(moments: list[int], stretches: Iterable[Stretch]) -> list[int]:
+    """Micro-dollars spent by each moment (ascending); the last includes every stretch whole."""
+    partly, whole = [0.0] * len(moments), [0] * (len(moments) + 1)
+    for since, until, cost in stretches:
+        over = bisect_left(moments, until)
+        whole[over] += cost
+        for index in range(bisect_right(moments, since), over):
+            partly[index] += cost * (moments[index] - since) / (until - since)
+    return [round(part) + done for part, done in zip(partly, accumulate(whole[:-1]), strict=True)]

@@ -1,0 +1,232 @@
+"""The timeline of a run: its states as spans, its attempts, and gaps without polls."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Annotated, Final, TypeVar
+
+from msgspec import Meta
+
+from steno.engine.objects import BlindObject, IntervalObject, RunObject, VmObject
+from steno.engine.state.changes import GapKind
+from steno.engine.state.run import Attempt, Said
+from steno.engine.wire import Position, Shape, Stretched, Time
+from steno.events.clock import SECOND, parse_time
+
+
+class TimelineSpan(Stretched, frozen=True, kw_only=True):
+    """A state, held from `start` to `end`; None: still held."""
+
+    state: str
+    attempt: int
+    start: Time
+    end: Time | None
+    seconds: float  # an open one is counted to the timeline's `until`
+    position: Position | None  # the poll that began it; None for the time before the first poll
+
+
+class Gap(Stretched, frozen=True, kw_only=True):
+    """A stretch of the run's life in which its source was not seen."""
+
+    source: str
+    start: Time
+    end: Time
+    kind: GapKind
+
+
+class TimedGap(Gap, frozen=True, kw_only=True):
+    """A gap with its length."""
+
+    seconds: float
+
+
+class BilledPhase(Stretched, frozen=True, kw_only=True):
+    """A phase in which the run's machine was billed, within the run's own time."""
+
+    phase: str
+    start: Time
+    end: Time
+    seconds: float
+
+
+class TaskPhase(BilledPhase, frozen=True, kw_only=True):
+    """A phase that the task itself reports."""
+
+    position: Position
+
+
+class MachineOfRun(Shape, frozen=True, kw_only=True):
+    """The machine a run was on, while it was asked for or went on."""
+
+    vm_id: str | None
+    start: Annotated[str | None, Meta(description="cold or warm")]
+    phases: tuple[BilledPhase, ...]
+
+
+class Timeline(
+    Shape, frozen=True, kw_only=True, rename={"start": "from", "unwatched": "first_poll_at", "gaps": "blind"}
+):
+    """A run's life from its submission to `until`: its verdict, or the last poll of it."""
+
+    run_id: str
+    name: str | None
+    state: str
+    reason: str | None
+    start: Time
+    until: Time
+    unwatched: Time | None  # first poll of a run submitted elsewhere, if it is older
+    spans: tuple[TimelineSpan, ...]
+    gaps: tuple[TimedGap, ...]
+    machine: MachineOfRun
+    phases: tuple[TaskPhase, ...]  # as the task reports them; empty without reports
+
+
+def timeline(
+    run: RunObject,
+    blind: Iterable[BlindObject],
+    now: int,
+    vm: VmObject | None = None,
+    report: Said | None = None,
+    later: Sequence[Attempt] = (),
+    phases: Sequence[tuple[str, int]] = (),
+    *,
+    foreign: bool = False,
+) -> Timeline:
+    """The life of a run up to its verdict, or up to `now` (microseconds UTC) if open. `report`: the task's own;
+    `later`: attempts after the first; `phases`: (name, start) as the provider reports them; `foreign`: it was submitted
+    outside Steno.
+    """
+    moves = [parse_time(move.at) for move in run.transitions]
+    submitted = parse_time(run.submitted_at) if run.submitted_at else None
+    first = moves[0] if moves else submitted if submitted is not None else now
+    start = first if submitted is None else min(submitted, first)
+    waited = first > start and not foreign
+    first_held: list[_Held] = [("requested", 1, start, first, None)] if waited else []
+    held = first_held + _held(run, later)
+    verdict = moves[-1] if run.ended and moves else None
+    held, verdict = _dated(run, held, verdict)
+    if report is not None:
+        steps = [(step.phase.value, step.at, step.position) for step in report.phases]
+    else:  # none for a run with one phase only
+        decided = run.evidence[-1] if run.evidence else 0
+        steps = [(name, at, decided) for name, at in phases] if len(phases) > 1 else []
+    until = max(start, verdict if verdict is not None else now, held[-1][2] if held else start)
+    return Timeline(
+        run_id=run.run_id,
+        name=run.name,
+        state=run.state,
+        reason=run.reason,
+        start=start,
+        until=until,
+        unwatched=first if first > start and not waited else None,
+        spans=tuple(
+            TimelineSpan(
+                state=state,
+                attempt=attempt,
+                start=begin,
+                end=end,
+                seconds=((until if end is None else end) - begin) / SECOND,
+                position=position,
+            )
+            for state, attempt, begin, end, position in held
+        ),
+        gaps=tuple(
+            TimedGap(source=gap.source, start=begin, end=end, kind=gap.kind, seconds=(end - begin) / SECOND)
+            for gap, begin, end in _within(blind, first, until)
+        ),
+        machine=MachineOfRun(
+            vm_id=run.vm_id,
+            start=run.start,
+            phases=tuple(
+                BilledPhase(phase=interval.phase, start=begin, end=end, seconds=(end - begin) / SECOND)
+                for interval, begin, end in _within(() if vm is None else vm.intervals, start, until)
+            ),
+        ),
+        phases=_phases(steps, until),
+    )
+
+
+_Held = tuple[str, int, int, int | None, int | None]  # (state, attempt, start, end, position)
+
+
+def _held(run: RunObject, later: Sequence[Attempt]) -> list[_Held]:
+    """The run's states in order, without those of no duration. A requeue belongs to the attempt that follows, which the
+    provider may show only later.
+    """
+    spans: list[_Held] = []
+    moves = run.transitions
+    for index, move in enumerate(moves):
+        known = move.position
+        if move.target == "queued" and move.origin not in {None, "requested"}:
+            known = moves[index + 1].position if index + 1 < len(moves) else later[-1].position if later else known
+        attempt = max((retry.number for retry in later if retry.position <= known), default=1)
+        start = parse_time(move.at)
+        last = index == len(moves) - 1
+        if last and run.ended:
+            break
+        end = None if last else parse_time(moves[index + 1].at)
+        if end == start and moves[index + 1].target != move.target and not last:
+            continue
+        spans.append((move.target, attempt, start, end, move.position))
+    return spans
+
+
+def _dated(run: RunObject, held: list[_Held], verdict: int | None) -> tuple[list[_Held], int | None]:
+    """The states, and when the last ended, by the times that the provider gives for its attempts rather than by those
+    of the polls that showed them. An attempt that no poll showed running ran all the same.
+    """
+    attempts = run.attempt_list
+    began = {attempt.number: parse_time(attempt.started_at) for attempt in attempts if attempt.started_at is not None}
+    ended = {attempt.number: parse_time(attempt.finished_at) for attempt in attempts if attempt.finished_at is not None}
+    if not began or not held:
+        return held, verdict
+    spans: list[_Held] = []
+    for span, follows in zip_longest(held, held[1:]):
+        state, attempt, _, end, position = span
+        runs = follows is not None and follows[0] in _RUNS and follows[1] == attempt
+        spans.append(span)
+        if state in _WAITS and attempt in began and attempt in ended and end is not None and not runs:
+            spans.append(("running", attempt, end, end, position))
+    dated: list[_Held] = []
+    before: _Held | None = None
+    for span in spans:
+        state, attempt, begin, end, position = span
+        if state in _RUNS and attempt in began and (before is None or before[0] not in _RUNS or before[1] != attempt):
+            begin = began[attempt]
+        elif state not in _RUNS and before is not None and before[0] in _RUNS:
+            begin = ended.get(before[1], begin)
+        if dated:
+            begin = max(begin, dated[-1][2])
+            dated[-1] = (*dated[-1][:3], begin, dated[-1][4])
+        dated.append((state, attempt, begin, end, position))
+        before = span
+    state, attempt, begin, _, position = dated[-1]
+    if verdict is not None and state in _RUNS and attempt in ended:
+        verdict = max(begin, ended[attempt])
+        dated[-1] = (state, attempt, begin, verdict, position)
+    return [span for span in dated if span[3] is None or span[3] > span[2] or span[0] == "running"], verdict
+
+
+_WAITS: Final = ("requested", "queued")
+_RUNS: Final = ("provisioning", "pulling", "running")
+
+
+def _phases(steps: Sequence[tuple[str, int, int]], until: int) -> tuple[TaskPhase, ...]:
+    """The phases of these (name, start, position): each ends at the next, the last at the end, as lines are read a
+    moment after they were written.
+    """
+    ends = [*(at for _, at, _ in steps), until][1:]
+    return tuple(
+        TaskPhase(phase=name, start=at, end=max(at, end), seconds=max(0, end - at) / SECOND, position=position)
+        for (name, at, position), end in zip(steps, ends, strict=True)
+    )
+
+
+_Stretch = TypeVar("_Stretch", BlindObject, IntervalObject)
+
+
+def _within(stretches: Iterable[_Stretch], start: int, until: int) -> Iterator[tuple[_Stretch, int, int]]:
+    for stretch in stretches:
+        begin = max(start, parse_time(stretch.start))
+        end = min(until, parse_time(stretch.end) if stretch.end is not None else until)
+        if end > begin:
+            yield stretch, begin, end

@@ -1,1 +1,0 @@
-"""Read models: what people and programs see, computed from the folded world."""

@@ -1,1 +1,0 @@
-"""The projections' own file: tables of runs, machines, notes and the folded world."""

@@ -1,0 +1,111 @@
+"""The cause of a failure is the line that others follow from, or nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno.engine.causes.catalogue import Catalogue, CauseRule, rules_in, shipped, shipped_causes, with_rules
+from steno.engine.causes.find import LONGEST, Found, find, lines_of
+from steno.events.errors import UnreadableInput
+
+OOM = b"torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB."
+PEER = b"[rank1]:[E1129] ProcessGroupNCCL.cpp:616 [Rank 1] Watchdog caught collective operation timeout"
+TRACEBACK = b'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
+
+
+def cause(output: bytes, exit_status: int | None = 1) -> str | None:
+    quote = find(lines_of([output]), shipped(), exit_status)
+    return None if quote is None else quote.rule.cause
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (PEER + b"\n" + OOM, "gpu_out_of_memory"),
+        (TRACEBACK + b"ValueError: bad shape\n" + PEER, "python_error"),
+        (PEER + b"\n" + TRACEBACK + b"ValueError: bad shape\n", "collective_error"),
+        (b"\x1b[31mSegmentation fault\x1b[0m (core dumped)\n", "segfault"),
+        (b"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-01T10:00:00 DUE TO PREEMPTION ***", "preempted"),
+        (b"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-01T10:00:00 DUE TO TIME LIMIT ***", "timed_out"),
+        (b"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-01T10:00:00 ***", "killed_by_signal"),
+        (TRACEBACK, None),  # the line that decides is missing
+        (b"ValueError: quoted by somebody, outside of any traceback", None),
+        (b"Connection refused: retrying in 5 s (attempt 1/5)\nstarted\n", None),
+        (OOM + b"\n" + b"".join(b"step %d loss 2.1\n" % step for step in range(20)), None),
+        (b"WARNING: No CUDA GPUs are available, falling back to CPU\n", None),
+        (b"cat: /sys/x: No such file or directory\n" + TRACEBACK + b"KeyError: 'x'\n", "python_error"),  # it went on
+        (b"srun: error: n1: task 3: Exited with exit code 1\nsrun: error: n1: tasks 0-2: Terminated\n", None),
+        (b"CUDA out of memory, trying a batch of 8\n", None),
+        (OOM + b"\nretrying with a batch of 8\n", None),
+        (b"", None),
+    ],
+)
+def test_the_line_that_others_follow_from_decides(output: bytes, expected: str | None) -> None:
+    """Not what the task survived, not what came of it, and nothing that only looks like an error."""
+    assert cause(output) == expected
+
+
+def test_a_task_that_exited_0_has_no_cause() -> None:
+    assert cause(OOM, 0) is None
+    assert cause(OOM + b"\nTraining complete\n", None) is None
+    assert cause(OOM + b"\nTraining complete\n", 1) == "gpu_out_of_memory"
+
+
+def test_the_quoted_bytes_are_the_line() -> None:
+    """Also behind a line that is longer than what is read at once, and whatever the pieces are."""
+    output = b"x" * (3 * LONGEST + 7) + b"\n\n  " + OOM + b"\r\nbye\n"
+    for size in (1, 1_000, len(output)):
+        quote = find(lines_of(output[at : at + size] for at in range(0, len(output), size)), shipped(), 1)
+        assert isinstance(quote, Found)
+        assert output[quote.start : quote.end] == b"  " + OOM == quote.line.encode()
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(1, 50))
+def test_lines_are_the_output(pieces: list[bytes], size: int) -> None:
+    """Law: places and lines make the output again, in whatever chunks it comes."""
+    output = b"\n".join(pieces)
+    whole = list(lines_of([output]))
+    assert list(lines_of(output[at : at + size] for at in range(0, len(output), size))) == whole
+    assert all(output[start : start + len(line)] == line for start, line in whole)
+
+
+def test_the_catalogue_is_whole() -> None:
+    """Every cause has a rule, every name is one rule's, and each rule says where its lines come from."""
+    rules = shipped().rules
+    assert {rule.cause for rule in rules} == set(shipped_causes())
+    assert max(Counter(rule.name for rule in rules).values()) == 1
+    assert all(rule.source and rule.patterns for rule in rules)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[rule]\n", "site.toml: Expected ']]'"),
+        ("[[rule]]\nname = 'a'\n", "site.toml: Object missing required field `cause`"),
+        ("[[rule]]\nname='a'\ncause='x'\nsource='s'\npatterns=['b']\n", "rule 'a': no cause is named 'x'"),
+        ("[[rule]]\nname='a'\ncause='no_gpu'\nsource='s'\npatterns=['(a)\\1']\n", "rule 'a': RE2 does not take"),
+    ],
+)
+def test_a_bad_rule_is_refused_with_its_name(text: str, message: str) -> None:
+    with pytest.raises(UnreadableInput, match="^" + message.replace("(", r"\(").replace("]", r"\]")):
+        with_rules(rules_in(text, "site.toml"))
+
+
+def test_a_sites_rule_comes_first() -> None:
+    """Between causes of one rank, and with its own blame and remedy."""
+    text = "[[rule]]\nname='licence'\ncause='auth_error'\nsource='ours'\npatterns=['no licence left']\nremedy='wait'\n"
+    catalogue = with_rules(rules_in(text, "site.toml"))
+    quote = find(lines_of([b"fatal: no licence left"]), catalogue, 1)
+    assert quote is not None
+    assert (quote.rule.name, catalogue.remedy(quote.rule), catalogue.blame(quote.rule)) == ("licence", "wait", "task")
+
+
+def test_the_order_of_rules_decides_only_among_equals() -> None:
+    rules = [CauseRule(name=name, cause=name, source="", patterns=("bad",)) for name in ("python_error", "no_gpu")]
+    quote = find(lines_of([b"bad"]), Catalogue(shipped_causes(), rules), 1)
+    assert quote is not None
+    assert quote.rule.name == "no_gpu"

@@ -1,0 +1,90 @@
+"""Programs are frozen and thawed by their control group: in containers, and with processes in a group of cgroup v2."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steno.engine.kernel.machine.clock import Group
+from steno.engine.kernel.machine.exchange import CellGone
+from steno.engine.listener.container import _Engine
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
+
+UNIFIED = next(
+    (path for path in map(Path, ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")) if (path / "cgroup.procs").exists()), None
+)
+
+
+def soon(seconds: float = 5) -> float:
+    return time.monotonic() + seconds
+
+
+def test_a_frozen_program_does_nothing_until_it_is_thawed(opened: Any) -> None:
+    """Nor is it in the way of its end."""
+    cell = opened("echo")
+    cell.freeze()
+    cell.exchange.send(b"x" * 24)
+    with pytest.raises(CellGone):
+        cell.exchange.receive(24, soon(0.5))
+    cell.thaw()
+    assert cell.exchange.receive(24, soon()) == b"x" * 24
+    cell.freeze()
+    assert cell.end().code == 0
+
+
+def test_a_batch_ends_at_its_limit_frozen(opened: Any) -> None:
+    """The program, which spins, does not say that it is done."""
+    cell = opened("spin")
+    cell.freeze()
+    timed = cell.batch(0.3)
+    assert (timed.done, timed.ms >= 300) == (False, True)
+    assert timed.cpu_ms > 30
+    before = cell.cpu_ms()
+    time.sleep(0.2)
+    assert cell.cpu_ms() == before
+
+
+def test_the_engine_freezes_where_the_control_group_cannot_be_written(opened: Any) -> None:
+    """It takes longer, so the times are coarse."""
+    cell = opened("spin")
+    cell.freezer = _Engine(cell._daemon, cell.name)
+    cell.freeze()
+    timed = cell.batch(0.3)
+    assert (timed.done, timed.ms >= 300) == (False, True)
+    cell.end()
+
+
+@pytest.mark.skipif(
+    UNIFIED is None or not os.access(UNIFIED, os.W_OK), reason="cgroup v2 is not mounted here, or this is not root"
+)
+def test_cgroup_v2_freezes_processes_too(tmp_path: Path) -> None:
+    """As the kernel reports; the program counts until then, and no further."""
+    assert UNIFIED is not None
+    folder = UNIFIED / f"steno-test-{os.getpid()}"
+    folder.mkdir()
+    script = "import sys\nfor n in range(10**9):\n  sys.stdout.write('x'); sys.stdout.flush()"
+    out = tmp_path / "out"
+    with out.open("w") as file, subprocess.Popen([sys.executable, "-c", script], stdout=file) as program:
+        try:
+            (folder / "cgroup.procs").write_text(str(program.pid))
+            group = Group(folder)
+            assert group.freeze()
+            before = out.stat().st_size
+            time.sleep(0.2)
+            assert out.stat().st_size == before
+            os.mkfifo(tmp_path / "done")
+            times = group.batch(tmp_path / "done", 0.3)
+            assert (times["came"], group.frozen) == (None, True)
+            assert out.stat().st_size > before
+        finally:
+            program.kill()
+            group.thaw()
+            program.wait()
+            folder.rmdir()
