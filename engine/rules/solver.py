@@ -44,6 +44,7 @@ _ENDING: Final[Values] = frozenset({State.FINISHING})
 _NOT_ENDING: Final = complement(_ENDING, RUN["state"])
 _GOING: Final[Box] = (("ended", _NO),)
 _SUBTRACTION: Final = 8  # steps
+_BOXES: Final = 4  # that are compared in a step
 
 
 class Undecided(Exception):
@@ -94,7 +95,7 @@ class Space:
         return (term,) if over == RUN["over"] else tuple(meet(term, known) for known in self._over[True in over])
 
     def possible(self, term: Term, mode: Mode) -> bool:
-        """True if a case of the mode is in the term, which is within the mode's."""
+        """True if a case of the mode is in the term, which is within the mode's. Raises `Undecided`."""
         bits, false = term.bits, (*self._false, *term.no)
         first, deciding, decided = bits[_FIRST], bits[_DECIDING], bits[_DECIDED]
         if not all(bits[: len(RUN)]):
@@ -103,13 +104,27 @@ class Space:
         without_attempt = bits[_ATTEMPTS] & decided & 1 and not term.some and first == self.all.bits[_FIRST]
         if without_attempt or bits[_ATTEMPTS] == 1:
             return bool(without_attempt)
-        if not all(_is_outside(box, false) for box in term.some):
+        if not all(self._is_outside(box, false) for box in term.some):
             return False
         if decided == 2:
-            if not _is_outside(deciding, false):
+            if not self._is_outside(deciding, false):
                 return False
             first = _both(first, deciding) if mode.same else first
-        return _is_outside(first, (*false, *mode.not_first))
+        return self._is_outside(first, (*false, *mode.not_first))
+
+    def _is_outside(self, box: Bits, others: Iterable[Bits]) -> bool:
+        """True if something of the box is in none of the others. Raises `Undecided`."""
+        parts = [(box, tuple(others))]
+        while parts:
+            box, others = parts.pop()
+            self.spend(1 + len(others) // _BOXES)
+            near = [other for other in others if all(map(and_, box, other))]
+            if near:
+                rest = tuple(near[1:])
+                parts.extend((piece, rest) for piece in _apart(box, near[0]))
+            elif all(box):
+                return True
+        return False
 
     def without(self, term: Term, others: Iterable[Term], mode: Mode) -> list[Term]:
         """The possible cases of a term that are in none of the others, as terms. Raises `Undecided`."""
@@ -238,9 +253,3 @@ def _apart(box: Bits, other: Bits) -> Iterator[Bits]:
         if rest := box[place] & ~allowed:
             yield (*box[:place], rest, *box[place + 1 :])
             box = (*box[:place], box[place] & allowed, *box[place + 1 :])
-
-
-def _is_outside(box: Bits, others: Iterable[Bits]) -> bool:
-    """True if something of the box is in none of the others."""
-    near = [other for other in others if all(map(and_, box, other))]
-    return any(_is_outside(piece, near[1:]) for piece in _apart(box, near[0])) if near else all(box)

@@ -187,8 +187,9 @@ def test_other_gpus_than_asked_for_are_an_anomaly(on_slurm: Steno, project: Path
     (project / "requirements.txt").write_text("")
     path = f"{tool.parent}:/usr/sbin:/sbin:{os.environ['PATH']}"
     options = ["--env", "PATH", "--gpu", "2", "--type", "v100", "--time", "5m", "--mem", "500M"]
-    ran = on_slurm("slurm", "run", "--json", *options, "python3 train.py --num-workers 64", PATH=path)
-    run = ran.done().json()
+    ran = on_slurm("slurm", "run", "--json", *options, "python3 train.py --num-workers 64", PATH=path, code=None)
+    run = ran.json()
+    assert run["state"] == "succeeded", on_slurm("logs", run["run_id"]).out
     assert "64 data workers will share 8 CPUs; use 8" in ran.err
     assert "steno: 64 data workers share 8 CPUs; use 8" in on_slurm("logs", run["run_id"]).done().out
     details = on_slurm("show", run["run_id"], "--json").done().json()

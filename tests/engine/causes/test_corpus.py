@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from steno.engine.causes.catalogue import shipped, shipped_causes
-from steno.engine.causes.find import UNKNOWN, Found, find, lines_of
+from steno.engine.causes.find import Found, find, lines_of
 
 FOLDER: Final = Path(__file__).with_name("corpus")
 MARK: Final = "» "
@@ -65,7 +65,7 @@ def cause_of(output: bytes, exit_status: int | None) -> Found | None:
 
 
 def named(quote: Found | None) -> str:
-    return UNKNOWN if quote is None else quote.rule.cause
+    return "unknown" if quote is None else quote.rule.cause
 
 
 def macro_f1(pairs: list[tuple[str, str]]) -> float:

@@ -148,3 +148,12 @@ def test_over_means_to_the_solver_what_it_means_to_the_rules(attempts: tuple[Att
     for final, finite, requeued, bare, state in product(*[(False, True)] * 4, (None, State.FINISHING)):
         case = RunCase(final=final, finite=finite, requeued=requeued, bare=bare, state=state, attempts=attempts)
         assert (as_parts(case).rule == "x/part") == (as_row(case).rule == "x/row-1"), case
+
+
+@pytest.mark.parametrize("quantifier", ["any", "all", "no"])
+def test_rows_that_overlap_in_too_many_ways_end_undecided(quantifier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are counted in each question too: one of a row about 1,500 exit statuses took minutes."""
+    monkeypatch.setattr("steno.engine.rules.check.STEPS", 30_000)
+    row = '\n[[row]]\nwhen.over = true\nwhen.%s = { exit_status = %d }\nthen = { state = "unchanged" }\n'
+    rows = (row % (quantifier, status) for status in range(2, 1_502))
+    assert "undecided" in {finding.kind for finding in check_rules(readable(*rows))}
