@@ -253,6 +253,14 @@ class TaskReported(OfRun, kind=41):
     last: bool = False  # True: nothing more is read
 
 
+class SamplesRecorded(OfRun, kind=50):
+    """Samples of the devices of a run: one answer of the provider, or of a sampler beside the task."""
+
+    provider_id: str
+    source: str  # the tool that measured: `dstack`, `nvidia-smi`, `amd-smi`, `processes` …
+    block: bytes  # `steno.engine.state.samples.pack`; not JSON
+
+
 # -- money and notices
 
 
@@ -363,7 +371,8 @@ class RulesAdopted(Fact, kind=49):
 
 PollEvent = PollRecorded | PollFailed
 ObservedEvent = RunObserved | VmObserved | ProviderEventSeen
-SubmitEvent = RunRequested | SubmitIntended | SubmitSucceeded | SubmitFailed | IntentAbandoned | TaskReported
+SubmitEvent = RunRequested | SubmitIntended | SubmitSucceeded | SubmitFailed | IntentAbandoned
+ReportEvent = TaskReported | SamplesRecorded
 StopEvent = StopRequested | StopIntended | StopSucceeded | StopFailed
 QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | PlanAnswered | RulesAdopted
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
@@ -372,7 +381,7 @@ NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered |
 SourceEvent = (
     RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenCreated | TokenRevoked
 )
-OwnEvent = SubmitEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | NoticeEvent | SourceEvent
+OwnEvent = SubmitEvent | ReportEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | NoticeEvent | SourceEvent
 Event = PollEvent | ObservedEvent | OwnEvent
 
 NAMES: Final = frozenset(name for name, _ in KINDS.values())
