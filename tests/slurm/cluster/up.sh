@@ -115,11 +115,11 @@ wait_for(){ for i in $(seq 1 600); do eval "$1" >/dev/null 2>&1 && return 0; sle
 wait_for "munge -n -S $L/run/munge.sock" && t munged up
 if [ $A = yes ]; then
 # --- mariadb
-mkdir -p mysql; chown mysql mysql; mariadb-install-db --no-defaults --user=mysql --datadir=$L/mysql --auth-root-authentication-method=normal --skip-test-db >log/mysql-install.log 2>&1; t mariadb datadir installed
+# Each with a tmpdir of its own: at its start mariadbd deletes the temporary tables that it finds there.
+mkdir -p mysql run/my; chown mysql mysql run/my; mariadb-install-db --no-defaults --user=mysql --datadir=$L/mysql --tmpdir=$L/run/my --auth-root-authentication-method=normal --skip-test-db >log/mysql-install.log 2>&1 || { cat log/mysql-install.log; exit 1; }; t mariadb datadir installed
 touch log/mariadb.log; chown mysql log/mariadb.log
-mkdir -p run/my; chown mysql run/my
-setsid /usr/sbin/mariadbd --no-defaults --user=mysql --datadir=$L/mysql --socket=$L/run/my/my.sock --pid-file=$L/run/my/mariadbd.pid --port=$((P+2)) --bind-address=127.0.0.1 --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 --innodb-log-file-size=32M --skip-log-bin >>log/mariadb.log 2>&1 &
-wait_for "mariadb --no-defaults -uroot -S $L/run/my/my.sock -e 'select 1'" && t mariadbd up # a ping is answered before root may enter
+setsid /usr/sbin/mariadbd --no-defaults --user=mysql --datadir=$L/mysql --tmpdir=$L/run/my --socket=$L/run/my/my.sock --pid-file=$L/run/my/mariadbd.pid --port=$((P+2)) --bind-address=127.0.0.1 --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 --innodb-log-file-size=32M --skip-log-bin >>log/mariadb.log 2>&1 &
+wait_for "mariadb --no-defaults -uroot -S $L/run/my/my.sock -e 'select 1'" && t mariadbd up
 mariadb --no-defaults -uroot -S $L/run/my/my.sock -e "create database slurm_acct_db; create user 'slurm'@'127.0.0.1' identified by 'lab'; create user 'slurm'@'localhost' identified by 'lab'; grant all on slurm_acct_db.* to 'slurm'@'127.0.0.1'; grant all on slurm_acct_db.* to 'slurm'@'localhost';"
 # --- slurmdbd
 /usr/sbin/slurmdbd
