@@ -26,7 +26,7 @@ SAMPLES = st.builds(
 
 @given(st.lists(SAMPLES, max_size=30))
 def test_a_block_gives_the_samples_again(samples: list[Sample]) -> None:
-    """Law: by device and time, of equal ones the last."""
+    """Law: by device and time; of equal samples the last."""
     known = {(sample.device, sample.at): sample for sample in samples}
     assert unpack(pack(samples)) == [known[key] for key in sorted(known)]
 
@@ -54,7 +54,7 @@ def test_too_much_is_cut() -> None:
 
 
 def test_ten_minutes_of_four_gpus_take_less_than_four_bytes_a_sample() -> None:
-    """Of an hour of noisy use, as a day of 1,000 runs of four GPUs has to stay within 120 MB."""
+    """An hour of noisy use: a day of 1,000 runs of four GPUs has to stay within 120 MB."""
     drawn = random.Random(7)
     samples = [
         Sample(at=1_790_000_000 * SECOND + second * SECOND, device=str(gpu), use=drawn.randint(70, 99), memory=71_234)
