@@ -18,10 +18,7 @@ def logged(log: bytes, position: int, case: int) -> bytes:
     """The log with one observation more."""
     if not log:
         return packed(position) + packed(case)
-    begin = len(log) - 1
-    while begin and log[begin - 1] & 0x80:
-        begin -= 1
-    if next(numbers_in(log[begin:])) == case:
+    if next(numbers_in(log[last_number(log) :])) == case:
         return log
     return log + packed(position - next(numbers_in(log))) + packed(case)
 
@@ -43,6 +40,14 @@ def packed(number: int) -> bytes:
         number >>= 7
     groups.append(number)
     return bytes(groups)
+
+
+def last_number(log: bytes | bytearray) -> int:
+    """Where the last number of a log begins, which is not empty."""
+    begin = len(log) - 1
+    while begin and log[begin - 1] & 0x80:
+        begin -= 1
+    return begin
 
 
 def numbers_in(log: bytes) -> Iterator[int]:

@@ -7,6 +7,7 @@ import msgspec
 
 from steno.engine.state.changes import Missing, Moved, Tracked, Transition
 from steno.engine.state.facts import RunFacts, firing_row
+from steno.engine.state.gpu_use import GpuUse
 from steno.engine.state.state_machines import TERMINAL
 from steno.engine.state.states import Reason, State
 from steno.events.clock import format_second
@@ -193,6 +194,7 @@ class Run(Tracked, kw_only=True):
     transitions: tuple[Transition, ...] = ()
     cases: bytes = b""  # what the rules saw of it, by `case_log`
     said: Said | None = None  # None: a task whose output is not read
+    use: GpuUse | None = None  # what its GPUs did, in all attempts; None: no samples
 
     @property
     def subject(self) -> str:

@@ -1,0 +1,199 @@
+"""What the GPUs of a run did, folded from its samples: a log of stretches, the peak of each GPU, and of its processes.
+
+A sample time covers the time since the sample time before. If that is more than `APART` before, the time between is
+unknown. A time is idle if every GPU with a known use was below `BUSY_FROM`, and if the whole stretch of such times
+lasts `LEAST_IDLE`; a shorter stretch is working. GPUs that say nothing do not count.
+
+The log is numbers in groups of seven bits, as in `case_log`: the second of the first sample, then for each stretch its
+seconds × 4 + its kind.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from steno.engine.state.case_log import last_number, numbers_in, packed
+from steno.engine.state.policy import HOUR
+from steno.engine.state.samples import TASK, Sample
+from steno.events.clock import SECOND
+
+APART: Final = 60  # seconds
+BUSY_FROM: Final = 5  # percent
+LEAST_IDLE: Final = 60  # seconds
+MOST_NAMED: Final = 16  # GPUs that are kept by name
+
+
+class UseKind(StrEnum):
+    """What the GPUs did in a stretch of time."""
+
+    WORKING = "working"
+    IDLE = "idle"
+    UNKNOWN = "unknown"
+
+
+_KINDS: Final = tuple(UseKind)
+_WORKING, _IDLE, _UNKNOWN = range(3)
+
+
+class DeviceUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The highest that a GPU was seen at; None: never known."""
+
+    device: str  # as `Sample.device`
+    use: int | None = None  # percent
+    memory: int | None = None  # MiB
+    memory_total: int | None = None  # MiB, at that moment
+
+
+class GpuUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The use of a run's GPUs up to the newest sample."""
+
+    log: bytes
+    newest: int  # the second of the newest sample
+    pending: int = 0  # seconds of idle behind the log that are too few to count yet
+    devices: tuple[DeviceUse, ...] = ()  # in order of first sight
+    more: int = 0  # the most other GPUs that one sample time had
+    task_memory: int | None = None  # the highest resident memory of the task's processes, MiB
+    cpu_sum: int = 0  # percent of a core, over `cpu_count` samples
+    cpu_count: int = 0
+
+    @property
+    def cpu(self) -> int | None:
+        """The mean CPU of the task's processes in percent of a core; None: unknown."""
+        return (2 * self.cpu_sum + self.cpu_count) // (2 * self.cpu_count) if self.cpu_count else None
+
+
+class UseStretch(NamedTuple):
+    """A stretch of one kind. Microseconds UTC."""
+
+    since: int
+    until: int
+    kind: UseKind
+
+
+class UseTimes(NamedTuple):
+    """How long the GPUs did what, microseconds; in the order of `UseKind`."""
+
+    working: int
+    idle: int
+    unknown: int
+
+
+def used(use: GpuUse | None, samples: Iterable[Sample], at: int) -> GpuUse | None:
+    """The use with some samples more, recorded `at`; None: there were none yet. Samples that are not newer than the
+    newest known change nothing, nor do those of more than an hour later than `at`.
+    """
+    moments: dict[int, list[Sample]] = {}
+    for sample in samples:
+        second = sample.at // SECOND
+        if sample.at <= at + HOUR and (use is None or second > use.newest):
+            moments.setdefault(second, []).append(sample)
+    if not moments:
+        return use
+    times = sorted(moments)
+    use = GpuUse(log=packed(times[0]), newest=times[0]) if use is None else use
+    log, newest, pending, more = bytearray(use.log), use.newest, use.pending, use.more
+    devices = {device.device: device for device in use.devices}
+    memory, cpu_sum, cpu_count = use.task_memory, use.cpu_sum, use.cpu_count
+    for second in times:
+        here = sorted(moments[second], key=lambda sample: (len(sample.device), sample.device))
+        others = set[str]()
+        for sample in here:
+            if sample.device == TASK:
+                memory = _higher(memory, sample.memory)
+                cpu_sum += sample.use or 0
+                cpu_count += sample.use is not None
+            elif sample.device in devices or len(devices) < MOST_NAMED:
+                devices[sample.device] = _peak(devices.get(sample.device), sample)
+            else:
+                others.add(sample.device)
+        more = max(more, len(others))
+        if second > newest:
+            kind = _kind(here) if second - newest <= APART else _UNKNOWN
+            pending = _cover(log, pending, second - newest, kind)
+            newest = second
+    return GpuUse(
+        log=bytes(log),
+        newest=newest,
+        pending=pending,
+        devices=tuple(devices.values()),
+        more=more,
+        task_memory=memory,
+        cpu_sum=cpu_sum,
+        cpu_count=cpu_count,
+    )
+
+
+def stretches(use: GpuUse | None) -> Iterator[UseStretch]:
+    """The stretches from the first sample to the newest, in order; two neighbours differ in kind."""
+    if use is None:
+        return
+    log = bytearray(use.log)
+    if use.pending:
+        _add(log, use.pending, _WORKING)
+    numbers = numbers_in(bytes(log))
+    since = next(numbers) * SECOND
+    for code in numbers:
+        until = since + code // 4 * SECOND
+        yield UseStretch(since, until, _KINDS[code % 4])
+        since = until
+
+
+def times_within(of: Sequence[UseStretch], since: int, until: int) -> UseTimes:
+    """The time of each kind between two moments, by all stretches of a run; they sum to the time between. What no
+    stretch covers is unknown.
+    """
+    times = dict.fromkeys(UseKind, 0)
+    for place in range(bisect_right(of, since, key=lambda stretch: stretch.until), len(of)):
+        if of[place].since >= until:
+            break
+        times[of[place].kind] += min(until, of[place].until) - max(since, of[place].since)
+    working, idle = times[UseKind.WORKING], times[UseKind.IDLE]
+    return UseTimes(working, idle, until - since - working - idle)
+
+
+def _kind(moment: Iterable[Sample]) -> int:
+    uses = [sample.use for sample in moment if sample.device != TASK and sample.use is not None]
+    return _UNKNOWN if not uses else _WORKING if max(uses) >= BUSY_FROM else _IDLE
+
+
+def _cover(log: bytearray, pending: int, length: int, kind: int) -> int:
+    """Log a time that one sample time covers; the idle time that is pending then."""
+    if kind == _IDLE:
+        pending += length
+        if pending < LEAST_IDLE and _last(log)[1] % 4 != _IDLE:
+            return pending
+        _add(log, pending, _IDLE)
+        return 0
+    if pending:
+        _add(log, pending, _WORKING)
+    _add(log, length, kind)
+    return 0
+
+
+def _add(log: bytearray, length: int, kind: int) -> None:
+    """Log a stretch, as a part of the last stretch if that is of its kind."""
+    begin, last = _last(log)
+    if last % 4 == kind:
+        length += last // 4
+        del log[begin:]
+    log += packed(length * 4 + kind)
+
+
+def _last(log: bytearray) -> tuple[int, int]:
+    """Where the last stretch of a log begins, and its number; that of no kind if there is none."""
+    begin = last_number(log)
+    return begin, next(numbers_in(bytes(log[begin:]))) if begin else len(_KINDS)
+
+
+def _peak(before: DeviceUse | None, sample: Sample) -> DeviceUse:
+    use, memory, total = (None, None, None) if before is None else (before.use, before.memory, before.memory_total)
+    if sample.memory is not None and (memory is None or sample.memory > memory):
+        memory, total = sample.memory, sample.memory_total
+    return DeviceUse(device=sample.device, use=_higher(use, sample.use), memory=memory, memory_total=total)
+
+
+def _higher(before: int | None, now: int | None) -> int | None:
+    return max((number for number in (before, now) if number is not None), default=None)
