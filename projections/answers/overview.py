@@ -49,7 +49,7 @@ class Today(Shape, frozen=True, kw_only=True, rename={"start": "from", "spent": 
 
 
 class IdleDay(Shape, frozen=True, kw_only=True):
-    """What busy time in which GPUs were idle cost on one day, in UTC."""
+    """The cost of busy time in which GPUs were idle, on one day in UTC."""
 
     day: str
     idle_inside_usd: Usd

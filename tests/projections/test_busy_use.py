@@ -35,7 +35,7 @@ def a_run(finished: float | None = None) -> Item:
 
 
 def sampled(telling: Telling, uses: list[int], at: float, every: int = 30) -> None:
-    """One answer of the run's provider: a GPU's use, from `at` seconds on."""
+    """Append an answer of the run's provider: the use of a GPU, from `at` seconds on."""
     (run,) = telling.caught_up().runs.all()
     samples = [
         Sample(at=START + (round(at) + every * place) * SECOND, device="0", use=use) for place, use in enumerate(uses)
