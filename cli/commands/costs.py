@@ -63,8 +63,10 @@ def costs_command(
     and for the provisioning of the machine that was made for it. Idle time and tear-down are lines of their own, so the
     rows sum to the machines' bills exactly.
 
-    With --json: {"by", "rows": [{"key", "label", "total_usd", "on_demand_usd", "spot_usd", "machine_seconds",
-    "lines"}], "total", "low_usd", "high_usd", "position"}; with --reconcile {"runs", "total", "position"}; with --chart
+    Samples of the GPUs split busy time into working, idle inside (all GPUs below 5 % for 60 s or more) and unknown.
+
+    With --json: {"by", "rows": [{"key", "label", "total_usd", "on_demand_usd", "spot_usd", "machine_seconds", "lines",
+    "busy"}], "total", "low_usd", "high_usd", "position"}; with --reconcile {"runs", "total", "position"}; with --chart
     {"spend", "utilisation", "starts", "position"}, those that were asked for. With --chart, --by is gpu or user, and vm
     for a strip for each machine. `steno estimate` says what a workload would cost.
 

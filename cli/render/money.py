@@ -10,6 +10,7 @@ import msgspec
 from steno.cli.render import paint, words
 from steno.cli.render.words import short
 from steno.engine.decide.budget import Account, BudgetAlert, Forecast
+from steno.engine.money.bill import Line
 from steno.engine.money.estimate import Estimate, Month, Workload
 from steno.engine.money.reconcile import Reconciliation
 from steno.engine.money.report import Measure
@@ -19,12 +20,20 @@ from steno.events.clock import SECOND, duration, span
 from steno.projections.answers.costs import LINES, CostReport, CostRow
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
+_BUSY = Line.BUSY.value
+_PARTS = ("working", "idle inside", "unknown")  # of busy
 _BAR = 40
 
 
 def costs_table(report: CostReport, columns: int) -> str:
-    """A line per row, then the sum; leaves out columns that are zero everywhere."""
+    """A line per row, then the sum; leaves out columns that are zero everywhere, and the parts of busy time where no
+    sample says anything.
+    """
     lines = [line.value for line in LINES if report.total.lines[line.value]]
+    busy = report.total.busy
+    if (busy.working_seconds or busy.idle_inside_seconds) and _BUSY in lines:
+        place = lines.index(_BUSY) + 1
+        lines[place:place] = _PARTS
     spot = report.total.spot_usd > 0
     head = (_HEADS[report.by], *map(str.upper, lines), *(("SPOT",) if spot else ()), "TIME", "TOTAL")
     rows = [_row(row, lines, spot=spot) for row in (*report.rows, report.total)]
@@ -32,6 +41,8 @@ def costs_table(report: CostReport, columns: int) -> str:
     last = len(head) - 1
     spare = [last - 1, *([last - 2] if spot else []), *reversed(range(1, 1 + len(lines)))]
     drawn = [paint.fitted(head, rows, columns, right=range(1, last + 1), spare=spare)]
+    if _PARTS[0] in lines:
+        drawn.append(paint.dim("Working, idle inside and unknown are the parts of busy, by samples of the GPUs."))
     if report.archived_usd:
         drawn.append(paint.dim(f"{short(report.archived_usd)} of the total is from archives; no budget counts it"))
     if report.clock_jumps:
@@ -43,9 +54,12 @@ def costs_table(report: CostReport, columns: int) -> str:
 
 
 def _row(row: CostRow, lines: list[str], *, spot: bool) -> tuple[str, ...]:
+    amounts = row.lines | dict(
+        zip(_PARTS, (row.busy.working_usd, row.busy.idle_inside_usd, row.busy.unknown_usd), strict=True)
+    )
     return (
         paint.cut(row.label, 36) + (paint.dim(" (archive)") if row.archive else ""),
-        *(short(row.lines[line] or None) for line in lines),
+        *(short(amounts[line] or None) for line in lines),
         *((short(row.spot_usd),) if spot else ()),
         duration(round(row.machine_seconds * SECOND)),
         short(row.total_usd),

@@ -1,4 +1,4 @@
-"""What the GPUs of a run did, folded from its samples: a log of stretches, the peak of each GPU, and of its processes.
+"""The use of a run's GPUs, folded from its samples: a log of stretches, the peak of each GPU and of its processes.
 
 A sample time covers the time since the sample time before. If that is more than `APART` before, the time between is
 unknown. A time is idle if every GPU with a known use was below `BUSY_FROM`, and if the whole stretch of such times
@@ -27,7 +27,7 @@ MOST_NAMED: Final = 16  # GPUs that are kept by name
 
 
 class UseKind(StrEnum):
-    """What the GPUs did in a stretch of time."""
+    """The kind of a stretch of time."""
 
     WORKING = "working"
     IDLE = "idle"

@@ -110,6 +110,21 @@ RUNS: Final = FrameTable[_Run](
         ),
         text("kernel", "The problem that it solves, if it is a kernel.", lambda r: r.object.kernel),
         text("archive", "The archive that holds it; null: live.", lambda r: r.object.archive),
+        seconds(
+            "working_seconds",
+            "Busy time in which its GPUs worked, by their samples; null: no samples.",
+            lambda r: r.object.busy and r.object.busy.working_seconds,
+        ),
+        seconds(
+            "idle_inside_seconds",
+            "Busy time in which its GPUs were idle; null: no samples.",
+            lambda r: r.object.busy and r.object.busy.idle_inside_seconds,
+        ),
+        seconds(
+            "unknown_seconds",
+            "The rest of its busy time; null: no samples, all of it.",
+            lambda r: r.object.busy and r.object.busy.unknown_seconds,
+        ),
     ),
     _runs,
 )

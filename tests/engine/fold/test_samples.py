@@ -49,7 +49,7 @@ def records(world: Fold, block: bytes, run_id: str | None = None) -> list[str]:
 
 @given(st.lists(st.tuples(st.integers(1, 90), st.sampled_from([0, 50])), min_size=1, max_size=12), st.data())
 def test_a_snapshot_between_two_blocks_makes_no_difference(history: list[tuple[int, int]], data: st.DataObject) -> None:
-    """Law: and all else of the run stays as it was."""
+    """Law: and nothing else of the run changes."""
     times = [START + SECOND * sum(gap for gap, _ in history[: place + 1]) for place in range(len(history))]
     samples = [Sample(at=at, device="0", use=use) for at, (_, use) in zip(times, history, strict=True)]
     cuts = [0, *sorted(data.draw(st.lists(st.integers(0, len(samples)), max_size=3))), len(samples)]
@@ -65,7 +65,7 @@ def test_a_snapshot_between_two_blocks_makes_no_difference(history: list[tuple[i
 
 
 def test_a_block_that_cannot_be_read_is_one_anomaly() -> None:
-    """Of a run and a tool, however often; the use stays."""
+    """A run has one for each tool, however often it comes; the use stays."""
     world = shown(RUNNING)
     records(world, pack([Sample(at=START, device="0", use=3)]))
     use, run_id = only(world).use, only(world).run_id
