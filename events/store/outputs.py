@@ -1,0 +1,163 @@
+"""The output of runs: chunks of bytes in a table beside the chain, each at the position of the `OutputRecorded` that has
+its hash. The position is the key, not the hash: equal chunks of two outputs, or of one that repeats itself, are dropped
+at different times.
+
+The first bytes of an output are kept, and the newest of the rest: what lies between is a gap, and so are chunks that
+were dropped because they are too old.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import zstandard
+from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy.sql.expression import literal_column
+
+from steno.events.codec import CODES
+from steno.events.errors import RecordDamaged
+from steno.events.store.schema import events, outputs
+from steno.events.types import OutputRecorded
+
+if TYPE_CHECKING:
+    from steno.events.store.read import Reader
+    from steno.events.store.record import Record
+
+LARGEST: Final = 1 << 20  # bytes of a chunk
+_AT_ONCE: Final = 200  # chunks that one look for old ones reads, or one transaction drops
+_LONG: Final = 1 << 16  # bytes of a line after which a search gives its parts
+_TYPES: Final = frozenset({"OutputRecorded"})
+
+KEEP: Final = insert(outputs).values(position=bindparam("position"), data=bindparam("data"))
+DROP: Final = delete(outputs).where(outputs.c.position == bindparam("at"))
+ONE: Final = select(outputs.c.data).where(outputs.c.position == bindparam("at"))
+POSITIONS: Final = select(outputs.c.position)
+RECORDED: Final = (
+    select(events.c.position, events.c.data)
+    .where(events.c.kind == literal_column(str(CODES[OutputRecorded])), events.c.kind > literal_column("1"))
+    .order_by(events.c.position)
+)
+OLDEST: Final = (
+    select(outputs.c.position, events.c.observed_at)
+    .join(events, events.c.position == outputs.c.position, isouter=True)
+    .order_by(outputs.c.position)
+    .limit(literal_column(str(_AT_ONCE)))
+)
+
+
+class Chunk(NamedTuple):
+    """A piece of an output."""
+
+    offset: int  # the bytes of the output before it
+    sha256: str
+    data: bytes | None  # None: it was dropped
+    size: int
+    skipped: int  # bytes right before it that were never kept
+    last: bool
+    provider_id: str  # of the attempt
+    position: int  # of its event
+
+
+def pack(data: bytes) -> bytes:
+    """The form in which a chunk is stored."""
+    return zstandard.compress(data, level=3)
+
+
+def unpack(packed: bytes, event: OutputRecorded) -> bytes:
+    """The bytes of a chunk. Raises ValueError if they are not those of its event."""
+    if zstandard.frame_content_size(packed) != event.size or event.size > LARGEST:
+        raise ValueError("the bytes of the output were changed")
+    data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=LARGEST, allow_extra_data=False)
+    if sha256(data).hexdigest() != event.sha256:
+        raise ValueError("the bytes of the output were changed")
+    return data
+
+
+def chunks(record: "Reader", run_id: str, provider_id: str | None = None) -> Iterator[Chunk]:
+    """The chunks of a run's output in order, attempt after attempt, or of one attempt. RecordDamaged: one was changed."""
+    for stored in record.read(stream=f"run/{run_id}", types=_TYPES):
+        event = stored.data
+        if isinstance(event, OutputRecorded) and provider_id in (None, event.provider_id):
+            packed = record.packed_output(stored.position)
+            try:
+                data = None if packed is None else unpack(packed, event)
+            except (ValueError, zstandard.ZstdError) as error:
+                raise RecordDamaged(
+                    f"The output at position {stored.position}: {error}; run `steno verify`."
+                ) from error
+            yield Chunk(
+                event.offset, event.sha256, data, event.size, event.skipped, event.last, event.provider_id,
+                stored.position,
+            )  # fmt: skip
+
+
+def kept_output(record: "Reader", run_id: str, provider_id: str) -> Iterator[bytes]:
+    """What is left of an attempt's output, a line for each gap; nothing if nothing is left."""
+    missing, begins, there = 0, True, False
+    for chunk in chunks(record, run_id, provider_id):
+        missing += chunk.skipped + (chunk.size if chunk.data is None else 0)
+        if chunk.data:
+            if missing:
+                yield _gap(missing, begins=begins)
+            yield chunk.data
+            missing, begins, there = 0, chunk.data.endswith(b"\n"), True
+    if missing and there:
+        yield _gap(missing, begins=begins)
+
+
+def _gap(missing: int, *, begins: bool) -> bytes:
+    return ("" if begins else "\n").encode() + f"… {missing:,} bytes were not kept …\n".encode()
+
+
+class Match(NamedTuple):
+    """A line of an output that contains a text."""
+
+    run_id: str
+    provider_id: str
+    offset: int  # of the line, in the output
+    line: bytes
+
+
+def search(record: "Reader", text: bytes, run_ids: Sequence[str] | None = None) -> Iterator[Match]:
+    """The lines that contain a text, in order; of all runs, that with the newest chunk first, if none are named. Of a
+    line of more than 64 KB it gives the part that contains the text.
+    """
+    seen = set[str]()
+    for run_id in _newest(record) if run_ids is None else run_ids:
+        if run_id not in seen:
+            seen.add(run_id)
+            yield from _search(record, text, run_id)
+
+
+def _newest(record: "Reader") -> Iterator[str]:
+    events = (stored.data for stored in record.read(types=_TYPES, backwards=True))
+    return (event.run_id for event in events if isinstance(event, OutputRecorded))
+
+
+def _search(record: "Reader", text: bytes, run_id: str) -> Iterator[Match]:
+    begun, at, before = b"", 0, ""  # the line that goes on, where it begins, of which attempt
+    for chunk in chunks(record, run_id):
+        if chunk.provider_id != before or chunk.data is None or chunk.offset != at + len(begun):
+            if text in begun:
+                yield Match(run_id, before, at, begun)
+            begun, at, before = b"", chunk.offset, chunk.provider_id
+        *whole, begun = (begun + (chunk.data or b"")).split(b"\n")
+        for line in whole:
+            if text in line:
+                yield Match(run_id, before, at, line)
+            at += len(line) + 1
+        if len(begun) > _LONG:
+            if text in begun:
+                yield Match(run_id, before, at, begun)
+            keep = begun[len(begun) - len(text) + 1 :]
+            begun, at = keep, at + len(begun) - len(keep)
+    if text in begun:
+        yield Match(run_id, before, at, begun)
+
+
+def expire(record: "Record", before: int) -> int:
+    """Drop some of the chunks that were recorded before a time, the oldest first; how many: 0 if none is left."""
+    old = [position for position, at in record.oldest_outputs() if at is None or at < before]
+    if old:
+        record.append_output("", (), old)
+    return len(old)
