@@ -12,7 +12,7 @@ from steno.events.clock import Clock, SteadyClock
 from steno.events.codec import CODES, encode, type_of
 from steno.events.errors import IdConflict, RecordNotWritable, VersionConflict
 from steno.events.store.chain import MARK_BYTES, SEAL_EVERY, chained, subject
-from steno.events.store.outputs import DROP, KEEP
+from steno.events.store.output_rows import DROP, KEEP
 from steno.events.store.parts import READER_CACHE, WRITER_CACHE
 from steno.events.store.read import Reader
 from steno.events.store.store import HeadMoved, Lease, Store

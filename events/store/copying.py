@@ -18,7 +18,7 @@ from steno.events.clock import Clock
 from steno.events.codec import CODES
 from steno.events.errors import IdConflict, RecordDamaged, RecordNotFound, StenoError
 from steno.events.store.chain import Head, committer, followed, mark
-from steno.events.store.outputs import KEEP, ONE
+from steno.events.store.output_rows import KEEP, ONE
 from steno.events.store.record import Batch, Record
 from steno.events.store.rows import HEAD, LAST, Rows
 from steno.events.store.schema import parts, streams

@@ -1,48 +1,24 @@
-"""The output of runs: chunks of bytes in a table beside the chain, each at the position of the `OutputRecorded` that has
-its hash. The position is the key, not the hash: equal chunks of two outputs, or of one that repeats itself, are dropped
-at different times.
+"""The output of runs, read from the record.
 
 The first bytes of an output are kept, and the newest of the rest: what lies between is a gap, and so are chunks that
 were dropped because they are too old.
 """
 
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import zstandard
-from sqlalchemy import bindparam, delete, insert, select
-from sqlalchemy.sql.expression import literal_column
 
-from steno.events.codec import CODES
 from steno.events.errors import RecordDamaged
-from steno.events.store.schema import events, outputs
+from steno.events.store.output_rows import unpack
 from steno.events.types import OutputRecorded
 
 if TYPE_CHECKING:
     from steno.events.store.read import Reader
     from steno.events.store.record import Record
 
-LARGEST: Final = 1 << 20  # bytes of a chunk
-_AT_ONCE: Final = 200  # chunks that one look for old ones reads, or one transaction drops
 _LONG: Final = 1 << 16  # bytes of a line after which a search gives its parts
 _TYPES: Final = frozenset({"OutputRecorded"})
-
-KEEP: Final = insert(outputs).values(position=bindparam("position"), data=bindparam("data"))
-DROP: Final = delete(outputs).where(outputs.c.position == bindparam("at"))
-ONE: Final = select(outputs.c.data).where(outputs.c.position == bindparam("at"))
-POSITIONS: Final = select(outputs.c.position)
-RECORDED: Final = (
-    select(events.c.position, events.c.data)
-    .where(events.c.kind == literal_column(str(CODES[OutputRecorded])), events.c.kind > literal_column("1"))
-    .order_by(events.c.position)
-)
-OLDEST: Final = (
-    select(outputs.c.position, events.c.observed_at)
-    .join(events, events.c.position == outputs.c.position, isouter=True)
-    .order_by(outputs.c.position)
-    .limit(literal_column(str(_AT_ONCE)))
-)
 
 
 class Chunk(NamedTuple):
@@ -58,23 +34,10 @@ class Chunk(NamedTuple):
     position: int  # of its event
 
 
-def pack(data: bytes) -> bytes:
-    """The form in which a chunk is stored."""
-    return zstandard.compress(data, level=3)
-
-
-def unpack(packed: bytes, event: OutputRecorded) -> bytes:
-    """The bytes of a chunk. Raises ValueError if they are not those of its event."""
-    if zstandard.frame_content_size(packed) != event.size or event.size > LARGEST:
-        raise ValueError("the bytes of the output were changed")
-    data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=LARGEST, allow_extra_data=False)
-    if sha256(data).hexdigest() != event.sha256:
-        raise ValueError("the bytes of the output were changed")
-    return data
-
-
 def chunks(record: "Reader", run_id: str, provider_id: str | None = None) -> Iterator[Chunk]:
-    """The chunks of a run's output in order, attempt after attempt, or of one attempt. RecordDamaged: one was changed."""
+    """The chunks of a run's output in order, attempt after attempt, or of one attempt. RecordDamaged: one was
+    changed.
+    """
     for stored in record.read(stream=f"run/{run_id}", types=_TYPES):
         event = stored.data
         if isinstance(event, OutputRecorded) and provider_id in (None, event.provider_id):
@@ -92,7 +55,7 @@ def chunks(record: "Reader", run_id: str, provider_id: str | None = None) -> Ite
 
 
 def kept_output(record: "Reader", run_id: str, provider_id: str) -> Iterator[bytes]:
-    """What is left of an attempt's output, a line for each gap; nothing if nothing is left."""
+    """The rest of an attempt's output, with a line for each gap; nothing if all was dropped."""
     missing, begins, there = 0, True, False
     for chunk in chunks(record, run_id, provider_id):
         missing += chunk.skipped + (chunk.size if chunk.data is None else 0)

@@ -15,7 +15,7 @@ from steno.events.poll import Poll
 from steno.events.shape.cut import HOLE, identity
 from steno.events.store.answers import bare_text, body_text, item_texts, read_listing
 from steno.events.store.chain import Head, committer, mark
-from steno.events.store.outputs import OLDEST, ONE
+from steno.events.store.output_rows import OLDEST, ONE
 from steno.events.store.parts import READER_CACHE, Parts
 from steno.events.store.poll_header import SHARED, Own, PollScope, decode_data, decode_head, read_numbers, read_scope
 from steno.events.store.rows import HEAD, LAST, Rows

@@ -14,7 +14,7 @@ from sqlalchemy import bindparam, select
 from steno.events.codec import CODES, decode
 from steno.events.errors import RecordUnreachable, StenoError
 from steno.events.store.chain import SEAL_EVERY, Head, canonical_part, committer, followed, mark
-from steno.events.store.outputs import ONE, POSITIONS, RECORDED, unpack
+from steno.events.store.output_rows import ONE, POSITIONS, RECORDED, unpack
 from steno.events.store.parts import COMPRESSED, WRITER_CACHE, Parts
 from steno.events.store.rows import LAST, Lookup, Rows
 from steno.events.store.schema import events, head, meta, parts, revision, streams
