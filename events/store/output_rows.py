@@ -1,7 +1,7 @@
 """The rows of `outputs`: chunks of bytes beside the chain, each at the position of the `OutputRecorded` with its hash.
 
-The position is the key, not the hash: equal chunks of two outputs, or of one that repeats itself, are dropped at
-different times.
+The position is the key, not the hash: equal chunks, of two outputs or of the same, are dropped at different
+times.
 """
 
 from hashlib import sha256
@@ -15,7 +15,7 @@ from steno.events.store.schema import events, outputs
 from steno.events.types import OutputRecorded
 
 LARGEST: Final = 1 << 20  # bytes of a chunk
-_AT_ONCE: Final = 200  # chunks that one look for old ones reads, or one transaction drops
+_AT_ONCE: Final = 20  # the oldest chunks, which are dropped in one transaction
 
 KEEP: Final = insert(outputs).values(position=bindparam("position"), data=bindparam("data"))
 DROP: Final = delete(outputs).where(outputs.c.position == bindparam("at"))

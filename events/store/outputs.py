@@ -27,11 +27,7 @@ class Chunk(NamedTuple):
     offset: int  # the bytes of the output before it
     sha256: str
     data: bytes | None  # None: it was dropped
-    size: int
-    skipped: int  # bytes right before it that were never kept
-    last: bool
-    provider_id: str  # of the attempt
-    position: int  # of its event
+    event: OutputRecorded
 
 
 def chunks(record: "Reader", run_id: str, provider_id: str | None = None) -> Iterator[Chunk]:
@@ -48,17 +44,14 @@ def chunks(record: "Reader", run_id: str, provider_id: str | None = None) -> Ite
                 raise RecordDamaged(
                     f"The output at position {stored.position}: {error}; run `steno verify`."
                 ) from error
-            yield Chunk(
-                event.offset, event.sha256, data, event.size, event.skipped, event.last, event.provider_id,
-                stored.position,
-            )  # fmt: skip
+            yield Chunk(event.offset, event.sha256, data, event)
 
 
 def kept_output(record: "Reader", run_id: str, provider_id: str) -> Iterator[bytes]:
     """The rest of an attempt's output, with a line for each gap; nothing if all was dropped."""
     missing, begins, there = 0, True, False
     for chunk in chunks(record, run_id, provider_id):
-        missing += chunk.skipped + (chunk.size if chunk.data is None else 0)
+        missing += chunk.event.skipped + (chunk.event.size if chunk.data is None else 0)
         if chunk.data:
             if missing:
                 yield _gap(missing, begins=begins)
@@ -100,10 +93,10 @@ def _newest(record: "Reader") -> Iterator[str]:
 def _search(record: "Reader", text: bytes, run_id: str) -> Iterator[Match]:
     begun, at, before = b"", 0, ""  # the line that goes on, where it begins, of which attempt
     for chunk in chunks(record, run_id):
-        if chunk.provider_id != before or chunk.data is None or chunk.offset != at + len(begun):
+        if chunk.event.provider_id != before or chunk.data is None or chunk.offset != at + len(begun):
             if text in begun:
                 yield Match(run_id, before, at, begun)
-            begun, at, before = b"", chunk.offset, chunk.provider_id
+            begun, at, before = b"", chunk.offset, chunk.event.provider_id
         *whole, begun = (begun + (chunk.data or b"")).split(b"\n")
         for line in whole:
             if text in line:

@@ -1,6 +1,5 @@
 """The bytes of runs' output, beside the chain: they may be dropped."""
 
-import sqlalchemy as sa
 from alembic import op
 
 from steno.events.store.schema import run_script
@@ -13,12 +12,7 @@ def upgrade() -> None:
     if op.get_bind().dialect.name == "postgresql":
         run_script(op.get_bind(), revision)
         return
-    position = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-    op.create_table(
-        "outputs",
-        sa.Column("position", position, primary_key=True, autoincrement=False),
-        sa.Column("data", sa.LargeBinary(), nullable=False),
-    )
+    op.execute("CREATE TABLE outputs (position INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (position))")
     op.execute(
         "CREATE TRIGGER outputs_no_update BEFORE UPDATE ON outputs "
         "BEGIN SELECT RAISE(ABORT, 'the record is append-only: no UPDATE on outputs'); END"
