@@ -171,6 +171,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
     from steno.cli.wiring.view import viewing
     from steno.projections.answers.decided import decisions_about
     from steno.projections.answers.explain import explain
+    from steno.projections.answers.output_cause import OutputCauses
     from steno.projections.read_models.schema import VmRow
 
     with viewing(app, at) as (record, view, now):
@@ -183,7 +184,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
             value |= {"position": view.position}
             show(app, value, lambda: vm_page(vm, machine, why, decided, anomalies, until, columns()))
             return
-        explanation = explain(record, view, row, now)
+        explanation = explain(record, view, row, now, OutputCauses(app.settings.value("causes.rules")))
         why = view.why_not_warm(row.run_id)
         decided = decisions_about(record, view.state, view.state.runs[row.run_id], view.position)
     beside = {"not_warm": why, "decisions": [wire(each) for each in decided]}

@@ -15,8 +15,10 @@ from steno.events.clock import duration
 from steno.projections.answers.decided import ExplainedDecision
 from steno.projections.answers.evidence import Quote, brief
 from steno.projections.answers.explain import ExplainedStep, Explanation
+from steno.projections.answers.output_cause import OutputCause
 
 _MARGIN = "  "
+_QUOTED = 300  # characters of a line of output
 
 
 def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[ExplainedDecision], columns: int) -> str:
@@ -27,6 +29,7 @@ def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[Ex
     lines += [*paint.wrapped(explanation.why, width), ""]
     sentence = textwrap.wrap(explanation.sentence, width, initial_indent=_MARGIN, subsequent_indent=_MARGIN)
     lines += _titled("The rule", [*sentence, paint.dim(f"{_MARGIN}{run.rule or '–'}")])
+    lines += _titled("What its output says", _output(explanation.output_cause, width))
     for quote in explanation.evidence:
         at = f"{words.moment(quote.observed_at)}, {quote.source} {quote.title}"
         lines += _titled(f"{quote.kind.capitalize()} {quote.position}, {at}", fields(quote, width))
@@ -43,9 +46,29 @@ def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[Ex
     lines += _items("Not seen", gaps, width)
     if explanation.evidence and explanation.evidence[-1].kind == "poll":
         lines.append(paint.dim(f"The full answer: steno poll {explanation.evidence[-1].position}"))
-    if run.state == State.FAILED and run.started_at is not None:
+    if run.state == State.FAILED and run.started_at is not None and explanation.output_cause is None:
         lines.append(paint.dim(f"The line of its output that explains it: steno logs {called(run)} | steno causes -"))
     return "\n".join(lines).rstrip()
+
+
+def _output(found: OutputCause | None, width: int) -> list[str]:
+    if found is None:
+        return []
+    missing = f"; {found.missing:,} bytes are not kept any more" if found.missing else ""
+    if found.line is None:
+        return [f"{_MARGIN}no line of the {found.read:,} bytes that were read explains the end{missing}"]
+    blame = "" if found.blame is None else f", blame: {found.blame.value}"
+    text = paint.visible(found.line if len(found.line) <= _QUOTED else f"{found.line[:_QUOTED]}…")
+    rows = [
+        f"{_MARGIN}{paint.bold(found.cause)}{blame}",
+        *textwrap.wrap(f"“{text}”", width, initial_indent=_MARGIN * 2),
+    ]
+    where = f"bytes {found.start:,} to {found.end:,} of the output, event {found.chunk:,}, rule {found.rule}{missing}"
+    return [
+        *rows,
+        paint.dim(f"{_MARGIN * 2}{where}"),
+        *textwrap.wrap(found.remedy or "", width, initial_indent=_MARGIN),
+    ]
 
 
 def vm_page(

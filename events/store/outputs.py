@@ -24,6 +24,7 @@ _TYPES: Final = frozenset({"OutputRecorded"})
 class Chunk(NamedTuple):
     """A piece of an output."""
 
+    position: int  # of its event
     offset: int  # the bytes of the output before it
     sha256: str
     data: bytes | None  # None: it was dropped
@@ -44,7 +45,7 @@ def chunks(record: "Reader", run_id: str, provider_id: str | None = None) -> Ite
                 raise RecordDamaged(
                     f"The output at position {stored.position}: {error}; run `steno verify`."
                 ) from error
-            yield Chunk(event.offset, event.sha256, data, event)
+            yield Chunk(stored.position, event.offset, event.sha256, data, event)
 
 
 def kept_output(record: "Reader", run_id: str, provider_id: str) -> Iterator[bytes]:
