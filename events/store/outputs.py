@@ -4,18 +4,20 @@ The first bytes of an output are kept, and the newest of the rest: what lies bet
 were dropped because they are too old.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import zstandard
 
-from steno.events.errors import RecordDamaged
+from steno.events.clock import Clock
+from steno.events.errors import RecordDamaged, StenoError
 from steno.events.store.output_rows import unpack
+from steno.events.store.record import Record
 from steno.events.types import OutputRecorded
 
 if TYPE_CHECKING:
     from steno.events.store.read import Reader
-    from steno.events.store.record import Record
+    from steno.events.store.store import Store
 
 _LONG: Final = 1 << 16  # bytes of a line after which a search gives its parts
 _TYPES: Final = frozenset({"OutputRecorded"})
@@ -60,6 +62,38 @@ def kept_output(record: "Reader", run_id: str, provider_id: str) -> Iterator[byt
             missing, begins, there = 0, chunk.data.endswith(b"\n"), True
     if missing and there:
         yield _gap(missing, begins=begins)
+
+
+def output_of(
+    live: Callable[[], Iterator[bytes]],
+    store: "Store",
+    attempt: tuple[str, str],
+    clock: Clock,
+    say: Callable[[str], object],
+) -> Iterator[bytes]:
+    """An output by its provider; where that has none or does not answer, what is recorded, and `say` gets a sentence.
+    Raises as the provider does if nothing is recorded. `attempt`: run id and provider id.
+    """
+    pieces: Iterator[bytes] = iter(())
+    first: bytes | None = None
+    why: StenoError | None = None
+    try:
+        pieces = live()
+        first = next(pieces, None)
+    except StenoError as error:
+        why = error
+    if first is not None:
+        yield first
+        yield from pieces
+        return
+    with Record.open(store, clock=clock) as record:
+        for number, piece in enumerate(kept_output(record, *attempt)):
+            if number == 0:
+                say(f"from the record, because {why or 'the provider has no output of it any more'}")
+            yield piece
+            why = None
+    if why is not None:
+        raise why
 
 
 def _gap(missing: int, *, begins: bool) -> bytes:
@@ -112,7 +146,7 @@ def _search(record: "Reader", text: bytes, run_id: str) -> Iterator[Match]:
         yield Match(run_id, before, at, begun)
 
 
-def expire(record: "Record", before: int) -> int:
+def expire(record: Record, before: int) -> int:
     """Drop some of the chunks that were recorded before a time, the oldest first; how many: 0 if none is left."""
     old = [position for position, at in record.oldest_outputs() if at is None or at < before]
     if old:
