@@ -27,9 +27,9 @@ def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[Ex
     run = explanation.run
     lines = [f"{paint.bold(called(run))}  {verdict(run)}", *identity(run), ""]
     lines += [*paint.wrapped(explanation.why, width), ""]
+    lines += _titled("What its output says", _output(explanation.output_cause, width))
     sentence = textwrap.wrap(explanation.sentence, width, initial_indent=_MARGIN, subsequent_indent=_MARGIN)
     lines += _titled("The rule", [*sentence, paint.dim(f"{_MARGIN}{run.rule or '–'}")])
-    lines += _titled("What its output says", _output(explanation.output_cause, width))
     for quote in explanation.evidence:
         at = f"{words.moment(quote.observed_at)}, {quote.source} {quote.title}"
         lines += _titled(f"{quote.kind.capitalize()} {quote.position}, {at}", fields(quote, width))
