@@ -51,23 +51,23 @@ def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[Ex
     return "\n".join(lines).rstrip()
 
 
-def _output(found: OutputCause | None, width: int) -> list[str]:
-    if found is None:
+def _output(cause: OutputCause | None, width: int) -> list[str]:
+    if cause is None:
         return []
-    missing = f"; {found.missing:,} bytes are not kept any more" if found.missing else ""
-    if found.line is None:
-        return [f"{_MARGIN}no line of the {found.read:,} bytes that were read explains the end{missing}"]
-    blame = "" if found.blame is None else f", blame: {found.blame.value}"
-    text = paint.visible(found.line if len(found.line) <= _QUOTED else f"{found.line[:_QUOTED]}…")
+    missing = f"; {cause.missing:,} bytes are not kept any more" if cause.missing else ""
+    if cause.line is None:
+        return [f"{_MARGIN}no line of the {cause.read:,} bytes that were read explains the end{missing}"]
+    blame = "" if cause.blame is None else f", blame: {cause.blame.value}"
+    text = paint.visible(cause.line if len(cause.line) <= _QUOTED else f"{cause.line[:_QUOTED]}…")
     rows = [
-        f"{_MARGIN}{paint.bold(found.cause)}{blame}",
+        f"{_MARGIN}{paint.bold(cause.cause)}{blame}",
         *textwrap.wrap(f"“{text}”", width, initial_indent=_MARGIN * 2),
     ]
-    where = f"bytes {found.start:,} to {found.end:,} of the output, event {found.chunk:,}, rule {found.rule}{missing}"
+    where = f"bytes {cause.start:,} to {cause.end:,} of the output, event {cause.chunk:,}, rule {cause.rule}{missing}"
     return [
         *rows,
         paint.dim(f"{_MARGIN * 2}{where}"),
-        *textwrap.wrap(found.remedy or "", width, initial_indent=_MARGIN),
+        *textwrap.wrap(cause.remedy or "", width, initial_indent=_MARGIN),
     ]
 
 

@@ -51,8 +51,8 @@ class OutputCauses:
         """The cause of a run's end, by the output of its attempt with this id; None: it did not fail, or no output of
         it was recorded.
         """
-        asked = run.state is State.SUCCEEDED or run.exit_status == 0 or run.reason in _BY_REQUEST
-        if asked or run.finished_at is None or provider_id is None:
+        is_wanted = run.state is State.SUCCEEDED or run.exit_status == 0 or run.reason in _BY_REQUEST
+        if is_wanted or run.finished_at is None or provider_id is None:
             return None
         pieces = list(chunks(record, run.run_id, provider_id))
         if not pieces:

@@ -228,7 +228,7 @@ def test_explain_quotes_the_line_of_the_output_after_the_run_is_gone(steno: Sten
     output = steno("logs", "bad").stdout
     for folder in home.glob("*.local"):
         shutil.rmtree(folder)
-    found = json.loads(steno("explain", "bad", "--json").stdout)["output_cause"]
-    assert (found["cause"], found["blame"], found["missing"]) == ("python_error", "task", 0)
-    assert output.encode()[found["from"] : found["to"]].decode() == found["line"] == "ValueError: \x1b42"
+    cause = json.loads(steno("explain", "bad", "--json").stdout)["output_cause"]
+    assert (cause["cause"], cause["blame"], cause["missing"]) == ("python_error", "task", 0)
+    assert output.encode()[cause["from"] : cause["to"]].decode() == cause["line"] == "ValueError: \x1b42"
     assert "“ValueError: \\x1b42”" in steno("explain", "bad").stdout
