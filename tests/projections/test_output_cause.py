@@ -39,26 +39,26 @@ def test_a_line_is_quoted_by_its_bytes_however_the_output_is_cut(cuts: list[int]
     """Law: in the output, and in the chunk that holds its first byte."""
     edges = [0, *dict.fromkeys(cuts), len(OUTPUT)]
     chunks = [chunk(OUTPUT[at:end], at) for at, end in pairwise(edges)]
-    found = found_in(*chunks)
-    assert (found.cause, found.read, found.missing) == ("gpu_out_of_memory", len(OUTPUT), 0)
-    assert found.line == OOM.decode()
-    assert OUTPUT[found.start : found.end] == OOM
-    holder = next(each for each in chunks if each.position == found.chunk)
+    quoted = found_in(*chunks)
+    assert (quoted.cause, quoted.read, quoted.missing) == ("gpu_out_of_memory", len(OUTPUT), 0)
+    assert quoted.line == OOM.decode()
+    assert OUTPUT[quoted.start : quoted.end] == OOM
+    holder = next(each for each in chunks if each.position == quoted.chunk)
     assert holder.data is not None
-    assert OOM.startswith(holder.data[found.chunk_from : found.chunk_to])
+    assert OOM.startswith(holder.data[quoted.chunk_from : quoted.chunk_to])
 
 
 def test_a_gap_joins_no_lines() -> None:
     """The end of the head and the begin of the tail are not one line, and count what lies between."""
     head, tail = b"step 1\nRuntimeError: HIP out", b" of memory\nbye\n"
     assert found_in(chunk(head + tail, 0)).cause == "gpu_out_of_memory"
-    found = found_in(chunk(head, 0), chunk(tail, len(head) + 50, skipped=50))
-    assert (found.cause, found.line, found.missing) == ("unknown", None, 50)
+    quoted = found_in(chunk(head, 0), chunk(tail, len(head) + 50, skipped=50))
+    assert (quoted.cause, quoted.line, quoted.missing) == ("unknown", None, 50)
 
 
 def test_what_was_dropped_is_said() -> None:
-    found = found_in(chunk(OOM, 0, dropped=True), chunk(b"bye\n", len(OOM)))
-    assert (found.cause, found.read, found.missing) == ("unknown", 4, len(OOM))
+    quoted = found_in(chunk(OOM, 0, dropped=True), chunk(b"bye\n", len(OOM)))
+    assert (quoted.cause, quoted.read, quoted.missing) == ("unknown", 4, len(OOM))
 
 
 @pytest.mark.parametrize("output", [b"", b"\x00" * 5000, b"all is well\n"])
@@ -67,5 +67,5 @@ def test_nothing_is_guessed(output: bytes) -> None:
 
 
 def test_a_sites_rule_counts_first() -> None:
-    found = cause_in([chunk(OUTPUT, 0)], with_rules(rules_in(RULE, "site.toml")), 1)
-    assert (found.cause, found.rule, found.line) == ("preempted", "goodbye", "bye")
+    quoted = cause_in([chunk(OUTPUT, 0)], with_rules(rules_in(RULE, "site.toml")), 1)
+    assert (quoted.cause, quoted.rule, quoted.line) == ("preempted", "goodbye", "bye")
