@@ -261,6 +261,19 @@ class SamplesRecorded(OfRun, kind=50):
     block: bytes  # `steno.engine.state.samples.pack`; not JSON
 
 
+class OutputRecorded(OfRun, kind=51):
+    """A piece of a run's output was read. Its bytes are beside the chain (`steno.events.store.outputs`), until they are
+    dropped.
+    """
+
+    provider_id: str
+    offset: int  # the bytes of the output before it
+    size: int
+    sha256: str  # of its bytes, in which secrets are replaced; in hexadecimal
+    skipped: int = 0  # bytes right before it that were not kept
+    last: bool = False  # the run has ended, and its output was read to the end
+
+
 # -- money and notices
 
 
@@ -372,7 +385,7 @@ class RulesAdopted(Fact, kind=49):
 PollEvent = PollRecorded | PollFailed
 ObservedEvent = RunObserved | VmObserved | ProviderEventSeen
 SubmitEvent = RunRequested | SubmitIntended | SubmitSucceeded | SubmitFailed | IntentAbandoned
-ReportEvent = TaskReported | SamplesRecorded
+ReportEvent = TaskReported | SamplesRecorded | OutputRecorded
 StopEvent = StopRequested | StopIntended | StopSucceeded | StopFailed
 QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | PlanAnswered | RulesAdopted
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed

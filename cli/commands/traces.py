@@ -71,9 +71,10 @@ def export_command(
 ) -> None:
     """With -o FILE.steno: an incident bundle of the RUNs, one file that `replay`, `show`, `explain`, `timeline` and
     `verify` open on any machine, without a record or a network. It has the events about these runs and their machines,
-    the answers of their sources in that time, and the proof that they are the record's. Lists are as they were
-    received. --redact replaces each value of these kinds by a pseudonym, equal values by equal pseudonyms. The bundle
-    is written only if it folds to the same runs. With --json: {"bundle", "runs", "events", "head", "digest",
+    the answers of their sources in that time, the recorded output of the runs, and the proof that they are the
+    record's. Lists are as they were received. --redact replaces each value of these kinds by a pseudonym, equal values
+    by equal pseudonyms, and leaves the output out. The bundle is written only if it folds to the same runs. With
+    --json: {"bundle", "runs", "events", "head", "digest",
     "redacted": {KIND: N}}.
 
     With --trace: a file that `replay` and `import` read on any machine. With RUN: the polls of its sources, from the
@@ -171,6 +172,7 @@ def _export_bundle(app: App, words: tuple[str, ...], target: str, redact: str | 
     }
     hidden = "".join(f", {number} {kind} hidden" for kind, number in redacted.items())
     text = f"{count(events, 'event')} written to {target}{hidden}; `steno explain {target}` opens it"
+    text += "\nthe output of the runs is left out: names in it could not be hidden" if kinds else ""
     show(app, value, f"{text}\ndigest {made.seal}")
 
 

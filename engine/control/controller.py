@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from steno.engine.control.actor import Actor
 from steno.engine.control.effects import Call, Effects, Executor
+from steno.engine.control.output_recorder import OutputPolicy, OutputRecorder
 from steno.engine.control.planner import Planner
 from steno.engine.control.poll_interval import Pace, Rhythm, after_round
 from steno.engine.control.submitter import Submitter
@@ -91,6 +92,7 @@ class Controller:
         executor: Executor | None = None,
         beside: Callable[[], None] = lambda: None,
         wake: Callable[[], None] | None = None,
+        outputs: OutputPolicy | None = None,
     ) -> None:
         """
         Args:
@@ -103,6 +105,7 @@ class Controller:
             executor: where calls to the provider are made; None: in threads of their own.
             beside: called now and then while a poll is awaited; it must not wait.
             wake: called in other threads when a task reported something; None: ends a wait for effects.
+            outputs: what is recorded of the output of runs; None: nothing.
         """
         self.live = live
         self.source = provider.source
@@ -133,6 +136,8 @@ class Controller:
         self.actor = Actor(self.journal, provider, submitter, self._notices, self.effects)
         self._offers = Planner(self.journal, provider, record.vault, clock)
         self._reports = Reports(self.journal, provider, clock, wake or self.effects.wake)
+        self._outputs = OutputRecorder(record, provider, clock, outputs)
+        live.subscribe(lambda batch: self._outputs.note(batch.changes))
         self.asked_at: int | None = None  # when the outstanding poll was asked
 
     @property
@@ -197,6 +202,7 @@ class Controller:
         """Wait a moment for calls under way and leave the rest to the next holder; False: a call still goes on."""
         whole = self.effects.close()
         self._reports.close()
+        self._outputs.close()
         self._notices.close()
         return whole
 
@@ -259,6 +265,7 @@ class Controller:
         decisions = self._control() if act and answered else ()
         if act:
             self._reports.look(self.world.state)  # of runs that these polls showed first
+            self._outputs.look(self.world.state)
             self._tell()
         changes = self.catch_up()
         moving = any(map(self._concerns, changes)) or bool(decisions) or self._moves()

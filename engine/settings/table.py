@@ -13,6 +13,7 @@ from steno.engine.settings.values import (
     alerts,
     budget,
     cpus,
+    days,
     host,
     isolation,
     machines,
@@ -22,6 +23,7 @@ from steno.engine.settings.values import (
     port,
     positive_duration,
     rate,
+    size,
     submit_rate,
     thresholds,
     timeout,
@@ -94,6 +96,15 @@ GENERAL: tuple[Known, ...] = (
     ),
     _setting("causes.rules", "STENO_CAUSES")(
         help="A TOML file with rules of your own for `steno causes`, read before Steno's."
+    ),
+    _setting("output.keep", "STENO_OUTPUT_KEEP", default="90", parse=days)(
+        help="Days for which the output of runs is kept in the record. 0, off: none is kept."
+    ),
+    _setting("output.head", "STENO_OUTPUT_HEAD", default="8MB", parse=size)(
+        help="Bytes kept of the beginning of each output: 8MB, 1GiB, 0."
+    ),
+    _setting("output.tail", "STENO_OUTPUT_TAIL", default="24MB", parse=size)(
+        help="Bytes kept of the end of each output, besides its beginning."
     ),
     _setting("otlp.endpoint", "STENO_OTLP_ENDPOINT", secret=True, parse=webhook)(
         help="OTLP/HTTP endpoint that receives a trace of each run: http://localhost:4318. It is never shown."

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import time
@@ -218,3 +219,16 @@ def test_a_signal_in_the_middle_of_a_step_is_no_error(
     monkeypatch.setattr(VM.machine, "finalize_event", [terminated])
     step(VmState.REQUESTED, VmTrigger.PROVISION)
     assert capsys.readouterr() == ("", "")
+
+
+def test_explain_quotes_the_line_of_the_output_after_the_run_is_gone(steno: Steno, home: Path) -> None:
+    """By its bytes in the recorded output: the provider has forgotten the run."""
+    program = "python3 -c 'print(1); raise ValueError(chr(27) + str(42))'"
+    steno("submit", "--wait", "--name", "bad", "--", program)
+    output = steno("logs", "bad").stdout
+    for folder in home.glob("*.local"):
+        shutil.rmtree(folder)
+    cause = json.loads(steno("explain", "bad", "--json").stdout)["output_cause"]
+    assert (cause["cause"], cause["blame"], cause["missing"]) == ("python_error", "task", 0)
+    assert output.encode()[cause["from"] : cause["to"]].decode() == cause["line"] == "ValueError: \x1b42"
+    assert "“ValueError: \\x1b42”" in steno("explain", "bad").stdout

@@ -61,7 +61,7 @@ def test_triggers_and_partial_indexes_are_equal_too(made: Path) -> None:
         assert migrated.exec_driver_sql("PRAGMA application_id").scalar() == 0x53544E4F
     assert sorted(name for name, (kind, *_) in schema.items() if kind == "trigger") == [
         "events_no_delete", "events_no_update", "head_no_delete", "meta_no_delete", "meta_no_update",
-        "parts_no_delete", "parts_no_update", "streams_no_delete",
+        "outputs_no_update", "parts_no_delete", "parts_no_update", "streams_no_delete",
     ]  # fmt: skip
 
 

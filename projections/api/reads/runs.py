@@ -121,12 +121,12 @@ def _timeline(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     )
 
 
-def _explain(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+def _explain(service: Service, look: Look, values: Asked) -> dict[str, Any]:
     view = look.view
     row = view.row(values["id"])
     source, queued = view.source_of(row, look.now), view.queued(look.now).get(row.run_id)
     decided = decisions_about(look.record, view.state, view.state.runs[row.run_id], view.position)
-    return wire(explain(look.record, view, row, look.now)) | {
+    return wire(explain(look.record, view, row, look.now, service.output_causes)) | {
         "not_warm": view.why_not_warm(row.run_id),
         "decisions": [wire(each) for each in decided],
         "observability": None if source is None else source.observability,

@@ -15,7 +15,7 @@ import { Logs } from "./run/logs.js";
 import { AgainButtons } from "./run/again.js";
 import { StopButtons } from "./run/stop.js";
 import { Timeline } from "./run/timeline.js";
-import { Reported, Verdict } from "./run/verdict.js";
+import { OutputLine, Reported, Verdict } from "./run/verdict.js";
 import { Head } from "./run/head.js";
 import { ended } from "./run/words.js";
 
@@ -51,6 +51,7 @@ export default function Page({ params }) {
     <${Head} run=${run}><${AgainButtons} run=${run} may=${may && at === null} />${open && at === null && may && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}<//>
     <${Problem} error=${found.error} />
     ${why.data && html`<p class="lead run-why">${withCode(why.data.why)}</p>`}
+    <${OutputLine} found=${why.data?.output_cause} />
     <${Watched} run=${run} found=${why.data} />
     <${Facts} run=${run} />
     ${run.kernel && html`<${Await} read=${kernel} height="4">${(told) => html`<${Kernel} kernel=${told} />`}<//>`}
