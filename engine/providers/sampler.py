@@ -13,7 +13,7 @@ EVERY: Final = 10  # seconds between two samples of a GPU
 SCRIPT: Final = r"""
 # $1: the process whose children count, and whose end ends this, $2: the file, $3: seconds between two looks at them,
 # $4: seconds between two of the GPUs, $5: the numbers of the GPUs; empty: all; -: there are none
-export LC_ALL=C
+export LC_ALL=C; umask 077
 root=$1 file=$2 every=$3 pause=$4 gpus=$5 most=MOST_BYTES begun=0
 ticks=$(getconf CLK_TCK) page=$(getconf PAGESIZE)
 tool() {

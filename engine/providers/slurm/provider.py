@@ -37,8 +37,9 @@ from steno.events.poll import Poll
 
 _JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
 _PREPARE: Final = (
-    'for one in output ends reports claims; do mkdir -p "$1/$one"; done; echo "steno $(readlink "$1/claims/$2")"; '
-    'cat > "$1/.sampler-$2" && mv "$1/.sampler-$2" "$1/sampler"'
+    'for one in output ends reports claims; do mkdir -p "$1/$one"; done; '
+    '{ cat > "$1/.sampler-$2" && mv "$1/.sampler-$2" "$1/sampler"; } 2>/dev/null; '
+    'echo "steno $(readlink "$1/claims/$2")"'
 )
 _SBATCH: Final = 'echo "steno $(date +%s)"; exec sbatch "$@"'
 """The time is the cluster's: it is compared with Slurm's own times."""
