@@ -1,4 +1,4 @@
-"""What the tools of vendors print, read as samples: every version's form, and any bytes."""
+"""Samples of what the tools of vendors print: every version, and any bytes."""
 
 import random
 

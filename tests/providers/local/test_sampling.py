@@ -68,7 +68,7 @@ def test_a_stopped_run_takes_its_sampler_with_it(machine) -> None:
 
 
 def sampler(folder: Path, root: int, script: str = SCRIPT, **environment: str) -> subprocess.Popen[bytes]:
-    """Of that process, a look each 50 ms, without a GPU."""
+    """The sampler of that process, with a look each 50 ms, without a GPU."""
     words = [str(root), str(folder / "samples"), "0.05", "1", environment.pop("gpus", "-")]
     return subprocess.Popen(
         ["bash", "-c", script, "sampler", *words], env={"PATH": os.environ["PATH"], **environment},
@@ -101,7 +101,7 @@ def test_it_ends_with_the_process_that_it_watches(machine, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_job_is_measured_by_its_control_group(machine, tmp_path: Path, version: int) -> None:
-    """Of version 1 or 2, at the level of the job: steps of `srun` count."""
+    """The group of version 1 or 2, at the level of the job: steps of `srun` count."""
     path, job = "/slurm/uid_1000/job_12", tmp_path / "groups"
     if version == 2:
         lines, files = f"0::{path}/step_batch/user/task_0\n", {
