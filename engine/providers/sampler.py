@@ -12,9 +12,10 @@ EVERY: Final = 10  # seconds between two samples of a GPU
 
 SCRIPT: Final = r"""
 # $1: the process whose children count, and whose end ends this, $2: the file, $3: seconds between two looks at them,
-# $4: seconds between two of the GPUs, $5: the numbers of the GPUs; empty: all; -: there are none
+# $4: seconds between two of the GPUs, $5: the numbers of the GPUs; empty: all; -: there are none, $6: the name of a
+# control group above this process, which has all processes of the task; empty: there is none
 export LC_ALL=C; umask 077
-root=$1 file=$2 every=$3 pause=$4 gpus=$5 most=MOST_BYTES begun=0
+root=$1 file=$2 every=$3 pause=$4 gpus=$5 name=$6 most=MOST_BYTES begun=0
 ticks=$(getconf CLK_TCK) page=$(getconf PAGESIZE)
 tool() {
     local lines= query more
@@ -36,9 +37,9 @@ tool() {
         done >> "$file"
     fi
 }
-# A job of Slurm, if it has a control group: all its processes on this machine, of version 2 or 1.
+# The files of the group, of version 2 or 1.
 while IFS=: read -r _ names path; do
-    case $path in *"/job_$SLURM_JOB_ID/"*) path=${path%%"/job_$SLURM_JOB_ID/"*}/job_$SLURM_JOB_ID;; *) continue;; esac
+    case $path in *"/$name/"*) path=${path%%"/$name/"*}/$name;; *) continue;; esac
     case ,$names, in
         ,,) used=/sys/fs/cgroup$path/cpu.stat; kept=/sys/fs/cgroup$path/memory.stat;;
         *,cpuacct,*) used=/sys/fs/cgroup/cpuacct$path/cpuacct.usage;;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ def test_a_job_has_samples_while_it_runs_and_afterwards(
     status are the command's own. A job that is not there has none.
     """
     site = SlurmSite(tmp_path, slurm_cluster, monkeypatch)
+    (forgotten := slurm_cluster.folder / "jobs" / tmp_path.name / "samples" / "7.old").parent.mkdir(parents=True)
+    forgotten.touch()
+    os.utime(forgotten, (0, 0))
     path = smi.stand_in(tmp_path / "tools", "nvidia-smi", 25)
     tool = tmp_path / "tools" / "nvidia-smi"
     tool.write_text(tool.read_text().replace("exec sleep", "trap '' TERM; exec sleep"))
@@ -33,6 +37,7 @@ def test_a_job_has_samples_while_it_runs_and_afterwards(
     def gpu(since: int = 0) -> list[Sample]:
         return [sample for sample in read(since) if sample.device == "0"]
 
+    assert not forgotten.exists(), "samples of last year are deleted"
     wait(lambda: len(gpu()) == smi.LINES and len(read()) > smi.LINES, seconds=LOADED_S, what="its samples")
     uses = [sample.use or 0 for sample in gpu()]
     assert abs(sum(uses) / len(uses) - 25) <= 3

@@ -39,6 +39,7 @@ _JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
 _PREPARE: Final = (
     'for one in output ends reports claims; do mkdir -p "$1/$one"; done; '
     '{ cat > "$1/.sampler-$2" && mv "$1/.sampler-$2" "$1/sampler"; } 2>/dev/null; '
+    'find "$1/samples" -type f -mtime +90 -delete 2>/dev/null; '
     'echo "steno $(readlink "$1/claims/$2")"'
 )
 _SBATCH: Final = 'echo "steno $(date +%s)"; exec sbatch "$@"'

@@ -194,8 +194,8 @@ _SAMPLER: Final = r"""
 # Samples of the job's GPUs and processes on this node, in samples/JOB; it ends with the job.
 steno_seen="${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}"
 case "$steno_seen" in ''|NoDevFiles) steno_seen=UNSEEN;; *[!0-9,]*) steno_seen=;; esac
-{ mkdir -p "$steno_folder/samples"; find "$steno_folder/samples" -type f -mtime +90 -delete
-    exec bash "$steno_folder/sampler" "$$" "$steno_folder/samples/$steno_job" 30 10 "$steno_seen"
+{ mkdir -p "$steno_folder/samples"
+    exec bash "$steno_folder/sampler" "$$" "$steno_folder/samples/$steno_job" 30 10 "$steno_seen" "job_$SLURM_JOB_ID"
 } </dev/null >/dev/null 2>&1 &
 steno_sampler=$!; disown
 """.strip()

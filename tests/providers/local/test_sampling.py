@@ -69,7 +69,7 @@ def test_a_stopped_run_takes_its_sampler_with_it(machine) -> None:
 
 def sampler(folder: Path, root: int, script: str = SCRIPT, **environment: str) -> subprocess.Popen[bytes]:
     """The sampler of that process, with a look each 50 ms, without a GPU."""
-    words = [str(root), str(folder / "samples"), "0.05", "1", environment.pop("gpus", "-")]
+    words = [str(root), str(folder / "samples"), "0.05", "1", environment.pop("gpus", "-"), "job_12"]
     return subprocess.Popen(
         ["bash", "-c", script, "sampler", *words], env={"PATH": os.environ["PATH"], **environment},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -118,7 +118,7 @@ def test_a_job_is_measured_by_its_control_group(machine, tmp_path: Path, version
         file.write_text(text)
     (tmp_path / "own").write_text(lines)
     script = SCRIPT.replace("/sys/fs/cgroup", str(job)).replace("/proc/self/cgroup", str(tmp_path / "own"))
-    program = sampler(tmp_path, os.getpid(), script, SLURM_JOB_ID="12")
+    program = sampler(tmp_path, os.getpid(), script)
     machine.until(lambda: len(written(tmp_path)) > 1)
     program.terminate()
     assert program.wait(60) == 0
