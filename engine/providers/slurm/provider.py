@@ -16,6 +16,7 @@ from steno.engine.errors import (
     VmNotFound,
 )
 from steno.engine.providers.base import Named, Provider, StopTarget, Submission, Submitted
+from steno.engine.providers.sampler import SCRIPT
 from steno.engine.providers.slurm import cancel
 from steno.engine.providers.slurm.cluster import gpus_of, spelled
 from steno.engine.providers.slurm.output import output_of
@@ -23,18 +24,23 @@ from steno.engine.providers.slurm.query import question
 from steno.engine.providers.slurm.reading import SlurmReading
 from steno.engine.providers.slurm.rounds import LOOK_BACK, PROOF, SACCT, SQUEUE, TASK, ClusterRounds, moment
 from steno.engine.providers.slurm.rows import Row, is_silent, readable_rows
+from steno.engine.providers.slurm.samples import samples_of_job
 from steno.engine.providers.slurm.script import render, variables
 from steno.engine.providers.slurm.settings import Site
 from steno.engine.providers.slurm.shell import Done, Shell
 from steno.engine.providers.slurm.spec import MARK, spec_of
 from steno.engine.providers.slurm.words import LIVE
+from steno.engine.state.samples import Sample
 from steno.events.clock import SECOND, Clock, format_time
 from steno.events.errors import StenoError
 from steno.events.poll import Poll
 
 _JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
 _PREPARE: Final = (
-    'for one in output ends reports claims; do mkdir -p "$1/$one"; done; echo "steno $(readlink "$1/claims/$2")"'
+    'for one in output ends reports claims; do mkdir -p "$1/$one"; done; '
+    '{ cat > "$1/.sampler-$2" && mv "$1/.sampler-$2" "$1/sampler"; } 2>/dev/null; '
+    'find "$1/samples" -type f -mtime +90 -delete 2>/dev/null; '
+    'echo "steno $(readlink "$1/claims/$2")"'
 )
 _SBATCH: Final = 'echo "steno $(date +%s)"; exec sbatch "$@"'
 """The time is the cluster's: it is compared with Slurm's own times."""
@@ -80,8 +86,8 @@ class SlurmProvider(Provider):
         if spec.gpu is not None:
             spec = replace(spec, gpu=self._spelled(spec.gpu))
         folder, run_id, name = self.client.folder(), submission.run_id, submission.name
-        script = render(spec, name=name, run_id=run_id, folder=folder)
-        claimed = _NUMBER.search(self.client.ask("sh", "-c", _PREPARE, "sh", folder, run_id).out)
+        script, sampler = render(spec, name=name, run_id=run_id, folder=folder), SCRIPT.encode()
+        claimed = _NUMBER.search(self.client.ask("sh", "-c", _PREPARE, "sh", folder, run_id, given=sampler).out)
         if claimed is not None:
             return Submitted(provider_id=claimed[1], name=name, sent=script)
         if spec.env:
@@ -235,6 +241,10 @@ class SlurmProvider(Provider):
                 self._clock.sleep(_PACE)
             else:
                 return
+
+    def samples(self, provider_id: str, name: str, *, since: int) -> tuple[str, list[Sample]] | None:
+        """The samples of the first node of a job that Steno submitted; also after its end."""
+        return samples_of_job(self.client, provider_id, since) if _JOB.fullmatch(provider_id) else None
 
     def close(self) -> None:
         self.client.close()
