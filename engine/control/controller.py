@@ -14,6 +14,7 @@ from steno.engine.control.actor import Actor
 from steno.engine.control.effects import Call, Effects, Executor
 from steno.engine.control.planner import Planner
 from steno.engine.control.poll_interval import Pace, Rhythm, after_round
+from steno.engine.control.sampling import Sampling
 from steno.engine.control.submitter import Submitter
 from steno.engine.control.task_reports import Reports
 from steno.engine.decide.decisions import Decision, decide
@@ -91,6 +92,7 @@ class Controller:
         executor: Executor | None = None,
         beside: Callable[[], None] = lambda: None,
         wake: Callable[[], None] | None = None,
+        samples_every: int = 0,
     ) -> None:
         """
         Args:
@@ -103,6 +105,7 @@ class Controller:
             executor: where calls to the provider are made; None: in threads of their own.
             beside: called now and then while a poll is awaited; it must not wait.
             wake: called in other threads when a task reported something; None: ends a wait for effects.
+            samples_every: how often the samples of a run are asked for, microseconds; 0: never.
         """
         self.live = live
         self.source = provider.source
@@ -133,6 +136,7 @@ class Controller:
         self.actor = Actor(self.journal, provider, submitter, self._notices, self.effects)
         self._offers = Planner(self.journal, provider, record.vault, clock)
         self._reports = Reports(self.journal, provider, clock, wake or self.effects.wake)
+        self._sampling = Sampling(self.journal, provider, clock, samples_every)
         self.asked_at: int | None = None  # when the outstanding poll was asked
 
     @property
@@ -197,6 +201,7 @@ class Controller:
         """Wait a moment for calls under way and leave the rest to the next holder; False: a call still goes on."""
         whole = self.effects.close()
         self._reports.close()
+        self._sampling.close()
         self._notices.close()
         return whole
 
@@ -234,6 +239,7 @@ class Controller:
         if act:
             self._begin()
             self._reports.look(self.world.state)
+            self._sampling.look(self.world.state, stays=self.stays)
         polls = answered = took = 0
         trouble: str | None = None
         questions = self._provider.poll(self._followed(), since=self._since)

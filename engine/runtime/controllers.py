@@ -79,6 +79,7 @@ def controller_of(
         notify=webhook_of(app.settings),
         collector=collector_at(app.settings.value("otlp.endpoint")),
         pace=pace or (_NEARBY if provider.nearby else Pace()),
+        samples_every=app.settings.parsed("samples.every"),
         **more,
     )
 
