@@ -51,7 +51,7 @@ def by_device(samples: list[Sample]) -> dict[tuple[str, int], Sample]:
 
 
 def test_the_samples_of_a_job() -> None:
-    """Of its GPUs, and of its processes in percent of one core and resident memory."""
+    """GPUs, and the processes together in percent of one core and resident memory."""
     samples = by_device(read_samples([WHOLE]))
     assert samples == {
         (TASK, 0): Sample(at=AT, device=TASK, use=250, memory=2048, memory_total=65536),
@@ -150,8 +150,8 @@ def test_every_job_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of replicas and jobs, by which the machines are numbered."""
     server = Server(monkeypatch, (1, 0), (0, 1), (0, 0))
     assert server.devices() == {TASK, "0:0", "1:0", "2:0"}
-    asked = [(query["replica_num"], query["job_num"]) for query in server.metrics]
-    assert asked == [("0", "0"), ("0", "1"), ("1", "0")]
+    jobs = [(query["replica_num"], query["job_num"]) for query in server.metrics]
+    assert jobs == [("0", "0"), ("0", "1"), ("1", "0")]
 
 
 @pytest.mark.parametrize(("provider_id", "devices"), [("r1#1", {TASK, "0"}), ("r1#0", set())])
