@@ -30,6 +30,7 @@ _LEFT_OUT = {
     "VmStopIntended": ("stop of a machine", "stops of machines"),
     "VmGoneConfirmed": ("machine confirmed as gone", "machines confirmed as gone"),
     "TaskReported": ("report of a task", "reports of tasks"),
+    "SamplesRecorded": ("answer with samples", "answers with samples"),
 }
 """Events of Steno itself that a trace of polls does not have, though runs, reasons and times rest on them."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -15,6 +15,7 @@ from steno.engine.control.effects import Call, Effects, Executor
 from steno.engine.control.output_recorder import OutputPolicy, OutputRecorder
 from steno.engine.control.planner import Planner
 from steno.engine.control.poll_interval import Pace, Rhythm, after_round
+from steno.engine.control.sampling import Sampling
 from steno.engine.control.submitter import Submitter
 from steno.engine.control.task_reports import Reports
 from steno.engine.decide.decisions import Decision, decide
@@ -93,6 +94,7 @@ class Controller:
         beside: Callable[[], None] = lambda: None,
         wake: Callable[[], None] | None = None,
         outputs: OutputPolicy | None = None,
+        samples_every: int = 0,
     ) -> None:
         """
         Args:
@@ -106,6 +108,7 @@ class Controller:
             beside: called now and then while a poll is awaited; it must not wait.
             wake: called in other threads when a task reported something; None: ends a wait for effects.
             outputs: what is recorded of the output of runs; None: nothing.
+            samples_every: how often the samples of a run are asked for, microseconds; 0: never.
         """
         self.live = live
         self.source = provider.source
@@ -138,6 +141,7 @@ class Controller:
         self._reports = Reports(self.journal, provider, clock, wake or self.effects.wake)
         self._outputs = OutputRecorder(record, provider, clock, outputs)
         live.subscribe(lambda batch: self._outputs.note(batch.changes))
+        self._sampling = Sampling(self.journal, provider, clock, samples_every)
         self.asked_at: int | None = None  # when the outstanding poll was asked
 
     @property
@@ -203,6 +207,7 @@ class Controller:
         whole = self.effects.close()
         self._reports.close()
         self._outputs.close()
+        self._sampling.close()
         self._notices.close()
         return whole
 
@@ -240,6 +245,7 @@ class Controller:
         if act:
             self._begin()
             self._reports.look(self.world.state)
+            self._sampling.look(self.world.state, stays=self.stays)
         polls = answered = took = 0
         trouble: str | None = None
         questions = self._provider.poll(self._followed(), since=self._since)

@@ -82,6 +82,7 @@ def controller_of(
         collector=collector_at(app.settings.value("otlp.endpoint")),
         pace=pace or (_NEARBY if provider.nearby else Pace()),
         outputs=output_policy(app.settings),
+        samples_every=app.settings.parsed("samples.every"),
         **more,
     )
 

@@ -74,6 +74,9 @@ GENERAL: tuple[Known, ...] = (
     _setting("queue.patience", "STENO_QUEUE_PATIENCE", default="30m", parse=parse_duration)(
         help="Without capacity or an offer, go on trying a run for this long. 0: it fails at once."
     ),
+    _setting("samples.every", "STENO_SAMPLES_EVERY", default="10m", parse=parse_duration)(
+        help="How often the samples of a run's GPUs are fetched. 0: never."
+    ),
     _setting("budget.total", "STENO_BUDGET", "AMD_GRANT_CREDITS_TOTAL", site_default="1400.00", parse=budget)(
         help="Total budget in dollars. A submission that could exceed it is refused. off: no budget. Not set: none, or "
         "1400.00 where an AMD_ variable sets any setting."

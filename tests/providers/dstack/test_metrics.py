@@ -1,0 +1,170 @@
+"""Samples as a dstack server gives them: of the run, of each of its jobs, and whatever their values are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steno.engine.errors import RunNotFound
+from steno.engine.providers.dstack.client import Client, HttpAnswer
+from steno.engine.providers.dstack.metrics import read_samples
+from steno.engine.providers.dstack.provider import DstackProvider
+from steno.engine.providers.dstack.settings import address
+from steno.engine.state.samples import TASK, Sample
+from steno.events.clock import SECOND, RandomIds, SystemClock, format_time, parse_time
+
+AT = parse_time("2026-11-29T12:00:00Z")
+GIB = 1 << 30
+NOT_THERE = {"detail": [{"msg": "Found no job with given parameters", "code": "resource_not_exists"}]}
+
+
+def metric(name: str, *values: object, first: int = AT) -> dict[str, Any]:
+    """As the server gives them, the newest first."""
+    times = [format_time(first - number * 10 * SECOND) for number in range(len(values))]
+    return {"name": name, "timestamps": times, "values": list(values)}
+
+
+def answer(*metrics: dict[str, Any]) -> dict[str, Any]:
+    return {"metrics": list(metrics)}
+
+
+WHOLE = answer(
+    metric("cpu_usage_percent", 250, 100),
+    metric("memory_usage_bytes", 9 * GIB, 9 * GIB),
+    metric("memory_working_set_bytes", 2 * GIB, GIB),
+    metric("cpus_detected_num", 8, 8),
+    metric("memory_total_bytes", 64 * GIB, 64 * GIB),
+    metric("gpus_detected_num", 1, 1),
+    metric("gpu_memory_total_bytes", 192 * GIB, 192 * GIB),
+    metric("gpu_memory_usage_bytes_gpu0", 8 * GIB, 7 * GIB),
+    metric("gpu_util_percent_gpu0", 90, 80),
+)
+
+
+def by_device(samples: list[Sample]) -> dict[tuple[str, int], Sample]:
+    return {(sample.device, (sample.at - AT) // SECOND): sample for sample in samples}
+
+
+def test_the_samples_of_a_job() -> None:
+    """GPUs, and the processes together in percent of one core and resident memory."""
+    samples = by_device(read_samples([WHOLE]))
+    assert samples == {
+        (TASK, 0): Sample(at=AT, device=TASK, use=250, memory=2048, memory_total=65536),
+        (TASK, -10): Sample(at=AT - 10 * SECOND, device=TASK, use=100, memory=1024, memory_total=65536),
+        ("0", 0): Sample(at=AT, device="0", use=90, memory=8192, memory_total=196608),
+        ("0", -10): Sample(at=AT - 10 * SECOND, device="0", use=80, memory=7168, memory_total=196608),
+    }
+
+
+def test_the_samples_of_several_jobs() -> None:
+    """Each GPU by its machine; the processes of all machines together, where each has a sample of the same ten seconds:
+    a sum of some would look like less work.
+    """
+    later = answer(
+        metric("cpu_usage_percent", 50, first=AT + SECOND),
+        metric("memory_working_set_bytes", GIB, GIB, first=AT + SECOND),
+        metric("gpu_util_percent_gpu1", 10, first=AT + SECOND),
+    )
+    samples = by_device(read_samples([WHOLE, later]))
+    assert samples[TASK, 0] == Sample(at=AT, device=TASK, use=300, memory=3072)
+    assert samples[TASK, -10] == Sample(at=AT - 10 * SECOND, device=TASK, memory=2048)
+    assert {device for device, _ in samples} == {TASK, "0:0", "1:1"}
+    assert samples["1:1", 1] == Sample(at=AT + SECOND, device="1:1", use=10)
+
+
+ODD: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=6,
+)
+NAME = st.sampled_from([each["name"] for each in WHOLE["metrics"]] + ["gpu_util_percent_gpu99999", "other"])
+TIME = st.just(format_time(AT)) | ODD
+
+
+@given(metrics=st.lists(st.builds(dict, name=NAME | ODD, timestamps=st.lists(TIME) | ODD, values=st.lists(ODD) | ODD)))
+def test_what_cannot_be_read_is_missing(metrics: list[dict[str, Any]]) -> None:
+    """Law: no value raises; what comes out is whole numbers of something."""
+    for sample in read_samples([answer(*metrics), metrics, {"metrics": metrics[:1]}]):
+        numbers = [sample.use, sample.memory, sample.memory_total]
+        assert any(number is not None for number in numbers)
+        assert all(number is None or (type(number) is int and number >= 0) for number in numbers)
+
+
+class Server:
+    """Answers as a server with these jobs (replica, job) would, and keeps what it was asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *jobs: tuple[int, int], firing: str = "") -> None:
+        self.runs, self.metrics = 0, list[dict[str, str]]()
+        submissions = [{"id": f"s{number}", "submission_num": number, "status": "done"} for number in (0, 1)]
+        specs = [{"replica_num": replica, "job_num": job} for replica, job in jobs]
+        configuration = {"type": "task", "schedule": {"cron": ["0 0 * * *"]}} if firing else {"type": "task"}
+        run = {
+            "id": "r1",
+            "status": "running",
+            "run_spec": {"run_name": "name", "configuration": configuration},
+            "jobs": [{"job_spec": spec, "job_submissions": submissions} for spec in specs],
+        }
+
+        def ask(_client: Client, _path: str, _body: object = None, **_: object) -> HttpAnswer:
+            self.runs += 1
+            return _http(200, run)
+
+        def get(_client: Client, path: str, query: Mapping[str, str]) -> HttpAnswer:
+            assert path == "/api/project/main/metrics/job/name"
+            self.metrics.append(dict(query))
+            there = query["run_id"] == "r1" and (int(query["replica_num"]), int(query["job_num"])) in jobs
+            return _http(200, WHOLE) if there else _http(400, NOT_THERE)
+
+        monkeypatch.setattr(Client, "ask", ask)
+        monkeypatch.setattr(Client, "get", get)
+        where = address("http://127.0.0.1:1", "a-token-that-is-long", "main")
+        self.provider = DstackProvider(where, clock=SystemClock(), ids=RandomIds())
+
+    def devices(self, provider_id: str = "r1", since: int = 0) -> set[str]:
+        tool, samples = self.provider.samples(provider_id, "name", since=since)
+        assert tool == "dstack"
+        return {sample.device for sample in samples}
+
+
+def _http(status: int, content: object) -> HttpAnswer:
+    return HttpAnswer(started_at=0, observed_at=AT, status=status, body=json.dumps(content).encode())
+
+
+def test_a_run_is_asked_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later run can have its name. Everything after the newest sample known is asked for, and its jobs only once."""
+    server = Server(monkeypatch, (0, 0))
+    assert server.devices() == {TASK, "0"}
+    assert server.devices(since=AT) == {TASK, "0"}
+    assert [query.get("after") for query in server.metrics] == [None, format_time(AT)]
+    assert {query["run_id"] for query in server.metrics} == {"r1"}
+    assert {query["limit"] for query in server.metrics} == {"10000"}
+    assert server.runs == 1
+
+
+def test_every_job_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of replicas and jobs, by which the machines are numbered."""
+    server = Server(monkeypatch, (1, 0), (0, 1), (0, 0))
+    assert server.devices() == {TASK, "0:0", "1:0", "2:0"}
+    jobs = [(query["replica_num"], query["job_num"]) for query in server.metrics]
+    assert jobs == [("0", "0"), ("0", "1"), ("1", "0")]
+
+
+@pytest.mark.parametrize(("provider_id", "devices"), [("r1#1", {TASK, "0"}), ("r1#0", set())])
+def test_a_firing_gets_no_samples_of_a_later_one(
+    monkeypatch: pytest.MonkeyPatch, provider_id: str, devices: set[str]
+) -> None:
+    """The server gives those of the newest submission only."""
+    assert Server(monkeypatch, (0, 0), firing="daily").devices(provider_id) == devices
+
+
+def test_a_run_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is an error of ours, in one line."""
+    server = Server(monkeypatch, (0, 0))
+    server.devices()
+    with pytest.raises(RunNotFound, match="Found no job"):
+        server.devices("other")
