@@ -1,4 +1,5 @@
-"""The OTLP/HTTP collector that gets a trace of each run, and what is posted to it: spans of OpenTelemetry, in protobuf.
+"""The OTLP/HTTP collector that gets a trace of each run and the metrics of each source, and what is posted to it: spans
+and gauges of OpenTelemetry, in protobuf.
 
 A run is one trace: its id is the run's own. The root span is the run from submission to end; its children are the
 states it was in, each linked to the poll that caused it, and the root to the polls that the verdict rests on. All ids
@@ -6,6 +7,7 @@ follow from the run's id, so that what is sent twice is the same trace. A poll i
 position, for `steno poll`.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -15,10 +17,16 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from steno.engine.errors import NotConfigured
+from steno.engine.live.newest_samples import newest_samples, running_runs
+from steno.engine.money.bill import life_cost
 from steno.engine.money.costs import Costs
+from steno.engine.money.prices import Book, rung_at
+from steno.engine.money.report import gpu_of
 from steno.engine.state.run import Run
 from steno.engine.state.states import State
-from steno.engine.wire import money
+from steno.engine.state.world import source_of, vms_of
+from steno.engine.wire import DOLLAR, money
+from steno.events.clock import SECOND
 from steno.events.installation import installing
 
 if TYPE_CHECKING:
@@ -26,9 +34,12 @@ if TYPE_CHECKING:
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
     from steno.engine.state.world import World
+    from steno.events.store.record import Record
 
 HEADERS: Final = {"Content-Type": "application/x-protobuf", "User-Agent": "steno"}
 _PATH: Final = "/v1/traces"
+EVERY: Final = 60 * SECOND  # metrics
+_MOST: Final = 100  # runs whose GPUs are reported, with two series each
 _NANO: Final = 1_000  # nanoseconds in a microsecond
 _Value = str | int | None
 
@@ -38,6 +49,11 @@ class Collector:
     """Where traces go. The address may hold a password: it is never recorded or shown."""
 
     url: str = field(repr=False)
+
+    @property
+    def metrics(self) -> str:
+        """Where metrics go."""
+        return self.url.removesuffix(_PATH) + "/v1/metrics"
 
 
 def collector_at(endpoint: str | None) -> Collector | None:
@@ -55,16 +71,47 @@ def collector_at(endpoint: str | None) -> Collector | None:
 def traces_of(run_ids: Iterable[str], state: "World", record_id: str) -> bytes:
     """An ExportTraceServiceRequest with the traces of these runs as the world knows them; of none that it does not."""
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-    from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
-    from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-    from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 
-    costs = Costs(state)
+    costs, request = Costs(state), ExportTraceServiceRequest()
     runs = [run for run_id in run_ids if (run := state.runs.get(run_id)) is not None]
+    resource = request.resource_spans.add()
+    resource.resource.attributes.extend(_attributes({"service.name": "steno", "steno.record": record_id}))
     spans = [span for run in runs for span in _spans(run, costs.of_run(run.run_id))]
-    resource = Resource(attributes=_attributes({"service.name": "steno", "steno.record": record_id}))
-    scope = ScopeSpans(scope=InstrumentationScope(name="steno"), spans=spans)
-    request = ExportTraceServiceRequest(resource_spans=[ResourceSpans(resource=resource, scope_spans=[scope])])
+    resource.scope_spans.add(spans=spans).scope.name = "steno"
+    return bytes(request.SerializeToString())
+
+
+def metrics_of(source: str, state: "World", record: "Record", now: int) -> bytes:
+    """An ExportMetricsServiceRequest with gauges of a source's runs, machines, money, and GPUs of running runs."""
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+    book, until, machines = Book.of(state), state.last_at or 0, vms_of(state, source)
+    runs = state.runs.sums("by source", lambda run: (f"{run.archive} {source_of(run)} {run.state.value}", 1))
+    paid = state.vms.sums(
+        f"by source, {book.digest()}", lambda vm: (f"{vm.archive} {vm.source}", life_cost(vm, until=until, book=book))
+    )
+    hourly = sum(rung_at(book.tariff(vm), now).best for vm in machines if vm.billed)
+    kinds = Counter((vm.state.value, gpu_of(vm)) for vm in machines)
+    running = [run for run in running_runs(state) if source_of(run) == source][-_MOST:]
+    gpus = newest_samples(record, running, now)
+    uses = {run: [gpu.use for gpu in there if gpu.use is not None] for run, there in gpus.items()}
+    powers = {run: [gpu.power for gpu in there if gpu.power is not None] for run, there in gpus.items()}
+    figures: dict[tuple[str, str], list[tuple[dict[str, _Value], float]]] = {
+        ("steno.runs", "{run}"): [({"steno.state": each.value}, runs[f"None {source} {each.value}"]) for each in State],
+        ("steno.machines", "{machine}"): [({"steno.state": at, "steno.gpu": gpu}, n) for (at, gpu), n in kinds.items()],
+        ("steno.cost.hourly", "USD/h"): [({}, hourly / DOLLAR)],
+        ("steno.spend", "USD"): [({}, paid[f"None {source}"] / DOLLAR)],
+        ("steno.gpu.use", "%"): [({"steno.run_id": run}, sum(use) / len(use)) for run, use in uses.items() if use],
+        ("steno.gpu.power", "W"): [({"steno.run_id": run}, sum(power)) for run, power in powers.items() if power],
+    }
+    request = ExportMetricsServiceRequest()
+    resource, about = request.resource_metrics.add(), {"service.name": "steno", "steno.record": record.id}
+    resource.resource.attributes.extend(_attributes({**about, "steno.source": source}))
+    metrics = resource.scope_metrics.add().metrics
+    for (name, unit), points in figures.items():
+        gauge = metrics.add(name=name, unit=unit).gauge
+        for labels, value in points:
+            gauge.data_points.add(time_unix_nano=now * _NANO, as_double=value, attributes=_attributes(labels))
     return bytes(request.SerializeToString())
 
 
