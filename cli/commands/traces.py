@@ -107,7 +107,7 @@ def export_command(
     if (target is None) == (form is None):
         raise click.UsageError("give -o FILE.steno, --trace FILE, or --format with -o DIR")
     if form == "perfetto":
-        _export_perfetto(app, words, folder or "", (start, end), at)
+        _export_perfetto(app, words, folder or "", start, end, at)
         return
     if form is not None:
         if start is not None or end is not None:
@@ -143,21 +143,21 @@ def _export_tables(app: App, words: tuple[str, ...], form: str, folder: str | No
 
 
 def _export_perfetto(
-    app: App, words: tuple[str, ...], target: str, window: tuple[str | None, ...], at: str | None
+    app: App, words: tuple[str, ...], target: str, start: str | None, end: str | None, at: str | None
 ) -> None:
     from steno.cli.commands.sql import looking
     from steno.cli.wiring.time_arguments import time_of
-    from steno.projections.frames.perfetto import PerfettoTrace
+    from steno.projections.frames.perfetto import END, PerfettoTrace
 
-    if target != "-" and not target.endswith((".json", ".json.gz")):
-        raise click.UsageError("say where the timeline goes: -o FILE.json, FILE.json.gz or -")
+    if not target.endswith((".json", ".json.gz")):
+        raise click.UsageError("say where the timeline goes: -o FILE.json or -o FILE.json.gz")
     with looking(app, at, "exporting") as source, _opened(target) as file:
         runs = {source.view.row(word).run_id for word in words}
-        since, until = (None if text is None else time_of(app, source.record, text) for text in window)
+        since = 0 if start is None else time_of(app, source.record, start)
+        until = END if end is None else time_of(app, source.record, end)
         events = PerfettoTrace(source, runs, since, until).write(file)
-    if target != "-":
-        text = f"{count(events, 'event')} written to {target}; https://ui.perfetto.dev opens it"
-        show(app, {"trace": target, "events": events}, text)
+    text = f"{count(events, 'event')} written to {target}; https://ui.perfetto.dev opens it"
+    show(app, {"trace": target, "events": events}, text)
 
 
 def _export_bundle(app: App, words: tuple[str, ...], target: str, redact: str | None) -> None:

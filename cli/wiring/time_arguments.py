@@ -105,7 +105,7 @@ def both_zones(time: int) -> str:
 def time_of(app: App, record: Record, text: str) -> int:
     """The moment of a time, or of a position (microseconds UTC)."""
     position, time = _position_or_time(app, record, text)
-    return time if time is not None else next(record.read(after=position - 1, limit=1)).observed_at
+    return next(record.read(after=position - 1, limit=1)).observed_at if time is None else time
 
 
 def at_position(app: App, record: Record, text: str) -> int:

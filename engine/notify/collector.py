@@ -8,7 +8,8 @@ position, for `steno poll`.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.util import find_spec
@@ -17,17 +18,19 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from steno.engine.errors import NotConfigured
-from steno.engine.live.newest_samples import newest_samples, running_runs
 from steno.engine.money.bill import life_cost
 from steno.engine.money.costs import Costs
 from steno.engine.money.prices import Book, rung_at
 from steno.engine.money.report import gpu_of
 from steno.engine.state.run import Run
+from steno.engine.state.samples import Sample, unpack
 from steno.engine.state.states import State
 from steno.engine.state.world import source_of, vms_of
 from steno.engine.wire import DOLLAR, money
 from steno.events.clock import SECOND
+from steno.events.errors import UnreadableInput
 from steno.events.installation import installing
+from steno.events.types import SamplesRecorded
 
 if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import KeyValue
@@ -39,8 +42,10 @@ if TYPE_CHECKING:
 HEADERS: Final = {"Content-Type": "application/x-protobuf", "User-Agent": "steno"}
 _PATH: Final = "/v1/traces"
 EVERY: Final = 60 * SECOND  # metrics
-_MOST: Final = 100  # runs whose GPUs are reported, with two series each
+MOST_SAMPLED: Final = 100  # runs whose GPUs are reported, with two series each
+_FRESH: Final = 600 * SECOND  # an older sample says nothing about now
 _NANO: Final = 1_000  # nanoseconds in a microsecond
+_KNOWN: Final = "run_id provider provider_id project state reason exit_status rule vm_id start attempts".split()
 _Value = str | int | None
 
 
@@ -81,6 +86,17 @@ def traces_of(run_ids: Iterable[str], state: "World", record_id: str) -> bytes:
     return bytes(request.SerializeToString())
 
 
+def newest_samples(record: "Record", runs: Iterable[Run], now: int) -> Iterator[tuple[Run, list[Sample]]]:
+    """The newest runs that run, with the newest sample of each GPU whose use is known; old samples are left out."""
+    for run in [run for run in runs if run.state is State.RUNNING][-MOST_SAMPLED:]:
+        for stored in record.read(stream=run.subject, types=("SamplesRecorded",), backwards=True, limit=1):
+            with suppress(UnreadableInput):
+                samples = unpack(stored.data.block) if isinstance(stored.data, SamplesRecorded) else []
+                fresh = [sample for sample in samples if sample.device and now - sample.at <= _FRESH]
+                if gpus := {sample.device: sample for sample in fresh if sample.use is not None}:
+                    yield run, list(gpus.values())
+
+
 def metrics_of(source: str, state: "World", record: "Record", now: int) -> bytes:
     """An ExportMetricsServiceRequest with gauges of a source's runs, machines, money, and GPUs of running runs."""
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -92,17 +108,20 @@ def metrics_of(source: str, state: "World", record: "Record", now: int) -> bytes
     )
     hourly = sum(rung_at(book.tariff(vm), now).best for vm in machines if vm.billed)
     kinds = Counter((vm.state.value, gpu_of(vm)) for vm in machines)
-    running = [run for run in running_runs(state) if source_of(run) == source][-_MOST:]
-    gpus = newest_samples(record, running, now)
-    uses = {run: [gpu.use for gpu in there if gpu.use is not None] for run, there in gpus.items()}
-    powers = {run: [gpu.power for gpu in there if gpu.power is not None] for run, there in gpus.items()}
+    open_runs = [run for run in state.runs.open() if run.archive is None and source_of(run) == source]
+    gpus = [
+        (dict[str, _Value]({"steno.run_id": run.run_id}), there)
+        for run, there in newest_samples(record, open_runs, now)
+    ]
     figures: dict[tuple[str, str], list[tuple[dict[str, _Value], float]]] = {
         ("steno.runs", "{run}"): [({"steno.state": each.value}, runs[f"None {source} {each.value}"]) for each in State],
         ("steno.machines", "{machine}"): [({"steno.state": at, "steno.gpu": gpu}, n) for (at, gpu), n in kinds.items()],
         ("steno.cost.hourly", "USD/h"): [({}, hourly / DOLLAR)],
         ("steno.spend", "USD"): [({}, paid[f"None {source}"] / DOLLAR)],
-        ("steno.gpu.use", "%"): [({"steno.run_id": run}, sum(use) / len(use)) for run, use in uses.items() if use],
-        ("steno.gpu.power", "W"): [({"steno.run_id": run}, sum(power)) for run, power in powers.items() if power],
+        ("steno.gpu.use", "%"): [(run, sum(gpu.use or 0 for gpu in there) / len(there)) for run, there in gpus],
+        ("steno.gpu.power", "W"): [
+            (run, sum(gpu.power or 0 for gpu in there)) for run, there in gpus if there[0].power
+        ],
     }
     request = ExportMetricsServiceRequest()
     resource, about = request.resource_metrics.add(), {"service.name": "steno", "steno.record": record.id}
@@ -158,20 +177,8 @@ def _spans(run: Run, cost: int | None) -> "list[Span]":
 
 
 def _said(run: Run, cost: int | None, reason: str | None) -> dict[str, _Value]:
-    return {
-        "steno.run_id": run.run_id,
-        "steno.provider": run.provider,
-        "steno.provider_id": run.provider_id,
-        "steno.project": run.project,
-        "steno.state": run.state.value,
-        "steno.reason": reason,
-        "steno.exit_status": run.exit_status,
-        "steno.rule": run.rule,
-        "steno.vm_id": run.vm_id,
-        "steno.start": run.start,
-        "steno.attempts": run.attempts,
-        "steno.cost_usd": money(cost),
-    }
+    known = {f"steno.{name}": getattr(run, name) for name in _KNOWN}
+    return {**known, "steno.state": run.state.value, "steno.reason": reason, "steno.cost_usd": money(cost)}
 
 
 def _link(run: Run, position: int) -> "Span.Link":
