@@ -8,7 +8,7 @@ position, for `steno poll`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -45,7 +45,10 @@ EVERY: Final = 60 * SECOND  # metrics
 MOST_SAMPLED: Final = 100  # runs whose GPUs are reported, with two series each
 _FRESH: Final = 600 * SECOND  # an older sample says nothing about now
 _NANO: Final = 1_000  # nanoseconds in a microsecond
-_KNOWN: Final = "run_id provider provider_id project state reason exit_status rule vm_id start attempts".split()
+_KNOWN: Final = (
+    "run_id", "provider", "provider_id", "project", "state", "reason", "exit_status", "rule", "vm_id", "start",
+    "attempts",
+)  # fmt: skip
 _Value = str | int | None
 
 
@@ -109,19 +112,14 @@ def metrics_of(source: str, state: "World", record: "Record", now: int) -> bytes
     hourly = sum(rung_at(book.tariff(vm), now).best for vm in machines if vm.billed)
     kinds = Counter((vm.state.value, gpu_of(vm)) for vm in machines)
     open_runs = [run for run in state.runs.open() if run.archive is None and source_of(run) == source]
-    gpus = [
-        (dict[str, _Value]({"steno.run_id": run.run_id}), there)
-        for run, there in newest_samples(record, open_runs, now)
-    ]
-    figures: dict[tuple[str, str], list[tuple[dict[str, _Value], float]]] = {
+    gpus = [({"steno.run_id": run.run_id}, there) for run, there in newest_samples(record, open_runs, now)]
+    figures: dict[tuple[str, str], Sequence[tuple[Mapping[str, _Value], float]]] = {
         ("steno.runs", "{run}"): [({"steno.state": each.value}, runs[f"None {source} {each.value}"]) for each in State],
         ("steno.machines", "{machine}"): [({"steno.state": at, "steno.gpu": gpu}, n) for (at, gpu), n in kinds.items()],
         ("steno.cost.hourly", "USD/h"): [({}, hourly / DOLLAR)],
         ("steno.spend", "USD"): [({}, paid[f"None {source}"] / DOLLAR)],
         ("steno.gpu.use", "%"): [(run, sum(gpu.use or 0 for gpu in there) / len(there)) for run, there in gpus],
-        ("steno.gpu.power", "W"): [
-            (run, sum(gpu.power or 0 for gpu in there)) for run, there in gpus if there[0].power
-        ],
+        ("steno.gpu.power", "W"): [(run, sum(gpu.power or 0 for gpu in each)) for run, each in gpus if each[0].power],
     }
     request = ExportMetricsServiceRequest()
     resource, about = request.resource_metrics.add(), {"service.name": "steno", "steno.record": record.id}
@@ -196,7 +194,7 @@ def _span_id(run: Run, what: str) -> bytes:
     return sha256(f"{run.run_id}/{what}".encode()).digest()[:8]
 
 
-def _attributes(values: dict[str, _Value]) -> "list[KeyValue]":
+def _attributes(values: Mapping[str, _Value]) -> "list[KeyValue]":
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
     return [

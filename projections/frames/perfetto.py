@@ -88,13 +88,13 @@ class PerfettoTrace:
                 yield row, run, list(accumulate(moments, max))
 
     def _machine(self, machine: BilledMachine) -> None:
-        vm, shown, cost = machine.vm, machine.object, 0
-        hourly = "" if (price := microusd(shown.price_usd_per_hour)) is None else rate(price)
-        process = self._number(0, vm.vm_id, f"{shown.name or vm.provider_id} {gpu_of(vm)} {hourly}".rstrip())
+        vm, bill, cost = machine.vm, machine.object, 0
+        hourly = "" if (price := microusd(bill.price_usd_per_hour)) is None else rate(price)
+        process = self._number(0, vm.vm_id, f"{bill.name or vm.provider_id} {gpu_of(vm)} {hourly}".rstrip())
         for stay in vm.occupancies:
             until = machine.costed_to if stay.until is None else stay.until
             self._stays[stay.run_id].append((max(stay.since, vm.created), until, process))
-        for part in shown.intervals:
+        for part in bill.intervals:
             since, paid = moment(part.start) or 0, microusd(part.cost_usd) or 0
             until = max(since, machine.costed_to if part.end is None else parse_time(part.end))
             about = {"vm_id": vm.vm_id, "source": vm.source, "cost_usd": part.cost_usd}
@@ -117,7 +117,7 @@ class PerfettoTrace:
             about = {"run_id": run.run_id, "position": step and step.position, "rule": step and step.rule}
             for begin, end, process in (*waits, *stays):
                 self._slice(state, max(since, begin), min(until, end), process, run.run_id, about)
-        self._stays[run.run_id].append((END, END, waiting))
+        self._stays[run.run_id] = stays or waits
         if run.ended:
             ended = {name: getattr(run, name) for name in ("run_id", "reason", "exit_status", "rule", "cost_usd")}
             self._put("i", run.state, [*waits, *stays][-1][2], edges[-1], run.run_id, s="t", args=ended)
@@ -125,8 +125,8 @@ class PerfettoTrace:
 
     def _process_of(self, run_id: str, device: str, at: int) -> int:
         """Where a device is: `1:0` in the second machine that the run had then, in order of first sight."""
-        *stays, (_, _, waiting) = self._stays[run_id]
-        there = sorted({process for since, until, process in stays if since <= at <= until}) or [waiting]
+        stays = self._stays[run_id]
+        there = sorted({process for since, until, process in stays if since <= at <= until}) or [stays[-1][2]]
         number = device.rpartition(":")[0]
         return there[min(int(number), len(there) - 1) if number.isdecimal() else 0]
 

@@ -160,7 +160,7 @@ SAMPLES: Final = FrameTable[_Row](
         text("run_id", "The run.", lambda row: row[0].run_id),
         time("t", "When it was taken, to the second, by the clock of the tool.", _of("at")),
         text("device", _DEVICE, _of("device")),
-        integer("use", "How busy it was; of processes: of one core.", _of("use"), unit="percent"),
+        integer("use", "Percent of the device; of processes: of one core.", _of("use"), unit="percent"),
         integer("memory_mib", "Memory in use.", _of("memory"), unit="MiB"),
         integer("memory_total_mib", "Memory in all.", _of("memory_total"), unit="MiB"),
         integer("power_w", "Power.", _of("power"), unit="W"),
