@@ -110,7 +110,7 @@ GENERAL: tuple[Known, ...] = (
         help="Bytes kept of the end of each output, besides its beginning."
     ),
     _setting("otlp.endpoint", "STENO_OTLP_ENDPOINT", secret=True, parse=webhook)(
-        help="OTLP/HTTP endpoint that receives a trace of each run: http://localhost:4318. It is never shown."
+        help="OTLP/HTTP endpoint that receives traces of runs, and metrics: http://localhost:4318. It is never shown."
     ),
     _setting("api.url", "STENO_API_URL", parse=webhook)(
         help="Public address of the HTTP service, for links in notices."
