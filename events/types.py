@@ -65,6 +65,7 @@ class StopRequested(RunDecision, kind=11):
     abort: bool = False
     by: Literal["user", "policy"] = "user"
     submitter: str
+    idle_since: int | None = None  # since when its GPUs are idle, if a policy stops it for that
 
 
 class VmStopRequested(OfVm, kind=28):
@@ -222,6 +223,13 @@ class RunPlaced(RunDecision, kind=26):
     creation: Literal["reuse", "reuse-or-create"] = "reuse-or-create"  # what the provider is told
     gpu: str | None = None  # the GPU model asked for instead of the task's own, from its fallback list
     idle: int | None = None  # `idle_duration` for the provider, microseconds (-1: off); None: its default
+
+
+class RunIdleWarned(RunDecision, kind=52):
+    """The GPUs of the run are idle: it is stopped unless samples show that they work before then."""
+
+    since: int  # by the clock of its samples
+    stops_at: int
 
 
 class RunRequeued(RunDecision, kind=27):
@@ -387,7 +395,7 @@ ObservedEvent = RunObserved | VmObserved | ProviderEventSeen
 SubmitEvent = RunRequested | SubmitIntended | SubmitSucceeded | SubmitFailed | IntentAbandoned
 ReportEvent = TaskReported | SamplesRecorded | OutputRecorded
 StopEvent = StopRequested | StopIntended | StopSucceeded | StopFailed
-QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | PlanAnswered | RulesAdopted
+QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | RunIdleWarned | PlanAnswered | RulesAdopted
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
 VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed
 NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed

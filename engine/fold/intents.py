@@ -14,13 +14,14 @@ from steno.engine.state.archives import set_hidden
 from steno.engine.state.changes import AnomalyKind, Transition
 from steno.engine.state.gpu_use import used
 from steno.engine.state.policy import HOUR, load_policy
-from steno.engine.state.run import Held, Placed, Run, Said
+from steno.engine.state.run import Held, IdleWarning, Placed, Run, Said
 from steno.engine.state.samples import unpack
 from steno.engine.state.state_machines import Trigger, VmTrigger
 from steno.engine.state.states import Reason, State, VmState
 from steno.engine.state.vm import Drain, Told, Wish
 from steno.engine.state.world import PlanAnswer, PolicyStep
 from steno.events import types
+from steno.events.clock import format_second
 from steno.events.codec import Fact
 from steno.events.errors import UnreadableInput
 from steno.events.subjects import OfRun, OfSource, OfVm
@@ -184,8 +185,12 @@ def _run(event: OfRun, turn: FoldStep) -> None:
             )
         # Such a run may be about to be submitted again: the stop prevents that.
         case types.StopRequested() if not run.terminal or run.unserved:
-            run.stop_by = event.by
+            run.stop_by, run.stop_idle = event.by, event.idle_since is not None
             return
+        case types.RunIdleWarned():
+            run.idle_warning = IdleWarning(since=event.since, stops_at=event.stops_at)
+            due = f"{format_second(event.stops_at)} unless they work before"
+            turn.note(run, AnomalyKind.GPU_IDLE, f"idle since {format_second(event.since)}: it is stopped at {due}")
         # A report of an earlier attempt says nothing about the current attempt.
         case types.TaskReported() if run.provider_id == event.provider_id:
             run_step.hear(turn, run, event.seq, event.frame, last=event.last)

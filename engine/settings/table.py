@@ -12,6 +12,7 @@ from steno.engine.settings.values import (
     Known,
     alerts,
     budget,
+    busy_timeout,
     cpus,
     days,
     host,
@@ -67,6 +68,10 @@ GENERAL: tuple[Known, ...] = (
     ),
     _setting("vms.idle_timeout", "STENO_IDLE_TIMEOUT", "AMD_VM_IDLE_TIMEOUT", default="600", parse=timeout)(
         help="Stop a machine after it was idle for this long: seconds, 10m, 0, off. A task may ask for less."
+    ),
+    _setting("vms.busy_idle_timeout", "STENO_BUSY_IDLE_TIMEOUT", default="off", parse=busy_timeout)(
+        help="Stop a run after its GPUs were idle for this long, with a notice before: 2h. off: never. Tasks with the "
+        "variable STENO_KEEP_IDLE are kept."
     ),
     _setting("vms.share", "STENO_VMS_SHARE", default="any", parse=one_of("any", "user"))(
         help="Who shares a machine: any, or user (only runs of the same user; needs vms.mode = pool)."

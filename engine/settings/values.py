@@ -78,6 +78,7 @@ def positive_duration(text: str) -> int:
 
 timeout = _or_off(parse_duration, "a duration up to a year, or off for never: 600 (seconds), 10m, 0, off")
 """A length of time in microseconds; None: never."""
+busy_timeout = _or_off(positive_duration, "a duration above 0, or off for never: 2h, 90m, off")
 
 
 def _bytes(text: str, *, least: float, expected: str) -> int:

@@ -59,6 +59,7 @@ def page() -> str:
         "a schedule that goes on": reasons.SCHEDULED,
         "a firing whose end no answer showed": reasons.NOT_SEEN,
         "running, its machine unreachable": reasons.CUT_OFF,
+        "running, warned of idle GPUs": reasons.WARNED,
         "running, its machine idle": reasons.IDLE,
         "running, its machine gone": reasons.GONE,
         "succeeded, its master done": reasons.MASTER_DONE,
