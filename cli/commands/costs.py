@@ -201,15 +201,10 @@ def _unpriced(app: App) -> str | None:
 
 
 @steno_command("waste")
-@click.option(
-    "--by", type=click.Choice(["user", "run", "gpu"]), default="user", show_default=True, help="What a row is."
-)
+@click.option("--by", type=click.Choice(["user", "run", "gpu"]), default="user", help="What a row is; default: a user.")
 @click.option("--since", metavar="TIME", help="Begin with this day (UTC); default: 30 days.")
-@click.option("--until", metavar="TIME", help="End with this day (UTC).")
 @both_times_option
-def waste_command(
-    app: App, by: Literal["user", "run", "gpu"], since: str | None, until: str | None, at: str | None
-) -> None:
+def waste_command(app: App, by: Literal["user", "run", "gpu"], since: str | None, at: str | None) -> None:
     """Idle inside is busy time of runs in which all their GPUs were below 5 %, idle between that of machines without a
     run. Unused GPUs are the share of GPUs that never reached 5 % in the working time. Runs without samples are unknown.
     Below is what to ask for next time.
@@ -229,7 +224,7 @@ def waste_command(
     from steno.projections.answers.waste import waste
 
     with viewing(app, at) as (_, view, now):
-        report = waste(view, by, _range(app, (since, until), now) or ChartRange(now=now))
+        report = waste(view, by, _range(app, (since, None), now) or ChartRange(now=now))
         show(app, wire(report) | {"position": view.position}, lambda: waste_page(report, columns()))
 
 

@@ -250,7 +250,7 @@ _UNITS = {"gpus": "GPUs", "memory": "GB memory", "cpus": "CPUs"}
 
 
 def waste_page(report: WasteReport, columns: int) -> str:
-    """What was wasted by row, and what to ask for next time."""
+    """The waste of each row, and what to ask for next time."""
     kinds = (*WASTED, "unknown", "busy")
     head = (_HEADS[report.by], "WASTED", *(kind.replace("_", " ").upper() for kind in kinds))
     rows = [
@@ -261,8 +261,13 @@ def waste_page(report: WasteReport, columns: int) -> str:
     if report.total.unknown_runs:
         page += f"\n{paint.dim(words.count(report.total.unknown_runs, 'run') + ' without samples: unknown, not waste')}"
     asks = [
-        (paint.cut(line.name, 36), line.user, _UNITS[line.resource])
-        + (f"{line.asked:g}", f"{line.used:g}", f"{line.ask:g}", short(line.busy_usd))
+        (
+            paint.cut(line.name, 36),
+            line.user,
+            _UNITS[line.resource],
+            *map("{:g}".format, (line.asked, line.used, line.ask)),
+            short(line.busy_usd),
+        )
         for line in report.advice
     ]
     heads = ("RUN", "USER", "RESOURCE", "ASKED", "USED", "NEXT TIME", "BUSY")

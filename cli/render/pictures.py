@@ -135,7 +135,7 @@ def _wrapped(parts: list[str], columns: int) -> list[str]:
 
 
 def gpu_curve(use: RunUse) -> str:
-    """What the GPUs of a run did: shares of its time, their mean use as a curve (blank: unknown), and their peaks."""
+    """The use of a run's GPUs: shares of its time, their mean as a curve (blank: unknown), and their peaks."""
     whole = (use.end - use.start) / SECOND
     shares = ", ".join(f"{kind} {100 * seconds / whole:.0f} %" for kind, seconds in use.seconds.items())
     points = [

@@ -1,8 +1,8 @@
-"""What the GPUs of a run did over time, in a bounded number of points, from the samples of its stream."""
+"""The use of a run's GPUs over time, in a bounded number of points, from the samples of its stream."""
 
 from contextlib import suppress
 
-from steno.engine.state.gpu_use import UseKind, stretches, times_within
+from steno.engine.state.gpu_use import MOST_NAMED, UseKind, stretches, times_within
 from steno.engine.state.run import Run
 from steno.engine.state.samples import TASK, Sample, unpack
 from steno.engine.wire import Shape, Stretched, Time
@@ -10,8 +10,6 @@ from steno.events.clock import SECOND
 from steno.events.errors import UnreadableInput
 from steno.events.store.record import Record
 from steno.events.types import SamplesRecorded
-
-MOST_GPUS = 16  # in an answer
 
 
 class GpuStretch(Stretched, frozen=True, kw_only=True):
@@ -35,14 +33,13 @@ class GpuCurve(Shape, frozen=True, kw_only=True):
 
 
 class RunUse(Stretched, frozen=True, kw_only=True):
-    """What the GPUs of a run did, from its start or its first sample to its end or its newest sample."""
+    """The use of a run's GPUs, from its start or its first sample to its end or its newest sample."""
 
     start: Time
     end: Time
     seconds: dict[str, float]  # working, idle, unknown: they sum to the whole
     stretches: tuple[GpuStretch, ...]
-    gpus: tuple[GpuCurve, ...]  # empty: no samples
-    more_gpus: int  # those left out
+    gpus: tuple[GpuCurve, ...]  # at most 16; empty: no samples
 
 
 def use_of(
@@ -69,8 +66,7 @@ def use_of(
         end=end,
         seconds={kind.value: time / SECOND for kind, time in times},
         stretches=tuple(GpuStretch(kind=kind, start=begin, end=stop) for kind, begin, stop in within if begin < stop),
-        gpus=tuple(_curve(device, kept[device], start, end, points) for device in names[:MOST_GPUS]),
-        more_gpus=len(names[MOST_GPUS:]),
+        gpus=tuple(_curve(device, kept[device], start, end, points) for device in names[:MOST_NAMED]),
     )
 
 

@@ -1,5 +1,5 @@
-"""What was paid for and not used on some days, by user, run or GPU, and what to ask for next time. Time without samples
-is unknown, never waste.
+"""The waste of some days by user, run or GPU: paid for and not used; and what to ask for next time. Time without
+samples is unknown, never waste.
 """
 
 from collections import Counter, defaultdict
@@ -29,7 +29,7 @@ _Part = tuple[str | None, Run | None, dict[str, tuple[int, int]]]  # who paid; k
 
 
 class WasteRow(Shape, frozen=True, kw_only=True):
-    """What a user, a run or a kind of GPU did not use."""
+    """The waste of a user, a run or a kind of GPU."""
 
     key: str  # user, run id or `MI300X:2`; `(idle)` for machines between runs
     label: str
@@ -41,7 +41,7 @@ class WasteRow(Shape, frozen=True, kw_only=True):
 
 
 class Advice(Shape, frozen=True, kw_only=True):
-    """What the runs of one name asked for, on all nodes, and did not use."""
+    """Resources that the runs of one name wanted for, on all nodes, and did not use."""
 
     name: str
     user: str
@@ -54,7 +54,7 @@ class Advice(Shape, frozen=True, kw_only=True):
 
 
 class WasteReport(Shape, frozen=True, kw_only=True):
-    """What was paid for and not used on some days."""
+    """The waste of some days."""
 
     by: By
     days: tuple[str, str]  # the first and the last, UTC
@@ -99,7 +99,7 @@ def _amounts(part: Charge, run: Run | None) -> dict[str, tuple[int, int]]:
         (0, 0, 1) if part.since == part.until else times_within(log, part.since, part.until)
     )  # a charge without length
     amounts = dict(zip(_KINDS, zip(split(part.cost, weights), split(part.time, weights), strict=True), strict=False))
-    unused = next((1 - used / asked for resource, asked, used in _asked(run) if resource == "gpus"), 0)
+    unused = next((1 - used / wanted for resource, wanted, used in _asked(run) if resource == "gpus"), 0)
     cost, time = (round(amount * unused) for amount in amounts["working"])
     return amounts | {"busy": (part.cost, part.time), "unused_gpus": (cost, time)}
 
@@ -123,13 +123,13 @@ def _row(key: str, label: str, parts: Iterable[_Part]) -> WasteRow:
 
 
 def _asked(run: Run | None) -> Iterator[tuple[Resource, float, float]]:
-    """(resource, what a run asked for on all its nodes, what it used) where both are known."""
+    """(resource, what a run wanted for on all its nodes, what it used) where both are known."""
     if run is None or run.use is None or run.terms is None:
         return
     use, terms = run.use, run.terms
-    if asked := terms.gpu_count * terms.nodes:
+    if wanted := terms.gpu_count * terms.nodes:
         unused = sum(device.use is not None and device.use < BUSY_FROM for device in use.devices)
-        yield "gpus", asked, asked - min(unused, max(0, asked - (len(use.devices) - unused + use.more)))
+        yield "gpus", wanted, wanted - min(unused, max(0, wanted - (len(use.devices) - unused + use.more)))
     if terms.memory.least and use.task_memory is not None:
         yield "memory", terms.memory.least * terms.nodes, use.task_memory / 1024
     if terms.cpus.least and use.cpu is not None:
@@ -139,15 +139,15 @@ def _asked(run: Run | None) -> Iterator[tuple[Resource, float, float]]:
 def _advice(parts: Iterable[_Part]) -> Iterator[Advice]:
     groups = defaultdict[tuple[str, str, Resource, float], list[tuple[str, float, int]]](list)
     for _, run, amounts in parts:
-        for resource, asked, used in _asked(run):
+        for resource, wanted, used in _asked(run):
             if run is not None:
-                key = run.name or run.run_id, user_of(run), resource, asked
+                key = run.name or run.run_id, user_of(run), resource, wanted
                 groups[key].append((run.run_id, used, amounts["busy"][0]))
-    for (name, user, resource, asked), uses in groups.items():
+    for (name, user, resource, wanted), uses in groups.items():
         ids, all_used, costs = zip(*uses, strict=True)
         used, runs, cost = round(max(all_used), 2), len(set(ids)), sum(costs)
         ask = used if resource == "gpus" else 2 ** ceil(log2(max(1, 2 * used)))
-        if ask < asked and asked > _UNASKED[resource]:
+        if ask < wanted and wanted > _UNASKED[resource]:
             yield Advice(
-                name=name, user=user, resource=resource, asked=asked, runs=runs, used=used, ask=ask, busy_usd=cost
+                name=name, user=user, resource=resource, wanted=wanted, runs=runs, used=used, ask=ask, busy_usd=cost
             )
