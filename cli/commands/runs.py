@@ -39,7 +39,8 @@ def show_command(app: App, run: str, at: str | None) -> None:
     in Steno's queue as in `ps`, or null), "why" (cause and remedy, in a sentence), "blame" ("user", "task", "site",
     "provider", "steno" or null), "again" (whether the same task may succeed if it is run again) and "like" ({"run_id",
     "name", "runs", "phases": [{"phase", "seconds", "median_seconds", "count"}], "cost_usd", "median_cost_usd"}: the run
-    beside the newest 200 ended runs of its name); with --at also "learnt", as in `ps`.
+    beside the newest 200 ended runs of its name) and "use" (as `/api/runs/{id}/samples` with one point; null without
+    samples); with --at also "learnt", as in `ps`.
 
     \b
     Examples:
@@ -49,11 +50,13 @@ def show_command(app: App, run: str, at: str | None) -> None:
       steno show matmul --at 12:10 --known 12:25
     """
 
+    from steno.cli.render.pictures import gpu_curve
     from steno.cli.render.runs import anomaly_table, in_full
     from steno.cli.wiring.view import learnt_of, viewing
     from steno.engine.rules.why_ended import cause_now
     from steno.projections.answers.costs import like
     from steno.projections.answers.evidence import message_of
+    from steno.projections.answers.gpu_curve import use_of
     from steno.projections.read_models.world_table import decode_run
 
     with viewing(app, at) as (record, view, now):
@@ -68,6 +71,8 @@ def show_command(app: App, run: str, at: str | None) -> None:
         position, ran = view.position, view.ran(row.run_id)
         tasks = view.store.runs.tasks(row) if answer.tasks else ()
         tasks = view.store.runs.firings(row) if answer.kind == "schedule" else tasks
+        points = 1 if app.json else max(10, min(columns(), 100) - 6)
+        use = None if folded.use is None else use_of(record, folded, position, points)
     value = msgspec.to_builtins(answer) | {
         "ran": ran,
         "observability": None if source is None else source.observability,
@@ -76,6 +81,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         "queued": None if queued is None else wire(queued),
         **msgspec.structs.asdict(cause),
         "like": wire(others),
+        "use": None if use is None else wire(use),
         **({} if at is None else {"learnt": differ}),
     }
     page = in_full(
@@ -89,7 +95,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         machine=machine,
         tasks=tasks,
     )
-    parts = [page]
+    parts = [page, *([] if use is None else [gpu_curve(use)])]
     if anomalies:
         parts.append(anomaly_table(anomalies))
     if source is not None and source.observability != "fresh" and not answer.ended:

@@ -18,6 +18,7 @@ from steno.engine.state.policy import CENT
 from steno.engine.wire import money, rate
 from steno.events.clock import SECOND, duration, span
 from steno.projections.answers.costs import LINES, CostReport, CostRow
+from steno.projections.answers.waste import WASTED, WasteReport
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
 _BUSY = Line.BUSY.value
@@ -257,3 +258,35 @@ def estimate_object(given: Workload, result: Estimate, gpu: str, measured: Seque
         "reuse_pays_from_runs": result.pays_from,
         "measures": [measure_object(measure) for measure in measured],
     }
+
+
+_UNITS = {"gpus": "GPUs", "memory": "GB memory", "cpus": "CPUs"}
+
+
+def waste_page(report: WasteReport, columns: int) -> str:
+    """The waste of each row, and what to ask for next time."""
+    kinds = (*WASTED, "unknown", "busy")
+    head = (_HEADS[report.by], "WASTED", *(kind.replace("_", " ").upper() for kind in kinds))
+    rows = [
+        (paint.cut(row.label, 36), short(row.wasted_usd), *(_spent(row.usd[kind], row.seconds[kind]) for kind in kinds))
+        for row in (*report.rows, report.total)
+    ]
+    page = paint.fitted(head, rows, columns, right=range(1, len(head)), spare=(6, 5))
+    if report.total.unknown_runs:
+        page += f"\n{paint.dim(words.count(report.total.unknown_runs, 'run') + ' without samples: unknown, not waste')}"
+    asks = [
+        (
+            paint.cut(line.name, 36),
+            line.user,
+            _UNITS[line.resource],
+            *map("{:g}".format, (line.asked, line.used, line.ask)),
+            short(line.busy_usd),
+        )
+        for line in report.advice
+    ]
+    heads = ("RUN", "USER", "RESOURCE", "ASKED", "USED", "NEXT TIME", "BUSY")
+    return f"{page}\n\n{paint.table(heads, asks, right=range(3, 7))}" if asks else page
+
+
+def _spent(usd: int, seconds: float) -> str:
+    return f"{short(usd)} {duration(round(seconds * SECOND))}" if seconds else "–"
