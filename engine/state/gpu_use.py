@@ -1,6 +1,6 @@
 """The use of a run's GPUs, folded from its samples: a log of stretches, the peak of each GPU and of its processes.
 
-A sample time covers the time since the sample time before. If that is more than `APART` before, the time between is
+A sample time of GPUs covers the time since the one before. If that is more than `APART` before, the time between is
 unknown. A time is idle if every GPU with a known use was below `BUSY_FROM`, and if the whole stretch of such times
 lasts `LEAST_IDLE`; a shorter stretch is working. GPUs that say nothing do not count.
 
@@ -52,6 +52,7 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
 
     log: bytes
     newest: int  # the second of the newest sample
+    silent: int = 0  # seconds before it in which only the task's processes were sampled
     pending: int = 0  # seconds of idle behind the log that are too few to count yet
     devices: tuple[DeviceUse, ...] = ()  # in order of first sight
     more: int = 0  # the most other GPUs that one sample time had
@@ -94,7 +95,7 @@ def used(use: GpuUse | None, samples: Iterable[Sample], at: int) -> GpuUse | Non
         return use
     times = sorted(moments)
     use = GpuUse(log=packed(times[0]), newest=times[0]) if use is None else use
-    log, newest, pending, more = bytearray(use.log), use.newest, use.pending, use.more
+    log, covered, pending, more = bytearray(use.log), use.newest - use.silent, use.pending, use.more
     devices = {device.device: device for device in use.devices}
     memory, cpu_sum, cpu_count = use.task_memory, use.cpu_sum, use.cpu_count
     for second in times:
@@ -110,13 +111,14 @@ def used(use: GpuUse | None, samples: Iterable[Sample], at: int) -> GpuUse | Non
             else:
                 others.add(sample.device)
         more = max(more, len(others))
-        if second > newest:
-            kind = _kind(here) if second - newest <= APART else _UNKNOWN
-            pending = _cover(log, pending, second - newest, kind)
-            newest = second
+        if second > covered and any(sample.device != TASK for sample in here):
+            kind = _kind(here) if second - covered <= APART else _UNKNOWN
+            pending = _cover(log, pending, second - covered, kind)
+            covered = second
     return GpuUse(
         log=bytes(log),
-        newest=newest,
+        newest=times[-1],
+        silent=times[-1] - covered,
         pending=pending,
         devices=tuple(devices.values()),
         more=more,

@@ -48,10 +48,15 @@ def known(samples: list[Sample], use: GpuUse | None = None, at: int = LATE) -> G
     return now
 
 
+def covering(times: Moments) -> Moments:
+    """The sample times that cover time: those of GPUs, behind the first of all."""
+    return [times[0], *(samples for samples in times[1:] if any(sample.device != TASK for sample in samples))]
+
+
 def by_second(times: Moments) -> list[str]:
     """The kind of each second, by the rule as it is written: the oracle."""
     kinds = list[str]()
-    for before, samples in pairwise(times):
+    for before, samples in pairwise(covering(times)):
         gap = (samples[0].at - before[0].at) // SECOND
         uses = [sample.use for sample in samples if sample.device != TASK and sample.use is not None]
         kind = "unknown" if not uses or gap > APART else "idle" if all(use < BUSY_FROM for use in uses) else "working"
@@ -73,7 +78,7 @@ def test_stretches_follow_the_rule(history: list[tuple[int, dict[str, int | None
     assert [kind for kinds in lengths for kind in kinds] == by_second(times)
     assert all(earlier.until == later.since for earlier, later in pairwise(known_stretches))
     assert all(earlier.kind != later.kind for earlier, later in pairwise(known_stretches))
-    first, last = times[0][0].at, times[-1][0].at
+    first, last = times[0][0].at, covering(times)[-1][0].at
     within = times_within(known_stretches, first, last)
     assert sum(within) == last - first
     assert within == tuple(by_second(times).count(kind) * SECOND for kind in UseKind)
