@@ -243,7 +243,7 @@ class RecordFold:
         if not isinstance(event, SamplesRecorded):  # no reading of a poll depends on samples
             for source in self._sources.values():
                 source.changes += 1
-        self._follow()
+            self._follow()
         return changes
 
     def _touch(self, lane: Lane) -> None:

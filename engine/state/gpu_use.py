@@ -1,6 +1,6 @@
 """The use of a run's GPUs, folded from its samples: a log of stretches, the peak of each GPU and of its processes.
 
-A sample time of GPUs covers the time since the one before. If that is more than `APART` before, the time between is
+A sample time covers the time since the sample time before. If that is more than `APART` before, the time between is
 unknown. A time is idle if every GPU with a known use was below `BUSY_FROM`, and if the whole stretch of such times
 lasts `LEAST_IDLE`; a shorter stretch is working. GPUs that say nothing do not count.
 
@@ -11,6 +11,7 @@ seconds × 4 + its kind.
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import reduce
 from typing import Final, NamedTuple
 
 import msgspec
@@ -50,12 +51,12 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaul
 class GpuUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The use of a run's GPUs up to the newest sample."""
 
-    log: bytes
-    newest: int  # the second of the newest sample
-    silent: int = 0  # seconds before it in which only the task's processes were sampled
+    log: bytes = b""
+    newest: int = -1  # the second of the newest sample of a GPU; -1: there was none
     pending: int = 0  # seconds of idle behind the log that are too few to count yet
     devices: tuple[DeviceUse, ...] = ()  # in order of first sight
     more: int = 0  # the most other GPUs that one sample time had
+    task_newest: int = -1  # as `newest`, of the task's processes, which another tool may measure
     task_memory: int | None = None  # the highest resident memory of the task's processes, MiB
     cpu_sum: int = 0  # percent of a core, over `cpu_count` samples
     cpu_count: int = 0
@@ -84,53 +85,54 @@ class UseTimes(NamedTuple):
 
 def used(use: GpuUse | None, samples: Iterable[Sample], at: int) -> GpuUse | None:
     """The use with some samples more, recorded `at`; None: there were none yet. Samples that are not newer than the
-    newest known change nothing, nor do those of more than an hour later than `at`.
+    newest known of the GPUs, or of the task, change nothing, nor do those of more than an hour later than `at`.
     """
+    known = GpuUse() if use is None else use
     moments: dict[int, list[Sample]] = {}
+    task: dict[int, Sample] = {}
     for sample in samples:
         second = sample.at // SECOND
-        if sample.at <= at + HOUR and (use is None or second > use.newest):
+        if sample.at > at + HOUR:
+            continue
+        if sample.device == TASK and second > known.task_newest:
+            task[second] = sample
+        elif sample.device != TASK and second > known.newest:
             moments.setdefault(second, []).append(sample)
-    if not moments:
+    if not moments and not task:
         return use
-    times = sorted(moments)
-    use = GpuUse(log=packed(times[0]), newest=times[0]) if use is None else use
-    log, covered, pending, more = bytearray(use.log), use.newest - use.silent, use.pending, use.more
-    devices = {device.device: device for device in use.devices}
-    memory, cpu_sum, cpu_count = use.task_memory, use.cpu_sum, use.cpu_count
-    for second in times:
-        here = sorted(moments[second], key=lambda sample: (len(sample.device), sample.device))
+    log, newest, pending, more = bytearray(known.log), known.newest, known.pending, known.more
+    devices = {device.device: device for device in known.devices}
+    for second in sorted(moments):
         others = set[str]()
-        for sample in here:
-            if sample.device == TASK:
-                memory = _higher(memory, sample.memory)
-                cpu_sum += sample.use or 0
-                cpu_count += sample.use is not None
-            elif sample.device in devices or len(devices) < MOST_NAMED:
+        for sample in sorted(moments[second], key=lambda sample: (len(sample.device), sample.device)):
+            if sample.device in devices or len(devices) < MOST_NAMED:
                 devices[sample.device] = _peak(devices.get(sample.device), sample)
             else:
                 others.add(sample.device)
         more = max(more, len(others))
-        if second > covered and any(sample.device != TASK for sample in here):
-            kind = _kind(here) if second - covered <= APART else _UNKNOWN
-            pending = _cover(log, pending, second - covered, kind)
-            covered = second
+        if newest < 0:
+            log += packed(second)
+        else:
+            kind = _kind(moments[second]) if second - newest <= APART else _UNKNOWN
+            pending = _cover(log, pending, second - newest, kind)
+        newest = second
+    cpu = [sample.use for sample in task.values() if sample.use is not None]
     return GpuUse(
         log=bytes(log),
-        newest=times[-1],
-        silent=times[-1] - covered,
+        newest=newest,
         pending=pending,
         devices=tuple(devices.values()),
         more=more,
-        task_memory=memory,
-        cpu_sum=cpu_sum,
-        cpu_count=cpu_count,
+        task_newest=max((known.task_newest, *task)),
+        task_memory=reduce(_higher, (sample.memory for sample in task.values()), known.task_memory),
+        cpu_sum=known.cpu_sum + sum(cpu),
+        cpu_count=known.cpu_count + len(cpu),
     )
 
 
 def stretches(use: GpuUse | None) -> Iterator[UseStretch]:
     """The stretches from the first sample to the newest, in order; two neighbours differ in kind."""
-    if use is None:
+    if use is None or not use.log:
         return
     log = bytearray(use.log)
     if use.pending:
@@ -141,12 +143,6 @@ def stretches(use: GpuUse | None) -> Iterator[UseStretch]:
         until = since + code // 4 * SECOND
         yield UseStretch(since, until, _KINDS[code % 4])
         since = until
-
-
-def idle_since(use: GpuUse | None) -> int | None:
-    """Since when the GPUs are idle, up to the newest sample, microseconds UTC; None: they are not, or it is unknown."""
-    code = len(_KINDS) if use is None else _last(bytearray(use.log))[1]
-    return (use.newest - code // 4) * SECOND if use is not None and code % 4 == _IDLE else None
 
 
 def times_within(of: Sequence[UseStretch], since: int, until: int) -> UseTimes:
@@ -163,7 +159,7 @@ def times_within(of: Sequence[UseStretch], since: int, until: int) -> UseTimes:
 
 
 def _kind(moment: Iterable[Sample]) -> int:
-    uses = [sample.use for sample in moment if sample.device != TASK and sample.use is not None]
+    uses = [sample.use for sample in moment if sample.use is not None]
     return _UNKNOWN if not uses else _WORKING if max(uses) >= BUSY_FROM else _IDLE
 
 

@@ -20,6 +20,8 @@ from steno.engine.state.samples import Sample, pack
 from steno.events.clock import SECOND
 from steno.events.types import SamplesRecorded
 from steno.projections.answers.costs import costs
+from steno.projections.answers.overview import idle_inside
+from steno.projections.read_models.reader_pool import Look
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import View
 
@@ -42,6 +44,12 @@ def sampled(telling: Telling, uses: list[int], at: float, every: int = 30) -> No
     ]
     about = {"run_id": run.run_id, "provider": "dstack", "provider_id": run.provider_id, "source": "dstack"}
     telling.event(f"run/{run.run_id}", SamplesRecorded(**about, block=pack(samples)))
+
+
+def seen(telling: Telling) -> Look:
+    """The record as it is seen at the story's moment."""
+    store, now = telling.caught_up(), START + round(telling.story.now * SECOND)
+    return Look(record=telling.record, view=View(store), position=telling.keeper.position, now=now)
 
 
 def compare(store: ProjectionStore) -> None:
@@ -92,11 +100,14 @@ def test_people_see_the_parts_where_samples_say_anything(tmp_path: Path) -> None
         telling.look([a_run()], [machine_item(status="busy")])
         telling.look([a_run()], [machine_item(status="busy")], after=3_595)
         before = costs_table(costs(telling.caught_up(), "user").report, 200)
+        assert idle_inside(seen(telling)) == ()
         (run,) = telling.store.runs.all()
         assert b'"busy":' not in run.object
         sampled(telling, [90] + [90] * 60 + [0] * 30, 100)
         after = costs_table(costs(telling.caught_up(), "user").report, 200)
         (run,) = telling.store.runs.all()
+        days = idle_inside(seen(telling))
+    assert [day.idle_inside_usd for day in days] == [0] * 6 + [497_500]
     assert "IDLE INSIDE" not in before
     assert "parts of busy" not in before
     assert after.split("\n")[0].split()[1:6] == ["BUSY", "WORKING", "IDLE", "INSIDE", "UNKNOWN"]

@@ -42,23 +42,24 @@ def every(times: Moments) -> list[Sample]:
     return [sample for samples in times for sample in samples]
 
 
+def gpu_times(times: Moments) -> Moments:
+    """Without samples of the task, which say nothing of the GPUs."""
+    gpus = [[sample for sample in samples if sample.device != TASK] for samples in times]
+    return [samples for samples in gpus if samples]
+
+
 def known(samples: list[Sample], use: GpuUse | None = None, at: int = LATE) -> GpuUse:
     now = used(use, samples, at)
     assert now is not None
     return now
 
 
-def covering(times: Moments) -> Moments:
-    """The sample times that cover time: those of GPUs, behind the first of all."""
-    return [times[0], *(samples for samples in times[1:] if any(sample.device != TASK for sample in samples))]
-
-
 def by_second(times: Moments) -> list[str]:
     """The kind of each second, by the rule as it is written: the oracle."""
     kinds = list[str]()
-    for before, samples in pairwise(covering(times)):
+    for before, samples in pairwise(gpu_times(times)):
         gap = (samples[0].at - before[0].at) // SECOND
-        uses = [sample.use for sample in samples if sample.device != TASK and sample.use is not None]
+        uses = [sample.use for sample in samples if sample.use is not None]
         kind = "unknown" if not uses or gap > APART else "idle" if all(use < BUSY_FROM for use in uses) else "working"
         kinds += [kind] * gap
     lasting = list[str]()
@@ -78,7 +79,8 @@ def test_stretches_follow_the_rule(history: list[tuple[int, dict[str, int | None
     assert [kind for kinds in lengths for kind in kinds] == by_second(times)
     assert all(earlier.until == later.since for earlier, later in pairwise(known_stretches))
     assert all(earlier.kind != later.kind for earlier, later in pairwise(known_stretches))
-    first, last = times[0][0].at, covering(times)[-1][0].at
+    seen = [samples[0].at for samples in gpu_times(times)] or [0]
+    first, last = seen[0], seen[-1]
     within = times_within(known_stretches, first, last)
     assert sum(within) == last - first
     assert within == tuple(by_second(times).count(kind) * SECOND for kind in UseKind)
@@ -125,6 +127,19 @@ def test_the_highest_of_each_gpu_and_the_mean_of_the_task() -> None:
     assert (gpu.device, gpu.use, gpu.memory, gpu.memory_total) == ("0", 7, 60, 101)
     assert (silent.device, silent.use, silent.memory, silent.memory_total) == ("1", None, None, None)
     assert (use.task_memory, use.cpu) == (3, 151)
+
+
+@given(HISTORY, st.booleans())
+def test_the_tool_that_measures_the_task_does_not_hide_the_gpus(
+    history: list[tuple[int, dict[str, int | None]]], task_first: bool
+) -> None:
+    """Law: events of two tools over the same time give the use of one event, in either order."""
+    samples = every(moments(history))
+    events = [[sample for sample in samples if (sample.device == TASK) is of_task] for of_task in (False, True)]
+    use: GpuUse | None = None
+    for event in reversed(events) if task_first else events:
+        use = used(use, event, LATE)
+    assert use == known(samples)
 
 
 def test_samples_of_the_far_future_are_ignored() -> None:
