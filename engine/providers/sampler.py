@@ -22,7 +22,7 @@ tool() {
     export TZ=UTC0 PYTHONUNBUFFERED=1
     ulimit -f $((most / 1024))
     ! command -v stdbuf || lines='stdbuf -oL'
-    if command -v nvidia-smi; then
+    if command -v nvidia-smi && nvidia-smi -L; then  # not where it is installed without a GPU
         query=--query-gpu=timestamp,index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu
         more=,clocks_throttle_reasons.active,ecc.errors.uncorrected.volatile.total
         # A field that this version does not know fails the whole query.
