@@ -3,7 +3,7 @@
     python benchmarks/samples_follow.py [RUNS]
 
 The provider answers at once with ten minutes of samples of ten seconds: four GPUs whose use differs in each sample and
-whose memory in each tenth, as a framework keeps what it has; the task's processes, whose CPU and memory always differ.
+whose memory in each tenth, as frameworks keep their memory; the task's processes, whose CPU and memory always differ.
 A line on stderr says what memory that differs in each sample costs. One question a run and ten minutes makes the share
 of a core: CPU time of an answer, from the call to the folded event, × 1,000 / 600 s. The record's growth for each
 answer makes the megabytes a day: × 144 answers × 1,000 runs. The questions a second are counted where all runs are due
