@@ -1,4 +1,4 @@
-"""What a genuine server measured of a run's GPUs is in our record for ever, and in the server for a while."""
+"""The samples of a run's GPUs: in a genuine server for a while, in our record for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def samples(steno: Steno) -> list[Sample]:
 
 
 def kept(lab: Lab, project: str, name: str, run_id: str) -> list[object]:
-    """What the server has of the run's first job."""
+    """The metrics that the server has of the run's first job."""
     path = f"/api/project/{project}/metrics/job/{name}?run_id={run_id}&limit=1000"
     metrics: list[object] = ask(lab.port, path, method="GET", token=lab.token).json["metrics"]
     return metrics
