@@ -150,8 +150,6 @@ class PerfettoTrace:
         if number is None:
             number = self._numbers[process, what] = len(self._numbers) + 1
             usual = what if process else f"{what}: polls, and runs without a machine"
-            args = {"name": title or self._titles.get(what, usual)}
-            self._put(
-                "M", f"{'thread' if process else 'process'}_name", process or number, self._since, tid=number, args=args
-            )
+            kind, args = "thread_name" if process else "process_name", {"name": title or self._titles.get(what, usual)}
+            self._put("M", kind, process or number, self._since, tid=number, args=args)
         return number

@@ -206,7 +206,7 @@ def test_gpus_of_running_runs_are_counted_by_source_and_model(
     labels = [dict(labels) for name, labels in values if name.startswith("steno_gpu")]
     assert all(set(pair) == {"source", "gpu"} for pair in labels)
     where = labels[0]
-    assert where["source"] == "dstack/lab"
+    assert where["source"] == "dstack/warm-reuse"
     for name, value in (
         ("runs", 1), ("low_use_runs", 1), ("devices", 2), ("use_ratio", 0.07), ("memory_used_bytes", 1024 << 20)
     ):  # fmt: skip
