@@ -25,8 +25,7 @@ STALE: Final = 15 * MINUTE  # nobody has measured since: what the GPUs do is unk
 def idle_runs(plan: Plan) -> Iterator[RunIdleWarned | StopRequested]:
     """A warning for each run whose GPUs are idle for too long, and later its stop."""
     policy, now = plan.situation.policy, plan.situation.now
-    timeout = None if policy.free else policy.busy_idle_timeout
-    if timeout is None:
+    if policy.free or (timeout := policy.busy_idle_timeout) is None:
         return
     notice = min(NOTICE, timeout // 2)
     for run in plan.situation.live:
@@ -38,9 +37,8 @@ def idle_runs(plan: Plan) -> Iterator[RunIdleWarned | StopRequested]:
             continue
         if warning is None:
             # Behind the newest sample too: whatever the clock of the samples says, the stop needs a later one.
-            yield RunIdleWarned(
-                run_id=run.run_id, provider=run.provider, since=since, stops_at=max(now, newest) + notice
-            )
+            due = max(now, newest) + notice
+            yield RunIdleWarned(run_id=run.run_id, provider=run.provider, since=since, stops_at=due)
         elif min(now, newest) >= warning.stops_at and newest - since >= timeout:
             project = run.project or plan.situation.source.partition("/")[2]
             yield replace(stop_request(run, project, by="policy", submitter=STENO), idle_since=since)
@@ -49,5 +47,4 @@ def idle_runs(plan: Plan) -> Iterator[RunIdleWarned | StopRequested]:
 def _counts(run: Run) -> bool:
     """True for a running run that the policy is about: no schedule or firing, no array, no machine for kernels."""
     whole = run.schedule is None and not run.is_schedule and not run.tasks and gpu_kept(run) is None
-    kept = run.terms is None or run.terms.keep_idle
-    return run.state is State.RUNNING and run.stop_by is None and whole and not kept
+    return run.state is State.RUNNING and run.stop_by is None and whole and not (run.terms and run.terms.keep_idle)

@@ -65,17 +65,13 @@ def _place(state: World, place: types.RunPlaced, at: int) -> str:
 
 
 def _stop(state: World, decision: types.StopRequested | types.RunIdleWarned, at: int) -> str:
-    if isinstance(decision, types.RunIdleWarned):
-        due = format_second(decision.stops_at)
-        return f"It was warned: {_idle(decision.since, at)}; it is stopped at {due} unless they work before."
-    if decision.idle_since is None:
+    since = decision.since if isinstance(decision, types.RunIdleWarned) else decision.idle_since
+    if since is None:
         return f"It was stopped: {_cause(state, state.runs.get(decision.run_id))}."
-    idle = _idle(decision.idle_since, at)
+    idle = f"its GPUs were idle for {span(max(0, at - since) // SECOND * SECOND)}, since {format_second(since)}"
+    if isinstance(decision, types.RunIdleWarned):
+        return f"It was warned: {idle}; it is stopped at {format_second(decision.stops_at)} unless they work before."
     return f"It was stopped: {idle}, and samples after the warning show no work (`vms.busy_idle_timeout`)."
-
-
-def _idle(since: int, at: int) -> str:
-    return f"its GPUs were idle for {span(max(0, at - since) // SECOND * SECOND)}, since {format_second(since)}"
 
 
 def _cause(state: World, run: Run | None) -> str:

@@ -14,7 +14,7 @@ from steno.engine.state.archives import set_hidden
 from steno.engine.state.changes import AnomalyKind, Transition
 from steno.engine.state.gpu_use import used
 from steno.engine.state.policy import HOUR, load_policy
-from steno.engine.state.run import Held, IdleWarning, Placed, Run, Said
+from steno.engine.state.run import Held, Placed, Run, Said
 from steno.engine.state.samples import unpack
 from steno.engine.state.state_machines import Trigger, VmTrigger
 from steno.engine.state.states import Reason, State, VmState
@@ -188,7 +188,7 @@ def _run(event: OfRun, turn: FoldStep) -> None:
             run.stop_by, run.stop_idle = event.by, event.idle_since is not None
             return
         case types.RunIdleWarned():
-            run.idle_warning = IdleWarning(since=event.since, stops_at=event.stops_at)
+            run.idle_warning = event
             due = f"{format_second(event.stops_at)} unless they work before"
             turn.note(run, AnomalyKind.GPU_IDLE, f"idle since {format_second(event.since)}: it is stopped at {due}")
         # A report of an earlier attempt says nothing about the current attempt.

@@ -103,7 +103,6 @@ WARNED: Final = _row(
     "look what it waits for: `steno logs {name} --tail 50`",
     Blame.TASK,
 )
-"""For a run that was warned, and whose GPUs are still idle."""
 
 MASTER_DONE: Final = _row("Its master exited 0, and its workers were stopped then (`stop_criteria: master-done`)")
 EXITED_ZERO: Final = _row("Every job exited 0")

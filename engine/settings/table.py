@@ -70,8 +70,7 @@ GENERAL: tuple[Known, ...] = (
         help="Stop a machine after it was idle for this long: seconds, 10m, 0, off. A task may ask for less."
     ),
     _setting("vms.busy_idle_timeout", "STENO_BUSY_IDLE_TIMEOUT", default="off", parse=busy_timeout)(
-        help="Stop a run after its GPUs were idle for this long, with a notice before: 2h. off: never. Tasks with the "
-        "variable STENO_KEEP_IDLE are kept."
+        help="Stop a run after its GPUs were idle for this long: 2h. off: never. STENO_KEEP_IDLE in its env keeps it."
     ),
     _setting("vms.share", "STENO_VMS_SHARE", default="any", parse=one_of("any", "user"))(
         help="Who shares a machine: any, or user (only runs of the same user; needs vms.mode = pool)."

@@ -11,7 +11,7 @@ from steno.engine.state.gpu_use import GpuUse, idle_since
 from steno.engine.state.state_machines import TERMINAL
 from steno.engine.state.states import Reason, State
 from steno.events.clock import format_second
-from steno.events.types import RunHeld
+from steno.events.types import RunHeld, RunIdleWarned
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -108,13 +108,6 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     placed_at: int | None = None  # when it got the place at which the provider had no capacity for it
 
 
-class IdleWarning(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A run was warned that its GPUs are idle `since`."""
-
-    since: int
-    stops_at: int
-
-
 class ReportedPhase(StrEnum):
     """A phase of a task that reports its phases."""
 
@@ -186,7 +179,7 @@ class Run(Tracked, kw_only=True):
     requested_at: int | None = None  # when it was requested; None for a foreign run
     stop_by: str | None = None  # who asked for its newest stop: `user` or `policy`
     stop_idle: bool = False  # that stop is for idle GPUs
-    idle_warning: IdleWarning | None = None  # the newest
+    idle_warning: RunIdleWarned | None = None  # the newest
     links: dict[str, str] = msgspec.field(default_factory=dict)
     """`<replica_num>/<job_num>/<attempt>` → the machine of that submission; once there it stays."""
     vm_id: str | None = None  # the machine of its first job's newest submission that has one
@@ -247,7 +240,7 @@ class Run(Tracked, kw_only=True):
         return self.reason is Reason.NO_CAPACITY or (unrun and self.state is State.FAILED)
 
     @property
-    def warned(self) -> IdleWarning | None:
+    def warned(self) -> RunIdleWarned | None:
         """Its warning, as long as samples show no work since."""
         warning = self.idle_warning
         return warning if warning is not None and warning.since == idle_since(self.use) else None
