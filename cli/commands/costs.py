@@ -227,7 +227,10 @@ def waste_command(app: App, by: Literal["user", "run", "gpu"], since: str | None
 
     with viewing(app, at) as (_, view, now):
         report = waste(view, by, _range(app, (since, None), now) or ChartRange(now=now))
-        show(app, wire(report) | {"position": view.position}, lambda: waste_page(report, columns()))
+        if report.rows or app.json:
+            show(app, wire(report) | {"position": view.position}, lambda: waste_page(report, columns()))
+        else:
+            hint("nothing was paid for in this range; --since 2026-01-01 begins earlier")
 
 
 @steno_command("budget")

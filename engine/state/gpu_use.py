@@ -145,6 +145,12 @@ def stretches(use: GpuUse | None) -> Iterator[UseStretch]:
         since = until
 
 
+def idle_since(use: GpuUse | None) -> int | None:
+    """Since when the GPUs are idle, up to the newest sample, microseconds UTC; None: they are not, or it is unknown."""
+    code = len(_KINDS) if use is None else _last(bytearray(use.log))[1]
+    return (use.newest - code // 4) * SECOND if use is not None and code % 4 == _IDLE else None
+
+
 def times_within(of: Sequence[UseStretch], since: int, until: int) -> UseTimes:
     """The time of each kind between two moments, by all stretches of a run; they sum to the time between. What no
     stretch covers is unknown.

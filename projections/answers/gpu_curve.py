@@ -2,7 +2,8 @@
 
 from contextlib import suppress
 
-from steno.engine.state.gpu_use import MOST_NAMED, UseKind, stretches, times_within
+from steno.engine.state.gpu_use import APART, MOST_NAMED, UseKind, stretches, times_within
+from steno.engine.state.policy import HOUR
 from steno.engine.state.run import Run
 from steno.engine.state.samples import TASK, Sample, unpack
 from steno.engine.wire import Shape, Stretched, Time
@@ -71,10 +72,13 @@ def use_of(
 
 
 def _curve(device: str, samples: list[Sample], start: int, end: int, points: int) -> GpuCurve:
-    uses: list[list[int]] = [[] for _ in range(points)]
-    for sample in samples:
-        if sample.use is not None:
-            uses[min(points - 1, (sample.at - start) * points // (end - start))].append(sample.use)
+    uses, before, last = [list[int]() for _ in range(points)], start - HOUR, 0
+    for sample in samples:  # each covers the time since the sample before, as in the fold
+        place = min(points - 1, (sample.at - start) * points // (end - start))
+        first = min(place, last + 1) if sample.at - before <= APART * SECOND else place
+        for covered in range(first, place + 1) if sample.use is not None else ():
+            uses[covered].append(sample.use or 0)
+        before, last = sample.at, place
     fullest = max(samples, key=lambda sample: sample.memory or 0)
     return GpuCurve(
         device=device,

@@ -41,7 +41,7 @@ class WasteRow(Shape, frozen=True, kw_only=True):
 
 
 class Advice(Shape, frozen=True, kw_only=True):
-    """Resources that the runs of one name wanted for, on all nodes, and did not use."""
+    """Resources that the runs of one name asked for, on all nodes, and did not use."""
 
     name: str
     user: str
@@ -94,10 +94,7 @@ def waste(view: View, by: By, of: ChartRange) -> WasteReport:
 def _amounts(part: Charge, run: Run | None) -> dict[str, tuple[int, int]]:
     if part.run_id is None:
         return {"idle_between": (part.cost, part.time)}
-    log = [] if run is None else list(stretches(run.use))
-    weights = (
-        (0, 0, 1) if part.since == part.until else times_within(log, part.since, part.until)
-    )  # a charge without length
+    weights = times_within([] if run is None else list(stretches(run.use)), part.since, part.until)
     amounts = dict(zip(_KINDS, zip(split(part.cost, weights), split(part.time, weights), strict=True), strict=False))
     unused = next((1 - used / wanted for resource, wanted, used in _asked(run) if resource == "gpus"), 0)
     cost, time = (round(amount * unused) for amount in amounts["working"])
@@ -123,7 +120,7 @@ def _row(key: str, label: str, parts: Iterable[_Part]) -> WasteRow:
 
 
 def _asked(run: Run | None) -> Iterator[tuple[Resource, float, float]]:
-    """(resource, what a run wanted for on all its nodes, what it used) where both are known."""
+    """(resource, what a run asked for on all its nodes, what it used) where both are known."""
     if run is None or run.use is None or run.terms is None:
         return
     use, terms = run.use, run.terms
@@ -149,5 +146,5 @@ def _advice(parts: Iterable[_Part]) -> Iterator[Advice]:
         ask = used if resource == "gpus" else 2 ** ceil(log2(max(1, 2 * used)))
         if ask < wanted and wanted > _UNASKED[resource]:
             yield Advice(
-                name=name, user=user, resource=resource, wanted=wanted, runs=runs, used=used, ask=ask, busy_usd=cost
+                name=name, user=user, resource=resource, asked=wanted, runs=runs, used=used, ask=ask, busy_usd=cost
             )
