@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from stenotest import steno_process
 from stenotest.gated_run import holding
 
 from steno.events.clock import SECOND, SystemClock, parse_time
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from stenotest.command_line import Steno, Until
 
-    Skewed = Callable[[int, Path], subprocess.Popen[str]]
+    Skewed = Callable[[int, Path], Any]
 
 pytestmark = pytest.mark.slow
 
@@ -40,10 +39,10 @@ def controller(environment: dict[str, str], home: Path) -> Iterator[Skewed]:
     """`recorder(3600, log)`: a recorder whose machine's clock is an hour ahead, and where it logs."""
     with ExitStack() as started:
 
-        def start(skew: int, log: Path) -> subprocess.Popen[str]:
+        def start(skew: int, log: Path) -> Any:
             out = started.enter_context(log.open("w"))
-            command = [sys.executable, "-c", PROGRAM, str(skew), "record", "--interval", "1"]
-            process = subprocess.Popen(command, cwd=home, env=environment, stdout=out, stderr=out, text=True)
+            words, files = (str(skew), "record", "--interval", "1"), {"stdout": out, "stderr": out}
+            process = steno_process.Popen(words, program=PROGRAM, cwd=home, env=environment, **files)
             started.callback(process.wait)
             started.callback(process.kill)
             return process
