@@ -82,12 +82,7 @@ def test_recorders_on_one_database_tell_its_time(
 
 
 def test_a_recorder_goes_on_at_once_after_one_whose_clock_was_ahead(
-    steno: Steno,
-    controller: Skewed,
-    until: Until,
-    record_file: Path,
-    gate: Path,
-    tmp_path: Path,
+    steno: Steno, controller: Skewed, until: Until, record_file: Path, gate: Path, tmp_path: Path
 ) -> None:
     """On one machine: nothing stands still until the clock is there again, and the log says what is wrong."""
     logs = [tmp_path / "before.log", tmp_path / "after.log"]

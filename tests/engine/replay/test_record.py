@@ -139,8 +139,7 @@ def stories(draw: Any) -> DstackHistory:
 
 
 @settings(
-    deadline=None,
-    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+    deadline=None, suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture]
 )
 @given(story=stories(), rules=st.sampled_from(sorted(every_rule_set())))
 def test_any_story_replays_alike_from_trace_and_record(story: DstackHistory, rules: str, tmp_path: Path) -> None:
