@@ -86,13 +86,7 @@ def record_file(home: Path) -> Path:
 @pytest.fixture
 def environment(home: Path, place: str) -> dict[str, str]:
     """The environment of a call: nothing of the developer's own settings."""
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "LANG": "C.UTF-8",
-        "STENO_RECORD": place,
-        **VARIABLES,
-    }
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "STENO_RECORD": place, **VARIABLES}
 
 
 @pytest.fixture
@@ -131,12 +125,7 @@ def background(home: Path, environment: dict[str, str]) -> Iterator[Background]:
             *words: object, out: int | None = subprocess.DEVNULL, err: int | None = subprocess.DEVNULL, **variables: str
         ) -> "subprocess.Popen[str]":
             process = steno_process.Popen(
-                [*map(str, words)],
-                cwd=home,
-                env=environment | variables,
-                stdout=out,
-                stderr=err,
-                text=True,
+                [*map(str, words)], cwd=home, env=environment | variables, stdout=out, stderr=err, text=True
             )
             started.enter_context(process)
             started.callback(process.kill)

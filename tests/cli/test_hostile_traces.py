@@ -37,10 +37,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "newlines.jsonl.zst": (lambda: bomb(GOOD, b"\n" * 10_000_000, times=150), "lines up to line 1000002 are blank"),
     "body.jsonl.zst": (lambda: bomb(GOOD, OPEN + b"[", b"0," * 5_000_000, times=150), "line 2 is longer than 64 MB"),
     "cut.jsonl.zst": (lambda: bomb(GOOD, BLANK, times=1)[:-10], "cannot be unpacked behind line 1"),
-    "wide.jsonl": (
-        lambda: OPEN + b"[" + b"[]," * 1_000_000 + b"[]]}\n",
-        "it holds too many values",
-    ),
+    "wide.jsonl": (lambda: OPEN + b"[" + b"[]," * 1_000_000 + b"[]]}\n", "it holds too many values"),
     "huge.jsonl": (lambda: GOOD.replace(b":5", b":1e308"), "its times are out of range"),
     "early.jsonl": (lambda: GOOD.replace(b"2026", b"0001").replace(b"00Z", b"00+23:59"), "out of range"),
     "zeros.jsonl": (lambda: b"\0" * 100_000, "line 1 is no"),
