@@ -28,7 +28,7 @@ _FIELDS: Final = {
 }
 
 
-class Metrics:
+class JobMetrics:
     """Asks for the samples of runs, one question at a time."""
 
     def __init__(self, client: Client) -> None:

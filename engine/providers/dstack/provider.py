@@ -21,7 +21,7 @@ from steno.engine.providers.dstack import fleet, logs, ssh
 from steno.engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
 from steno.engine.providers.dstack.fleet import ask_plan, count_offers
 from steno.engine.providers.dstack.lenient import at
-from steno.engine.providers.dstack.metrics import Metrics
+from steno.engine.providers.dstack.metrics import JobMetrics
 from steno.engine.providers.dstack.rounds import Rounds
 from steno.engine.providers.dstack.settings import Address
 from steno.engine.providers.dstack.task import expect_package, normal_task, with_gpu, wording
@@ -64,7 +64,7 @@ class DstackProvider(Provider):
         self._clients = threading.local()
         patience = POLL_TIMEOUT if read_timeout == READ_TIMEOUT else read_timeout
         polls = Client(address, clock, read_timeout=patience, total_timeout=2 * patience)
-        self._metrics = Metrics(self._connect())
+        self._metrics = JobMetrics(self._connect())
         self._opened = [polls, self._metrics.client]
         self._rounds = Rounds(polls, ids, self.source)
         self._version: str | None = None
