@@ -34,7 +34,7 @@ def test_waste_is_what_the_command_prints(here: Served, home: Path) -> None:
 
 
 def test_samples_have_a_bounded_number_of_points(here: Served) -> None:
-    """Of all of a run or of a part of it; a run without samples has none."""
+    """The whole run or a part of it; a run without samples has none."""
     for asked_for, points in (({}, 120), ({"points": 1}, 1), ({"points": 500, "to": "2025-12-15T09:05:00Z"}, 500)):
         use = here.client.get("/api/runs/train/samples", params=asked_for).json()
         assert {len(gpu[name]) for gpu in use["gpus"] for name in ("mean", "least", "most")} == {points}

@@ -164,7 +164,7 @@ def test_a_run_is_on_its_machine_and_waits_before(tmp_path: Path, recording: Pol
 
 
 def test_a_part_of_it(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
-    """One run with its machine and its source; two halves of the time, whose costs go on; a moment past."""
+    """A single run with its machine and its source; two halves of the time, whose costs go on; a moment past."""
     with recorded(tmp_path / "record.db", recording("dstack-0.22.5/warm_reuse")) as record:
         whole, about = trace_of(record)
         begin = parse_time(about["begins_at"])
@@ -240,7 +240,7 @@ def sampled(record: Record, run: dict[str, Any], samples: list[Sample], block: b
 
 
 def test_samples_are_counters_and_rows(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
-    """Of the machine that the run was on; unknown is no value, and what cannot be read is left out."""
+    """They are of the machine that the run was on; an unknown value is left out, and what cannot be read is left out."""
     with recorded(tmp_path / "record.db", recording("dstack-0.22.5/warm_reuse")) as record:
         assert not [event for event in trace_of(record)[0] if "GPU" in event["name"]]
         assert rows_of("samples", record) == []

@@ -102,7 +102,7 @@ def test_a_known_duty_is_its_waste(tmp_path: Path) -> None:
 
 
 def test_what_to_ask_for_next_time(tmp_path: Path) -> None:
-    """Of runs of one name together: the GPUs used, twice the highest memory, twice the mean of the CPUs."""
+    """Runs of one name count together: the GPUs used, twice the highest memory, twice the mean of the CPUs."""
     site = SampledRecord(tmp_path, Policy(max_vms=2))
     with closing(site.record):
         site.begin("train", "m1")
@@ -120,7 +120,7 @@ def test_what_to_ask_for_next_time(tmp_path: Path) -> None:
     [
         (ASKED, (80, 0, 0, 0), 0, [("gpus", 4, 1)]),
         (ASKED, (0, 0, 0, 0), 0, [("gpus", 4, 0)]),
-        (ASKED, (80, None, 0, 4), 0, [("gpus", 4, 2)]),  # of one GPU nobody knows
+        (ASKED, (80, None, 0, 4), 0, [("gpus", 4, 2)]),  # one GPU is unknown
         (ASKED, (80, 0, 0, 0, 0, 0, 0, 0), 0, [("gpus", 4, 1)]),  # GPUs of the node that the run did not get
         (ASKED, (80,), 0, [("gpus", 4, 4)]),  # of three GPUs there are no samples
         (ASKED, (0,) * 4, 4, [("gpus", 4, 4)]),

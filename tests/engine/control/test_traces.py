@@ -167,7 +167,7 @@ def sampled(bench, run_id, *samples):
 
 
 def test_metrics_are_sent_each_minute(open_bench, tmp_path, hook, gate):
-    """Of the world as it is then: what ran, what is paid for, and what the GPUs of running runs did last."""
+    """They show the world as it is then: what ran, what is paid for, and what the GPUs of running runs did last."""
     bench = open_bench(
         tmp_path / "record.db",
         collector=Collector(url=hook.url + "/v1/traces"),

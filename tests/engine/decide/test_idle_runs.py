@@ -167,7 +167,7 @@ def test_a_warned_run_that_stays_idle_is_stopped_with_its_own_reason() -> None:
     ],
 )
 def test_a_warned_run_is_not_stopped_without_idle_samples_up_to_then(then: str, later: list[str]) -> None:
-    """Work, or time that nobody knows, begins it again: a later stretch has a warning of its own."""
+    """Work, or unknown time, begins it again: a later stretch has a warning of its own."""
     site = IdleWorld().samples(20.5)
     assert site.act() == ["RunIdleWarned"]
     if then == "nothing newer":
