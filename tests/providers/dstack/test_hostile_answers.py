@@ -74,7 +74,7 @@ GOOD: dict[str, Any] = {
     "/api/projects/main/get": {"project_id": "p", "backends": [{"name": "amddevcloud"}]},
     "/api/users/get_my_user": {"username": "u", "global_role": "admin"},
     "/api/events/list": [{"id": "e", "recorded_at": AT}],
-    f"{PROJECT}/metrics/job/name": {"metrics": [{"name": "cpu_usage_percent", "timestamps": [AT], "values": [3]}]},
+    f"{PROJECT}/metrics/job/name": {"metrics": [{"name": "gpu_util_percent_gpu0", "timestamps": [AT], "values": [3]}]},
 }
 """A proper answer of every endpoint we ask."""
 ODD = (
