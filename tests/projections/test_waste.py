@@ -111,7 +111,11 @@ def test_what_to_ask_for_next_time(tmp_path: Path) -> None:
         site.sample("small", ONE_OF_FOUR, 120)
         lines = reports(site)["user"].advice
     asks = {(line.name, line.resource): (line.asked, line.used, line.ask) for line in lines}
-    assert asks == {("train", "gpus"): (4, 1, 1), ("train", "memory"): (64, 2.89, 8), ("train", "cpus"): (16, 1.3, 4)}
+    assert asks == {
+        ("train", "gpus"): (4, 1, 1),
+        ("train", "memory_gb"): (64, 2.89, 8),
+        ("train", "cpus"): (16, 1.3, 4),
+    }
     assert all(Decimal(wire(line)["busy_usd"]) > 0 for line in lines)
 
 
@@ -146,4 +150,4 @@ def test_nodes_ask_together() -> None:
     run = Run(
         run_id="a", provider="slurm", first_position=1, first_at=0, last_position=1, last_at=0, terms=terms, use=use
     )
-    assert list(_asked(run)) == [("memory", 128, 1), ("cpus", 16, 1)]
+    assert list(_asked(run)) == [("memory_gb", 128, 1), ("cpus", 16, 1)]
