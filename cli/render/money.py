@@ -260,9 +260,6 @@ def estimate_object(given: Workload, result: Estimate, gpu: str, measured: Seque
     }
 
 
-_UNITS = {"gpus": "GPUs", "memory": "GB memory", "cpus": "CPUs"}
-
-
 def waste_page(report: WasteReport, columns: int) -> str:
     """The waste of each row, and what to ask for next time."""
     kinds = (*WASTED, "unknown", "busy")
@@ -274,18 +271,10 @@ def waste_page(report: WasteReport, columns: int) -> str:
     page = paint.fitted(head, rows, columns, right=range(1, len(head)), spare=(6, 5))
     if report.total.unknown_runs:
         page += f"\n{paint.dim(words.count(report.total.unknown_runs, 'run') + ' without samples: unknown, not waste')}"
-    asks = [
-        (
-            paint.cut(line.name, 36),
-            line.user,
-            _UNITS[line.resource],
-            *map("{:g}".format, (line.asked, line.used, line.ask)),
-            short(line.busy_usd),
-        )
-        for line in report.advice
-    ]
-    heads = ("RUN", "USER", "RESOURCE", "ASKED", "USED", "NEXT TIME", "BUSY")
-    return f"{page}\n\n{paint.table(heads, asks, right=range(3, 7))}" if asks else page
+    fields = map(msgspec.structs.astuple, report.advice)
+    asks = [(*line[:3], *map("{:g}".format, line[3:7]), short(line[7])) for line in fields]
+    heads = ("RUN", "USER", "RESOURCE", "ASKED", "RUNS", "USED", "NEXT TIME", "BUSY")
+    return f"{page}\n\n{paint.table(heads, asks, right=range(3, 8))}" if asks else page
 
 
 def _spent(usd: int, seconds: float) -> str:

@@ -21,10 +21,14 @@ from steno.projections.answers.costs import ChartRange
 from steno.projections.read_models.view import View
 
 By = Literal["user", "run", "gpu"]
-Resource = Literal["gpus", "memory", "cpus"]
+Resource = Literal["gpus", "memory_gb", "cpus"]
 WASTED: Final = ("idle_inside", "unused_gpus", "idle_between")
 _KINDS: Final = ("working", "idle_inside", "unknown", "busy", "unused_gpus", "idle_between")
-_UNASKED: Final = {"gpus": 0, "memory": 8, "cpus": 2}  # what a run gets that asks for nothing: it cannot ask for less
+_UNASKED: Final = {
+    "gpus": 0,
+    "memory_gb": 8,
+    "cpus": 2,
+}  # what a run gets that asks for nothing: it cannot ask for less
 _Part = tuple[str | None, Run | None, dict[str, tuple[int, int]]]  # who paid; kind → micro-dollars and microseconds
 
 
@@ -45,7 +49,7 @@ class Advice(Shape, frozen=True, kw_only=True):
 
     name: str
     user: str
-    resource: Resource  # memory in GB
+    resource: Resource
     asked: float
     runs: int
     used: float  # the highest of all runs; of CPUs the highest mean
@@ -128,7 +132,7 @@ def _asked(run: Run | None) -> Iterator[tuple[Resource, float, float]]:
         unused = sum(device.use is not None and device.use < BUSY_FROM for device in use.devices)
         yield "gpus", wanted, wanted - min(unused, max(0, wanted - (len(use.devices) - unused + use.more)))
     if terms.memory.least and use.task_memory is not None:
-        yield "memory", terms.memory.least * terms.nodes, use.task_memory / 1024
+        yield "memory_gb", terms.memory.least * terms.nodes, use.task_memory / 1024
     if terms.cpus.least and use.cpu is not None:
         yield "cpus", terms.cpus.least * terms.nodes, use.cpu / 100
 

@@ -21,7 +21,7 @@ def test_the_page_names_waste_and_what_to_ask_for(here: InProcess) -> None:
     assert "1 run without samples: unknown, not waste" in page
     asks = [line.split()[2:] for line in page.splitlines() if line.startswith("train  ada")]
     assert [words[:-1] for words in asks] == [
-        ["CPUs", "16", "1.3", "4"], ["GPUs", "4", "1", "1"], ["GB", "memory", "64", "2.89", "8"]
+        ["cpus", "16", "1", "1.3", "4"], ["gpus", "4", "1", "1", "1"], ["memory_gb", "64", "1", "2.89", "8"]
     ]  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def test_a_known_duty_is_its_waste(tmp_path: Path) -> None:
             use = use_of(site.record, run, site.record.head().position, 10)
             before = use_of(site.record, run, begun, 5)
         assert [gpu.mean[0] for gpu in use.gpus] == list(ONE_OF_FOUR)
-        assert use.gpus[0].mean[-2:] == (1, None)
+        assert use.gpus[0].mean[-1] == NONE_OF_FOUR[0]
         assert (use.gpus[3].memory_mib, use.gpus[3].power_watts) == (40_960, 93)
         assert sum(use.seconds.values()) * 10**6 == use.end - use.start
         assert all(gpu.most[-1] is None for gpu in before.gpus), "nothing recorded later"
@@ -111,7 +111,11 @@ def test_what_to_ask_for_next_time(tmp_path: Path) -> None:
         site.sample("small", ONE_OF_FOUR, 120)
         lines = reports(site)["user"].advice
     asks = {(line.name, line.resource): (line.asked, line.used, line.ask) for line in lines}
-    assert asks == {("train", "gpus"): (4, 1, 1), ("train", "memory"): (64, 2.89, 8), ("train", "cpus"): (16, 1.3, 4)}
+    assert asks == {
+        ("train", "gpus"): (4, 1, 1),
+        ("train", "memory_gb"): (64, 2.89, 8),
+        ("train", "cpus"): (16, 1.3, 4),
+    }
     assert all(Decimal(wire(line)["busy_usd"]) > 0 for line in lines)
 
 
@@ -146,4 +150,4 @@ def test_nodes_ask_together() -> None:
     run = Run(
         run_id="a", provider="slurm", first_position=1, first_at=0, last_position=1, last_at=0, terms=terms, use=use
     )
-    assert list(_asked(run)) == [("memory", 128, 1), ("cpus", 16, 1)]
+    assert list(_asked(run)) == [("memory_gb", 128, 1), ("cpus", 16, 1)]

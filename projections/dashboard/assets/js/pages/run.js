@@ -15,9 +15,9 @@ import { Logs } from "./run/logs.js";
 import { AgainButtons } from "./run/again.js";
 import { StopButtons } from "./run/stop.js";
 import { Timeline } from "./run/timeline.js";
-import { UsePanel } from "./run/use.js";
 import { OutputLine, Reported, Verdict } from "./run/verdict.js";
 import { Head } from "./run/head.js";
+import { UsePanel } from "./run/use.js";
 import { ended } from "./run/words.js";
 
 export const title = ({ id }) => `Run ${id.slice(0, 8)}`;
