@@ -8,7 +8,18 @@ with `assert_never` fails the type check if a kind is not handled.
 from typing import Final, Literal
 
 from steno.events.codec import KINDS, Fact
-from steno.events.subjects import DecidedAt, OfFleet, OfRun, OfSource, OfVm, RunDecision, VmDecision
+from steno.events.subjects import (
+    DecidedAt,
+    OfArchive,
+    OfFleet,
+    OfNotice,
+    OfRun,
+    OfSource,
+    OfToken,
+    OfVm,
+    RunDecision,
+    VmDecision,
+)
 
 # -- what a provider said
 
@@ -151,9 +162,7 @@ class IntentAbandoned(RunDecision, kind=21):
 
 
 DrainCause = Literal["idle", "user", "create", "room", "orphan"]
-"""Idle for too long; a user's request; made for a run that wanted one of its own; room for a run that needs another;
-a machine without a request.
-"""
+"""Idle too long; a user; made for a run that wants its own; room for a run that needs another; without a request."""
 
 
 class VmDrainStarted(VmDecision, kind=29):
@@ -270,9 +279,7 @@ class SamplesRecorded(OfRun, kind=50):
 
 
 class OutputRecorded(OfRun, kind=51):
-    """A piece of a run's output was read. Its bytes are beside the chain (`steno.events.store.outputs`), until they are
-    dropped.
-    """
+    """A piece of a run's output; its bytes are beside the chain (`events.store.outputs`) until they are dropped."""
 
     provider_id: str
     offset: int  # the bytes of the output before it
@@ -298,10 +305,6 @@ class AlertsAdopted(OfSource, kind=42):
     """The notices sent about a source from here on; nothing that ended before is ever sent."""
 
     kinds: tuple[str, ...]  # empty: no more notices are sent
-
-
-class OfNotice(Fact):
-    notice_id: str
 
 
 class NoticeIntended(OfNotice, kind=36):
@@ -349,26 +352,12 @@ class RecordRestored(Fact, kind=48):
     lost: int | None = None  # where the record ended before; None: it could not be read
 
 
-class OfArchive(OfSource):
-    by: str  # who asked for it
-
-
 class SourceHidden(OfArchive, kind=45):
     """Lists leave it out from now on."""
 
 
 class SourceShown(OfArchive, kind=46):
     """Lists show it again."""
-
-
-class OfToken(Fact):
-    """A fact about a token of the HTTP service; the token itself is in no record, nor is its hash."""
-
-    token_id: str
-    name: str  # what commands under this token are recorded as
-    role: Literal["read", "submit", "admin"]
-    expires_at: int | None = None  # None: it holds until revoked
-    by: str  # who made or revoked it
 
 
 class TokenCreated(OfToken, kind=39):

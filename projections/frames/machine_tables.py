@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 _vm: Final = msgspec.json.Decoder(VmObject).decode
 
 
-class BilledMachine(NamedTuple):
+class BilledVm(NamedTuple):
     vm: Vm
     object: VmObject
     costed_to: int  # the end of an open bill
 
 
 class _Stretch(NamedTuple):
-    machine: BilledMachine
+    machine: BilledVm
     interval: IntervalObject
 
     @property
@@ -39,16 +39,16 @@ class _Stretch(NamedTuple):
 
 
 class _Sum(NamedTuple):
-    machine: BilledMachine
+    machine: BilledVm
     charge: Charge
     username: str | None
 
 
-def machines_of(source: "FrameSource") -> Iterator[BilledMachine]:
+def machines_of(source: "FrameSource") -> Iterator[BilledVm]:
     table, state = source.view.store.vms, source.view.state
     for row in source.counted(table.all(hidden=False), table.count()):
         vm = decode_vm(row.folded)
-        yield BilledMachine(vm, _vm(row.object), until_of(state, vm))
+        yield BilledVm(vm, _vm(row.object), until_of(state, vm))
 
 
 def _stretches(source: "FrameSource") -> Iterator[_Stretch]:
@@ -66,7 +66,7 @@ def _sums(source: "FrameSource") -> Iterator[_Sum]:
             yield _Sum(machine, charge, None if run is None else user_of(run))
 
 
-MACHINES: Final = FrameTable[BilledMachine](
+MACHINES: Final = FrameTable[BilledVm](
     "machines",
     "One machine with its bill, without those of hidden archives. An open bill counts up to the newest poll.",
     (

@@ -19,7 +19,7 @@ from steno.engine.wire import DOLLAR, rate
 from steno.events.clock import format_time, parse_time
 from steno.events.installation import version
 from steno.projections.frames.catalogue import POLLS
-from steno.projections.frames.machine_tables import BilledMachine, machines_of
+from steno.projections.frames.machine_tables import BilledVm, machines_of
 from steno.projections.frames.run_tables import SAMPLES, microusd, moment
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class PerfettoTrace:
                 moments = (row.sort_at, *(parse_time(step.at) for step in run.transitions), *ends)
                 yield row, run, list(accumulate(moments, max))
 
-    def _machine(self, machine: BilledMachine) -> None:
+    def _machine(self, machine: BilledVm) -> None:
         vm, bill, cost = machine.vm, machine.object, 0
         hourly = "" if (price := microusd(bill.price_usd_per_hour)) is None else rate(price)
         process = self._number(0, vm.vm_id, f"{bill.name or vm.provider_id} {gpu_of(vm)} {hourly}".rstrip())

@@ -240,7 +240,7 @@ def sampled(record: Record, run: dict[str, Any], samples: list[Sample], block: b
 
 
 def test_samples_are_counters_and_rows(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
-    """They are of the machine that the run was on; an unknown value is left out, and what cannot be read is left out."""
+    """They are of the machine that the run was on; what is unknown or cannot be read is left out."""
     with recorded(tmp_path / "record.db", recording("dstack-0.22.5/warm_reuse")) as record:
         assert not [event for event in trace_of(record)[0] if "GPU" in event["name"]]
         assert rows_of("samples", record) == []
