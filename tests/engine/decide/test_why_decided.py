@@ -38,7 +38,7 @@ def test_every_kind_of_decision_says_why(tmp_path: Path) -> None:
     idle = "its GPUs were idle for "
     assert reasons["RunIdleWarned", "run-slow"].startswith(f"It was warned: {idle}2m31s, since 2025-12-15T09:13:06Z")
     assert reasons["RunIdleWarned", "run-slow"].endswith(" unless they work before.")
-    assert reasons["StopRequested", "run-slow"].startswith(f"It was stopped: {idle}5m1s")
+    assert reasons["StopRequested", "run-slow"].startswith(f"It was stopped: {idle}5m2s")
     given_up = types.SubmitFailed(run_id="r", provider="dstack", error="dstack has no offer for it")
     assert why_decided(state, given_up, 0) == "It was given up: dstack has no offer for it."
     assert {kind for kind, _ in reasons} | {"SubmitFailed"} == DECISIONS
