@@ -112,14 +112,10 @@ def _row(key: str, label: str, parts: Iterable[_Part]) -> WasteRow:
         for kind, (cost, length) in amounts.items():
             usd[kind] += cost
             time[kind] += length
+    wasted, seconds = sum(usd[kind] for kind in WASTED), {kind: length / SECOND for kind, length in time.items()}
+    number, unknown = len(runs), sum(runs.values())
     return WasteRow(
-        key=key,
-        label=label,
-        wasted_usd=sum(usd[kind] for kind in WASTED),
-        usd=usd,
-        seconds={kind: length / SECOND for kind, length in time.items()},
-        runs=len(runs),
-        unknown_runs=sum(runs.values()),
+        key=key, label=label, wasted_usd=wasted, usd=usd, seconds=seconds, runs=number, unknown_runs=unknown
     )
 
 
