@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from steno.events.store.record import Record
 
 AT_ONCE: Final = 8  # outputs of live runs read at the same time, and of ended runs; each may be a request a second
-A_ROUND: Final = 4  # chunks written in one round
+A_ROUND: Final = 2  # chunks written in one round: some 25 ms
 _A_LOOK: Final = 20  # runs looked at in one round
 _DAY: Final = 86_400 * SECOND  # also how far back the output of ended runs is read when this process begins
 _LATE: Final = 60 * SECOND  # the age at which a chunk is written that is not full; and the pause after a failure
