@@ -27,8 +27,8 @@ from steno.events.types import OutputRecorded
 if TYPE_CHECKING:
     from steno.events.store.record import Record
 
-AT_ONCE: Final = {False: 24, True: 8}  # outputs read at the same time, by whether their runs have ended
-A_ROUND: Final = 4  # chunks written in one round
+AT_ONCE: Final = 8  # outputs of live runs read at the same time, and of ended runs; each may be a request a second
+A_ROUND: Final = 2  # chunks written in one round: some 25 ms
 _A_LOOK: Final = 20  # runs looked at in one round
 _DAY: Final = 86_400 * SECOND  # also how far back the output of ended runs is read when this process begins
 _LATE: Final = 60 * SECOND  # the age at which a chunk is written that is not full; and the pause after a failure
@@ -177,7 +177,7 @@ class OutputRecorder:
             run = state.runs.get(run_id)
             if run is None or run_id in self._open or not self._is_ours(run):
                 continue
-            if sum(output.ended is run.terminal for output in self._open.values()) >= AT_ONCE[run.terminal]:
+            if sum(output.ended is run.terminal for output in self._open.values()) >= AT_ONCE:
                 self._next[run_id] = None  # behind the others
             elif not (output := _Output(run, self._record, policy)).over:
                 self._open[run_id] = output

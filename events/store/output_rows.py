@@ -4,6 +4,7 @@ The position is the key, not the hash: equal chunks, of two outputs or of the sa
 times.
 """
 
+from contextlib import suppress
 from hashlib import sha256
 from typing import Final
 
@@ -11,6 +12,7 @@ import zstandard
 from sqlalchemy import bindparam, delete, insert, literal_column, select
 
 from steno.events.codec import CODES
+from steno.events.errors import RecordDamaged
 from steno.events.store.schema import events, outputs
 from steno.events.types import OutputRecorded
 
@@ -40,10 +42,10 @@ def pack(data: bytes) -> bytes:
 
 
 def unpack(packed: bytes, event: OutputRecorded) -> bytes:
-    """The bytes of a chunk. Raises ValueError if they are not those of its event."""
-    if zstandard.frame_content_size(packed) != event.size or event.size > LARGEST:
-        raise ValueError("the bytes of the output were changed")
-    data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=LARGEST, allow_extra_data=False)
-    if sha256(data).hexdigest() != event.sha256:
-        raise ValueError("the bytes of the output were changed")
-    return data
+    """The bytes of a chunk. Raises RecordDamaged if they are not those of its event."""
+    with suppress(zstandard.ZstdError):
+        if zstandard.frame_content_size(packed) == event.size <= LARGEST:  # else it may be a bomb
+            data = zstandard.ZstdDecompressor().decompress(packed, LARGEST, allow_extra_data=False)
+            if sha256(data).hexdigest() == event.sha256:
+                return data
+    raise RecordDamaged(f"The output of run {event.run_id} was changed at byte {event.offset}: run `steno verify`.")

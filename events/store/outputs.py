@@ -7,10 +7,8 @@ were dropped because they are too old.
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import zstandard
-
 from steno.events.clock import Clock
-from steno.events.errors import RecordDamaged, StenoError
+from steno.events.errors import StenoError
 from steno.events.store.output_rows import unpack
 from steno.events.store.record import Record
 from steno.events.types import OutputRecorded
@@ -41,12 +39,7 @@ def chunks(record: "Reader", run_id: str, provider_id: str | None = None) -> Ite
         event = stored.data
         if isinstance(event, OutputRecorded) and provider_id in (None, event.provider_id):
             packed = record.packed_output(stored.position)
-            try:
-                data = None if packed is None else unpack(packed, event)
-            except (ValueError, zstandard.ZstdError) as error:
-                raise RecordDamaged(
-                    f"The output at position {stored.position}: {error}; run `steno verify`."
-                ) from error
+            data = None if packed is None else unpack(packed, event)
             yield Chunk(stored.position, event.offset, event.sha256, data, event)
 
 

@@ -314,7 +314,7 @@ class Verifier:
                 try:
                     unpack(self._run(ONE, position).fetchone()[0], cast(OutputRecorded, decode(_OUTPUT, data)))
                 except (*_UNREADABLE, msgspec.MsgspecError) as error:
-                    self._say(position, "output", f"the output cannot be read ({type(error).__name__}: {error})")
+                    self._say(position, "output", f"{error}")
         for position in there:
             self._say(None, "output", f"output at position {position}, which no event names")
 

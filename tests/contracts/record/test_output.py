@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def test_chunks_come_back_and_may_be_dropped(opener: Opener) -> None:
-    """A gap is one line; a chunk that was dropped is not damage."""
+    """A gap is one line; verify counts a chunk that was dropped."""
     record = opener()
     positions = keep_output(record, "a", "p", b"one\n", b"two\n", b"three\n", b"", drop=[1])
     assert [(chunk.offset, chunk.data) for chunk in chunks(record, "a")] == [
