@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -16,6 +17,7 @@ import pytest
 from stenotest import steno_process
 from stenotest.command_line import VARIABLES, Steno
 from stenotest.dstack_api import DstackApi
+from stenotest.recorded_trace import recorded_trace
 
 DEADLINE = 600
 """Seconds after which a test gives up waiting: no test takes that long, whatever else the machine does."""
@@ -58,6 +60,19 @@ def _end_runs(home: Path) -> None:
                 os.kill(pid, signal.SIGTERM)
             while os.fsencode(started.parent) in command.read_bytes() and time.monotonic() < late:
                 time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A record of the module's `TRACE` and its read models, for all of its tests."""
+    return recorded_trace(tmp_path_factory.mktemp("record"), request.module.TRACE)
+
+
+@pytest.fixture
+def imported(steno: Steno, made: Path, record_file: Path) -> Steno:
+    """The command over a copy of it."""
+    shutil.copytree(made, record_file.parent, dirs_exist_ok=True)
+    return steno
 
 
 @pytest.fixture

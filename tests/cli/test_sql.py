@@ -5,31 +5,17 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import shutil
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from stenotest.recorded_trace import recorded_trace
 
 if TYPE_CHECKING:
     from stenotest.command_line import Steno
 
 TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "retry_success.jsonl.zst"
 QUESTION = "select name, usd(cost_microusd) as cost, evidence, submitted_at, attempts > 1 as again from runs"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A record and its read models, for all of these."""
-    return recorded_trace(tmp_path_factory.mktemp("record"), TRACE)
-
-
-@pytest.fixture
-def imported(steno: Steno, made: Path, record_file: Path) -> Steno:
-    shutil.copytree(made, record_file.parent, dirs_exist_ok=True)
-    return steno
 
 
 def test_three_forms_say_the_same(imported: Steno) -> None:
