@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from math import ceil, log2
 from typing import Final, Literal
 
-from steno.engine.money.bill import Line, split
-from steno.engine.money.costs import Charge, Costs, charges, cut_at
+from steno.engine.money.bill import Line
+from steno.engine.money.costs import Charge, Costs, charges
 from steno.engine.money.daily import day_text, range_of
 from steno.engine.money.report import user_of
-from steno.engine.state.gpu_use import BUSY_FROM, stretches, times_within
+from steno.engine.money.use_split import UseSplit, UseSplitter
+from steno.engine.state.gpu_use import BUSY_FROM
 from steno.engine.state.kernel_mark import is_kept
 from steno.engine.state.policy import DAY
 from steno.engine.state.run import Run
@@ -70,20 +71,18 @@ class WasteReport(Shape, frozen=True, kw_only=True):
 def waste(view: View, by: By, of: ChartRange) -> WasteReport:
     """The waste of whole days; by default of the last 30."""
     days, state, costs = range_of(of.since, of.until, of.now), view.state, Costs(view.state)
-    first, end = days.first * DAY, (days.last + 1) * DAY
+    first, end, splitter = days.first * DAY, (days.last + 1) * DAY, UseSplitter(state)
     groups = defaultdict[tuple[str, str], list[_Part]](list)
     for vm_id, _, gpu, _ in view.store.vms.days(first):
         bill = () if is_kept(state.vms[vm_id]) else charges(costs.bill(vm_id))
-        paid = (
-            part for charge in bill if charge.line in (Line.BUSY, Line.IDLE) for part in cut_at(charge, (first, end))
-        )
-        for part in paid:
+        days_paid = (day for charge in bill if charge.line in (Line.BUSY, Line.IDLE) for day in splitter.parts(charge))
+        for part, use in days_paid:
             if first <= part.since < end:
                 run = state.runs.get(part.run_id or "")
                 user = "(idle)" if part.run_id is None else "unknown" if run is None else user_of(run)
                 key = gpu if by == "gpu" else user if by == "user" else part.run_id or user
                 label = key if run is None or by != "run" else run.name or key
-                groups[key, label].append((part.run_id, run, _amounts(part, run)))
+                groups[key, label].append((part.run_id, run, _amounts(part, run, use)))
     rows = [_row(*key, parts) for key, parts in groups.items()]
     every = [part for parts in groups.values() for part in parts]
     return WasteReport(
@@ -95,11 +94,11 @@ def waste(view: View, by: By, of: ChartRange) -> WasteReport:
     )
 
 
-def _amounts(part: Charge, run: Run | None) -> dict[str, tuple[int, int]]:
+def _amounts(part: Charge, run: Run | None, use: UseSplit | None) -> dict[str, tuple[int, int]]:
     if part.run_id is None:
         return {"idle_between": (part.cost, part.time)}
-    weights = times_within([] if run is None else list(stretches(run.use)), part.since, part.until)
-    amounts = dict(zip(_KINDS, zip(split(part.cost, weights), split(part.time, weights), strict=True), strict=False))
+    known = UseSplit().of(part.time, part.cost) if use is None else use
+    amounts = dict(zip(_KINDS, zip(known[3:], known[:3], strict=True), strict=False))
     unused = next((1 - used / wanted for resource, wanted, used in _asked(run) if resource == "gpus"), 0)
     cost, time = (round(amount * unused) for amount in amounts["working"])
     return amounts | {"busy": (part.cost, part.time), "unused_gpus": (cost, time)}
