@@ -262,9 +262,7 @@ class SamplesRecorded(OfRun, kind=50):
 
 
 class OutputRecorded(OfRun, kind=51):
-    """A piece of a run's output was read. Its bytes are beside the chain (`steno.events.store.outputs`), until they are
-    dropped.
-    """
+    """A piece of a run's output was read; its bytes are beside the chain until they are dropped."""
 
     provider_id: str
     offset: int  # the bytes of the output before it
