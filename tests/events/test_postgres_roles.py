@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from psycopg import errors
-from stenotest.outputs import keep_output
 from stenotest.records import StandingClock, poll_of
 
 from steno.events.clock import RandomIds
 from steno.events.errors import RecordDamaged, RecordNotWritable
 from steno.events.store import schema
-from steno.events.store.outputs import chunks
 from steno.events.store.record import Batch, Record
 from steno.events.store.store import new_identity, store_at
 from steno.events.types import SubmitIntended
@@ -96,18 +94,6 @@ def test_a_role_that_appends_may_only_insert_and_select(url: str, make_role: Mak
         for table, column in (("head", "position"), ("streams", "version"), ("leases", "token"), ("blobs", "changes")):
             with pytest.raises(errors.InsufficientPrivilege):
                 role.execute(f"UPDATE {table} SET {column} = 1")
-
-
-def test_a_role_that_appends_keeps_and_drops_output(url: str, make_role: MakeRole) -> None:
-    """And changes none of it; a role that reads sees it."""
-    _, theirs = make_role(appends=True)
-    with opened(theirs) as record:
-        keep_output(record, "1", "p", b"one\n", b"two\n", drop=[0])
-        assert record.verify().ok
-    with plain(theirs) as role, pytest.raises(errors.InsufficientPrivilege):
-        role.execute("UPDATE outputs SET data = ''")
-    with opened(make_role(appends=False)[1], write=False) as record:
-        assert [chunk.data for chunk in chunks(record, "1")] == [None, b"two\n"]
 
 
 def test_a_role_that_appends_cannot_insert_outside_an_append(url: str, make_role: MakeRole) -> None:
