@@ -24,8 +24,8 @@ def test_a_role_that_appends_keeps_and_drops_output(postgres_url: str, make_role
     with Record.open(theirs, clock=StandingClock(), write=True) as record:
         keep_output(record, "1", "p", b"one\n", b"two\n", drop=[0])
         assert record.verify().ok
-    with psycopg.connect(theirs, autocommit=True, options="-c search_path=steno") as role:
-        with pytest.raises(errors.InsufficientPrivilege):
-            role.execute("UPDATE outputs SET data = ''")
+    plain = psycopg.connect(theirs, autocommit=True, options="-c search_path=steno")
+    with plain as role, pytest.raises(errors.InsufficientPrivilege):
+        role.execute("UPDATE outputs SET data = ''")
     with Record.open(make_role(appends=False)[1], clock=StandingClock()) as record:
         assert [chunk.data for chunk in chunks(record, "1")] == [None, b"two\n"]
