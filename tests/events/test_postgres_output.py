@@ -1,4 +1,4 @@
-"""Which role of a PostgreSQL database keeps, drops and reads the output of runs."""
+"""The roles of a PostgreSQL database that keep, drop and read the output of runs."""
 
 from __future__ import annotations
 
