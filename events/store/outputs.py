@@ -93,7 +93,7 @@ def _gap(missing: int, *, begins: bool) -> bytes:
     return ("" if begins else "\n").encode() + f"… {missing:,} bytes were not kept …\n".encode()
 
 
-class OutputMatch(NamedTuple):
+class OutputLine(NamedTuple):
     """A line of an output that contains a text."""
 
     run_id: str
@@ -102,7 +102,7 @@ class OutputMatch(NamedTuple):
     line: bytes
 
 
-def search(record: "Reader", text: bytes, run_ids: Sequence[str] | None = None) -> Iterator[OutputMatch]:
+def search(record: "Reader", text: bytes, run_ids: Sequence[str] | None = None) -> Iterator[OutputLine]:
     """The lines that contain a text, in order; of all runs, that with the newest chunk first, if none are named. Of a
     line of more than 64 KB it gives the part that contains the text.
     """
@@ -118,25 +118,25 @@ def _newest(record: "Reader") -> Iterator[str]:
     return (event.run_id for event in events if isinstance(event, OutputRecorded))
 
 
-def _search(record: "Reader", text: bytes, run_id: str) -> Iterator[OutputMatch]:
+def _search(record: "Reader", text: bytes, run_id: str) -> Iterator[OutputLine]:
     begun, at, before = b"", 0, ""  # the line that goes on, where it begins, of which attempt
     for chunk in chunks(record, run_id):
         if chunk.event.provider_id != before or chunk.data is None or chunk.offset != at + len(begun):
             if text in begun:
-                yield OutputMatch(run_id, before, at, begun)
+                yield OutputLine(run_id, before, at, begun)
             begun, at, before = b"", chunk.offset, chunk.event.provider_id
         *whole, begun = (begun + (chunk.data or b"")).split(b"\n")
         for line in whole:
             if text in line:
-                yield OutputMatch(run_id, before, at, line)
+                yield OutputLine(run_id, before, at, line)
             at += len(line) + 1
         if len(begun) > _LONG:
             if text in begun:
-                yield OutputMatch(run_id, before, at, begun)
+                yield OutputLine(run_id, before, at, begun)
             keep = begun[len(begun) - len(text) + 1 :]
             begun, at = keep, at + len(begun) - len(keep)
     if text in begun:
-        yield OutputMatch(run_id, before, at, begun)
+        yield OutputLine(run_id, before, at, begun)
 
 
 def expire(record: Record, before: int) -> int:

@@ -12,27 +12,15 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from stenotest.bundle_files import lines_of, recorded, refused, sealed, unpacked, written
 from stenotest.in_process import InProcess
-from stenotest.outputs import keep_output
 
 from steno.engine.providers.registry import READINGS
 from steno.engine.replay.redaction import KINDS, Private
 from steno.events import types
-from steno.events.bundle.form import (
-    AnyLine,
-    BundleEvent,
-    BundleOutput,
-    BundlePart,
-    Checker,
-    Manifest,
-    encoded,
-    position_of,
-)
+from steno.events.bundle.form import AnyLine, BundleEvent, BundlePart, Checker, Manifest, encoded, position_of
 from steno.events.clock import SystemClock
 from steno.events.errors import NotARecord, RecordTooNew
-from steno.events.store.output_rows import pack
 from steno.events.store.record import Record
 
 if TYPE_CHECKING:
@@ -179,28 +167,6 @@ def test_a_bundle_without_redaction_is_as_the_record(call: InProcess, elsewhere:
     assert "warm-a" in elsewhere.page("ps", "--all", "--record", bundle)
     assert elsewhere.page("verify", "--record", bundle) == elsewhere.page("verify", bundle)
     assert elsewhere.json("costs", "--record", bundle)["total"]
-
-
-def test_a_bundle_has_the_output_of_its_runs(call: InProcess, elsewhere: InProcess, tmp_path: Path) -> None:
-    """Not a redacted one. A chunk that the record dropped since is still proven; an edited one is damage."""
-    recorded(tmp_path / "record.db", DSTACK)
-    run = call.json("show", "ok-run")
-    with Record.open(tmp_path / "record.db", clock=SystemClock(), write=True) as record:
-        ids = run["run_id"], run["provider_id"]
-        positions = keep_output(record, *ids, b"one\n", b"two\n", b"three\n", provider="dstack", drop=[1])
-    bundle = tmp_path / "i.steno"
-    call.page("export", "ok-run", "-o", bundle)
-    assert elsewhere("logs", bundle).stdout == "one\n… 4 bytes were not kept …\nthree\n"
-    assert elsewhere.page("logs", bundle, "--search", "hre") == "ok-run:8: three\n"
-    with Record.open(tmp_path / "record.db", clock=SystemClock(), write=True) as record:
-        record.append_output("", (), positions)
-    assert elsewhere.json("verify", bundle, "--against", tmp_path / "record.db")["ok"]
-    lines = (_line.decode(line) for line in lines_of(bundle))
-    edited = (replace(line, data=pack(b"One\n")) if isinstance(line, BundleOutput) else line for line in lines)
-    code, line = refused(elsewhere, "verify", sealed(tmp_path / "edited.steno", edited))
-    assert (code, "the output was changed" in line) == (7, True)
-    assert "output of the runs is left out" in call.page("export", "ok-run", "-o", bundle, "--redact", "names")
-    assert not any(isinstance(_line.decode(line), BundleOutput) for line in lines_of(bundle))
 
 
 def test_a_record_may_be_named_as_a_bundle_is(call: InProcess, tmp_path: Path) -> None:
