@@ -95,7 +95,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         machine=machine,
         tasks=tasks,
     )
-    parts = [page, *([] if use is None else [gpu_curve(use)])]
+    parts = [page, *([] if use is None or not use.gpus else [gpu_curve(use)])]
     if anomalies:
         parts.append(anomaly_table(anomalies))
     if source is not None and source.observability != "fresh" and not answer.ended:

@@ -78,6 +78,10 @@ class _Output:
         self.thread = threading.Thread(target=self._read, args=(run, provider, clock, known), daemon=True)
         self.thread.start()
 
+    @property
+    def follows(self) -> bool:
+        return self.thread is not None and not self.ended and self.thread.is_alive()
+
     def stop(self) -> None:
         with self._changed:
             self.stopped = True
@@ -86,7 +90,9 @@ class _Output:
     def _read(self, run: Run, provider: Provider, clock: Clock, known: int) -> None:
         passed = 0
         try:
-            for piece in provider.logs(self.provider_id, run.name or "", follow=not self.ended):
+            name = run.name or ""
+            live = provider.unhurried_logs(self.provider_id, name) if not self.ended else None
+            for piece in provider.logs(self.provider_id, name, follow=False) if live is None else live:
                 passed += len(piece)
                 if passed > known:
                     self._add(piece[known - passed :], clock.now())
@@ -168,10 +174,8 @@ class OutputRecorder:
             run = state.runs.get(run_id)
             if run is None or run.provider_id != output.provider_id or output.over:
                 self._open.pop(run_id).stop()
-            elif output.thread is not None:
-                most -= self._attend(run, output, policy, now, most)
-            elif now >= output.not_before and (run.terminal or output.failures):
-                output.begin(run, self._provider, self._clock)
+            else:
+                most -= self._go_on(run, output, policy, now, most)
         for run_id in tuple(self._next)[:_A_LOOK]:
             del self._next[run_id]
             run = state.runs.get(run_id)
@@ -194,7 +198,18 @@ class OutputRecorder:
             return False
         if run.provider != self._provider.name or run.project not in (None, self._provider.project):
             return False
-        return run.terminal or run.state in _GOES
+        return run.terminal or (run.state in _GOES and run.said is None)  # a task that reports is followed for that
+
+    def _go_on(self, run: Run, output: _Output, policy: OutputPolicy, now: int, most: int) -> int:
+        """Write at most so many chunks, and begin the next pass if it is due; how many."""
+        if run.terminal and output.follows:  # it may wait for long
+            output.stop()
+            self._open[run.run_id] = _Output(run, self._record, policy)
+        elif output.thread is not None:
+            return self._attend(run, output, policy, now, most)
+        elif now >= output.not_before and (run.terminal or output.failures):
+            output.begin(run, self._provider, self._clock)
+        return 0
 
     def _attend(self, run: Run, output: _Output, policy: OutputPolicy, now: int, most: int) -> int:
         """Write at most so many chunks of a pass, and drop those of the tail that they replace; how many."""

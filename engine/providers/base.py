@@ -140,6 +140,10 @@ class Provider(ABC):
         """
         return None
 
+    def unhurried_logs(self, provider_id: str, name: str) -> Iterator[bytes]:
+        """As `logs` with `follow`, for a reader that can wait: with few questions a minute."""
+        return self.logs(provider_id, name, follow=True)
+
     def expect_project(self) -> None:  # noqa: B027 - not every provider has projects
         """Check before recording that the project exists; raises nothing if the provider does not answer."""
 

@@ -47,7 +47,8 @@ def use_of(
     record: Record, run: Run, position: int, points: int, since: int | None = None, until: int | None = None
 ) -> RunUse:
     """The use of a run as known at a position, of its whole life or from a time to another."""
-    log, newest = list(stretches(run.use)), run.first_at if run.use is None else run.use.newest * SECOND
+    log = list(stretches(run.use))
+    newest = log[-1].until if log else run.first_at
     begun = min(newest, run.started_at or newest, *(stretch.since for stretch in log[:1]))
     start = begun if since is None else since
     end = max(start + SECOND, max(newest, run.finished_at or newest) if until is None else until)
@@ -55,8 +56,9 @@ def use_of(
     for stored in record.read(until=position, stream=run.subject, types={"SamplesRecorded"}):
         with suppress(UnreadableInput):  # an anomaly of the run says so
             samples = unpack(stored.data.block) if isinstance(stored.data, SamplesRecorded) else []
+            samples = [sample for sample in samples if sample.device != TASK]
             for sample in samples:
-                if known < sample.at and start <= sample.at <= end and sample.device != TASK:
+                if known < sample.at and start <= sample.at <= end:
                     kept.setdefault(sample.device, []).append(sample)
             known = max((known, *(sample.at for sample in samples)))  # what comes twice counts once
     names = sorted(kept, key=lambda device: (len(device), device))

@@ -92,6 +92,10 @@ class DstackProvider(Provider):
         with closing(self._connect()) as client:
             yield from logs.logs(client, provider_id, follow=follow)
 
+    def unhurried_logs(self, provider_id: str, name: str) -> Iterator[bytes]:
+        with closing(self._connect()) as client:
+            yield from (piece for _, piece in logs.logs(client, provider_id, follow=True, every=logs.UNHURRIED))
+
     def samples(self, provider_id: str, name: str, *, since: int) -> tuple[str, list[Sample]]:
         return self.name, self._metrics.samples(provider_id, name, since)
 

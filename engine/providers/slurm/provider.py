@@ -56,6 +56,7 @@ _HOLDER: Final = re.compile(r"^steno (\S+) (\d+)$", re.MULTILINE)
 _SUBMITTED: Final = re.compile(r"(\d+)(?:;.*)?")
 _MARKED: Final = re.compile(rf"--comment=[\"']?{MARK}([0-9a-f-]+)")
 _PACE: Final = SECOND
+_UNHURRIED: Final = 30 * SECOND  # likewise, for a reader that can wait
 _KEEP: Final = 'umask 077; mkdir -p "$1" && find "$1" -type f -mtime +90 -delete; cat > "$1/$2"'
 """Keeps the variables of a job, which touches its file at each start; deletes those of 90 days without a start."""
 _REFUSED: Final = "sbatch: error:"
@@ -224,12 +225,18 @@ class SlurmProvider(Provider):
             raise VmInUse(f"job {job} has it: stop that run")
 
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:
+        return self._logs(provider_id, _PACE, follow=follow)
+
+    def unhurried_logs(self, provider_id: str, name: str) -> Iterator[bytes]:
+        return self._logs(provider_id, _UNHURRIED, follow=True)
+
+    def _logs(self, provider_id: str, pace: int, *, follow: bool) -> Iterator[bytes]:
         going = self._expect(provider_id)
         own = f"{self.client.folder()}/output/{provider_id}.out"
         path = output_of(self.client, provider_id, own, accounting=self.rounds.has_accounting())
-        return self._output(provider_id, path, going and follow)
+        return self._output(provider_id, path, going and follow, pace)
 
-    def _output(self, provider_id: str, path: str, follow: bool) -> Iterator[bytes]:
+    def _output(self, provider_id: str, path: str, follow: bool, pace: int) -> Iterator[bytes]:
         offset = 0
         while True:
             going = follow and self._expect(provider_id)
@@ -238,7 +245,7 @@ class SlurmProvider(Provider):
             if piece:
                 yield piece
             elif going:
-                self._clock.sleep(_PACE)
+                self._clock.sleep(pace)
             else:
                 return
 

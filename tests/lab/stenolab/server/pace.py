@@ -18,7 +18,6 @@ SHORTEST_PAUSE_S = 0.1
 _SERVER = "dstack._internal.server."
 _PIPELINES = _SERVER + "background.pipeline_tasks."
 _TASKS = _SERVER + "background.tasks."
-_OLD_METRICS = _TASKS + "process_metrics"
 _INTERVAL = "MIN_PROCESSING_INTERVAL"
 
 # Waits before giving up or trying again: module and name of a timedelta, or of a list of them.
@@ -45,7 +44,7 @@ _QUEUES_OF_TASKS = {
 }
 
 
-METRICS_S = 2  # between two samples of a job, in place of ten, and between two looks for old samples, of five minutes
+FORGET_S = 10  # between two looks for old samples of jobs, in place of five minutes
 
 
 # Seconds that a request to an agent may take: an absent agent refuses at once, and only a crowded machine is slow.
@@ -60,7 +59,7 @@ def install(*, pace: float, patience: float) -> None:
     """
     importlib.import_module(_CLIENT).REQUEST_TIMEOUT = _LONGEST_REQUEST_S  # type: ignore[attr-defined]
     if pace < 1:
-        _quicken_metrics()
+        _forget_soon()
     if importlib.util.find_spec(_PIPELINES.rstrip(".")):
         _quicken_pipelines(pace)
         _scale(_PATIENCE_OF_PIPELINES, patience)
@@ -131,16 +130,13 @@ def _quicken_tasks(pace: float) -> None:
     background.AsyncIOScheduler.add_job = add_job
 
 
-def _quicken_metrics() -> None:
-    new = importlib.util.find_spec(_PIPELINES.rstrip("."))
-    module: Any = importlib.import_module(_SERVER + "background.scheduled_tasks.metrics" if new else _OLD_METRICS)
-    module.MIN_COLLECT_INTERVAL_SECONDS = METRICS_S / 2
+def _forget_soon() -> None:
     scheduler: Any = importlib.import_module("apscheduler.schedulers.asyncio").AsyncIOScheduler
     genuine = scheduler.add_job
 
     def add_job(self: Any, task: Any, trigger: Any, **others: Any) -> Any:
-        quick = task.__name__ in ("collect_metrics", "delete_metrics")
-        return genuine(self, task, type(trigger)(seconds=METRICS_S) if quick else trigger, **others)
+        quick = task.__name__ == "delete_metrics"
+        return genuine(self, task, type(trigger)(seconds=FORGET_S) if quick else trigger, **others)
 
     scheduler.add_job = add_job
 
