@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +18,10 @@ from stenotest.kernels import ADDITION, told
 pytestmark = pytest.mark.slow
 
 PATIENCE = 240.0
-WARM_S = 10.0  # from the request to the verdict
 
 
 @pytest.mark.usefixtures("machine_image")
-def test_the_second_kernel_finds_the_machine_warm(
-    dstack_22: Lab, steno_at: StenoAt, machine_ssh: MachineSsh, record_property: Callable[..., None]
-) -> None:
+def test_the_second_kernel_finds_the_machine_warm(dstack_22: Lab, steno_at: StenoAt, machine_ssh: MachineSsh) -> None:
     """Through the provider, its machine, a tunnel with keys, a container and back; then the machine is given back."""
     steno = steno_at(dstack_22, dstack_22.project(), **KERNELS)
     up = steno.up()
@@ -48,14 +42,9 @@ def test_the_second_kernel_finds_the_machine_warm(
     wait(public.exists, seconds=PATIENCE, what="the key that goes with the task")
     machine_ssh.let_in(public.read_text().strip())
     assert steno.wait(name, "succeeded")["start"] == "cold"
-    took = []
     for _ in range(3):
-        began = time.monotonic()
         last = told(url, gpu_type="MI300X", language="hip")[-1]
-        took.append(time.monotonic() - began)
         assert (last["status"], last["vm_state"]) == ("CHECKED", "WARM_REUSE")
-    record_property("median_seconds", statistics.median(took))
-    assert statistics.median(took) < WARM_S
     assert machine_ssh.logins >= 2, "of the machine, and of the container on it"
     machine = kept()
     assert machine is not None

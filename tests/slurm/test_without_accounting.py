@@ -79,7 +79,7 @@ def test_doctor_says_what_remains_unknown(bare: Steno) -> None:
     checks = {check["name"]: check for check in bare("doctor", "--json").json()["checks"]}
     assert checks["accounting"]["state"] == "warning"
     assert "this cluster has no accounting; runs are followed by scontrol" in checks["accounting"]["said"]
-    assert "MinJobAge: 2 s" in checks["accounting"]["said"]
+    assert "MinJobAge: 8 s" in checks["accounting"]["said"]
     assert "gpu-a6000 (2 × 4 a6000)" in checks["partitions"]["said"]
 
 

@@ -17,7 +17,8 @@ mkdir $C 2>/dev/null && echo 64M 2>/dev/null >$C/memory.limit_in_bytes && [ -z "
 JobAcctGatherFrequency=task=2'
 rmdir $C 2>/dev/null
 # cred_expire is also how long a job that was requeued waits: two minutes by default. Job ids are of this cluster alone,
-# for a machine has one tree of cgroups.
+# for a machine has one tree of cgroups. Without accounting a job is known for MinJobAge alone: a poll has to come within
+# it.
 cat > etc/slurm.conf <<C
 ClusterName=lab
 SlurmctldHost=$(hostname -s)(127.0.0.1)
@@ -50,7 +51,7 @@ SchedulerParameters=bf_interval=2,bf_window=2880,bf_resolution=60,sched_interval
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 JobRequeue=1
-MinJobAge=${MINJOBAGE:-2}
+MinJobAge=$([ $A = yes ] && echo 2 || echo 8)
 KillWait=3
 CompleteWait=0
 SlurmctldTimeout=10
