@@ -8,7 +8,18 @@ with `assert_never` fails the type check if a kind is not handled.
 from typing import Final, Literal
 
 from steno.events.codec import KINDS, Fact
-from steno.events.subjects import DecidedAt, OfFleet, OfRun, OfSource, OfVm, RunDecision, VmDecision
+from steno.events.subjects import (
+    DecidedAt,
+    OfArchive,
+    OfFleet,
+    OfNotice,
+    OfRun,
+    OfSource,
+    OfToken,
+    OfVm,
+    RunDecision,
+    VmDecision,
+)
 
 # -- what a provider said
 
@@ -65,6 +76,7 @@ class StopRequested(RunDecision, kind=11):
     abort: bool = False
     by: Literal["user", "policy"] = "user"
     submitter: str
+    idle_since: int | None = None  # since when its GPUs are idle, if a policy stops it for that
 
 
 class VmStopRequested(OfVm, kind=28):
@@ -150,9 +162,7 @@ class IntentAbandoned(RunDecision, kind=21):
 
 
 DrainCause = Literal["idle", "user", "create", "room", "orphan"]
-"""Idle for too long; a user's request; made for a run that wanted one of its own; room for a run that needs another;
-a machine without a request.
-"""
+"""Idle too long; a user; made for a run that wants its own; room for a run that needs another; without a request."""
 
 
 class VmDrainStarted(VmDecision, kind=29):
@@ -224,6 +234,13 @@ class RunPlaced(RunDecision, kind=26):
     idle: int | None = None  # `idle_duration` for the provider, microseconds (-1: off); None: its default
 
 
+class RunIdleWarned(RunDecision, kind=52):
+    """The GPUs of the run are idle: it is stopped unless samples show that they work before then."""
+
+    since: int  # by the clock of its samples
+    stops_at: int
+
+
 class RunRequeued(RunDecision, kind=27):
     """The provider had no capacity for the run `provider_id`; the same request is going to be made again."""
 
@@ -253,6 +270,25 @@ class TaskReported(OfRun, kind=41):
     last: bool = False  # True: nothing more is read
 
 
+class SamplesRecorded(OfRun, kind=50):
+    """Samples of the devices of a run: one answer of the provider, or of a sampler beside the task."""
+
+    provider_id: str
+    source: str  # the tool that measured: `dstack`, `nvidia-smi`, `amd-smi`, `processes` …
+    block: bytes  # `steno.engine.state.samples.pack`; not JSON
+
+
+class OutputRecorded(OfRun, kind=51):
+    """A piece of a run's output; its bytes are beside the chain (`events.store.outputs`) until they are dropped."""
+
+    provider_id: str
+    offset: int  # the bytes of the output before it
+    size: int
+    sha256: str  # of its bytes, in which secrets are replaced; in hexadecimal
+    skipped: int = 0  # bytes right before it that were not kept
+    last: bool = False  # the run has ended, and its output was read to the end
+
+
 # -- money and notices
 
 
@@ -269,10 +305,6 @@ class AlertsAdopted(OfSource, kind=42):
     """The notices sent about a source from here on; nothing that ended before is ever sent."""
 
     kinds: tuple[str, ...]  # empty: no more notices are sent
-
-
-class OfNotice(Fact):
-    notice_id: str
 
 
 class NoticeIntended(OfNotice, kind=36):
@@ -320,26 +352,12 @@ class RecordRestored(Fact, kind=48):
     lost: int | None = None  # where the record ended before; None: it could not be read
 
 
-class OfArchive(OfSource):
-    by: str  # who asked for it
-
-
 class SourceHidden(OfArchive, kind=45):
     """Lists leave it out from now on."""
 
 
 class SourceShown(OfArchive, kind=46):
     """Lists show it again."""
-
-
-class OfToken(Fact):
-    """A fact about a token of the HTTP service; the token itself is in no record, nor is its hash."""
-
-    token_id: str
-    name: str  # what commands under this token are recorded as
-    role: Literal["read", "submit", "admin"]
-    expires_at: int | None = None  # None: it holds until revoked
-    by: str  # who made or revoked it
 
 
 class TokenCreated(OfToken, kind=39):
@@ -363,16 +381,17 @@ class RulesAdopted(Fact, kind=49):
 
 PollEvent = PollRecorded | PollFailed
 ObservedEvent = RunObserved | VmObserved | ProviderEventSeen
-SubmitEvent = RunRequested | SubmitIntended | SubmitSucceeded | SubmitFailed | IntentAbandoned | TaskReported
+SubmitEvent = RunRequested | SubmitIntended | SubmitSucceeded | SubmitFailed | IntentAbandoned
+ReportEvent = TaskReported | SamplesRecorded | OutputRecorded
 StopEvent = StopRequested | StopIntended | StopSucceeded | StopFailed
-QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | PlanAnswered | RulesAdopted
+QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | RunIdleWarned | PlanAnswered | RulesAdopted
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
 VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed
 NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
 SourceEvent = (
     RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenCreated | TokenRevoked
 )
-OwnEvent = SubmitEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | NoticeEvent | SourceEvent
+OwnEvent = SubmitEvent | ReportEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | NoticeEvent | SourceEvent
 Event = PollEvent | ObservedEvent | OwnEvent
 
 NAMES: Final = frozenset(name for name, _ in KINDS.values())

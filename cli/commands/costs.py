@@ -1,4 +1,4 @@
-"""Commands about money: `costs`, `estimate`, `budget`, `metrics`."""
+"""Commands about money: `costs`, `waste`, `estimate`, `budget`, `metrics`."""
 
 from __future__ import annotations
 
@@ -63,8 +63,10 @@ def costs_command(
     and for the provisioning of the machine that was made for it. Idle time and tear-down are lines of their own, so the
     rows sum to the machines' bills exactly.
 
-    With --json: {"by", "rows": [{"key", "label", "total_usd", "on_demand_usd", "spot_usd", "machine_seconds",
-    "lines"}], "total", "low_usd", "high_usd", "position"}; with --reconcile {"runs", "total", "position"}; with --chart
+    Samples of the GPUs split busy time into working, idle inside (all GPUs below 5 % for 60 s or more) and unknown.
+
+    With --json: {"by", "rows": [{"key", "label", "total_usd", "on_demand_usd", "spot_usd", "machine_seconds", "lines",
+    "busy"}], "total", "low_usd", "high_usd", "position"}; with --reconcile {"runs", "total", "position"}; with --chart
     {"spend", "utilisation", "starts", "position"}, those that were asked for. With --chart, --by is gpu or user, and vm
     for a strip for each machine. `steno estimate` says what a workload would cost.
 
@@ -198,6 +200,37 @@ def _unpriced(app: App) -> str | None:
     if missing is None:
         return None
     return f"no rate set: {missing} says what a machine of {app.settings.provider} costs; without it nothing is billed"
+
+
+@steno_command("waste")
+@click.option("--by", type=click.Choice(["user", "run", "gpu"]), default="user", help="What a row is; default: a user.")
+@click.option("--since", metavar="TIME", help="Begin with this day (UTC); default: 30 days.")
+@both_times_option
+def waste_command(app: App, by: Literal["user", "run", "gpu"], since: str | None, at: str | None) -> None:
+    """Idle inside is busy time of runs in which all their GPUs were below 5 %, idle between that of machines without a
+    run. Unused GPUs are the share of GPUs that never reached 5 % in the working time. Runs without samples are unknown.
+    Below is what to ask for next time.
+
+    With --json: {"by", "days", "rows": [{"key", "label", "wasted_usd", "usd", "seconds", "runs", "unknown_runs"}],
+    "total", "advice": [{"name", "user", "resource", "asked", "runs", "used", "ask", "busy_usd"}], "position"}.
+
+    \b
+    Examples:
+      steno waste --since 7d
+      steno waste --by run --json | jq '.advice[] | {name, resource, ask}'
+    """
+    from steno.cli.render.money import waste_page
+    from steno.cli.wiring.view import viewing
+    from steno.engine.wire import wire
+    from steno.projections.answers.costs import ChartRange
+    from steno.projections.answers.waste import waste
+
+    with viewing(app, at) as (_, view, now):
+        report = waste(view, by, _range(app, (since, None), now) or ChartRange(now=now))
+        if report.rows or app.json:
+            show(app, wire(report) | {"position": view.position}, lambda: waste_page(report, columns()))
+        else:
+            hint("nothing was paid for in this range; --since 2026-01-01 begins earlier")
 
 
 @steno_command("budget")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,9 +17,8 @@ from steno.cli.wiring.options import (
     runs_argument,
     runs_or_vms_argument,
 )
-from steno.cli.wiring.output import emit, emit_json, show
+from steno.cli.wiring.output import show
 from steno.cli.wiring.terminal import columns
-from steno.engine.errors import Conflict
 from steno.engine.wire import wire
 from steno.events.clock import SECOND, duration
 
@@ -42,7 +39,8 @@ def show_command(app: App, run: str, at: str | None) -> None:
     in Steno's queue as in `ps`, or null), "why" (cause and remedy, in a sentence), "blame" ("user", "task", "site",
     "provider", "steno" or null), "again" (whether the same task may succeed if it is run again) and "like" ({"run_id",
     "name", "runs", "phases": [{"phase", "seconds", "median_seconds", "count"}], "cost_usd", "median_cost_usd"}: the run
-    beside the newest 200 ended runs of its name); with --at also "learnt", as in `ps`.
+    beside the newest 200 ended runs of its name) and "use" (as `/api/runs/{id}/samples` with one point; null without
+    samples); with --at also "learnt", as in `ps`.
 
     \b
     Examples:
@@ -52,11 +50,13 @@ def show_command(app: App, run: str, at: str | None) -> None:
       steno show matmul --at 12:10 --known 12:25
     """
 
+    from steno.cli.render.pictures import gpu_curve
     from steno.cli.render.runs import anomaly_table, in_full
     from steno.cli.wiring.view import learnt_of, viewing
     from steno.engine.rules.why_ended import cause_now
     from steno.projections.answers.costs import like
     from steno.projections.answers.evidence import message_of
+    from steno.projections.answers.gpu_curve import use_of
     from steno.projections.read_models.world_table import decode_run
 
     with viewing(app, at) as (record, view, now):
@@ -71,6 +71,8 @@ def show_command(app: App, run: str, at: str | None) -> None:
         position, ran = view.position, view.ran(row.run_id)
         tasks = view.store.runs.tasks(row) if answer.tasks else ()
         tasks = view.store.runs.firings(row) if answer.kind == "schedule" else tasks
+        points = 1 if app.json else max(10, min(columns(), 100) - 6)
+        use = None if folded.use is None else use_of(record, folded, position, points)
     value = msgspec.to_builtins(answer) | {
         "ran": ran,
         "observability": None if source is None else source.observability,
@@ -79,6 +81,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         "queued": None if queued is None else wire(queued),
         **msgspec.structs.asdict(cause),
         "like": wire(others),
+        "use": None if use is None else wire(use),
         **({} if at is None else {"learnt": differ}),
     }
     page = in_full(
@@ -92,7 +95,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         machine=machine,
         tasks=tasks,
     )
-    parts = [page]
+    parts = [page, *([] if use is None or not use.gpus else [gpu_curve(use)])]
     if anomalies:
         parts.append(anomaly_table(anomalies))
     if source is not None and source.observability != "fresh" and not answer.ended:
@@ -171,6 +174,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
     from steno.cli.wiring.view import viewing
     from steno.projections.answers.decided import decisions_about
     from steno.projections.answers.explain import explain
+    from steno.projections.answers.output_cause import OutputCauses
     from steno.projections.read_models.schema import VmRow
 
     with viewing(app, at) as (record, view, now):
@@ -183,7 +187,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
             value |= {"position": view.position}
             show(app, value, lambda: vm_page(vm, machine, why, decided, anomalies, until, columns()))
             return
-        explanation = explain(record, view, row, now)
+        explanation = explain(record, view, row, now, OutputCauses(app.settings.value("causes.rules")))
         why = view.why_not_warm(row.run_id)
         decided = decisions_about(record, view.state, view.state.runs[row.run_id], view.position)
     beside = {"not_warm": why, "decisions": [wire(each) for each in decided]}
@@ -198,17 +202,31 @@ def explain_command(app: App, run: str, at: str | None) -> None:
 )
 @click.option("--since", metavar="TIME", help="Only what was written at this time or later: 14:05, 10m ago.")
 @click.option("-t", "--timestamps", is_flag=True, help="Print before each line when it was written, in UTC.")
+@click.option(
+    "--search", metavar="TEXT", is_eager=True, help="Only recorded lines with this text; of all runs if none is named."
+)
 def logs_command(
-    app: App, runs: tuple[str, ...], follow: bool, tail: int | None, since: str | None, timestamps: bool
+    app: App,
+    runs: tuple[str, ...],
+    follow: bool,
+    tail: int | None,
+    since: str | None,
+    timestamps: bool,
+    search: str | None,
 ) -> None:
-    """It is read from the provider; output is not recorded. On a terminal, colours are kept and other control
-    characters are shown as text (\\x1b). A file or pipe gets every byte. The lines that a kernel reports its progress
-    with are left out; `steno kernel show` shows them. With several runs, a line with the name comes before each output.
+    """It is read from the provider; if that has it no more or does not answer, from the record, with a line for each
+    part that was not kept. On a terminal, colours are kept and other control characters are shown as text (\\x1b). A
+    file or pipe gets every byte. The lines that a kernel reports its progress with are left out; `steno kernel show`
+    shows them. With several runs, a line with the name comes before each output.
+
+    --search looks in the record alone, for the bytes of TEXT, and prints run, place of the line in the output (bytes)
+    and line: of the newest run first, 1,000 lines at most.
 
     --since and --timestamps need a provider that says when output was written. With another provider they are refused
     (exit 5); with -f, --timestamps then prints when a line arrived.
 
     With --json, JSON Lines: {"text"}, one for each line of output; with several runs "run", with --timestamps "at".
+    With --search {"run", "run_id", "offset", "text"}.
 
     \b
     Examples:
@@ -217,7 +235,9 @@ def logs_command(
       steno logs -l --tail 50
       steno logs train eval --tail 5
       steno logs matmul --since 10m --timestamps
+      steno logs --search "CUDA out of memory"
     """
+    from steno.cli.wiring.run_output import print_lines_with, print_output, tasks_of
     from steno.cli.wiring.time_arguments import moment
 
     if follow and len(runs) > 1:
@@ -225,57 +245,17 @@ def logs_command(
     start = None if since is None else moment(since, app.clock.now())
     if start is not None and start > app.clock.now():
         raise click.BadParameter(f"{since} is in the future", param_hint="--since")
-    runs = tuple(each for run in runs for each in _tasks(app, run))
+    runs = tuple(each for run in runs for each in tasks_of(app, run))
     if follow and len(runs) > 1:
         raise click.UsageError(f"-f follows one run, and this is an array: name a task, as '{runs[0]}'")
     app.several = len(runs) > 1
+    if search:
+        if follow or tail is not None or since is not None or timestamps:
+            raise click.UsageError("--search looks in the record: leave -f, -n, --since and -t out")
+        print_lines_with(app, search, runs)
+        return
     for run in runs:
-        _print_output(app, run, follow=follow, tail=tail, since=start, timestamps=timestamps)
-
-
-def _tasks(app: App, run: str) -> list[str]:
-    """A word for each task of an array; for another run its own."""
-    from steno.cli.wiring.view import viewing
-
-    with viewing(app) as (_, view, _):
-        row = view.row(run)
-        return [f"{run}[{task.task}]" for task in view.store.runs.tasks(row)] or [run]
-
-
-def _print_output(app: App, run: str, *, follow: bool, tail: int | None, since: int | None, timestamps: bool) -> None:
-    from steno.cli.wiring.run_output import dated_lines, last_lines, lines_of, printed, without_frames
-    from steno.cli.wiring.view import viewing
-    from steno.projections.read_models.world_table import decode_run
-
-    with viewing(app) as (record, view, _):
-        folded = decode_run(view.row(run).folded)
-        store = record.store
-    name = folded.name or folded.run_id
-    if folded.provider_id is None:
-        raise Conflict(f"{name} has not been submitted to its provider, so it has no output; see `steno show {name}`")
-    if app.several and not app.json:
-        emit(f"==> {run if run.endswith(']') else name} <==")
-    with closing(app.provider_of(folded, store)) as provider:
-
-        def read(*, going_on: bool) -> Iterator[bytes]:
-            if since is None and not timestamps:
-                pieces = provider.logs(folded.provider_id or "", name, follow=going_on)
-                return pieces if folded.said is None else without_frames(pieces)
-            dated = provider.dated_logs(folded.provider_id or "", name, follow=going_on)
-            arrival = app.clock if follow and since is None else None
-            framed = folded.said is not None
-            return dated_lines(dated, since=since, stamped=timestamps, framed=framed, arrival=arrival)
-
-        pieces = read(going_on=follow)
-        if tail is not None:
-            pieces = last_lines(pieces, tail, sum(1 for _ in lines_of(read(going_on=False))) if follow else None)
-        if not app.json:
-            printed(pieces)
-            return
-        for line in lines_of(pieces):
-            at, _, text = line.partition(b" ") if timestamps else (b"", b"", line)
-            value = {"text": text.decode("utf-8", "replace")} | ({"at": at.decode()} if timestamps else {})
-            emit_json({"run": name, **value} if app.several else value, lines=True)
+        print_output(app, run, follow=follow, tail=tail, since=start, timestamps=timestamps)
 
 
 @steno_command("stop")

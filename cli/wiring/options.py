@@ -149,6 +149,8 @@ def _with_newest(
 
 def _run_words(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     words = _in_bundle(ctx, value) if value and is_bundle(value[0], missing=True) else value
+    if not words and ctx.params.get("search") and not ctx.meta.get(_NEWEST):
+        return ()  # all runs
     return tuple(str(_run_word(ctx, parameter, word)) for word in words or (None,))
 
 

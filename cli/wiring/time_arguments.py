@@ -102,6 +102,12 @@ def both_zones(time: int) -> str:
     return f"{local:%Y-%m-%d %H:%M:%S %Z}{utc}"
 
 
+def time_of(app: App, record: Record, text: str) -> int:
+    """The moment of a time, or of a position (microseconds UTC)."""
+    position, time = _position_or_time(app, record, text)
+    return next(record.read(after=position - 1, limit=1)).observed_at if time is None else time
+
+
 def at_position(app: App, record: Record, text: str) -> int:
     from steno.projections.read_models.past_worlds import last_before
     from steno.projections.read_models.projector import caught_up

@@ -177,7 +177,7 @@ class Actor:
                     self.submitter.finish(decision)
                 case types.VmDrainStarted() | types.VmDrainCancelled():
                     self._journal.write(f"vm/{decision.vm_id}", decision)
-                case types.StopRequested():
+                case types.StopRequested() | types.RunIdleWarned():
                     self._journal.write(f"run/{decision.run_id}", decision)
                 case types.BudgetCrossed():
                     self._notices.alert(decision)

@@ -12,8 +12,10 @@ from msgspec.structs import replace
 
 from steno.engine.control.actor import Actor
 from steno.engine.control.effects import Call, Effects, Executor
+from steno.engine.control.output_recorder import OutputPolicy, OutputRecorder
 from steno.engine.control.planner import Planner
 from steno.engine.control.poll_interval import Pace, Rhythm, after_round
+from steno.engine.control.sampling import Sampling
 from steno.engine.control.submitter import Submitter
 from steno.engine.control.task_reports import Reports
 from steno.engine.decide.decisions import Decision, decide
@@ -91,6 +93,8 @@ class Controller:
         executor: Executor | None = None,
         beside: Callable[[], None] = lambda: None,
         wake: Callable[[], None] | None = None,
+        outputs: OutputPolicy | None = None,
+        samples_every: int = 0,
     ) -> None:
         """
         Args:
@@ -103,6 +107,8 @@ class Controller:
             executor: where calls to the provider are made; None: in threads of their own.
             beside: called now and then while a poll is awaited; it must not wait.
             wake: called in other threads when a task reported something; None: ends a wait for effects.
+            outputs: what is recorded of the output of runs; None: nothing.
+            samples_every: how often the samples of a run are asked for, microseconds; 0: never.
         """
         self.live = live
         self.source = provider.source
@@ -133,6 +139,9 @@ class Controller:
         self.actor = Actor(self.journal, provider, submitter, self._notices, self.effects)
         self._offers = Planner(self.journal, provider, record.vault, clock)
         self._reports = Reports(self.journal, provider, clock, wake or self.effects.wake)
+        self._outputs = OutputRecorder(record, provider, clock, outputs)
+        live.subscribe(lambda batch: self._outputs.note(batch.changes))
+        self._sampling = Sampling(self.journal, provider, clock, samples_every)
         self.asked_at: int | None = None  # when the outstanding poll was asked
 
     @property
@@ -197,6 +206,8 @@ class Controller:
         """Wait a moment for calls under way and leave the rest to the next holder; False: a call still goes on."""
         whole = self.effects.close()
         self._reports.close()
+        self._outputs.close()
+        self._sampling.close()
         self._notices.close()
         return whole
 
@@ -234,6 +245,7 @@ class Controller:
         if act:
             self._begin()
             self._reports.look(self.world.state)
+            self._sampling.look(self.world.state, stays=self.stays)
         polls = answered = took = 0
         trouble: str | None = None
         questions = self._provider.poll(self._followed(), since=self._since)
@@ -259,6 +271,7 @@ class Controller:
         decisions = self._control() if act and answered else ()
         if act:
             self._reports.look(self.world.state)  # of runs that these polls showed first
+            self._outputs.look(self.world.state)
             self._tell()
         changes = self.catch_up()
         moving = any(map(self._concerns, changes)) or bool(decisions) or self._moves()

@@ -56,7 +56,7 @@ def is_decision(event: types.Event) -> TypeGuard[Decision]:
             return event.policy
         case types.SubmitFailed():  # in records of older versions it cannot be told from the provider's refusal
             return event.decided_at is not None
-        case types.RunPlaced() | types.RunRequeued() | types.BudgetCrossed():
+        case types.RunPlaced() | types.RunRequeued() | types.RunIdleWarned() | types.BudgetCrossed():
             return True
         case types.VmDrainStarted() | types.VmDrainCancelled() | types.VmStopIntended():
             return True

@@ -12,14 +12,18 @@ from steno.engine.rules.rule_file import adopted_by
 from steno.engine.rules.sets import Verdict
 from steno.engine.state.archives import set_hidden
 from steno.engine.state.changes import AnomalyKind, Transition
+from steno.engine.state.gpu_use import used
 from steno.engine.state.policy import HOUR, load_policy
 from steno.engine.state.run import Held, Placed, Run, Said
+from steno.engine.state.samples import unpack
 from steno.engine.state.state_machines import Trigger, VmTrigger
 from steno.engine.state.states import Reason, State, VmState
 from steno.engine.state.vm import Drain, Told, Wish
 from steno.engine.state.world import PlanAnswer, PolicyStep
 from steno.events import types
+from steno.events.clock import format_second
 from steno.events.codec import Fact
+from steno.events.errors import UnreadableInput
 from steno.events.subjects import OfRun, OfSource, OfVm
 
 _NEVER_RAN: Final = "never-ran"
@@ -95,7 +99,7 @@ def _adopt(turn: FoldStep, requested: Run, seen: Run, key: str) -> Run:
     seen.submitted_from = requested.submitted_from
     seen.first_position, seen.first_at = requested.first_position, requested.first_at
     seen.terms, seen.requeues, seen.former_ids = requested.terms, requested.requeues, requested.former_ids
-    seen.said, seen.placed = requested.said, requested.placed
+    seen.said, seen.placed, seen.use = requested.said, requested.placed, seen.use or requested.use
     links.rename(state, seen, seen_as)
     state.runs[requested.run_id] = seen
     chains.rename(state, key, seen_as, seen)
@@ -126,7 +130,7 @@ def _part(turn: FoldStep, run: Run, provider_id: str) -> None:
     )
     state.runs[other_id] = other
     chains.rename(state, key, run.run_id, other)
-    run.same_id = ()
+    run.same_id, run.use = (), None
     if not other.terminal:
         state.runs.open_ids[other_id] = None
     machines.part(turn, other, run.run_id)
@@ -181,8 +185,12 @@ def _run(event: OfRun, turn: FoldStep) -> None:
             )
         # Such a run may be about to be submitted again: the stop prevents that.
         case types.StopRequested() if not run.terminal or run.unserved:
-            run.stop_by = event.by
+            run.stop_by, run.stop_idle = event.by, event.idle_since is not None
             return
+        case types.RunIdleWarned():
+            run.idle_warning = event
+            due = f"{format_second(event.stops_at)} unless they work before"
+            turn.note(run, AnomalyKind.GPU_IDLE, f"idle since {format_second(event.since)}: it is stopped at {due}")
         # A report of an earlier attempt says nothing about the current attempt.
         case types.TaskReported() if run.provider_id == event.provider_id:
             run_step.hear(turn, run, event.seq, event.frame, last=event.last)
@@ -190,6 +198,19 @@ def _run(event: OfRun, turn: FoldStep) -> None:
         case _:
             return
     turn.changed(run)
+
+
+@apply.register
+def _sampled(event: types.SamplesRecorded, turn: FoldStep) -> None:
+    """Samples move no run and say nothing of its state."""
+    run = turn.state.runs.get(event.run_id)
+    if run is None:
+        turn.note_drift(event.provider, f"samples of {event.source} are of runs that are not known")
+        return
+    try:
+        run.use = used(run.use, unpack(event.block), turn.at)
+    except UnreadableInput:
+        turn.note(run, AnomalyKind.SCHEMA_DRIFT, f"samples of {event.source} cannot be read", once=True)
 
 
 @apply.register

@@ -119,17 +119,23 @@ class Costs:
         if run.tasks:
             known = [cost for task in run.tasks if (cost := self.of_run(task)) is not None]
             return sum(known) if known else None
+        paid, there = self.machines_of(run, machines)
+        if not paid:
+            return 0 if _never_had_one(run) else None
+        cost = sum(charge.cost for vm_id in there for charge in self.paid_by(run_id, vm_id))
+        return None if not cost and any(run_id in _undated(state.vms[vm_id]) for vm_id in paid) else cost
+
+    def machines_of(self, run: Run, machines: Iterable[str] | None = None) -> tuple[list[str], list[str]]:
+        """(the machines that a run pays for, those and the machines beneath); `machines`: as in `of_run`."""
+        state = self.state
         if machines is None:  # a requeued run has no link to its earlier machines
             machines = dict.fromkeys(run.links.values())
             if run.requeues:
                 later = (*state.vms.open(), *state.vms.ended_since(run.first_at))
-                machines = (vm.vm_id for vm in later if run_id in vm.runs)
-        paid = [vm_id for vm_id in machines if (vm := state.vms.get(vm_id)) is not None and run_id in self.payers(vm)]
-        if not paid:
-            return 0 if _never_had_one(run) else None
-        there = list(dict.fromkeys((*paid, *self.beneath(paid))))
-        cost = sum(charge.cost for vm_id in there for charge in self.paid_by(run_id, vm_id))
-        return None if not cost and any(run_id in _undated(state.vms[vm_id]) for vm_id in paid) else cost
+                machines = (vm.vm_id for vm in later if run.run_id in vm.runs)
+        there = ((vm_id, state.vms.get(vm_id)) for vm_id in machines)
+        paid = [vm_id for vm_id, vm in there if vm is not None and run.run_id in self.payers(vm)]
+        return paid, list(dict.fromkeys((*paid, *self.beneath(paid))))
 
     def of_runs(self) -> dict[str, int]:
         """run_id → micro-dollars, of every run whose cost is known; see `of_run`."""

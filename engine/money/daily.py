@@ -53,6 +53,7 @@ class MachineDays(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     spend: tuple[DaySpend, ...] = ()
     use: tuple[DayUse, ...] = ()
+    idle_inside: tuple[tuple[int, int], ...] = ()  # (day, micro-dollars) of busy time in which the GPUs were idle
 
 
 def days_of(bill: Bill, user: Callable[[str], str]) -> MachineDays:

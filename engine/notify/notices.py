@@ -11,7 +11,7 @@ from typing import Literal, cast
 import msgspec
 
 from steno.engine.live.journal import Journal
-from steno.engine.notify.collector import HEADERS, Collector, traces_of
+from steno.engine.notify.collector import EVERY, HEADERS, Collector, metrics_of, traces_of
 from steno.engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, TRACE, News, NewsItem, notice_id
 from steno.engine.notify.webhook import (
     Fields,
@@ -74,6 +74,7 @@ class Notices:
         self._source = source
         self._news = News(journal.record, source, made_again)
         self._adopted = False
+        self._measured_at = clock.now()  # when the metrics were last sent
         self._lease: Lease | None = None
         self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
         self._attempts: dict[str, threading.Thread] = {}
@@ -158,6 +159,7 @@ class Notices:
     def round(self) -> None:
         """Record the outcomes of earlier attempts and start those that are due; never waits for the webhook."""
         self._record_outcomes()
+        self._measure()
         waiting = self._open()
         if waiting and self._lease is None:  # at most one process sends: several may record the sources of one record
             self._lease = self._journal.record.store.lease("notices")
@@ -171,6 +173,14 @@ class Notices:
                 thread = threading.Thread(target=self._attempt, args=(notice, *message), daemon=True)
                 self._attempts[name] = thread
                 thread.start()
+
+    def _measure(self) -> None:
+        """Send the metrics of the source if they are due: once, and not again, as the next say more."""
+        now = self._clock.now()
+        if self._collector is not None and not 0 <= now - self._measured_at < EVERY:
+            self._measured_at = now
+            body = metrics_of(self._source, self._journal.state(), self._journal.record, now)
+            threading.Thread(target=send, args=(self._collector.metrics, body, HEADERS), daemon=True).start()
 
     def due_in(self, now: int) -> int | None:
         if self._attempts:

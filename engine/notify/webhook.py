@@ -10,6 +10,7 @@ import msgspec
 
 from steno.engine.deadline import Deadline
 from steno.engine.money.costs import Costs
+from steno.engine.money.use_split import split_of_run
 from steno.engine.notify.news import ANOMALY, ORPHAN, RUN_END, NewsItem
 from steno.engine.objects import run_object
 from steno.engine.rules.sets import CURRENT
@@ -111,8 +112,9 @@ def message_of(fact: NewsItem, state: World, now: int) -> tuple[str, str, Fields
     """(text, path of its page, fields) of one fact."""
     match fact.subject:
         case Run() as run:
-            cost, ended = Costs(state).of_run(run.run_id), cause(run)
-            fields = {"position": run.transitions[-1].position, "run": run_object(run, CURRENT, cost)}
+            costs, ended = Costs(state), cause(run)
+            cost, use = costs.of_run(run.run_id), split_of_run(costs, run.run_id)
+            fields = {"position": run.transitions[-1].position, "run": run_object(run, CURRENT, cost, use)}
             fields |= msgspec.structs.asdict(ended)
             text = _run_text(run, cost, now)
             return f"{text}. {ended.why}" if run.state is State.FAILED else text, f"/runs/{run.run_id}", fields

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from steno.engine.errors import ProviderError, VmNotFound
+from steno.engine.state.samples import Sample
 from steno.events.poll import Poll
 
 
@@ -132,6 +133,16 @@ class Provider(ABC):
     def dated_logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[tuple[int | None, bytes]]:
         """As `logs`, each piece with the time at which it was written (microseconds UTC); None: not said."""
         return ((None, piece) for piece in self.logs(provider_id, name, follow=follow))
+
+    def samples(self, provider_id: str, name: str, *, since: int) -> tuple[str, list[Sample]] | None:
+        """The name of the tool that measured, and the samples of a run's devices after `since` (microseconds UTC) that
+        are still there; also of a run that has ended. None: nobody measures.
+        """
+        return None
+
+    def unhurried_logs(self, provider_id: str, name: str) -> Iterator[bytes]:
+        """As `logs` with `follow`, for a reader that can wait: with few questions a minute."""
+        return self.logs(provider_id, name, follow=True)
 
     def expect_project(self) -> None:  # noqa: B027 - not every provider has projects
         """Check before recording that the project exists; raises nothing if the provider does not answer."""

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from steno.engine.control.controller import Controller, TraceSink
+from steno.engine.control.output_recorder import OutputPolicy
 from steno.engine.control.poll_interval import Pace
 from steno.engine.live.live_world import LiveWorld, Progress
 from steno.engine.notify.collector import collector_at
@@ -16,6 +17,7 @@ from steno.engine.settings.values import alerts
 from steno.events.clock import SECOND, Clock, Ids
 from steno.events.store.record import Record
 
+_DAY = 86_400 * SECOND
 _NEARBY = Pace(fast=SECOND // 5, slow=5 * SECOND)  # polls of this machine are cheap
 
 
@@ -79,8 +81,16 @@ def controller_of(
         notify=webhook_of(app.settings),
         collector=collector_at(app.settings.value("otlp.endpoint")),
         pace=pace or (_NEARBY if provider.nearby else Pace()),
+        outputs=output_policy(app.settings),
+        samples_every=app.settings.parsed("samples.every"),
         **more,
     )
+
+
+def output_policy(settings: Settings) -> OutputPolicy:
+    """How much of the output of runs is kept."""
+    head, tail, days = (settings.parsed(f"output.{name}") for name in ("head", "tail", "keep"))
+    return OutputPolicy(head=head, tail=tail, keep=days * _DAY)
 
 
 def webhook_of(settings: Settings) -> Webhook | None:

@@ -18,7 +18,7 @@ from steno.engine.state.changes import Anomaly, Blind, Heard, Moved, Transition,
 from steno.engine.state.states import Reason, VmReason
 from steno.engine.state.world import World
 from steno.events import types
-from steno.events.clock import SECOND, duration
+from steno.events.clock import SECOND, duration, format_second
 from steno.events.errors import LeaseLost, RecordLocked, RecordPaused, RecordUnreachable
 from steno.events.installation import version
 from steno.events.store.record import Record
@@ -190,7 +190,12 @@ def said(decision: Decision, state: World) -> tuple[int, str]:
             line = f"{_vm(state, decision.vm_id)}: stays: {decision.why}"
         case types.StopRequested():
             level = logging.WARNING
-            line = f"{run_name(state, decision.run_id)}: stopped, because its machine is to be stopped"
+            why = "its machine is to be stopped" if decision.idle_since is None else "its GPUs are idle"
+            line = f"{run_name(state, decision.run_id)}: stopped, because {why}"
+        case types.RunIdleWarned():
+            level = logging.WARNING
+            idle = f"its GPUs are idle since {format_second(decision.since)}"
+            line = f"{run_name(state, decision.run_id)}: {idle}; it is stopped at {format_second(decision.stops_at)}"
         case types.VmStopIntended():
             line = f"{_vm(state, decision.vm_id)}: stop requested ({decision.by})"
         case types.BudgetCrossed():

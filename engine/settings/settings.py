@@ -268,6 +268,7 @@ def policy_from(settings: Settings, provider: str | None = None) -> Policy:
         mode=mode,
         max_vms=None if settings.schedules(provider) else text("vms.max"),
         idle_timeout=text("vms.idle_timeout"),
+        busy_idle_timeout=text("vms.busy_idle_timeout"),
         share=share.parsed,
         queue_patience=text("queue.patience"),
         rates=rates[True],

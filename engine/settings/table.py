@@ -12,7 +12,9 @@ from steno.engine.settings.values import (
     Known,
     alerts,
     budget,
+    busy_timeout,
     cpus,
+    days,
     host,
     isolation,
     machines,
@@ -22,6 +24,7 @@ from steno.engine.settings.values import (
     port,
     positive_duration,
     rate,
+    size,
     submit_rate,
     thresholds,
     timeout,
@@ -66,11 +69,17 @@ GENERAL: tuple[Known, ...] = (
     _setting("vms.idle_timeout", "STENO_IDLE_TIMEOUT", "AMD_VM_IDLE_TIMEOUT", default="600", parse=timeout)(
         help="Stop a machine after it was idle for this long: seconds, 10m, 0, off. A task may ask for less."
     ),
+    _setting("vms.busy_idle_timeout", "STENO_BUSY_IDLE_TIMEOUT", default="off", parse=busy_timeout)(
+        help="Stop a run after its GPUs were idle for this long: 2h. off: never. STENO_KEEP_IDLE in its env keeps it."
+    ),
     _setting("vms.share", "STENO_VMS_SHARE", default="any", parse=one_of("any", "user"))(
         help="Who shares a machine: any, or user (only runs of the same user; needs vms.mode = pool)."
     ),
     _setting("queue.patience", "STENO_QUEUE_PATIENCE", default="30m", parse=parse_duration)(
         help="Without capacity or an offer, go on trying a run for this long. 0: it fails at once."
+    ),
+    _setting("samples.every", "STENO_SAMPLES_EVERY", default="10m", parse=parse_duration)(
+        help="How often the samples of a run's GPUs are fetched. 0: never."
     ),
     _setting("budget.total", "STENO_BUDGET", "AMD_GRANT_CREDITS_TOTAL", site_default="1400.00", parse=budget)(
         help="Total budget in dollars. A submission that could exceed it is refused. off: no budget. Not set: none, or "
@@ -95,8 +104,17 @@ GENERAL: tuple[Known, ...] = (
     _setting("causes.rules", "STENO_CAUSES")(
         help="A TOML file with rules of your own for `steno causes`, read before Steno's."
     ),
+    _setting("output.keep", "STENO_OUTPUT_KEEP", default="90", parse=days)(
+        help="Days for which the output of runs is kept in the record. 0, off: none is kept."
+    ),
+    _setting("output.head", "STENO_OUTPUT_HEAD", default="8MB", parse=size)(
+        help="Bytes kept of the beginning of each output: 8MB, 1GiB, 0."
+    ),
+    _setting("output.tail", "STENO_OUTPUT_TAIL", default="24MB", parse=size)(
+        help="Bytes kept of the end of each output, besides its beginning."
+    ),
     _setting("otlp.endpoint", "STENO_OTLP_ENDPOINT", secret=True, parse=webhook)(
-        help="OTLP/HTTP endpoint that receives a trace of each run: http://localhost:4318. It is never shown."
+        help="OTLP/HTTP endpoint that receives traces of runs, and metrics: http://localhost:4318. It is never shown."
     ),
     _setting("api.url", "STENO_API_URL", parse=webhook)(
         help="Public address of the HTTP service, for links in notices."

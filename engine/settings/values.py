@@ -78,16 +78,28 @@ def positive_duration(text: str) -> int:
 
 timeout = _or_off(parse_duration, "a duration up to a year, or off for never: 600 (seconds), 10m, 0, off")
 """A length of time in microseconds; None: never."""
+busy_timeout = _or_off(positive_duration, "a duration above 0, or off for never: 2h, 90m, off")
 
 
-def memory(text: str) -> int:
-    """Bytes: 16GB, 512MB, 16GiB; at least 64 MB."""
-    size_text = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
-    step = 1024 if size_text is not None and size_text[3] else 1000
-    size = 0 if size_text is None else float(size_text[1]) * step ** " KMGT".index(size_text[2].upper() or " ")
-    if size < 64e6:
-        raise ValueError("a size of at least 64MB: 16GB, 512MB")
-    return int(size)
+def _bytes(text: str, *, least: float, expected: str) -> int:
+    size = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    step = 1024 if size is not None and size[3] else 1000
+    count = -1 if size is None else float(size[1]) * step ** " KMGT".index(size[2].upper() or " ")
+    if count < least:
+        raise ValueError(expected)
+    return int(count)
+
+
+memory = partial(_bytes, least=64e6, expected="a size of at least 64MB: 16GB, 512MB")
+"""Bytes: 16GB, 512MB, 16GiB; at least 64 MB."""
+size = partial(_bytes, least=0, expected="a size: 8MB, 24MiB, 0")
+"""Bytes: 8MB, 24MiB, 0."""
+
+
+def days(text: str) -> int:
+    """Days; 0: off."""
+    expected = "a number of days up to 3650, or off"
+    return 0 if text.strip().lower() == "off" else _number(text, least=0, most=3_650, expected=expected)
 
 
 def cpus(text: str) -> float:

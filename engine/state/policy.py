@@ -44,6 +44,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     max_vms: int | None = 3  # the most machines of ours at once; None: no limit
     idle_timeout: int | None = 600 * SECOND
     """How long a machine may idle; None: for ever. A task's shorter timeout wins for the machine it creates."""
+    busy_idle_timeout: int | None = None  # how long the GPUs of a run may be idle; None: for ever
     share: Literal["any", "user"] = "any"  # whose runs may follow one another on one machine
     queue_patience: int = 30 * MINUTE
     """How long after its request a run is still submitted again for lack of capacity, and how long one waits for which

@@ -22,6 +22,7 @@ from steno.engine.money.daily import (
 )
 from steno.engine.money.reconcile import Cause, Reconciliation, reconcile_sums, reconciliation
 from steno.engine.money.starts import Like, Starts, like_of, starts_of
+from steno.engine.money.use_split import UseSplit
 from steno.engine.state.policy import DAY
 from steno.engine.wire import Cell, Shape, Tabled, Usd, dollars
 from steno.events.clock import SECOND
@@ -36,6 +37,7 @@ LINES: Final = (
 )  # fmt: skip
 """The purposes of charges, in display order."""
 _LINES: Final = tuple(line.value for line in LINES)
+_USES: Final = ("working_usd", "idle_inside_usd", "unknown_usd")
 _EACH: Final = 1_000_000  # places of one machine: more than it has parts
 _LAST: Final = 10**17  # what no run pays comes behind all else
 LIKE: Final = 200  # runs of the same name that one is compared with
@@ -50,6 +52,17 @@ class ChartRange(msgspec.Struct, frozen=True, kw_only=True):
     now: int
 
 
+class BusyUse(Shape, frozen=True, kw_only=True):
+    """How GPUs spent busy time, by their samples; unknown where a run has none."""
+
+    working_seconds: float
+    idle_inside_seconds: float
+    unknown_seconds: float
+    working_usd: Usd
+    idle_inside_usd: Usd
+    unknown_usd: Usd
+
+
 class CostRow(Shape, frozen=True, kw_only=True):
     """The cost of a machine, run, day, user or kind of GPU."""
 
@@ -62,6 +75,7 @@ class CostRow(Shape, frozen=True, kw_only=True):
     machine_seconds: float
     lines: dict[str, Usd]
     archive: Annotated[bool, Meta(description="All of this row is from archives.")]
+    busy: Annotated[BusyUse, Meta(description="Its busy time by what the GPUs did; the money sums to `lines.busy`.")]
 
 
 class CostReport(Tabled, frozen=True, kw_only=True):
@@ -76,10 +90,19 @@ class CostReport(Tabled, frozen=True, kw_only=True):
     clock_jumps: Annotated[int, Meta(description="How often a wall clock was set; bills go by boot time instead.")]
 
     def table(self) -> Iterator[tuple[Cell, ...]]:
-        yield "key", "label", *(f"{line.value}_usd" for line in LINES), "spot_usd", "machine_seconds", "total_usd"
+        yield (
+            "key",
+            "label",
+            *(f"{line.value}_usd" for line in LINES),
+            "spot_usd",
+            "machine_seconds",
+            "total_usd",
+            *_USES,
+        )
         for row in (*self.rows, self.total):
             lines = (dollars(row.lines[line.value]) for line in LINES)
-            yield row.key, row.label, *lines, dollars(row.spot_usd), row.machine_seconds, dollars(row.total_usd)
+            uses = (dollars(getattr(row.busy, name)) for name in _USES)
+            yield row.key, row.label, *lines, dollars(row.spot_usd), row.machine_seconds, dollars(row.total_usd), *uses
 
 
 class StoredCosts(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,18 +119,23 @@ class _Sum(msgspec.Struct, kw_only=True):
     spot: int = 0
     time: int = 0
     archive: bool = False
+    busy: int = 0
+    use: UseSplit = UseSplit()  # as far as samples tell
 
     def add(self, part: ChargeSum, *, spot: bool) -> None:
         self.lines[part.line] += part.cost
         self.time += part.time
         self.spot += part.cost if spot else 0
+        self.busy += part.time if part.line == Line.BUSY.value else 0
+        if part.use is not None:
+            self.use = self.use.plus(part.use)
 
     @property
     def cost(self) -> int:
         return sum(self.lines.values())
 
     def row(self) -> CostRow:
-        total = self.cost
+        total, use = self.cost, self.use.of(self.busy, self.lines[Line.BUSY.value])
         return CostRow(
             key=self.key,
             label=self.label,
@@ -117,6 +145,14 @@ class _Sum(msgspec.Struct, kw_only=True):
             machine_seconds=self.time / SECOND,
             lines=self.lines,
             archive=self.archive,
+            busy=BusyUse(
+                working_seconds=use.working_time / SECOND,
+                idle_inside_seconds=use.idle_time / SECOND,
+                unknown_seconds=use.unknown_time / SECOND,
+                working_usd=use.working_cost,
+                idle_inside_usd=use.idle_cost,
+                unknown_usd=use.unknown_cost,
+            ),
         )
 
 

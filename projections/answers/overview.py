@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from steno.engine.decide.budget import Account
 from steno.engine.decide.queue import Queued
+from steno.engine.money.daily import MachineDays, day_text
 from steno.engine.objects import BlindObject, RunObject, VmObject
 from steno.engine.state.kernel_mark import KERNELS
 from steno.engine.state.policy import DAY, Policy
@@ -32,6 +33,8 @@ _MOST: Final = 100  # lanes shown: those that ended last are left out first wher
 _run: Final = msgspec.json.Decoder(RunObject)
 POINTS: Final = 120
 Stretch = tuple[int, int, int]  # (since, until, micro-dollars) at one price
+IDLE_DAYS: Final = 7
+_days: Final = msgspec.msgpack.Decoder(MachineDays).decode
 _stretches: Final = msgspec.msgpack.Decoder(list[Stretch])
 
 
@@ -43,6 +46,13 @@ class Today(Shape, frozen=True, kw_only=True, rename={"start": "from", "spent": 
     succeeded: int
     failed: int
     stopped: int
+
+
+class IdleDay(Shape, frozen=True, kw_only=True):
+    """The cost of busy time in which GPUs were idle, on one day in UTC."""
+
+    day: str
+    idle_inside_usd: Usd
 
 
 class BurnPoint(Shape, frozen=True, kw_only=True, rename={"spent": "spent_usd"}):
@@ -101,6 +111,7 @@ class Overview(Shape, frozen=True, kw_only=True):
     lanes: tuple[LaneObject, ...]
     anomalies: AnomalySummary
     blind: tuple[BlindObject, ...]
+    idle_inside: Annotated[tuple[IdleDay, ...], Meta(description="The last 7 days, or nothing if none had any.")]
 
 
 def overview(look: Look, policy: Policy) -> Overview:
@@ -122,6 +133,7 @@ def overview(look: Look, policy: Policy) -> Overview:
         lanes=machines,
         anomalies=AnomalySummary(count=store.count_anomalies(), newest=incidents.newest(look, _ANOMALIES)),
         blind=view.open_gaps(look.now),
+        idle_inside=idle_inside(look),
     )
 
 
@@ -140,6 +152,17 @@ def today(look: Look) -> Today:
     ended = store.runs.ended_since(midnight)
     counts = {state: ended.get(state, 0) for state in ("succeeded", "failed", "stopped")}
     return Today(start=midnight, spent=spent, **counts)
+
+
+def idle_inside(look: Look) -> tuple[IdleDay, ...]:
+    """The last `IDLE_DAYS` days up to that moment, if any of them has idle time inside busy time."""
+    days = range(look.now // DAY - IDLE_DAYS + 1, look.now // DAY + 1)
+    costs = dict.fromkeys(days, 0)
+    for *_, kept in look.view.store.vms.days(days[0] * DAY, live=True):
+        for day, cost in _days(kept).idle_inside:
+            if day in costs:
+                costs[day] += cost
+    return tuple(IdleDay(day=day_text(day), idle_inside_usd=cost) for day, cost in costs.items() if any(costs.values()))
 
 
 def policy_then(state: World, default: Policy) -> Policy:

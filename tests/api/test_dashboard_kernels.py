@@ -65,10 +65,7 @@ def test_the_boards_are_those_of_the_api(here: Served, see: See) -> None:
     seen = see(here.url, viewport={"width": 1440, "height": 900})
     page = seen.go("/kernels")
     leaderboard = told(here.client, "/api/kernels/leaderboard")
-    assert page.locator("h2.plain").all_inner_texts() == [
-        H100,
-        MI300X,
-    ]
+    assert page.locator("h2.plain").all_inner_texts() == [H100, MI300X]
     for wanted in leaderboard["boards"]:
         panel = board(page, f"{wanted['problem']} · {wanted['gpu']} · {wanted['dtype']} · {wanted['cpus']} processors")
         rows = panel.locator("table").first.locator("tbody tr")

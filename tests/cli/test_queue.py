@@ -43,9 +43,7 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
 
 @pytest.mark.slow
 def test_who_only_submits_leaves_the_providers_timer_as_the_guard(
-    steno: Steno,
-    background: Background,
-    until: Until,
+    steno: Steno, background: Background, until: Until
 ) -> None:
     """It is told the timeout itself. A recorder ends idle machines first, so that the provider is told 30 s more."""
     short = ONE | {"STENO_IDLE_TIMEOUT": "2"}
@@ -85,10 +83,7 @@ def test_a_run_that_needs_more_machines_than_are_allowed_is_refused(steno: Steno
 
 @pytest.mark.slow
 def test_a_recorder_that_sleeps_wakes_when_somebody_asks(
-    steno: Steno,
-    background: Background,
-    until: Until,
-    home: Path,
+    steno: Steno, background: Background, until: Until, home: Path
 ) -> None:
     """A warm start must not wait for the next poll: here that would be an hour away."""
     log = home / "log"

@@ -68,6 +68,7 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
         "blame",
         "again",
         "like",
+        "use",
     ]
 
     drawn = json.loads(steno("timeline", "fine", "--json").stdout)

@@ -21,6 +21,8 @@ from steno.engine.providers.local.state import Accepted, RunState, close_lost, r
 from steno.engine.providers.local.store import RUN_ID, ClaimedRun, RunFolders
 from steno.engine.providers.local.task import LocalTask, local_task
 from steno.engine.providers.registry import READINGS
+from steno.engine.providers.sample_text import samples_of
+from steno.engine.state.samples import Sample
 from steno.events.clock import Clock, Ids
 from steno.events.poll import Poll
 
@@ -185,6 +187,11 @@ class LocalProvider(Provider):
         """Standard output and standard error as one stream, in the order written."""
         self._store.known(provider_id, name)
         return read_output(self._store.folder(provider_id), follow=follow, clock=self._clock)
+
+    def samples(self, provider_id: str, name: str, *, since: int) -> tuple[str, list[Sample]] | None:
+        """The samples of this machine's GPUs and of the run's processes."""
+        self._store.known(provider_id, name)
+        return samples_of(self._store.samples(provider_id), since)
 
     def reach(self, provider_id: str, port: int) -> Way:
         return Way("127.0.0.1", port)

@@ -1,6 +1,6 @@
 """Reads about machines and money; those behind charts are also to be had as CSV."""
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -17,6 +17,7 @@ from steno.engine.wire import Position, Time, wire
 from steno.projections.answers import costs as charts
 from steno.projections.answers.costs import CostReport, costs
 from steno.projections.answers.overview import policy_then
+from steno.projections.answers.waste import By, WasteReport, waste
 from steno.projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer, time
 from steno.projections.api.problems import Problem
 from steno.projections.api.reads.read import Cursor, Read, at_position, page_shape
@@ -153,6 +154,14 @@ READS = (
             time("until", "Only costs up to the day of this time (UTC); default: the moment shown."),
         ),
         tabled=True,
+    ),
+    Read(
+        "/api/waste",
+        "What was paid for and not used, and what to ask for next time",
+        lambda _, look, values: wire(waste(look.view, values["by"], range_asked(look, values))),
+        at_position(WasteReport),
+        "money",
+        (choice("by", "What a row is.", get_args(By), default="user"), *RANGE),
     ),
     Read(
         "/api/budget",

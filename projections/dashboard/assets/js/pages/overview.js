@@ -38,6 +38,10 @@ function Vitals({ data, machines }) {
     <${Sources} sources=${data.sources} /></section>`;
 }
 
+function IdleInside({ days }) {
+  return html`<section class="panel whole" aria-label="Idle inside runs"><header><h2>Idle inside runs</h2><span class="grow"></span><span class="more">${days.map((one) => `${one.day.slice(5)} ${cents(one.idle_inside_usd)}`).join(" · ")} · <${Link} to="/costs">costs<//></span></header></section>`;
+}
+
 function LiveRun({ run, machine }) {
   const started = run.started_at ?? run.submitted_at;
   return html`<li class="live-run"><div class="name"><${RunLink} id=${run.run_id} name=${called(run)} /></div><div class="clock"><${Elapsed} from=${started} to=${run.finished_at} /></div>
@@ -80,6 +84,7 @@ function Board({ data, gaps }) {
   const going = data.running.filter((run) => !(run.run_id in data.queued));
   const nothing = !data.running.length && !data.recent.length && !data.lanes.length;
   return html`<div class="board"><${Vitals} data=${data} machines=${up} />
+    ${data.idle_inside.length > 0 && html`<${IdleInside} days=${data.idle_inside} />`}
     ${nothing && !data.sources.length && html`<${Newcomer} />`}
     <section class="panel fixed" aria-label="Running now"><header><h2>Running now</h2><span class="grow"></span><span class="more"><${Link} to="/runs">all runs<//></span></header>
       <div class="scroll" tabindex="0" role="region" aria-label="Runs that have not ended, and the queue">${going.length ? html`<ol>${going.map((run) => html`<${LiveRun} key=${run.run_id} run=${run} machine=${names.get(run.vm_id)} />`)}</ol>`

@@ -15,8 +15,9 @@ import { Logs } from "./run/logs.js";
 import { AgainButtons } from "./run/again.js";
 import { StopButtons } from "./run/stop.js";
 import { Timeline } from "./run/timeline.js";
-import { Reported, Verdict } from "./run/verdict.js";
+import { OutputLine, Reported, Verdict } from "./run/verdict.js";
 import { Head } from "./run/head.js";
+import { UsePanel } from "./run/use.js";
 import { ended } from "./run/words.js";
 
 export const title = ({ id }) => `Run ${id.slice(0, 8)}`;
@@ -32,6 +33,7 @@ export default function Page({ params }) {
   const life = useData(`${path}/timeline`, mine);
   const why = useData(`${path}/explain`, { ...mine, every: 2000 });
   const like = useData(`${path}/like`, mine);
+  const use = useData(`${path}/samples`, { ...mine, every: 10000 });
   const at = useAt();
   const may = useMay("submit");
   const run = found.data;
@@ -44,17 +46,19 @@ export default function Page({ params }) {
 
   if (found.error?.status === 404) return html`<${Missing} kind="run" id=${params.id} past=${at !== null} />`;
   // All at once, so that nothing on the page moves when the last of them comes.
-  const waiting = [found, life, why, like, ...(run?.kernel ? [kernel] : [])].some((read) => read.data === null && read.error === null);
+  const waiting = [found, life, why, like, use, ...(run?.kernel ? [kernel] : [])].some((read) => read.data === null && read.error === null);
   if (!run || waiting) return html`<${PageHead} title="Run" />${found.error ? html`<${Problem} error=${found.error} retry=${found.reload} />` : html`<${Loading} height="5" />`}`;
   const open = !ended(run);
   return html`<div class=${found.stale ? "stack stale" : "stack"} aria-busy=${found.stale ? "true" : null}>
     <${Head} run=${run}><${AgainButtons} run=${run} may=${may && at === null} />${open && at === null && may && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}<//>
     <${Problem} error=${found.error} />
     ${why.data && html`<p class="lead run-why">${withCode(why.data.why)}</p>`}
+    <${OutputLine} found=${why.data?.output_cause} />
     <${Watched} run=${run} found=${why.data} />
     <${Facts} run=${run} />
     ${run.kernel && html`<${Await} read=${kernel} height="4">${(told) => html`<${Kernel} kernel=${told} />`}<//>`}
     <${Await} read=${life} height="3">${(drawn) => html`<${Timeline} key=${run.run_id} run=${run} life=${drawn} open=${open} live=${at === null} />`}<//>
+    <${UsePanel} read=${use} />
     <${LikePanel} read=${like} path="${path}/like" />
     <${Attempts} run=${run} />
     <div><${Tabs} name="tab" label="About this run" tabs=${TABS}>${(tab) => html`

@@ -1,4 +1,4 @@
-// The output of a run as its provider gives it: live, followed, coloured, searched, downloaded. Steno keeps no output.
+// The output of a run: live, followed, coloured, searched, downloaded. From its provider, or from the record.
 import { classes, html, useEffect, useMemo, useRef, useState } from "../../core/dom.js";
 import { goTo } from "../../core/moment.js";
 import { count, number } from "../../core/words.js";
@@ -10,7 +10,7 @@ const SAID = { asking: "Asking the provider …", reading: "Live", done: "Comple
 
 export function Logs({ run, open, past }) {
   if (!past) return html`<${Live} key=${run.run_id} run=${run} open=${open} />`;
-  return html`<section class="panel"><${Empty} title="No output for past moments">Output comes from the provider and is not recorded.
+  return html`<section class="panel"><${Empty} title="No output for past moments">Output is shown as it is now.
     <div><button type="button" class="button small" onClick=${() => goTo(null)}>Back to live</button></div><//></section>`;
 }
 
