@@ -52,3 +52,24 @@ def test_a_job_has_samples_while_it_runs_and_afterwards(
     assert site.provider.samples("999999", "", since=0) is None
     assert site.provider.samples("../ends/1", "", since=0) is None
     site.close()
+
+
+def test_the_duty_of_jobs_side_by_side_is_that_of_their_loads(
+    slurm_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each job has the samples of its own load, within 3 points."""
+    site = SlurmSite(tmp_path, slurm_cluster, monkeypatch)
+    gate = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    paths = {duty: smi.stand_in(tmp_path / str(duty), "nvidia-smi", duty) for duty in (0, 50, 100)}
+    run_ids = {duty: site.submit(gate, env={"PATH": path}) for duty, path in paths.items()}
+
+    def uses(duty: int) -> list[int]:
+        _, samples = site.provider.samples(run_ids[duty], "", since=0) or ("", [])
+        return [sample.use or 0 for sample in samples if sample.device == "0"]
+
+    for duty in run_ids:
+        wait(lambda duty=duty: len(uses(duty)) == smi.LINES, seconds=LOADED_S, what=f"the samples of {duty} %")
+        assert abs(sum(uses(duty)) / smi.LINES - duty) <= 3
+    (tmp_path / "go").touch()
+    assert [site.ended(run_id)[0] for run_id in run_ids.values()] == ["succeeded"] * 3
+    site.close()
