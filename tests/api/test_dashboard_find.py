@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -122,7 +123,7 @@ def test_a_bad_day_takes_eight_clicks(started: Starts, tmp_path: Path, see: See)
     page.keyboard.type("train.py --epochs")
     click(page.get_by_label("State"), "failed")
     click(page.get_by_text("More filters"))
-    gpu = page.locator("details.more").get_by_label("GPU")
+    gpu = page.locator("details.more").get_by_label(re.compile("^GPU"))
     gpu.locator("option", has_text="MI300X").wait_for(state="attached")
     click(gpu, "MI300X")
     seen.until("['search=train', 'state=failed', 'gpu=MI300X'].every((one) => location.search.includes(one))")

@@ -327,7 +327,7 @@ def test_a_run_in_the_past_is_the_run_as_it_was(towned: Served, see: See) -> Non
         assert "As of" in text_of(page, ".strip")
         assert page.get_by_role("button", name="Stop").count() == 0
     page.get_by_role("tab", name="Output").click()
-    assert "not recorded" in text_of(page, "[role=tabpanel]")
+    assert "shown as it is now" in text_of(page, "[role=tabpanel]")
     seen.go(f"/runs/{run['run_id']}?at={run['transitions'][0]['position'] - 1}")
     assert "no such run at this moment" in text_of(page, ".empty")
     page.get_by_role("link", name="this run as it is now").click()

@@ -20,7 +20,7 @@ def test_a_suspended_job_is_billed_for_the_time_it_ran(on_slurm: Steno, slurm_cl
     on_slurm.follow("1s")
     on_slurm(
         "submit", "--name", "paused", "--partition", "gpu-a6000", "--memory", "100M", "--gpu", "A6000:1", "--",
-        "sleep 12",
+        f"until [ -e {on_slurm.work}/go ]; do sleep 0.2; done",
     ).done()  # fmt: skip
     job = on_slurm.wait("paused", "running")["provider_id"]
     slurm_cluster.run("scontrol", "suspend", job)
@@ -28,6 +28,7 @@ def test_a_suspended_job_is_billed_for_the_time_it_ran(on_slurm: Steno, slurm_cl
         lambda: counted(slurm_cluster, job, "Suspended") >= f"00:00:{PAUSE_S:02}", seconds=60, what="it to be suspended"
     )
     slurm_cluster.run("scontrol", "resume", job)
+    (on_slurm.work / "go").touch()
     run = on_slurm.wait("paused", "succeeded")
     seconds = int(counted(slurm_cluster, job, "ElapsedRaw"))
     assert float(run["cost_usd"]) == pytest.approx(seconds / 3600, abs=2e-6)

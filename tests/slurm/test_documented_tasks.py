@@ -70,8 +70,7 @@ def test_every_task_of_the_page_runs(on_slurm: Steno, slurm_cluster: Cluster) ->
         for option in OPTIONS[name]:
             assert f"\n#SBATCH --{option.format(first=first['provider_id'], work=work)}\n" in script, name
         runs[name] = submitted
-    job = runs["segments"]["provider_id"]
-    assert "Requeue=1" in slurm_cluster.run("scontrol", "show", "job", job)
+    assert "\n#SBATCH --requeue\n" in script_of(on_slurm, "segments")
     assert 'SLURM_RESTART_COUNT:-0}" -lt 5' in script_of(on_slurm, "segments")
     assert f'[ "$steno_elapsed" -lt {12 * 3600} ]' in script_of(on_slurm, "segments")
     for name, pattern in OUTPUT.items():

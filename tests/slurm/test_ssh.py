@@ -10,6 +10,10 @@ from stenolab.slurm import Cluster
 from stenolab.sshd import SshServer
 from stenolab.steno import Steno
 
+from steno.engine.errors import ProviderUnreachable
+from steno.engine.providers.slurm.settings import Site
+from steno.engine.providers.slurm.shell import Shell
+
 JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
 UNREACHABLE = 3
 
@@ -73,3 +77,15 @@ def test_slurm_not_installed_there(far: Steno) -> None:
 
 def test_ssh_not_installed_here(far: Steno) -> None:
     assert far("slurm", "gpus", code=UNREACHABLE, PATH="/nowhere").err.count("there is no ssh on this machine") == 1
+
+
+def test_a_thread_left_over_opens_no_connection(login_node: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples and output are read in threads, which an ending process does not wait for."""
+    monkeypatch.setenv("PATH", login_node.path())
+    shell, before = Shell(Site(cluster="lab", host=login_node.host)), login_node.logins
+    assert shell.ask("true").status == 0
+    shell.close()
+    with pytest.raises(ProviderUnreachable, match="was closed"):
+        shell.ask("true")
+    shell.close()
+    assert login_node.logins == before + 1

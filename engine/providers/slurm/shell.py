@@ -106,6 +106,7 @@ class Shell:
         self.site = site
         self._sockets: tempfile.TemporaryDirectory[str] | None = None
         self._connecting = threading.Lock()
+        self._closed = False
         self._user: tuple[str, str] | None = None
         self._columns: frozenset[str] | None = None
 
@@ -208,14 +209,18 @@ class Shell:
             self._kept[self.site.host], self._sockets = self._sockets, None
 
     def close(self) -> None:
-        """End the shared connection."""
+        """End the shared connection; a thread that still reads samples or output opens no other."""
+        self._closed = True
         if self._sockets is not None and self.site.host is not None:
             with suppress(FileNotFoundError):
-                subprocess.run([*self._ssh(), "-O", "exit", self.site.host], capture_output=True, check=False)
+                control = ("-o", f"ControlPath={Path(self._sockets.name) / _SOCKET}")
+                subprocess.run(["ssh", *control, "-O", "exit", self.site.host], capture_output=True, check=False)
             self._sockets.cleanup()
             self._sockets = None
 
     def _ssh(self) -> tuple[str, ...]:
+        if self._closed:
+            raise ProviderUnreachable(f"the connection to {self.site.host} was closed", sent=False)
         if self._sockets is None:
             kept = self._kept.pop(self.site.host or "", None)
             self._sockets = kept or tempfile.TemporaryDirectory(prefix="steno-ssh-")
