@@ -18,7 +18,7 @@ from stenotest.in_process import InProcess
 from steno.engine.providers.registry import READINGS
 from steno.engine.replay.redaction import KINDS, Private
 from steno.events import types
-from steno.events.bundle.form import AnyLine, BundleEvent, BundlePart, Checker, Manifest, encoded, position_of
+from steno.events.bundle.form import VERSION, AnyLine, BundleEvent, BundlePart, Checker, Manifest, encoded, position_of
 from steno.events.clock import SystemClock
 from steno.events.errors import NotARecord, RecordTooNew
 from steno.events.store.record import Record
@@ -297,7 +297,7 @@ def test_a_name_in_a_bundle_is_no_file(elsewhere: InProcess, tmp_path: Path, sha
 
 
 def test_what_is_not_a_bundle_is_refused(elsewhere: InProcess, tmp_path: Path, shared: Path) -> None:
-    later = msgspec.structs.replace(Checker(shared / "i.steno").manifest, version=2)
+    later = msgspec.structs.replace(Checker(shared / "i.steno").manifest, version=VERSION + 1)
     cases = {
         "missing.steno": (None, 4, "There is no "),
         "text.steno": (b"hello\n", 7, "is not an incident bundle"),
@@ -331,15 +331,17 @@ def test_words_that_make_no_bundle_are_usage_errors(call: InProcess, tmp_path: P
 
 def test_bundles_of_every_version_are_read(elsewhere: InProcess) -> None:
     """The file of each version is kept as it was written."""
-    for number, (run, state, reason, linked) in {
-        1: ("df84ed27-5fc8-5c83-9dd3-843dcb71e90f", "succeeded", "exit_zero", 418)
+    for number, (run, state, reason, linked, redacted) in {
+        1: ("df84ed27-5fc8-5c83-9dd3-843dcb71e90f", "succeeded", "exit_zero", 418, list(KINDS)),
+        2: ("ef8ce72e-3ede-4998-8f35-e28d0aab6356", "failed", "exit_nonzero", 20, []),
     }.items():
         bundle = BUNDLES / f"version-{number}.steno"
         proof = elsewhere.json("verify", bundle)
-        assert (proof["ok"], proof["linked"], proof["redacted"]) == (True, linked, list(KINDS))
+        assert (proof["ok"], proof["linked"], proof["redacted"]) == (True, linked, redacted)
         assert Checker(bundle).manifest.version == number
         page = elsewhere.json("show", bundle)
         assert (page["run_id"], page["state"], page["reason"]) == (run, state, reason)
+    assert elsewhere("logs", bundle).stdout == "hello\nfailed at step 7\n"
 
 
 def test_the_manifest_says_what_the_bundle_is(shared: Path) -> None:
