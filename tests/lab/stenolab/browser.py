@@ -26,6 +26,8 @@ LOADED_MS = 120_000
 PHONE: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
 """Options of a context."""
 SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking")
+_CHANGED = "ERR_NETWORK_CHANGED"
+"""Chromium ends every request when a network interface comes or goes, as those of other tests' containers do."""
 _SHIFTS = """
 window.shifts = [];
 new PerformanceObserver((list) => {
@@ -53,8 +55,21 @@ class Seen:
 
     def go(self, path: str) -> Page:
         """The page at a path, with its content there."""
-        self.page.goto(self.base + path)
+        before = len(self.complaints)
+        while not self._loaded(path) or any(_CHANGED in text for text in self.complaints[before:]):
+            del self.complaints[before:]
         return self.settled()
+
+    def _loaded(self, path: str) -> bool:
+        from playwright.sync_api import Error
+
+        try:
+            self.page.goto(self.base + path)
+        except Error as error:
+            if _CHANGED not in str(error):
+                raise
+            return False
+        return True
 
     def settled(self) -> Page:
         """The page once nothing is being read: no skeleton, nothing dimmed."""
