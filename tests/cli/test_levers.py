@@ -1,0 +1,157 @@
+"""`steno pause`, `drain`, `resume`, `vms keep` and stops of many runs: on this machine, and on a record of machines."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from stenotest.command_line import Steno
+from stenotest.decided_record import DecidedRecord
+from stenotest.in_process import InProcess
+
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SystemClock
+from steno.events.store.record import Record
+
+pytestmark = pytest.mark.slow
+
+
+def types(steno: Steno) -> list[str]:
+    return [json.loads(line)["type"] for line in steno("events", "--json").stdout.splitlines()]
+
+
+def test_a_pause_is_told_waited_for_and_released(steno: Steno) -> None:
+    """A submission meanwhile is told who, why and what releases it; then the run goes as if nothing had been."""
+    assert steno("pause", "--why", "maintenance").returncode == 0
+    waits = steno("submit", "--name", "train", "--", "true")
+    assert waits.returncode == 0, waits.stderr
+    assert "paused everything" in waits.stderr
+    assert "maintenance" in waits.stderr
+    queue = json.loads(steno("ps", "--json").stdout)["queue"]
+    assert [(place["why"], "steno resume" in place["detail"]) for place in queue] == [("lever", True)]
+    assert "paused everything" in steno("ps").stderr
+    assert "maintenance" in steno("explain", "train").stdout
+    patient = steno("submit", "--wait", "--timeout", "1s", "--name", "later", "--", "true")
+    assert (patient.returncode, "paused everything" in patient.stderr) == (1, True)
+    twice = steno("pause", "--why", "once more")
+    assert (twice.returncode, "already" in twice.stderr, "once more" in twice.stdout) == (0, True, False)
+    assert steno("resume").returncode == 0
+    gone = steno("resume")
+    assert (gone.returncode, len(gone.stderr.splitlines())) == (4, 1)
+    assert steno("submit", "--wait", "--name", "last", "--", "true").returncode == 0
+    assert types(steno).count("LeverPulled") == 1
+
+
+def test_everything_is_stopped_by_one_command_and_nothing_starts(steno: Steno) -> None:
+    """The runs that it stops are shown first, with its cost; without an answer nothing happens."""
+    for name in ("one", "two"):
+        assert steno("submit", "--name", name, "--", "sleep 600").returncode == 0
+    unsure = steno("stop", "--all")
+    assert unsure.returncode == 130
+    assert "one  running" in unsure.stderr
+    assert "LeverPulled" not in types(steno)
+    done = steno("stop", "--all", "--yes", "--why", "the bill", "--json")
+    assert done.returncode == 0, done.stderr
+    lever = json.loads(done.stdout)
+    assert (lever["action"], lever["why"], lever["until"]) == ("stop", "the bill", None)
+    states = {run["name"]: run["state"] for run in json.loads(steno("ps", "--json").stdout)["runs"]}
+    assert states == {"one": "stopped", "two": "stopped"}
+    assert "the bill" in steno("explain", "one").stdout
+    assert "queued" in steno("submit", "--name", "three", "--", "true").stderr
+    assert json.loads(steno("show", "three", "--json").stdout)["state"] == "queued"
+    assert types(steno).count("LeverPulled") == 1
+    assert "every decision follows" in steno("audit").stdout
+
+
+def test_several_runs_are_stopped_or_run_again_by_one_command(steno: Steno) -> None:
+    """If one of the names is not known, nothing happens to the others."""
+    for name in ("one", "two"):
+        assert steno("submit", "--name", name, "--", "sleep 600").returncode == 0
+    assert steno("stop", "one", "nobody", "two").returncode == 4
+    assert "StopRequested" not in types(steno)
+    done = steno("stop", "one", "two", "--json")
+    assert [json.loads(line)["state"] for line in done.stdout.splitlines()] == ["stopped", "stopped"]
+    assert steno("rerun", "one", "nobody").returncode == 4
+    again = steno("rerun", "one", "two", "--json")
+    assert [json.loads(line)["name"] for line in again.stdout.splitlines()] == ["one", "two"]
+    assert steno("stop", "--state", "running", "--yes").returncode == 0
+    assert "nothing to stop" in steno("stop", "--state", "running", "--yes").stdout
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> tuple[DecidedRecord, InProcess]:
+    """A record with a machine that is idle."""
+    made = DecidedRecord(tmp_path)
+    made.request("train")
+    made.round()
+    made.start("train", "m1")
+    made.wait(60)
+    made.end("train", "m1")
+    made.round()
+    return made, InProcess(tmp_path)
+
+
+def test_a_machine_is_kept_by_one_person_until_somebody_releases_it(site: tuple[DecidedRecord, InProcess]) -> None:
+    """The answer says when dstack's own timer ends it; who keeps it may keep it longer, others may not."""
+    _, call = site
+    made = call("vms", "keep", "m1", "--for", "2h", "--why", "a crash")
+    assert made.exit_code == 0, made.output
+    assert "dstack itself ends it" in made.stderr
+    longer = call.json("vms", "keep", "m1", "--for", "3h", "--why", "a crash")
+    assert (longer["action"], longer["machines"]) == ("keep", ["m1"])
+    refused = call("vms", "keep", "m1", "--for", "1h", "--why", "mine", LOGNAME="bob")
+    assert (refused.exit_code, "keeps m1 until" in str(refused.exception)) == (1, True)
+    assert "keeps it until" in call.page("explain", "m1")
+    call.page("resume", longer["lever_id"][:8])
+    call.page("vms", "keep", "m1", "--for", "1h", "--why", "mine", LOGNAME="bob")
+
+
+def test_of_two_equal_requests_at_once_one_is_recorded(site: tuple[DecidedRecord, InProcess]) -> None:
+    """Both are told the same lever; two releases at once give one event."""
+    made, _ = site
+    store = made.folder / "record.db"
+    from steno.engine.live.journal import Journal
+    from steno.engine.live.live_world import LiveWorld
+    from steno.engine.submit.levers import lever_named, pull, refuse_pull, release
+    from steno.events.levers import LeverPulled
+
+    def work(number: int) -> str:
+        with Record.open(store, write=True, shapes=READINGS.shape, clock=SystemClock()) as record:
+            live = LiveWorld(READINGS, record)
+            wanted = LeverPulled(lever_id=f"l{number}", action="pause", why="so", by="ada")
+
+            def check() -> LeverPulled | None:
+                live.catch_up()
+                return refuse_pull(live.state, wanted, 0)
+
+            return pull(Journal(record), wanted, check)[0].lever_id
+
+    with ThreadPoolExecutor(4) as four:
+        (lever_id,) = set(four.map(work, range(4)))
+    made.live.catch_up()
+    assert list(made.live.state.levers) == [lever_id]
+    assert release(Journal(made.record), lever_id, "", "bob", lambda: lever_named(made.live.state, lever_id, 0)) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("pause",), 2, "--why"),
+        (("pause", "--why", " "), 2, "say why"),
+        (("pause", "--source", "moon", "--why", "x"), 2, "no source moon"),
+        (("drain", "--for", "soon"), 2, "soon"),
+        (("drain", "--for", "90d"), 5, "31 days"),
+        (("resume", "l9"), 4, "no lever l9"),
+        (("vms", "keep", "m9", "--for", "2h", "--why", "x"), 4, "m9"),
+        (("stop", "--state", "dancing", "--yes"), 2, "no state dancing"),
+        (("stop", "train", "--all"), 2, "take no names"),
+        (("stop",), 2, "RUN"),
+    ],
+)
+def test_a_lever_that_cannot_be_pulled_is_one_line(steno: Steno, words: tuple[str, ...], code: int, text: str) -> None:
+    """And nothing is recorded."""
+    assert steno("submit", "--wait", "--name", "train", "--", "true").returncode == 0
+    refused = steno(*words)
+    assert refused.returncode == code, refused.stderr
+    assert text in refused.stderr
+    assert "LeverPulled" not in types(steno)
