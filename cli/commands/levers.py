@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from steno.events.store.record import Record
 
 
-def why_option(default: str | None = None) -> Callable[[Any], Any]:
+def why_option(**default: Any) -> Callable[[Any], Any]:
     """`--why`, which is required without a default."""
     text = "The reason, for those who ask later."
-    return click.option("--why", metavar="TEXT", required=default is None, default=default, help=text)
+    return click.option("--why", metavar="TEXT", required=not default, help=text, **default)
 
 
 _user = click.option("--user", metavar="NAME", help="Runs that this user submitted.")
@@ -58,7 +58,7 @@ def pause_command(app: App, why: str, **scope: str | None) -> None:
 @steno_command("drain")
 @_source
 @click.option("--for", "length", metavar="DURATION", help="Until then (30m, 2h); else until `steno resume`.")
-@why_option("not said")
+@why_option(default="not said")
 def drain_command(app: App, length: str | None, source: str | None, why: str) -> None:
     """Nothing new starts, runs that wait rent no machine, and each machine that Steno made ends as soon as a poll shows
     it idle, not after its timeout. A machine that somebody keeps (`steno vms keep`) stays. `vms.max = 0` in the
@@ -78,7 +78,7 @@ def drain_command(app: App, length: str | None, source: str | None, why: str) ->
 @_user
 @_gpu
 @_source
-@why_option("")
+@why_option(default="")
 def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | None) -> None:
     """Release levers: those named, by id or its beginning; those with exactly these options; else all of your own that
     hold runs back. A machine that is kept is released by name only. Runs get their places as if they had never waited;
@@ -162,6 +162,7 @@ def stop_many(app: App, why: str, *, yes: bool, user: str | None, state: str | N
     from steno.cli.wiring.view import caught_up_view
     from steno.engine.state.levers import lasts, stopped_by
     from steno.engine.state.levers import scope as scope_of
+    from steno.engine.submit.levers import refuse_form
     from steno.engine.wire import money as dollars
     from steno.events.levers import LeverPulled
     from steno.projections.answers.levers import reach
@@ -170,6 +171,7 @@ def stop_many(app: App, why: str, *, yes: bool, user: str | None, state: str | N
         with caught_up_view(record) as view:
             vm_id = None if vm is None else view.vm_row(vm).vm_id
             planned = LeverPulled(lever_id="", action="stop", why=why, by="", user=user, state=state, vm_id=vm_id)
+            refuse_form(planned)
             runs = stopped_by(planned, view.state.runs.open())
             about = reach(view, planned, app.clock.now())
         if not runs and not lasts(planned):

@@ -268,7 +268,7 @@ def logs_command(
 @click.option("--user", metavar="NAME", is_eager=True, help="Stop this user's runs, and let none start.")
 @click.option("--state", metavar="STATE", is_eager=True, help="Stop the runs in this state.")
 @click.option("--machine", metavar="VM", is_eager=True, help="Stop the runs on this machine.")
-@why_option("not said")
+@why_option(default="not said")
 @click.option("--yes", "-y", is_flag=True, help="Stop many runs without a question.")
 def stop_command(app: App, runs: tuple[str, ...], abort: bool, why: str, yes: bool, **scope: Any) -> None:
     """Stopping a run that has ended does nothing. Steno records the request first. The process that holds the
