@@ -229,8 +229,8 @@ def _starts(situation: Situation, usual: float) -> Iterator[int | None]:
     waiting: list[Run] = []
     for run in situation.queue:
         nodes, at = places(run), float(now)
-        lever = situation.holder(run)
-        if lever is not None or situation.is_closed or without_offer(situation, run) is not None:
+        if situation.holds_back(run) or without_offer(situation, run) is not None:
+            lever = situation.holder(run)
             yield None if lever is None else lever.pulled.until
             continue
         if situation.free is not None:

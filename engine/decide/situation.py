@@ -84,6 +84,10 @@ class Situation:
         """The lever because of which the run gets no place."""
         return holder(self.state.levers.values(), run, self.moment) if self.state.levers else None
 
+    def holds_back(self, run: Run) -> bool:
+        """True if a lever, or a policy without any machine, lets the run not start."""
+        return self.is_closed or self.holder(run) is not None
+
     def drainer(self, vm: Vm) -> Lever | None:
         """The lever that ends the machine once it is idle."""
         return drainer(self.state.levers.values(), vm, self.moment) if self.state.levers else None

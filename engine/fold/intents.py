@@ -129,7 +129,15 @@ def _part(turn: FoldStep, run: Run, provider_id: str) -> None:
     ids = chains.foreign_ids(run.provider, provider_id, run.submitted_at)
     other_id = next((foreign_id for foreign_id in ids if foreign_id not in state.runs), ids[0])
     other = replace(
-        run, run_id=other_id, requested_at=None, terms=None, said=None, stop_by=None, placed=None, submitted_from=None
+        run,
+        run_id=other_id,
+        requested_at=None,
+        terms=None,
+        said=None,
+        stop_by=None,
+        halt=None,
+        placed=None,
+        submitted_from=None,
     )
     state.runs[other_id] = other
     chains.rename(state, key, run.run_id, other)

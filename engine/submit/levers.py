@@ -45,14 +45,11 @@ def in_force(state: World, now: int) -> list[Lever]:
 def lever_named(state: World, word: str, now: int) -> Lever:
     """The lever in force whose id begins so. Raises `LeverNotFound` for none or several."""
     there = in_force(state, now)
-    match [lever for lever in there if word and lever.pulled.lever_id.startswith(word)]:
-        case [lever]:
-            return lever
-        case []:
-            names = ", ".join(lever.pulled.lever_id[:SHORT] for lever in there)
-            raise LeverNotFound(f"no lever {word} is in force; {f'in force: {names}' if names else 'none is'}")
-        case several:
-            raise LeverNotFound(f"{word!r} begins the ids of {len(several)} levers; write more of it")
+    named = [lever for lever in there if word and lever.pulled.lever_id.startswith(word)]
+    if len(named) == 1:
+        return named[0]
+    names = ", ".join(lever.pulled.lever_id[:SHORT] for lever in there) or "none"
+    raise LeverNotFound(f"{'several levers' if named else 'no lever'} {word} in force; in force: {names}")
 
 
 def refuse_form(wanted: LeverPulled) -> None:

@@ -110,7 +110,7 @@ def test_a_lever_that_cannot_be_pulled_is_one_line(site: tuple[DecidedRecord, In
         (("pause", "--source", "moon", "--why", "x"), 4, "no source moon"),
         (("drain", "--for", "soon"), 2, "soon"),
         (("drain", "--for", "90d"), 5, "31 days"),
-        (("resume", "l9"), 4, "no lever l9"),
+        (("resume", "l9"), 4, "no lever l9 in force"),
         (("vms", "keep", "m9", "--for", "2h", "--why", "x"), 4, "m9"),
         (("stop", "--state", "dancing", "--yes"), 2, "no state dancing"),
         (("stop", "train", "--all"), 2, "take no names"),
