@@ -12,7 +12,9 @@ SECTIONS = {  # command → one-line help, by section of the page; the command's
         "rerun": "Submit a run again, as it was or with other flags.",
         "kernel": "Submit kernels, judge them again, compare their times.",
         "slurm": "What only a Slurm cluster has: GPU types, plans, races, files.",
-        "stop": "Stop a run.",
+        "stop": "Stop runs: by name, or all that match.",
+        "pause": "Let no run start, or none of a user, GPU or source.",
+        "resume": "Release what pause, drain or stop holds back.",
         "logs": "Print a run's output.",
     },
     "See what happened": {
@@ -27,7 +29,8 @@ SECTIONS = {  # command → one-line help, by section of the page; the command's
         "incidents": "List anomalies in what providers answered, and gaps.",
     },
     "Machines and money": {
-        "vms": "List machines, show one, stop one; also `steno machines`.",
+        "vms": "List, show, stop or keep machines; also `steno machines`.",
+        "drain": "Let no run start, and end each machine once it is idle.",
         "costs": "Show costs by machine, run, day, user or GPU.",
         "waste": "Show what was paid for and not used, and what to ask for.",
         "estimate": "Estimate what runs a day cost, with and without reuse of machines.",
@@ -80,6 +83,7 @@ _MODULES = {  # modules of several commands; every other command has a module of
     "costs": ("budget", "estimate", "metrics", "waste"),
     "daemons": ("listener", "record", "serve", "up"),
     "events": ("polls", "poll"),
+    "levers": ("pause", "resume", "drain"),
     "manual": ("help", "man", "open", "states", "completion"),
     "maintenance": ("verify", "rebuild", "db"),
     "ps": ("watch",),

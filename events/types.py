@@ -1,13 +1,13 @@
 """Every kind of event: one frozen structure a fact, past tense, with a stable name and number.
 
 A name and its fields never change meaning; a new shape is a new version, read through `steno.events.codec`. Times are
-microseconds since the epoch (UTC); `bytes` fields are JSON text with secrets as commitments. `Event` is closed: a match
-with `assert_never` fails the type check if a kind is not handled.
+microseconds (UTC); `bytes` fields are JSON text with secrets as commitments. `Event` is closed, for `assert_never`.
 """
 
 from typing import Final, Literal
 
 from steno.events.codec import KINDS, Fact
+from steno.events.levers import LeverEvent
 from steno.events.subjects import (
     DecidedAt,
     OfArchive,
@@ -77,6 +77,7 @@ class StopRequested(RunDecision, kind=11):
     by: Literal["user", "policy"] = "user"
     submitter: str
     idle_since: int | None = None  # since when its GPUs are idle, if a policy stops it for that
+    lever: str | None = None  # the lever (`LeverPulled`) that stops it
 
 
 class VmStopRequested(OfVm, kind=28):
@@ -161,8 +162,8 @@ class IntentAbandoned(RunDecision, kind=21):
     policy: bool = False  # a policy (budget, concurrency) refuses it
 
 
-DrainCause = Literal["idle", "user", "create", "room", "orphan"]
-"""Idle too long; a user; made for a run that wants its own; room for a run that needs another; without a request."""
+DrainCause = Literal["idle", "user", "create", "room", "orphan", "lever"]
+"""Idle too long; a user; made for a run that wants its own; room for another; without a request; a lever."""
 
 
 class VmDrainStarted(VmDecision, kind=29):
@@ -214,11 +215,11 @@ class PolicyAdopted(OfSource, kind=24):
 class RunHeld(RunDecision, kind=25):
     """The run waits in Steno's queue; except for `ambiguous`, nothing has been said to the provider."""
 
-    why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer"]
+    why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer", "lever"]
     """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
     there, or the run before it has to be on its machine first; `user`: no idle machine is this submitter's;
     `ambiguous`: the answer to the call was lost, and the provider has a run that may be this run; `offer`: by its own
-    plan the provider has no machine that the task could get.
+    plan the provider has no machine that the task could get; `lever`: somebody holds it back.
     """
     detail: str = ""
     not_before: int | None = None  # earliest time of the next try
@@ -386,7 +387,7 @@ ReportEvent = TaskReported | SamplesRecorded | OutputRecorded
 StopEvent = StopRequested | StopIntended | StopSucceeded | StopFailed
 QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | RunIdleWarned | PlanAnswered | RulesAdopted
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
-VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed
+VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed | LeverEvent
 NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
 SourceEvent = (
     RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenCreated | TokenRevoked

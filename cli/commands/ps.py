@@ -120,14 +120,16 @@ def ps_command(
             return
         from steno.cli.render.runs import listing
         from steno.cli.render.words import count
+        from steno.engine.state.levers import sentence
+        from steno.engine.submit.levers import in_force
 
         if runs:
             ids = dict.fromkeys(run.vm_id for run in runs if run.vm_id is not None)
             names = {vm_id: _machine(view, vm_id) for vm_id in ids}
             ran = {run.run_id: view.ran(run.run_id) for run in runs} if wide else None
             emit(listing(runs, now, columns(), waiting=waiting, machines=names, unfold=unfold, executed=ran))
-        for excess in view.over_limit(now):
-            hint(excess)
+        for line in (*view.over_limit(now), *(sentence(lever) for lever in in_force(view.state, now))):
+            hint(line)
         total = view.store.runs.count()
         if total == 0:
             hint("no runs yet; `steno submit -- COMMAND` runs one here, `steno up` watches a provider")

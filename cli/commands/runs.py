@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from steno.cli.commands.levers import stop_many, why_option
 from steno.cli.render import paint
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import (
@@ -25,6 +26,8 @@ from steno.events.clock import SECOND, duration
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from steno.engine.state.run import Run
+    from steno.events.store.record import Record
     from steno.projections.answers.compare import Comparison
 
 
@@ -261,37 +264,60 @@ def logs_command(
 @steno_command("stop")
 @runs_argument
 @click.option("--abort", is_flag=True, help="Stop at once; the task cannot clean up.")
-@each_run
-def stop_command(app: App, run: str, abort: bool) -> None:
+@click.option("--all", "everything", is_flag=True, is_eager=True, help="Stop every run, and let none start.")
+@click.option("--user", metavar="NAME", is_eager=True, help="Stop this user's runs, and let none start.")
+@click.option("--state", metavar="STATE", is_eager=True, help="Stop the runs in this state.")
+@click.option("--machine", metavar="VM", is_eager=True, help="Stop the runs on this machine.")
+@why_option(default="not said")
+@click.option("--yes", "-y", is_flag=True, help="Stop many runs without a question.")
+def stop_command(app: App, runs: tuple[str, ...], abort: bool, why: str, yes: bool, **scope: Any) -> None:
     """Stopping a run that has ended does nothing. Steno records the request first. The process that holds the
     provider's lease carries it out, and this command waits up to 30 seconds for the end. With --json: {"run_id",
-    "name", "state", "asked"}.
+    "name", "state", "asked"}. If one of several names is not known, nothing is stopped.
+
+    --all, --user, --state and --machine are one request for all that match, of the runs that were submitted through
+    Steno. The runs and what they cost are shown first. After --all and --user, later runs wait until `steno resume`.
+    With --json the lever, as `steno pause`.
 
     \b
     Examples:
       steno stop matmul
       steno stop 5f0c --abort
+      steno stop --all --why "the bill"
+      steno stop --user bob --yes
     """
-    from steno.cli.render.runs import ended
-    from steno.cli.wiring.session import END_TIMEOUT, session
     from steno.cli.wiring.view import caught_up_view
     from steno.engine.submit.requests import needs_stop
     from steno.projections.read_models.world_table import decode_run
 
+    if any(scope.values()):
+        if runs or abort or (scope["everything"] and len([value for value in scope.values() if value]) > 1):
+            raise click.UsageError("--all, --user, --state and --machine take no names and no --abort, --all no other")
+        stop_many(app, why, yes=yes, user=scope["user"], state=scope["state"], vm=scope["machine"])
+        return
+    app.several = len(runs) > 1
     with app.writing(create=False) as record:
         with caught_up_view(record) as view:
-            folded = decode_run(view.row(run).folded)
-            requested = needs_stop(folded, view.state, app.settings, app.clock.now())
-        name, state = folded.name or folded.run_id, str(folded.state)
-        outcome = f"{name} had already ended: {state}"
-        if requested:
-            with session(app, record, folded.provider, project=folded.project, adopt=False) as here:
-                here.stop(folded, abort=abort)
-                after = here.follow(folded.run_id, name, timeout=END_TIMEOUT)
-            kind = "abort" if abort else "stop"
-            outcome = f"the {kind} of {name} is requested; it has not ended yet: `steno show {name}`"
-            if after is not None:
-                state, outcome = after.state, ended(after)
+            named = {row.run_id: decode_run(row.folded) for row in map(view.row, runs)}
+            requested = [needs_stop(run, view.state, app.settings, app.clock.now()) for run in named.values()]
+        for run, needed in zip(named.values(), requested, strict=True):
+            _stop(app, record, run, abort=abort, requested=needed)
+
+
+def _stop(app: App, record: Record, folded: Run, *, abort: bool, requested: bool) -> None:
+    from steno.cli.render.runs import ended
+    from steno.cli.wiring.session import END_TIMEOUT, session
+
+    name, state = folded.name or folded.run_id, str(folded.state)
+    outcome = f"{name} had already ended: {state}"
+    if requested:
+        with session(app, record, folded.provider, project=folded.project, adopt=False) as here:
+            here.stop(folded, abort=abort)
+            after = here.follow(folded.run_id, name, timeout=END_TIMEOUT)
+        kind = "abort" if abort else "stop"
+        outcome = f"the {kind} of {name} is requested; it has not ended yet: `steno show {name}`"
+        if after is not None:
+            state, outcome = after.state, ended(after)
     show(app, {"run_id": folded.run_id, "name": folded.name, "state": state, "asked": requested}, outcome)
 
 

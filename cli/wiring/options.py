@@ -149,8 +149,9 @@ def _with_newest(
 
 def _run_words(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     words = _in_bundle(ctx, value) if value and is_bundle(value[0], missing=True) else value
-    if not words and ctx.params.get("search") and not ctx.meta.get(_NEWEST):
-        return ()  # all runs
+    several = any(map(ctx.params.get, ("search", "everything", "user", "state", "machine")))
+    if not words and several and not ctx.meta.get(_NEWEST):
+        return ()  # all runs that the option means
     return tuple(str(_run_word(ctx, parameter, word)) for word in words or (None,))
 
 
@@ -190,6 +191,7 @@ runs_or_vms_argument = _with_newest(
     callback=_run_words,
 )
 vm_argument = click.argument("vm", metavar="VM", shell_complete=_vms)
+vms_argument = click.argument("vms", metavar="VM...", nargs=-1, required=True, shell_complete=_vms)
 optional_vm_argument = click.argument("vm", metavar="[VM]", required=False, shell_complete=_vms)
 at_option = click.option(
     "--at",

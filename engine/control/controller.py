@@ -332,7 +332,7 @@ class Controller:
             stamped = [replace(decision, decided_at=stamp) for decision in decisions]
             spends = not self.policy.free and self.policy.budget_total is not None
             with suppress(VersionConflict):
-                done = self.actor.carry_out(stamped, state, queued, position if spends else None)
+                done = self.actor.carry_out(stamped, state, queued, position, spends=spends)
                 break
         self.live.catch_up()
         self.actor.submitter.erase_secrets(self._needed)

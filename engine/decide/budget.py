@@ -301,6 +301,8 @@ def _still(vm: Vm, state: World, policy: Policy, now: int, hourly: int) -> int:
             time = UNCONFIRMED_AFTER
         case VmState.IDLE:
             time = max(0, idle - (now - (vm.idle_since if vm.idle_since is not None else now)))
+            if (kept := vm.kept(now)) is not None:
+                time = max(time, kept.until - now)
         case _:
             left = 0
             for occupant in vm.occupants:  # `max_duration` counts from where a run runs

@@ -9,7 +9,7 @@ from typing import Final, get_args
 from msgspec.structs import replace
 
 from steno.engine.decide.budget import due_alerts
-from steno.engine.decide.idle_policy import STENO, cancelled_drains, machine_endings, stop_request
+from steno.engine.decide.idle_policy import STENO, cancelled_drains, lever_stops, machine_endings, stop_request
 from steno.engine.decide.idle_runs import idle_runs
 from steno.engine.decide.placement import Plan
 from steno.engine.decide.queue import placements, plan, requeues
@@ -75,6 +75,7 @@ RULES: Final[tuple[Callable[[Plan], Iterable[Decision]], ...]] = (
     cancelled_drains,  # a run for such a machine is placed by the next decision, when the record shows the machine free
     requeues,
     placements,
+    lever_stops,
     losers,
     machine_endings,
     idle_runs,

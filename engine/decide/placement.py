@@ -112,7 +112,7 @@ def place_schedule(run: Run, plan: Plan) -> RunPlaced | IntentAbandoned:
 
 def exceeds_limit(terms: Requirements, policy: Policy) -> str | None:
     """Why a run that needs more machines than the limit can never have its place; None if it can have it."""
-    if policy.max_vms is None or terms.nodes <= policy.max_vms:
+    if not policy.max_vms or terms.nodes <= policy.max_vms:  # at a limit of 0 it waits until that is raised
         return None
     return f"it needs {terms.nodes} machines at once, and the machine limit is {policy.max_vms} (`vms.max`)"
 

@@ -65,9 +65,14 @@ def _place(state: World, place: types.RunPlaced, at: int) -> str:
 
 
 def _stop(state: World, decision: types.StopRequested | types.RunIdleWarned, at: int) -> str:
+    run = state.runs.get(decision.run_id)
+    if isinstance(decision, types.StopRequested) and decision.lever is not None:
+        halt = None if run is None else run.halt
+        why = "" if halt is None else f": {halt.why}"
+        return f"It was stopped: {decision.submitter} stopped many runs at once{why}."
     since = decision.since if isinstance(decision, types.RunIdleWarned) else decision.idle_since
     if since is None:
-        return f"It was stopped: {_cause(state, state.runs.get(decision.run_id))}."
+        return f"It was stopped: {_cause(state, run)}."
     idle = f"its GPUs were idle for {span(max(0, at - since) // SECOND * SECOND)}, since {format_second(since)}"
     if isinstance(decision, types.RunIdleWarned):
         return f"It was warned: {idle}; it is stopped at {format_second(decision.stops_at)} unless they work before."

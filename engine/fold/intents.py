@@ -13,17 +13,19 @@ from steno.engine.rules.sets import Verdict
 from steno.engine.state.archives import set_hidden
 from steno.engine.state.changes import AnomalyKind, Transition
 from steno.engine.state.gpu_use import used
-from steno.engine.state.policy import HOUR, load_policy
+from steno.engine.state.levers import Lever, lasts, stopped_by
+from steno.engine.state.policy import DAY, HOUR, load_policy
 from steno.engine.state.run import Held, Placed, Run, Said
 from steno.engine.state.samples import unpack
 from steno.engine.state.state_machines import Trigger, VmTrigger
 from steno.engine.state.states import Reason, State, VmState
-from steno.engine.state.vm import Drain, Told, Wish
+from steno.engine.state.vm import Drain, KeptSpan, Told, Vm, Wish
 from steno.engine.state.world import PlanAnswer, PolicyStep
 from steno.events import types
 from steno.events.clock import format_second
 from steno.events.codec import Fact
 from steno.events.errors import UnreadableInput
+from steno.events.levers import LeverPulled, LeverReleased
 from steno.events.subjects import OfRun, OfSource, OfVm
 
 _NEVER_RAN: Final = "never-ran"
@@ -100,6 +102,7 @@ def _adopt(turn: FoldStep, requested: Run, seen: Run, key: str) -> Run:
     seen.first_position, seen.first_at = requested.first_position, requested.first_at
     seen.terms, seen.requeues, seen.former_ids = requested.terms, requested.requeues, requested.former_ids
     seen.said, seen.placed, seen.use = requested.said, requested.placed, seen.use or requested.use
+    seen.halt = requested.halt
     links.rename(state, seen, seen_as)
     state.runs[requested.run_id] = seen
     chains.rename(state, key, seen_as, seen)
@@ -126,7 +129,15 @@ def _part(turn: FoldStep, run: Run, provider_id: str) -> None:
     ids = chains.foreign_ids(run.provider, provider_id, run.submitted_at)
     other_id = next((foreign_id for foreign_id in ids if foreign_id not in state.runs), ids[0])
     other = replace(
-        run, run_id=other_id, requested_at=None, terms=None, said=None, stop_by=None, placed=None, submitted_from=None
+        run,
+        run_id=other_id,
+        requested_at=None,
+        terms=None,
+        said=None,
+        stop_by=None,
+        halt=None,
+        placed=None,
+        submitted_from=None,
     )
     state.runs[other_id] = other
     chains.rename(state, key, run.run_id, other)
@@ -173,7 +184,15 @@ def _run(event: OfRun, turn: FoldStep) -> None:
         case types.RunHeld() if waits:
             if run.state is State.REQUESTED:
                 run_step.step(turn, run, Trigger.QUEUE, f"{turn.rules.name}/held")
-            run.held = Held(position=position, at=at, why=event.why, detail=event.detail, not_before=event.not_before)
+            placed_at = None if event.why != "lever" or run.held is None else run.held.placed_at  # it waits on after it
+            run.held = Held(
+                position=position,
+                at=at,
+                why=event.why,
+                detail=event.detail,
+                not_before=event.not_before,
+                placed_at=placed_at,
+            )
             if event.why == "ambiguous":  # it may have its machine already
                 turn.note(run, AnomalyKind.AMBIGUOUS_SUBMISSION, event.detail)
             else:
@@ -292,6 +311,53 @@ def _rules(event: types.RulesAdopted, turn: FoldStep) -> None:
     if turn.fold.follows and (rules := adopted_by(event)) is not None:  # else the rules before stay in force
         turn.fold.rules = rules
         turn.state.rules, turn.state.rule_texts = rules.name, rules.texts
+
+
+@apply.register
+def _pulled(event: LeverPulled, turn: FoldStep) -> None:
+    state, vm = turn.state, turn.state.vms.get(event.vm_id or "")
+    state.levers = {name: lever for name, lever in state.levers.items() if lever.holds(turn.at)}
+    if event.action == "keep":
+        if vm is None or vm.state is VmState.TERMINATED or event.until is None or event.until <= turn.at:
+            return
+        for lever_id in [name for name, lever in state.levers.items() if _keeps(lever, vm)]:
+            del state.levers[lever_id]
+        _end_keep(vm, turn.at)
+        span = KeptSpan(lever_id=event.lever_id, by=event.by, why=event.why, since=turn.at, until=event.until)
+        vm.keeps = (*vm.keeps, span)
+        turn.changed(vm)
+    lacking = state.runs.ended(lambda brief: brief.lacked and brief.at > turn.at - DAY)
+    for run in stopped_by(event, (*state.runs.open(), *lacking)) if event.action == "stop" else ():
+        run.halt = event
+        turn.changed(run)
+    if lasts(event):
+        state.levers[event.lever_id] = Lever(position=turn.position, at=turn.at, pulled=event)
+
+
+def _keeps(lever: Lever, vm: Vm) -> bool:
+    return lever.pulled.action == "keep" and lever.pulled.vm_id == vm.vm_id
+
+
+def _end_keep(vm: Vm, at: int) -> None:
+    """End the newest kept time, if it goes on."""
+    if vm.kept(at) is not None:
+        vm.keeps = (*vm.keeps[:-1], replace(vm.keeps[-1], until=at, released=True))
+
+
+@apply.register
+def _released(event: LeverReleased, turn: FoldStep) -> None:
+    """A run that it stopped stays stopped, unless the stop is not requested yet."""
+    lever = turn.state.levers.pop(event.lever_id, None)
+    if lever is None:
+        return
+    vm = turn.state.vms.get(lever.pulled.vm_id or "")
+    if vm is not None and vm.keeps and vm.keeps[-1].lever_id == event.lever_id:
+        _end_keep(vm, turn.at)
+        turn.changed(vm)
+    for run in turn.state.runs.open():
+        if run.halted and run.halt is not None and run.halt.lever_id == event.lever_id:
+            run.halt = None
+            turn.changed(run)
 
 
 @apply.register

@@ -191,6 +191,16 @@ def cut_at(charge: Charge, moments: Iterable[int]) -> list[Charge]:
     ]
 
 
+def cut_by_keeper(charge: Charge, vm: Vm) -> list[tuple[Charge, str | None]]:
+    """A charge cut at the edges of the times for which the machine was kept, each part with who pays for it because of
+    that: what no run pays of idle time. The parts sum to the charge exactly.
+    """
+    if not vm.keeps or charge.run_id is not None or charge.line is not Line.IDLE:
+        return [(charge, None)]
+    parts = cut_at(charge, (edge for span in vm.keeps for edge in (span.since, span.until)))
+    return [(part, None if (span := vm.kept(part.since)) is None else span.by) for part in parts]
+
+
 def _never_had_one(run: Run) -> bool:
     """True if it ended, its jobs were seen, and none of them ever had a machine."""
     jobs = run.facts.jobs if run.terminal and run.facts is not None else ()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from steno.engine.money.bill import Line
-from steno.engine.money.costs import Charge, Costs, cut_at
+from steno.engine.money.costs import Charge, Costs, cut_at, cut_by_keeper
 from steno.engine.money.prices import Book, rung_at
 from steno.engine.money.report import gpu_of, midnights, user_of
 from steno.engine.state.policy import HOUR
@@ -41,6 +41,7 @@ class _Row(NamedTuple):
     backend: str
     machine: str
     kind: str
+    keeper: str | None  # who pays because they had the machine kept
 
     @property
     def sku(self) -> str:
@@ -67,7 +68,7 @@ class _Row(NamedTuple):
             "fleet": vm.facts.fleet or None,
             "archive": vm.archive,
             "run_id": charge.run_id,
-            "user": None if run is None else user_of(run),
+            "user": self.keeper if run is None else user_of(run),
             "run": None if run is None else run.name or None,
         }
         tags = {key: value for key, value in tags.items() if value is not None}
@@ -125,10 +126,15 @@ def focus_rows(costs: Costs) -> Iterator[tuple[str, ...]]:
         vm = state.vms[charge.vm_id]
         run = None if charge.run_id is None else state.runs.get(charge.run_id)
         machine, kind = vm.facts.instance_type or gpu_of(vm), "spot" if vm.facts.spot else "on-demand"
-        for part in cut_at(charge, midnights(charge.since, charge.until)):
+        cuts = ((part, by) for cut, by in cut_by_keeper(charge, vm) for part in cut_at(cut, midnights(*_ends(cut))))
+        for part, keeper in cuts:
             price = rung_at(listed.tariff(vm), part.since).best
-            row = _Row(part, vm, run, price, vm.facts.backend or vm.provider, machine, kind)
+            row = _Row(part, vm, run, price, vm.facts.backend or vm.provider, machine, kind, keeper)
             yield tuple(csv_text(value(row)) for value in _COLUMNS.values())
+
+
+def _ends(charge: Charge) -> tuple[int, int]:
+    return charge.since, charge.until
 
 
 def _usd(amount: int) -> str:

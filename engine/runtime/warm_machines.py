@@ -167,7 +167,7 @@ class WarmMachines:
             if not isinstance(decision, types.RunHeld) or decision.why != "machine":
                 decisions.append(decision)
         placed = {decision.run_id for decision in decisions if isinstance(decision, types.RunPlaced)}
-        for run in situation.queue:
+        for run in (run for run in situation.queue if not situation.holds_back(run)):
             why = why_waiting(situation, self._beneath, kept, run, self._last_words)
             if run.run_id not in placed and (run.held is None or run.held.detail != why):
                 decisions.append(types.RunHeld(run_id=run.run_id, provider=NAME, why="machine", detail=why))

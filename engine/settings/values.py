@@ -64,7 +64,9 @@ def _number(text: str, *, least: int, most: int, expected: str = "a whole number
 
 whole = partial(_number, least=1, most=_MACHINES, expected="a whole number above 0")
 port = partial(_number, least=0, most=65_535, expected="a port from 1 to 65535, or 0 for any that is free")
-machines = _or_off(whole, "a whole number of machines above 0, or off for no limit")
+machines = _or_off(
+    partial(_number, least=0, most=_MACHINES), "a whole number of machines, 0 to start nothing, or off for no limit"
+)
 """How many machines; None: no limit."""
 
 

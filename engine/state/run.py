@@ -11,6 +11,7 @@ from steno.engine.state.gpu_use import GpuUse, idle_since
 from steno.engine.state.state_machines import TERMINAL
 from steno.engine.state.states import Reason, State
 from steno.events.clock import format_second
+from steno.events.levers import LeverPulled
 from steno.events.types import RunHeld, RunIdleWarned
 
 
@@ -179,6 +180,7 @@ class Run(Tracked, kw_only=True):
     requested_at: int | None = None  # when it was requested; None for a foreign run
     stop_by: str | None = None  # who asked for its newest stop: `user` or `policy`
     stop_idle: bool = False  # that stop is for idle GPUs
+    halt: LeverPulled | None = None  # the lever that stops it
     idle_warning: RunIdleWarned | None = None  # the newest
     links: dict[str, str] = msgspec.field(default_factory=dict)
     """`<replica_num>/<job_num>/<attempt>` → the machine of that submission; once there it stays."""
@@ -206,6 +208,11 @@ class Run(Tracked, kw_only=True):
     def moved(self, transition: Transition | None = None) -> Moved:
         """The change to publish; without a transition only known facts have changed."""
         return Moved(run_id=self.run_id, transition=transition)
+
+    @property
+    def halted(self) -> bool:
+        """True if a lever stops it and the stop is not requested yet: it is neither placed nor handed over."""
+        return self.halt is not None and self.stop_by is None and not self.terminal
 
     @property
     def listed_as(self) -> str | None:

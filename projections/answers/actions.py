@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from steno.engine.state.levers import scope
 from steno.engine.wire import Position, Shape, Time, wire
 from steno.events import types
+from steno.events.levers import LeverPulled, LeverReleased
 from steno.projections.answers.record_pages import Page, events
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ _ACTIONS: Final[dict[type, str]] = {  # type → what was done
     types.SourceHidden: "hid the archive",
     types.SourceShown: "showed the archive",
     types.RulesAdopted: "adopted the rules",
+    LeverPulled: "pulled a lever",
+    LeverReleased: "released a lever",
 }
 _SCANNED: Final = 20_000  # events of a page that looks for one person
 
@@ -114,11 +118,14 @@ def actions(look: Look, *, behind: int | None, limit: int, who: str | None) -> P
 def _action(stored: Stored) -> ActionObject:
     fact: Any = stored.data
     by_policy = isinstance(fact, types.StopRequested) and fact.by == "policy"
+    action, name = _ACTIONS[type(fact)], getattr(fact, "name", None)
+    if isinstance(fact, LeverPulled):
+        action, name = f"{action}: {fact.action}, {scope(fact)}", fact.why
     return ActionObject(
         position=stored.position,
         at=stored.observed_at,
         who="policy" if by_policy else str(getattr(fact, "submitter", None) or getattr(fact, "by", "")),
-        action=_ACTIONS[type(fact)],
+        action=action,
         subject=stored.stream,
-        name=getattr(fact, "name", None),
+        name=name,
     )

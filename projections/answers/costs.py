@@ -246,6 +246,8 @@ def _key(
             key = machine.gpu
         case "day":
             key = day_text(part.day)
+        case "user" if part.user is not None:
+            key = part.user
         case _ if part.run_id is None:
             key = f"({part.line})"
         case "run":

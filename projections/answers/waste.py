@@ -8,7 +8,7 @@ from math import ceil, log2
 from typing import Final, Literal
 
 from steno.engine.money.bill import Line
-from steno.engine.money.costs import Charge, Costs, charges
+from steno.engine.money.costs import Charge, Costs, charges, cut_by_keeper
 from steno.engine.money.daily import day_text, range_of
 from steno.engine.money.report import user_of
 from steno.engine.money.use_split import UseSplit, UseSplitter
@@ -74,12 +74,13 @@ def waste(view: View, by: By, of: ChartRange) -> WasteReport:
     first, end, splitter = days.first * DAY, (days.last + 1) * DAY, UseSplitter(state)
     groups = defaultdict[tuple[str, str], list[_Part]](list)
     for vm_id, _, gpu, _ in view.store.vms.days(first):
-        bill = () if is_kept(state.vms[vm_id]) else charges(costs.bill(vm_id))
-        days_paid = (day for charge in bill if charge.line in (Line.BUSY, Line.IDLE) for day in splitter.parts(charge))
-        for part, use in days_paid:
+        vm = state.vms[vm_id]
+        bill = () if is_kept(vm) else charges(costs.bill(vm_id))
+        cuts = (cut for charge in bill if charge.line in (Line.BUSY, Line.IDLE) for cut in cut_by_keeper(charge, vm))
+        for part, use, keeper in ((*day, keeper) for cut, keeper in cuts for day in splitter.parts(cut)):
             if first <= part.since < end:
                 run = state.runs.get(part.run_id or "")
-                user = "(idle)" if part.run_id is None else "unknown" if run is None else user_of(run)
+                user = (keeper or "(idle)") if part.run_id is None else "unknown" if run is None else user_of(run)
                 key = gpu if by == "gpu" else user if by == "user" else part.run_id or user
                 label = key if run is None or by != "run" else run.name or key
                 groups[key, label].append((part.run_id, run, _amounts(part, run, use)))

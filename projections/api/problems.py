@@ -52,7 +52,8 @@ _ERRORS: dict[int, tuple[type[BaseException], ...]] = {
     403: (engine.RefusedByPolicy,),
     404: (
         *(events.PositionNotFound, engine.ProjectNotFound, engine.RunNotFound),
-        *(engine.CaseNotFound, engine.VmNotFound, engine.TokenNotFound, engine.NothingRecorded),
+        *(engine.CaseNotFound, engine.VmNotFound, engine.TokenNotFound, engine.LeverNotFound),
+        *(engine.SourceNotFound, engine.NothingRecorded),
     ),
     409: (
         *(events.VersionConflict, events.IdConflict, events.SecretGone),

@@ -9,7 +9,7 @@ from zlib import crc32
 import msgspec
 
 from steno.engine.money.bill import Bill, Line
-from steno.engine.money.costs import Costs, charges
+from steno.engine.money.costs import Costs, charges, cut_by_keeper
 from steno.engine.money.daily import days_of
 from steno.engine.money.life import silent_from
 from steno.engine.money.reconcile import reconcile_run
@@ -35,6 +35,7 @@ class ChargeSum(msgspec.Struct, frozen=True, array_like=True):
     cost: int  # micro-dollars
     time: int  # microseconds of the machine, shared like its cost
     use: UseSplit | None = None  # of busy time; None: no samples
+    user: str | None = None  # who pays because they had the machine kept
 
 
 class Paid(msgspec.Struct, frozen=True, array_like=True):
@@ -64,17 +65,17 @@ decode_against: Final = msgspec.msgpack.Decoder(Against).decode
 
 def paid_of(vm: Vm, bill: Bill, splitter: UseSplitter) -> Paid:
     """A machine's bill as stored."""
-    sums: dict[tuple[str | None, str, int], list[int]] = {}
-    uses: dict[tuple[str | None, str, int], UseSplit] = {}
-    for charge in charges(bill):
+    sums: dict[tuple[str | None, str, int, str | None], list[int]] = {}
+    uses: dict[tuple[str | None, str, int, str | None], UseSplit] = {}
+    for charge, keeper in (cut for whole in charges(bill) for cut in cut_by_keeper(whole, vm)):
         for part, use in splitter.parts(charge):
-            key = part.run_id, part.line.value, part.since // DAY
+            key = part.run_id, part.line.value, part.since // DAY, keeper
             total = sums.setdefault(key, [0, 0])
             total[0] += part.cost
             total[1] += part.time
             if use is not None:
                 uses[key] = uses.get(key, UseSplit()).plus(use)
-    parts = tuple(ChargeSum(*key, cost, time, uses.get(key)) for key, (cost, time) in sums.items())
+    parts = tuple(ChargeSum(*key[:3], cost, time, uses.get(key), user=key[3]) for key, (cost, time) in sums.items())
     return Paid(low=bill.low, high=bill.high, gpu=gpu_of(vm), spot=bool(vm.facts.spot), parts=parts)
 
 
@@ -176,7 +177,8 @@ def _money(costs: Costs, bases: _Bases, run: Run, vms: list[Vm]) -> Money:
 def _row(costs: Costs, vm: Vm, folded: bytes) -> VmRow:
     bill, facts = costs.bill(vm.vm_id), vm.facts
     counted = msgspec.structs.replace(bill, intervals=()) if is_kept(vm) else bill  # its time is the machine's beneath
-    paid, days = paid_of(vm, counted, UseSplitter(costs.state)), days_of(counted, lambda run_id: _user(costs, run_id))
+    paid = paid_of(vm, counted, UseSplitter(costs.state))
+    days = days_of(vm, counted, lambda run_id: _user(costs, run_id))
     return VmRow(
         gpu=gpu_of(vm),
         vm_id=vm.vm_id,

@@ -16,6 +16,7 @@ from steno.engine.state.world import World
 from steno.engine.wire import Position, Time, wire
 from steno.projections.answers import costs as charts
 from steno.projections.answers.costs import CostReport, costs
+from steno.projections.answers.levers import LeverList, levers
 from steno.projections.answers.overview import policy_then
 from steno.projections.answers.waste import By, WasteReport, waste
 from steno.projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer, time
@@ -162,6 +163,13 @@ READS = (
         at_position(WasteReport),
         "money",
         (choice("by", "What a row is.", get_args(By), default="user"), *RANGE),
+    ),
+    Read(
+        "/api/levers",
+        "The levers in force: what is paused, drained, stopped and kept, by whom and why",
+        lambda _, look, __: wire(levers(look.view, look.now)),
+        at_position(LeverList),
+        "levers",
     ),
     Read(
         "/api/budget",

@@ -21,7 +21,7 @@ export function streamPage(stream) {
 
 export const TYPES = [
   ["What the provider said", ["PollRecorded", "PollFailed", "RunObserved", "VmObserved", "ProviderEventSeen"]],
-  ["What was asked for", ["RunRequested", "StopRequested", "VmStopRequested"]],
+  ["What was asked for", ["RunRequested", "StopRequested", "VmStopRequested", "LeverPulled", "LeverReleased"]],
   ["What we did", [
     "SubmitIntended", "SubmitSucceeded", "SubmitFailed", "StopIntended", "StopSucceeded", "StopFailed", "FleetIntended",
     "FleetEnsured", "FleetFailed", "VmStopIntended", "VmStopSucceeded", "VmStopFailed", "IntentAbandoned",
@@ -45,6 +45,8 @@ const MEANINGS = {
   RunRequested: "Somebody asked for a run.",
   StopRequested: "Somebody asked to stop a run.",
   VmStopRequested: "Somebody asked to stop a machine.",
+  LeverPulled: "Somebody paused, drained or stopped many runs at once, or keeps a machine.",
+  LeverReleased: "A lever holds nothing back from here on.",
   SubmitIntended: "We are about to hand a run to the provider.",
   SubmitSucceeded: "The provider accepted the run.",
   SubmitFailed: "The provider refused the run.",
