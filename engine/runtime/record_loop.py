@@ -191,6 +191,7 @@ def said(decision: Decision, state: World) -> tuple[int, str]:
         case types.StopRequested():
             level = logging.WARNING
             why = "its machine is to be stopped" if decision.idle_since is None else "its GPUs are idle"
+            why = why if decision.lever is None else f"{decision.submitter} stops many runs at once"
             line = f"{run_name(state, decision.run_id)}: stopped, because {why}"
         case types.RunIdleWarned():
             level = logging.WARNING

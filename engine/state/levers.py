@@ -10,7 +10,7 @@ from steno.events.clock import format_second
 from steno.events.levers import LeverPulled
 
 SHORT = 8  # digits of a lever's id that are shown; a unique beginning names it
-_VERBS = {"pause": "paused", "drain": "is draining", "stop": "stopped", "keep": "keeps"}
+_VERBS = {"pause": "paused", "drain": "began to drain", "stop": "stopped", "keep": "keeps"}
 
 
 class Lever(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,11 +71,12 @@ def drainer(levers: Iterable[Lever], vm: Vm, moment: int) -> Lever | None:
 
 
 def sentence(lever: Lever) -> str:
-    """`ada paused runs of bob at 2026-11-20 14:05:00Z: maintenance`, with the command that reverts it."""
+    """`ada paused runs of bob at 2026-11-20T14:05:00Z: maintenance`, with the command that releases it."""
     pulled = lever.pulled
     until = "" if pulled.until is None else f" until {format_second(pulled.until)}"
     what = f"{pulled.by} {_VERBS[pulled.action]} {scope(pulled)} at {format_second(lever.at)}{until}"
-    return f"{what}: {pulled.why} (`steno resume {pulled.lever_id[:SHORT]}` releases it)"
+    release = f" (`steno resume {pulled.lever_id[:SHORT]}` releases it)" if lasts(pulled) else ""
+    return f"{what}: {pulled.why}{release}"
 
 
 def scope(lever: LeverPulled) -> str:
