@@ -214,11 +214,11 @@ class PolicyAdopted(OfSource, kind=24):
 class RunHeld(RunDecision, kind=25):
     """The run waits in Steno's queue; except for `ambiguous`, nothing has been said to the provider."""
 
-    why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer"]
+    why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer", "limit"]
     """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
     there, or the run before it has to be on its machine first; `user`: no idle machine is this submitter's;
     `ambiguous`: the answer to the call was lost, and the provider has a run that may be this run; `offer`: by its own
-    plan the provider has no machine that the task could get.
+    plan the provider has no machine that the task could get; `limit`: an owner of the run has as much as it may.
     """
     detail: str = ""
     not_before: int | None = None  # earliest time of the next try
@@ -299,6 +299,16 @@ class BudgetCrossed(Fact, kind=35):
     spent: int  # micro-dollars, as `total`
     total: int
     decided_at: DecidedAt | None = None
+
+
+class BudgetMoved(Fact, kind=55):
+    """A part of one owner's budget is another's from now on."""
+
+    amount: int  # micro-dollars
+    from_owner: str  # `user/alice`, as in `steno.engine.state.policy.OwnerLimit`
+    to_owner: str
+    why: str
+    by: str
 
 
 class AlertsAdopted(OfSource, kind=42):
@@ -387,7 +397,7 @@ StopEvent = StopRequested | StopIntended | StopSucceeded | StopFailed
 QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | RunIdleWarned | PlanAnswered | RulesAdopted
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
 VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed
-NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
+NoticeEvent = BudgetCrossed | BudgetMoved | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
 SourceEvent = (
     RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenCreated | TokenRevoked
 )

@@ -300,6 +300,13 @@ def _crossed(event: types.BudgetCrossed, turn: FoldStep) -> None:
 
 
 @apply.register
+def _moved(event: types.BudgetMoved, turn: FoldStep) -> None:
+    moved = turn.state.moved_budget
+    for owner, amount in ((event.from_owner, -event.amount), (event.to_owner, event.amount)):
+        moved[owner] = moved.get(owner, 0) + amount
+
+
+@apply.register
 def _source(event: OfSource, turn: FoldStep) -> None:
     match event:
         case types.RecorderStarted():  # what was imported before stays an archive

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from steno.engine.live.live_world import LiveWorld
     from steno.events.store.record import Batch, Record, Unless
 
-_PLACES: Final = frozenset({"RunPlaced"})
+_PLACES: Final = frozenset({"RunPlaced", "BudgetMoved"})
 
 
 class Journal:

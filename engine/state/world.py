@@ -95,6 +95,7 @@ class World(msgspec.Struct, kw_only=True):
     policies: dict[str, tuple[PolicyStep, ...]] = {}  # source → the policies in force, oldest first
     plans: dict[str, dict[str, PlanAnswer]] = {}  # source → `PlanAnswered.requirement` → the newest answer
     crossed: dict[str, int] = {}  # `<threshold>/<total>` → the position of the alert
+    moved_budget: dict[str, int] = {}  # owner → micro-dollars that it got from others, less what it gave
     anomalies: list[Anomaly] = []
     blind: list[Blind] = []
     clocks: dict[int, BootClock] = {}  # the upper half of `Stamp.epoch` → the clock of that boot of a machine
