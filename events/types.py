@@ -218,7 +218,7 @@ class RunHeld(RunDecision, kind=25):
     """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
     there, or the run before it has to be on its machine first; `user`: no idle machine is this submitter's;
     `ambiguous`: the answer to the call was lost, and the provider has a run that may be this run; `offer`: by its own
-    plan the provider has no machine that the task could get; `limit`: an owner of the run has as much as it may.
+    plan the provider has no machine that the task could get; `limit`: a limit of an owner of the run is reached.
     """
     detail: str = ""
     not_before: int | None = None  # earliest time of the next try

@@ -134,7 +134,7 @@ class OwnerLimits:
 
     @cached_property
     def machines(self) -> Counter[str]:
-        """Machines that may be billed, idle ones included, and those still to come for runs with a place."""
+        """Machines that may be billed, busy or idle, and those still to come for runs with a place."""
         there = [vm for vm in self._state.vms.open() if vm.billed and vm.archive is None and not is_kept(vm)]
         owners = {vm.vm_id: owners_of_vm(vm, self._state) for vm in there}
         sums = Counter(owner for owned in owners.values() for owner in owned)
@@ -212,7 +212,9 @@ class OwnerLimits:
         full = self._full(run, plan)
         if full and self._own(run, plan, full) is None:
             most = "1 machine" if full[0].machines == 1 else f"{full[0].machines} machines"
-            return f"{_words(full[0])} may have {most} at once, idle ones included ({_setting(full[0], 'machines')})"
+            return (
+                f"{_words(full[0])} may have {most} at once, idle machines included ({_setting(full[0], 'machines')})"
+            )
         return None
 
     def within(self, run: Run, outcome: Outcome | None, plan: Plan) -> Outcome | None:
