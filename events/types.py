@@ -7,6 +7,7 @@ with `assert_never` fails the type check if a kind is not handled.
 
 from typing import Final, Literal
 
+from steno.events.budget_moves import BudgetMoved
 from steno.events.codec import KINDS, Fact
 from steno.events.subjects import (
     DecidedAt,
@@ -301,16 +302,6 @@ class BudgetCrossed(Fact, kind=35):
     decided_at: DecidedAt | None = None
 
 
-class BudgetMoved(Fact, kind=55):
-    """A part of one owner's budget is another's from now on."""
-
-    amount: int  # micro-dollars
-    from_owner: str  # `user/alice`, as in `steno.engine.state.policy.OwnerLimit`
-    to_owner: str
-    why: str
-    by: str
-
-
 class AlertsAdopted(OfSource, kind=42):
     """The notices sent about a source from here on; nothing that ended before is ever sent."""
 
@@ -398,9 +389,8 @@ QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | RunIdleWarned |
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
 VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed
 NoticeEvent = BudgetCrossed | BudgetMoved | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
-SourceEvent = (
-    RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenCreated | TokenRevoked
-)
+TokenEvent = TokenCreated | TokenRevoked
+SourceEvent = RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenEvent
 OwnEvent = SubmitEvent | ReportEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | NoticeEvent | SourceEvent
 Event = PollEvent | ObservedEvent | OwnEvent
 

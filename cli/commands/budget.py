@@ -87,7 +87,7 @@ def move(app: App, amount: str, giver: str, receiver: str, why: str) -> None:
     from steno.engine.settings.values import limit_usd
     from steno.engine.submit.budget_moves import move_budget, owner_named
     from steno.engine.wire import dollars, usd
-    from steno.events.types import BudgetMoved
+    from steno.events.budget_moves import BudgetMoved
     from steno.projections.answers.owners import owner_standings
 
     try:

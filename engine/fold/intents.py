@@ -21,6 +21,7 @@ from steno.engine.state.states import Reason, State, VmState
 from steno.engine.state.vm import Drain, Told, Wish
 from steno.engine.state.world import PlanAnswer, PolicyStep
 from steno.events import types
+from steno.events.budget_moves import BudgetMoved
 from steno.events.clock import format_second
 from steno.events.codec import Fact
 from steno.events.errors import UnreadableInput
@@ -300,7 +301,7 @@ def _crossed(event: types.BudgetCrossed, turn: FoldStep) -> None:
 
 
 @apply.register
-def _moved(event: types.BudgetMoved, turn: FoldStep) -> None:
+def _moved(event: BudgetMoved, turn: FoldStep) -> None:
     moved = turn.state.moved_budget
     for owner, amount in ((event.from_owner, -event.amount), (event.to_owner, event.amount)):
         moved[owner] = moved.get(owner, 0) + amount

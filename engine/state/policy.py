@@ -40,7 +40,7 @@ class OwnerLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one owner of runs may have; None: no limit. Money is micro-dollars, GPU-hours are millionths."""
 
     owner: str  # `user/alice`, `project/main`, `gpu/MI300X`, `label/team=vision`
-    budget: int | None = None  # in all, before what `BudgetMoved` gave or took
+    budget: int | None = None  # in all, without moves (`BudgetMoved`)
     daily: int | None = None  # on a day in UTC
     gpu_hours: int | None = None  # in all
     machines: int | None = None  # at once

@@ -6,8 +6,8 @@ from steno.engine.live.journal import Journal
 from steno.engine.state.policy import Policy
 from steno.engine.state.world import World
 from steno.engine.wire import usd
+from steno.events.budget_moves import BudgetMoved
 from steno.events.store.record import Batch, Unless
-from steno.events.types import BudgetMoved
 
 
 def owner_named(text: str) -> str:

@@ -32,7 +32,7 @@ def owners(steno: Steno, *words: str) -> dict[str, dict[str, Any]]:
 
 
 def test_budget_moves_between_owners_and_a_submission_follows(limited: Steno, home: Path) -> None:
-    """A run of five hours does not fit into $4; once $3 were moved it does. Nothing is moved that is not there."""
+    """A run of five hours does not fit into $4; after a move of $3 it fits."""
     task = ("submit", "--name", "long", "--max-duration", "5h", "--", "true")
     refused = limited(*task)
     assert (refused.returncode, refused.stdout) == (6, "")

@@ -21,7 +21,7 @@ def policy(folder: Path, toml: str, provider: str = "dstack") -> Policy:
 
 
 def test_limits_are_read_by_owner(tmp_path: Path) -> None:
-    """Names may have dots and signs, GPU models ignore case, and `off` is no limit."""
+    """Names may have dots and signs, GPU models ignore case, and `off` lifts a limit."""
     toml = (
         '[limits.user.alice]\nbudget = "$500"\ndaily = 20\nruns = 2\nmachines = "off"\n[limits.user."a.b"]\nruns = 0\n'
         '[limits.gpu.mi300x]\ngpu_hours = 1.5\n[limits.label."team=vision"]\nmachines = 4\n'

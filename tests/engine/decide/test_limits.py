@@ -18,7 +18,8 @@ from steno.engine.state.policy import OwnerLimit, Policy, dump_policy, load_poli
 from steno.engine.state.run import Requirements
 from steno.engine.state.states import VmState
 from steno.engine.wire import DOLLAR
-from steno.events.types import BudgetMoved, IntentAbandoned, RunHeld, RunPlaced
+from steno.events.budget_moves import BudgetMoved
+from steno.events.types import IntentAbandoned, RunHeld, RunPlaced
 
 ADA, GPU = "user/ada", {"gpu": "MI300X"}
 COST = 2_338_250  # of an hour at worst, the idle timeout included
@@ -101,7 +102,7 @@ def test_a_run_above_its_owners_limit_waits_and_blocks_nobody() -> None:
 
 
 def test_a_full_source_is_not_kept_for_a_run_that_its_limit_holds() -> None:
-    """Of one place, bob's run behind gets what ada may not have."""
+    """Bob gets the place that ada may not have."""
     site = Site(msgspec.structs.replace(limited(runs=1), max_vms=2))
     site.ask()
     site.decide()
@@ -113,7 +114,7 @@ def test_a_full_source_is_not_kept_for_a_run_that_its_limit_holds() -> None:
 
 @pytest.mark.parametrize("owner", [ADA, "project/main", "gpu/MI300X", "label/team=vision"])
 def test_every_kind_of_owner_is_limited(owner: str) -> None:
-    """Of dstack's tags each is a label; a run that is not the owner's is free."""
+    """A label is a tag of a dstack task."""
     site = Site(limited(owner, runs=1))
     for _ in range(2):
         site.ask(tags={"team": "vision"})
@@ -121,7 +122,7 @@ def test_every_kind_of_owner_is_limited(owner: str) -> None:
 
 
 def test_an_owner_at_its_machines_goes_to_its_own_idle_machine() -> None:
-    """A task that fits there is sent there; a task that needs another machine waits, idle machines counted."""
+    """A task that fits is sent there; a task that needs another machine waits, idle machines counted."""
     site = Site(limited(machines=1))
     site.ask()
     site.decide()
@@ -197,7 +198,7 @@ def test_a_limit_of_an_unknown_owner_is_named_with_the_nearest() -> None:
 
 
 def test_a_policy_of_before_has_no_limits() -> None:
-    """What a record has is read as it was, and a policy with limits comes back whole."""
+    """An old policy is read as it was, and a policy with limits comes back whole."""
     before = {key: value for key, value in msgspec.json.decode(dump_policy(Policy())).items() if key != "limits"}
     assert load_policy(msgspec.json.encode(before)) == Policy()
     assert load_policy(dump_policy(limited(budget=1, runs=0))) == limited(budget=1, runs=0)
