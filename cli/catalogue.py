@@ -35,7 +35,7 @@ SECTIONS = {  # command → one-line help, by section of the page; the command's
         "waste": "Show what was paid for and not used, and what to ask for.",
         "estimate": "Estimate what runs a day cost, with and without reuse of machines.",
         "whatif": "Predict what another policy would have cost.",
-        "budget": "Show how much of the budget is spent, committed and left.",
+        "budget": "Show what of the budget is spent and left, by owner; move it.",
         "metrics": "Print the figures for a front end.",
         "notify": "List the notices sent to the webhook, or send a test notice.",
     },
@@ -80,7 +80,7 @@ OF_PROVIDERS = {"slurm"}  # commands that a built-in provider brings
 HELP = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
 
 _MODULES = {  # modules of several commands; every other command has a module of its own name
-    "costs": ("budget", "estimate", "metrics", "waste"),
+    "costs": ("estimate", "metrics", "waste"),
     "daemons": ("listener", "record", "serve", "up"),
     "events": ("polls", "poll"),
     "levers": ("pause", "resume", "drain"),

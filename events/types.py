@@ -6,6 +6,7 @@ microseconds (UTC); `bytes` fields are JSON text with secrets as commitments. `E
 
 from typing import Final, Literal
 
+from steno.events.budget_moves import BudgetMoved
 from steno.events.codec import KINDS, Fact
 from steno.events.levers import LeverEvent
 from steno.events.subjects import (
@@ -215,11 +216,12 @@ class PolicyAdopted(OfSource, kind=24):
 class RunHeld(RunDecision, kind=25):
     """The run waits in Steno's queue; except for `ambiguous`, nothing has been said to the provider."""
 
-    why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer", "lever"]
+    why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer", "lever", "limit"]
     """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
     there, or the run before it has to be on its machine first; `user`: no idle machine is this submitter's;
     `ambiguous`: the answer to the call was lost, and the provider has a run that may be this run; `offer`: by its own
-    plan the provider has no machine that the task could get; `lever`: somebody holds it back.
+    plan the provider has no machine that the task could get; `lever`: somebody holds it back;
+    `limit`: a limit of an owner of the run is reached.
     """
     detail: str = ""
     not_before: int | None = None  # earliest time of the next try
@@ -388,10 +390,9 @@ StopEvent = StopRequested | StopIntended | StopSucceeded | StopFailed
 QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | RunIdleWarned | PlanAnswered | RulesAdopted
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
 VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed | LeverEvent
-NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
-SourceEvent = (
-    RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenCreated | TokenRevoked
-)
+NoticeEvent = BudgetCrossed | BudgetMoved | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
+TokenEvent = TokenCreated | TokenRevoked
+SourceEvent = RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenEvent
 OwnEvent = SubmitEvent | ReportEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | NoticeEvent | SourceEvent
 Event = PollEvent | ObservedEvent | OwnEvent
 

@@ -1,4 +1,4 @@
-"""Commands about money: `costs`, `waste`, `estimate`, `budget`, `metrics`."""
+"""Commands about money: `costs`, `waste`, `estimate`, `metrics`."""
 
 from __future__ import annotations
 
@@ -231,36 +231,6 @@ def waste_command(app: App, by: Literal["user", "run", "gpu"], since: str | None
             show(app, wire(report) | {"position": view.position}, lambda: waste_page(report, columns()))
         else:
             hint("nothing was paid for in this range; --since 2026-01-01 begins earlier")
-
-
-@steno_command("budget")
-@at_option
-def budget_command(app: App, at: str | None) -> None:
-    """It also shows the burn rate, and when the budget is used up. Spent is every machine's bill to the newest poll;
-    committed is the worst that live runs and machines may still cost. A submission whose own worst case does not fit
-    into what is left is refused (exit 6), with the arithmetic. The total and the alert thresholds are those that the
-    process that acts on the record has adopted, from its settings budget.total and budget.alerts; a hint names those
-    that differ in this shell. Before that, this shell's are used.
-
-    With --json: {"total_usd", "spent_usd", "committed_usd", "remaining_usd", "available_usd", "used_pct",
-    "spent_24h_usd", "rate_now_usd_per_hour", "burn_rate_usd_per_hour", "forecast" (no_budget, used_up, too_early,
-    never, dated), "exhausted_at", "alerts": [{"threshold", "reached", "told_at_position"}], "position"}; null where
-    there is no budget. A forecast needs 24 hours since the first machine.
-
-    \b
-    Examples:
-      steno budget
-      steno budget --json | jq -r .remaining_usd
-      AMD_GRANT_CREDITS_TOTAL=500 steno budget
-    """
-    from steno.cli.render.money import budget_page
-    from steno.cli.wiring.view import policy_for, viewing
-    from steno.engine.wire import wire
-
-    with viewing(app, at) as (_, view, now):
-        standing = view.account(policy_for(app, view, at), now)
-        value = wire(standing) | {"position": view.position}
-        show(app, value, lambda: budget_page(standing, now, columns()))
 
 
 @steno_command("metrics")

@@ -125,8 +125,9 @@ def submit_command(
     If the provider does not answer, the command says so after a few seconds and exits 3. The message says whether the
     request stays or ended.
 
-    A run is refused (exit 6) if its worst-case cost exceeds the remaining budget. If the machine limit (`vms.max`) is
-    reached, the run waits in Steno's queue; without --wait the command says so and exits 0.
+    A run is refused (exit 6) if its worst-case cost exceeds the remaining budget, also of an owner (`steno budget`).
+    If the machine limit (`vms.max`), or a limit of runs, machines or dollars a day of an owner is reached, the run
+    waits in Steno's queue; without --wait the command says so and exits 0.
 
     While `steno up` or `steno record` runs, Steno ends idle machines and watches the budget. Otherwise nobody does: the
     budget is checked now, and dstack itself ends a machine that idled for vms.idle_timeout, or for the task's

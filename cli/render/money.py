@@ -18,6 +18,7 @@ from steno.engine.state.policy import CENT
 from steno.engine.wire import money, rate
 from steno.events.clock import SECOND, duration, span
 from steno.projections.answers.costs import LINES, CostReport, CostRow
+from steno.projections.answers.owners import OwnerStanding
 from steno.projections.answers.waste import WASTED, WasteReport
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
@@ -96,6 +97,32 @@ def budget_page(account: Account, now: int, columns: int) -> str:
         behind = min(width - spent, round(account.committed * width / total))
         lines += ["", "█" * spent + "▒" * behind + "░" * (width - spent - behind)]
     return "\n".join(lines)
+
+
+def owners_table(owners: Sequence[OwnerStanding], columns: int) -> str:
+    """A row per owner; leaves out what nobody has and no limit names."""
+    head = ("OWNER", "SPENT", "COMMITTED", "LEFT", "TODAY", "GPU-HOURS", "MACHINES", "RUNS", "WAITING")
+    rows = [
+        (
+            paint.cut(owner.owner, 36),
+            _of(short(owner.spent), None if owner.budget is None else short(owner.budget)),
+            short(owner.committed),
+            "–" if owner.left is None else short(owner.left) if owner.left >= 0 else f"−{short(-owner.left)}",
+            _of(short(owner.today), None if owner.daily is None else short(owner.daily)),
+            _of(f"{owner.gpu_hours:,.4g}", None if owner.gpu_hours_limit is None else f"{owner.gpu_hours_limit:,g}"),
+            _of(str(owner.machines), None if owner.machines_limit is None else str(owner.machines_limit)),
+            _of(str(owner.runs), None if owner.runs_limit is None else str(owner.runs_limit)),
+            str(owner.waiting),
+        )
+        for owner in owners
+    ]
+    note = paint.dim("Spent and today are the high bounds of bills, with the idle time after an owner's runs.")
+    notes = (note for owner in owners for note in owner.notes)
+    return "\n".join((paint.fitted(head, rows, columns, right=range(1, len(head)), spare=(8, 5, 2)), "", note, *notes))
+
+
+def _of(has: str, most: str | None) -> str:
+    return has if most is None else f"{has} of {most}"
 
 
 def _alert(alert: BudgetAlert, total: int) -> tuple[str, str]:

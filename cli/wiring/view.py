@@ -163,4 +163,6 @@ def policy_for(app: App, view: View, at: str | None) -> Policy:
         if getattr(here, field) != getattr(policy, field):
             setting = app.settings.find(name)
             hint(f"{name} is {setting.value or 'off'} in this shell ({setting.source}), and not in force in the record")
+    if at is None and here.limits != policy.limits:
+        hint("the limits by owner of this shell differ from those in force in the record")
     return policy

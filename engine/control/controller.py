@@ -330,9 +330,8 @@ class Controller:
             decisions = self._decide(state, source, self.policy, now, self.stays)
             stamp = DecidedAt(position=position, at=now, software=version(), watched=self.stays)
             stamped = [replace(decision, decided_at=stamp) for decision in decisions]
-            spends = not self.policy.free and self.policy.budget_total is not None
             with suppress(VersionConflict):
-                done = self.actor.carry_out(stamped, state, queued, position, spends=spends)
+                done = self.actor.carry_out(stamped, state, queued, position, spends=self.policy.guarded)
                 break
         self.live.catch_up()
         self.actor.submitter.erase_secrets(self._needed)

@@ -74,7 +74,9 @@ class Plan:
     def offers(self, vm: Vm, state: VmState = VmState.IDLE) -> bool:
         return looks_free(vm, state) and vm.vm_id not in self.situation.reserved and vm.vm_id not in self.claimed
 
-    def hold(self, run: Run, why: Literal["cap", "capacity", "machine", "user", "offer"], detail: str) -> RunHeld:
+    def hold(
+        self, run: Run, why: Literal["cap", "capacity", "machine", "user", "offer", "limit"], detail: str
+    ) -> RunHeld:
         return RunHeld(run_id=run.run_id, provider=self.situation.provider, why=why, detail=detail)
 
     def refuse(self, run: Run, why: str) -> IntentAbandoned:

@@ -12,6 +12,7 @@ from typing import Annotated, Final, assert_never
 from msgspec import Meta
 
 from steno.engine.decide.budget import check
+from steno.engine.decide.limits import OwnerLimits
 from steno.engine.decide.machine import covers
 from steno.engine.decide.offers import sentence, without_offer
 from steno.engine.decide.placement import Keep, Outcome, Plan, before_it, place, place_on_freed, place_schedule
@@ -50,9 +51,10 @@ def plan(situation: Situation) -> Plan:
     due = (run for run in situation.queue if is_due(run.held, situation.now) and run.run_id not in back)
     wanted = sum(places(run) for run in due if without_offer(situation, run) is None)
     result = Plan(situation, wanted, situation.free, set(situation.slots))
+    limits = OwnerLimits(situation.state, situation.policy, situation.now)
     result.decided += back.values()
     for run in (run for run in situation.queue if run.run_id not in back):
-        outcome = _next(run, result)
+        outcome = _next(run, result, limits)
         match outcome:
             case None:
                 result.waiting.append(run)
@@ -68,7 +70,7 @@ def plan(situation: Situation) -> Plan:
             case RunHeld():
                 result.decided.append(outcome)
                 # A run that waits for a machine needs that machine; a place does not help it.
-                if outcome.why not in ("capacity", "machine", "offer") and terms_of(run).creation != "reuse":
+                if outcome.why not in ("capacity", "machine", "offer", "limit") and terms_of(run).creation != "reuse":
                     result.head = result.head or run
             case IntentAbandoned() | SubmitFailed():
                 result.decided.append(outcome)
@@ -110,14 +112,18 @@ def _held_back(run: Run, situation: Situation) -> RunHeld | None:
     )
 
 
-def _next(run: Run, plan: Plan) -> Outcome | None:
+def _next(run: Run, plan: Plan, limits: OwnerLimits) -> Outcome | None:
     """Where the run goes, after those before it; None: it goes on waiting for its time."""
     if run.is_schedule:
-        return _affordable(run, place_schedule(run, plan), plan)
+        return _affordable(run, place_schedule(run, plan), plan, limits)
     due, answer = is_due(run.held, plan.situation.now), without_offer(plan.situation, run)
     # A run that the provider refuses to plan is submitted if that takes nothing from others: the refusal says why.
     if answer is not None and (not answer.reason or (plan.free is not None and plan.free < terms_of(run).nodes)):
         return _without_offer(run, plan, answer)
+    full = limits.hold(run, plan)
+    if full is not None:
+        plan.wanted -= terms_of(run).nodes if due and answer is None else 0
+        return plan.hold(run, "limit", full) if due else None
     behind = plan.hold(run, "cap", BEHIND)
     outcome: Outcome | None
     if plan.closed:
@@ -128,7 +134,7 @@ def _next(run: Run, plan: Plan) -> Outcome | None:
         plan.wanted -= terms_of(run).nodes if answer is None else 0
     else:
         outcome = place_on_freed(run, plan)
-    outcome = _affordable(run, outcome, plan)
+    outcome = _affordable(run, limits.within(run, outcome, plan), plan, limits)
     if isinstance(outcome, RunPlaced) and outcome.slot is None and before_it(run, plan):
         plan.closed = True
         return plan.hold(run, "machine", ONE_AT_A_TIME) if due else None
@@ -153,12 +159,14 @@ def _without_offer(run: Run, plan: Plan, answer: PlanAnswer) -> RunHeld | Submit
     return SubmitFailed(run_id=run.run_id, provider=situation.provider, error=why, reason="no_offer")
 
 
-def _affordable(run: Run, outcome: Outcome | None, plan: Plan) -> Outcome | None:
-    """Its place, unless the budget refuses it: the runs before it count against it, those behind it do not."""
-    situation = plan.situation
-    if isinstance(outcome, RunPlaced | Keep) and situation.policy.budget_total is not None:
+def _affordable(run: Run, outcome: Outcome | None, plan: Plan, limits: OwnerLimits) -> Outcome | None:
+    """Its place, unless a budget refuses it: the runs before it count against it, those behind it do not."""
+    situation, policy = plan.situation, plan.situation.policy
+    if isinstance(outcome, RunPlaced | Keep) and policy.guarded:
         try:
-            check(terms_of(run), situation.policy, situation.state, situation.now, run)
+            if policy.budget_total is not None:
+                check(terms_of(run), policy, situation.state, situation.now, run)
+            limits.check(terms_of(run), run.project, run)
         except RefusedByPolicy as error:
             return plan.refuse(run, str(error))
     return outcome

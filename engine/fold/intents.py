@@ -22,6 +22,7 @@ from steno.engine.state.states import Reason, State, VmState
 from steno.engine.state.vm import Drain, KeptSpan, Told, Vm, Wish
 from steno.engine.state.world import PlanAnswer, PolicyStep
 from steno.events import types
+from steno.events.budget_moves import BudgetMoved
 from steno.events.clock import format_second
 from steno.events.codec import Fact
 from steno.events.errors import UnreadableInput
@@ -363,6 +364,13 @@ def _released(event: LeverReleased, turn: FoldStep) -> None:
 @apply.register
 def _crossed(event: types.BudgetCrossed, turn: FoldStep) -> None:
     turn.state.crossed.setdefault(f"{event.threshold}/{event.total}", turn.position)
+
+
+@apply.register
+def _moved(event: BudgetMoved, turn: FoldStep) -> None:
+    moved = turn.state.moved_budget
+    for owner, amount in ((event.from_owner, -event.amount), (event.to_owner, event.amount)):
+        moved[owner] = moved.get(owner, 0) + amount
 
 
 @apply.register

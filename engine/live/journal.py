@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from steno.events.store.record import Batch, Record, Unless
 
 _PULLS: Final = frozenset({"LeverPulled"})
-_PLACES: Final = _PULLS | {"RunPlaced"}
+_PLACES: Final = _PULLS | {"RunPlaced", "BudgetMoved"}
 
 
 class Journal:

@@ -39,10 +39,11 @@ class Costs:
     calls `moved` after the world changed. What no later poll changes of a long bill stays in the cache.
     """
 
-    def __init__(self, state: World) -> None:
+    def __init__(self, state: World, book: Book | None = None) -> None:
+        """`book`: the prices; None: those of the world."""
         self.state = state
         self._cache = BillCache()
-        self._book = Book.of(state)
+        self._book = Book.of(state) if book is None else book
         self._bills: dict[str, Bill] = {}
         self._charges: dict[str, dict[str | None, list[Charge]]] = {}
 

@@ -11,6 +11,7 @@ from typing import assert_never
 from steno.engine.control.controller import Controller, Round
 from steno.engine.control.effects import GLANCE
 from steno.engine.decide.decisions import Decision
+from steno.engine.decide.limits import unknown_owners
 from steno.engine.decide.situation import run_name
 from steno.engine.notify.webhook import budget_text
 from steno.engine.runtime.signals import INTERRUPTED, Terminated, ending, stoppable
@@ -124,6 +125,8 @@ class DaemonLog:
         self._recorder, self._source = controller, controller.source
         self._silent_since: int | None = None
         self._stopping: set[str] = set()  # machines with a stop whose outcome was not logged yet
+        for sentence in unknown_owners(controller.world.state, controller.policy):
+            _log.warning("%s", sentence)
 
     def round(self, outcome: Round) -> None:
         state, journal = self._recorder.world.state, self._recorder.journal

@@ -17,6 +17,9 @@ from steno.engine.settings.values import (
     days,
     host,
     isolation,
+    limit_count,
+    limit_hours,
+    limit_usd,
     machines,
     memory,
     one_of,
@@ -182,9 +185,12 @@ GENERAL: tuple[Known, ...] = (
 _FAMILIES = (
     (re.compile(r"rates\.[A-Za-z0-9][A-Za-z0-9_-]*"), rate),
     (re.compile(r"billing\.[a-z][a-z0-9_-]*\.(minimum|granularity)"), parse_duration),
+    (re.compile(r"limits\.(user|project|gpu|label)\..+\.(budget|daily)"), limit_usd),
+    (re.compile(r"limits\.(user|project|gpu|label)\..+\.gpu_hours"), limit_hours),
+    (re.compile(r"limits\.(user|project|gpu|label)\..+\.(machines|runs)"), limit_count),
 )
 """Settings of `steno.toml` whose names the user chooses, and their parsers: dollars an hour of one GPU; the least time
-that a backend charges for a machine, and the time of which it charges whole multiples.
+that a backend charges for a machine, and the time of which it charges whole multiples; what an owner of runs may have.
 """
 
 
@@ -235,6 +241,9 @@ class Table:
         if name.startswith("rates."):
             rates = {known.name.lower(): known.name for known in GENERAL if known.name.startswith("rates.")}
             name = rates.get(name.lower(), "rates." + name.removeprefix("rates.").upper())
+        if name.startswith("limits.gpu."):
+            model, dot, key = name.removeprefix("limits.gpu.").rpartition(".")
+            name = f"limits.gpu.{model.upper()}{dot}{key}"
         setting = next((known for known in self.known if known.name == name), None)
         if setting is not None:
             return setting

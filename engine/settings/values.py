@@ -146,6 +146,13 @@ budget = _or_off(partial(_dollars, most=_DOLLARS), "dollars above 0 (1400.00), o
 """Above 0; None: no budget."""
 
 
+_LIMIT: Final = "0 or more, or off for no limit"
+limit_usd = _or_off(partial(_dollars, least=0, most=_DOLLARS), f"dollars, {_LIMIT}: $20, 99.50")
+limit_hours = _or_off(partial(_dollars, least=0, most=_DOLLARS), f"GPU-hours, {_LIMIT}: 500, 0.5")
+"""Millionths of GPU-hours."""
+limit_count = _or_off(partial(_number, least=0, most=_MACHINES), f"a whole number, {_LIMIT}: 2")
+
+
 def _thresholds(text: str) -> tuple[int, ...]:
     shares = set()
     for part in text.split(","):

@@ -70,6 +70,7 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     race: str | None = None  # runs with the same value were asked for together, and only the first that runs is wanted
     plan: str = ""  # equal for tasks that its provider plans alike; empty: it plans none
     crons: tuple[str, ...] = ()  # when it is due: it is a schedule, and all else is of each firing; empty: run it once
+    labels: tuple[str, ...] = ()  # `team=vision`: what its task is tagged with
     strategy: str | None = None  # what distinguishes it within its race, in a few words
 
 

@@ -97,6 +97,7 @@ class World(msgspec.Struct, kw_only=True):
     levers: dict[str, Lever] = {}  # by lever_id, those not released, in order; those whose time has passed may be there
     plans: dict[str, dict[str, PlanAnswer]] = {}  # source → `PlanAnswered.requirement` → the newest answer
     crossed: dict[str, int] = {}  # `<threshold>/<total>` → the position of the alert
+    moved_budget: dict[str, int] = {}  # owner → micro-dollars that it got from others, less what it gave
     anomalies: list[Anomaly] = []
     blind: list[Blind] = []
     clocks: dict[int, BootClock] = {}  # the upper half of `Stamp.epoch` → the clock of that boot of a machine

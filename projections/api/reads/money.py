@@ -18,6 +18,7 @@ from steno.projections.answers import costs as charts
 from steno.projections.answers.costs import CostReport, costs
 from steno.projections.answers.levers import LeverList, levers
 from steno.projections.answers.overview import policy_then
+from steno.projections.answers.owners import OwnerStanding, owner_standings
 from steno.projections.answers.waste import By, WasteReport, waste
 from steno.projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer, time
 from steno.projections.api.problems import Problem
@@ -100,8 +101,16 @@ def _costs(_: Service, look: Look, values: Asked) -> dict[str, Any] | CostReport
     }
 
 
+class BudgetAnswer(Account, frozen=True, kw_only=True):
+    """The budget, and the owners of runs that have limits."""
+
+    limits: tuple[OwnerStanding, ...]
+
+
 def _budget(service: Service, look: Look, _: Asked) -> dict[str, Any]:
-    return wire(look.view.account(policy_at(service, look.view.state), look.now))
+    policy = policy_at(service, look.view.state)
+    limits = owner_standings(look.view, policy, look.now)
+    return wire(look.view.account(policy, look.now)) | {"limits": [wire(owner) for owner in limits]}
 
 
 def policy_at(service: Service, state: World) -> Policy:
@@ -173,9 +182,9 @@ READS = (
     ),
     Read(
         "/api/budget",
-        "The budget: spent, committed, remaining, and when it is used up",
+        "The budget: spent, committed, remaining, and when it is used up; owners with limits",
         _budget,
-        at_position(Account),
+        at_position(BudgetAnswer),
         "money",
     ),
     Read(

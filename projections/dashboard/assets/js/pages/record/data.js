@@ -27,7 +27,7 @@ export const TYPES = [
     "FleetEnsured", "FleetFailed", "VmStopIntended", "VmStopSucceeded", "VmStopFailed", "IntentAbandoned",
   ]],
   ["What we decided", [
-    "PolicyAdopted", "RunHeld", "RunPlaced", "RunRequeued", "VmDrainStarted", "VmDrainCancelled", "VmGoneConfirmed", "BudgetCrossed", "RulesAdopted",
+    "PolicyAdopted", "RunHeld", "RunPlaced", "RunRequeued", "VmDrainStarted", "VmDrainCancelled", "VmGoneConfirmed", "BudgetCrossed", "BudgetMoved", "RulesAdopted",
   ]],
   ["What the task said", ["TaskReported"]],
   ["Ourselves", [
@@ -72,6 +72,7 @@ const MEANINGS = {
   VmStopFailed: "The provider did not accept the stop of a machine.",
   VmGoneConfirmed: "Somebody confirmed that the machine is gone.",
   BudgetCrossed: "Spending crossed a threshold of the budget.",
+  BudgetMoved: "A part of one owner's budget became another's.",
   AlertsAdopted: "These kinds of news are reported from here on.",
   NoticeIntended: "A notice is about to be sent to the webhook.",
   NoticeDelivered: "The webhook accepted the notice.",
