@@ -17,6 +17,7 @@ SECTIONS = {  # command → one-line help, by section of the page; the command's
     },
     "See what happened": {
         "ps": "List runs.",
+        "changes": "Show what changed since a time, in runs, machines, money.",
         "watch": "Print changes of runs as they happen.",
         "show": "Show one run: the provider's words beside the verdict.",
         "compare": "Compare two runs: outcome, times, cost, what was asked for.",

@@ -10,7 +10,7 @@ import msgspec
 
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.errors import NOT_SUCCEEDED
-from steno.cli.wiring.options import both_times_option, completed_runs, hidden_option
+from steno.cli.wiring.options import both_times_option, completed_runs, hidden_option, user_option
 from steno.cli.wiring.output import emit, emit_json, hint
 from steno.cli.wiring.terminal import columns
 from steno.engine.state.states import Reason, State
@@ -32,7 +32,7 @@ _SORTS = click.Choice(["time", "name", "duration", "cost"])  # as `run_query.SOR
 @click.option("--failed", is_flag=True, help="As --state failed.")
 @click.option("--state", type=_STATES, metavar="STATE", help="Runs in this state.")
 @click.option("--reason", type=_REASONS, metavar="REASON", help="Runs with this reason.")
-@click.option("--user", metavar="NAME", help="Runs that this user submitted.")
+@user_option("Runs that this user submitted.")
 @click.option("--project", metavar="NAME", help="Runs of this project.")
 @click.option("--gpu", metavar="MODEL[:N]", help="Runs that got this GPU, or ask for it.")
 @click.option("--machine", metavar="VM", help="Runs on this machine: its name, its id or the id's beginning.")
@@ -83,6 +83,7 @@ def ps_command(
     Examples:
       steno ps
       steno ps --failed --since 2d --gpu MI300X
+      steno ps --mine --state running
       steno ps -s 'train.py --lr 0.1' --sort duration -w
       steno stop $(steno ps -q --state running -n 1)
       steno ps --all --json | jq '.runs[] | {name, state, reason}'

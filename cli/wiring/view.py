@@ -21,6 +21,8 @@ from steno.events.store.record import Record
 from steno.events.store.store import is_bundle
 from steno.projections.read_models.known_worlds import Knowledge
 from steno.projections.read_models.projector import caught_up
+from steno.projections.read_models.reader_pool import Look
+from steno.projections.read_models.run_query import RunQuery, check_known
 from steno.projections.read_models.view import SourceView, View
 
 DAY = 86_400_000_000  # microseconds: lists leave out what ended longer ago
@@ -91,6 +93,13 @@ def _goes_on(record: Record, provider: str, kept: Callable[[str], bool]) -> bool
             return True
         # a machine without a run ends by itself, possibly unseen
         return any(kept(row.provider_id) for row in store.vms.all(since=_NEVER))
+
+
+def look_of(record: Record, view: View, now: int, at: str | None, user: str | None = None) -> Look:
+    """The look at the record of answers about a range of time. Raises `UnknownValue`: no run is of that user."""
+    if user is not None:
+        check_known(view.store, RunQuery(user=user))
+    return Look(record=record, view=view, position=view.position, now=now, past=at is not None)
 
 
 def say_unseen(sources: Iterable[SourceView], now: int) -> None:

@@ -18,11 +18,24 @@ from steno.projections.answers import costs as charts
 from steno.projections.answers.costs import CostReport, costs
 from steno.projections.answers.overview import policy_then
 from steno.projections.answers.waste import By, WasteReport, waste
-from steno.projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer, time
+from steno.projections.api.parameters import (
+    CURSOR,
+    HIDDEN,
+    LIMIT,
+    MOST,
+    Asked,
+    choice,
+    cursor_of,
+    flag,
+    integer,
+    text,
+    time,
+)
 from steno.projections.api.problems import Problem
 from steno.projections.api.reads.read import Cursor, Read, at_position, page_shape
 from steno.projections.api.service import Service
 from steno.projections.read_models.reader_pool import Look
+from steno.projections.read_models.run_query import RunQuery, UnknownValue, check_known
 from steno.projections.read_models.view import beside
 
 
@@ -82,7 +95,8 @@ def _machine(_: Service, look: Look, values: Asked) -> dict[str, Any]:
 
 def _costs(_: Service, look: Look, values: Asked) -> dict[str, Any] | CostReport:
     all_days = values["since"] is None and values["until"] is None
-    stored = costs(look.view.store, values["by"], None if all_days else range_asked(look, values))
+    user = known_user(look, values)
+    stored = costs(look.view.store, values["by"], None if all_days else range_asked(look, values), user)
     behind, newest = values["cursor"], values["order"] == "newest"
     rows = list(zip(stored.places, stored.report.rows, strict=True))
     if newest:
@@ -106,6 +120,19 @@ def _budget(service: Service, look: Look, _: Asked) -> dict[str, Any]:
 def policy_at(service: Service, state: World) -> Policy:
     """The policy in force in that world, as for `steno budget`; that of the settings if no process adopted one."""
     return policy_then(state, policy_from(service.settings))
+
+
+USER = text("user", "Only what is about runs of this user; gaps and settings are everybody's.")
+
+
+def known_user(look: Look, values: Asked) -> str | None:
+    """The user asked for; `Problem`: no run is of that user."""
+    user: str | None = values["user"]
+    try:
+        check_known(look.view.store, RunQuery(user=user))
+    except UnknownValue as error:
+        raise Problem(400, str(error), field="user") from None
+    return user
 
 
 RANGE = (
@@ -152,6 +179,7 @@ READS = (
             choice("order", "Which rows come first.", ("oldest", "newest"), default="oldest"),
             time("since", "Only costs from the day of this time (UTC) on; default: all, but for `reconciliation`."),
             time("until", "Only costs up to the day of this time (UTC); default: the moment shown."),
+            USER,
         ),
         tabled=True,
     ),

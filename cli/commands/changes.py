@@ -1,0 +1,59 @@
+"""`steno changes`: what changed since a time."""
+
+import click
+
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.options import at_option, user_option
+from steno.cli.wiring.output import hint, show
+from steno.cli.wiring.terminal import columns
+
+
+@steno_command("changes")
+@click.option(
+    "--since", metavar="TIME", default="1d", show_default=True, help="Begin then: yesterday, 14:05, 3d (days ago)."
+)
+@user_option("Only runs of this user, their machines, anomalies and costs.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="At most N anomalies."
+)
+@at_option
+def changes_command(app: App, since: str, user: str | None, limit: int, at: str | None) -> None:
+    """Runs that ended, those without success first and each with the cause; machines that came, ended or vanished;
+    anomalies, gaps, money by user, and settings that changed. Runs of one name that ended alike share a line, and so do
+    all runs of a user that succeeded. --at ends the range earlier.
+
+    A machine vanished if its provider did not reach it, no longer listed it, or took it away. Gaps and settings are
+    shown with --user too: they are everybody's.
+
+    With --json: {"from", "to", "user", "submitted", "runs": [{"name", "user", "state", "reason", "exit_status",
+    "count", "last_at", "cost_usd", "why", "run_ids"}], "machines": [{"vm_id", "name", "gpu", "state", "user",
+    "came_at", "ended_at", "vanished_at", "what", "cost_usd"}], "anomalies" and "blind" as in `incidents`, "total_usd",
+    "spent": [{"user", "cost_usd"}], "settings": [{"position", "at", "subject", "what", "who"}], "more", "position"}.
+
+    \b
+    Examples:
+      steno changes --since yesterday
+      steno changes --since 18:00 --mine
+      steno changes --since 7d --json | jq '.machines[] | select(.vanished_at)'
+    """
+    from steno.cli.render.changes import is_empty, page
+    from steno.cli.render.words import moment
+    from steno.cli.wiring.time_arguments import begin
+    from steno.cli.wiring.view import look_of, say_unseen, viewing
+    from steno.engine.wire import wire
+    from steno.projections.answers.changes import changes
+
+    with viewing(app, at) as (record, view, now):
+        start = begin(since, now)
+        answer = changes(look_of(record, view, now, at, user), start, user, limit)
+        first, sources = next(iter(record.read(limit=1)), None), view.sources(now)
+        if is_empty(answer) and not app.json:
+            hint(f"nothing changed since {moment(start)}")
+        else:
+            show(app, lambda: wire(answer) | {"position": view.position}, lambda: page(answer, columns()))
+    if first is None or first.observed_at > start:
+        hint("the record is empty" if first is None else f"the record begins at {moment(first.observed_at)}")
+    if answer.more:
+        hint(f"more anomalies than these {limit}; -n N shows N")
+    if at is None:
+        say_unseen(sources, now)

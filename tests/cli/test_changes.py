@@ -1,0 +1,62 @@
+"""`changes`, and `--since`, `--user` and `--mine` of other lists: what an operator asks in the morning."""
+
+import getpass
+import json
+from pathlib import Path
+
+import pytest
+from stenotest.command_line import Steno, refused
+
+pytestmark = pytest.mark.slow
+TRACE = Path(__file__).parent.parent / "traces" / "dstack-0.22.5" / "unreachable.jsonl.zst"
+
+
+def test_what_changed_is_summed_up_and_listed(steno: Steno) -> None:
+    """Those of one name share a line, those without success come first; nothing of others is in `--mine`."""
+    steno("import", TRACE)
+    for command in ("true", "exit 3", "exit 3"):
+        steno("submit", "--wait", "--name", "nightly", "--", command)
+    page = steno("changes", "--since", "1h").stdout
+    assert "3 runs submitted, 3 ended (2 without success)" in page
+    assert page.index("nightly (2 runs)") < page.index("● succeeded")
+    assert "It exited 3" in page
+    everything = json.loads(steno("changes", "--since", "2026-01-01", "--json").stdout)
+    assert [machine["name"] for machine in everything["machines"] if machine["vanished_at"]] == ["lab-fleet-0"]
+    assert {each["user"] for each in everything["runs"]} == {"admin", getpass.getuser()}
+    mine = json.loads(steno("changes", "--since", "2026-01-01", "--mine", "--json").stdout)
+    assert {each["user"] for each in mine["runs"]} == {getpass.getuser()}
+    assert mine["anomalies"] == []
+    assert json.loads(steno("incidents", "--mine", "--json").stdout)["anomalies"] == []
+    assert len(json.loads(steno("incidents", "--since", "2026-01-01", "--json").stdout)["anomalies"]) == 1
+    assert json.loads(steno("incidents", "--since", "1h", "--json").stdout)["anomalies"] == []
+    assert {run["name"] for run in json.loads(steno("ps", "--mine", "--json").stdout)["runs"]} == {"nightly"}
+
+
+def test_costs_of_a_user_are_the_line_of_that_user(steno: Steno) -> None:
+    steno("import", TRACE)
+    steno("submit", "--wait", "--", "true", STENO_LOCAL_PRICE="1.99")
+    by_user = {
+        row["key"]: row["total_usd"] for row in json.loads(steno("costs", "--by", "user", "--json").stdout)["rows"]
+    }
+    for user in ("admin", getpass.getuser()):
+        for by in ("run", "vm", "day", "gpu"):
+            report = json.loads(steno("costs", "--by", by, "--user", user, "--json").stdout)
+            assert report["total"]["total_usd"] == by_user[user], by
+
+
+@pytest.mark.parametrize("command", ["changes", "incidents"])
+def test_bad_ranges_and_users_are_named_in_one_line(steno: Steno, command: str) -> None:
+    steno("submit", "--wait", "--", "true")
+    assert "2099-01-01 is not before" in refused(steno(command, "--since", "2099-01-01"), 2)
+    assert "'soon' is not a time" in refused(steno(command, "--since", "soon"), 2)
+    assert "unknown user 'nobody'; known: " in refused(steno(command, "--user", "nobody"), 2)
+    assert "leave --user out" in refused(steno(command, "--mine", "--user", "nobody"), 2)
+
+
+def test_a_range_without_data_says_where_the_record_begins(steno: Steno) -> None:
+    steno("import", TRACE)
+    done = steno("changes", "--since", "1h")
+    assert done.stdout == ""
+    assert done.stderr.startswith("nothing changed since ")
+    assert "the record begins at 2026-11-20" in steno("changes", "--since", "2026-11-20T12:00:00Z").stderr
+    assert "leave --chart" in refused(steno("costs", "--mine", "--chart"), 2)
