@@ -18,25 +18,21 @@ from steno.cli.wiring.terminal import columns
 )
 @at_option
 def changes_command(app: App, since: str, user: str | None, limit: int, at: str | None) -> None:
-    """Runs that ended, those without success first and each with the cause; machines that came, ended or vanished;
-    anomalies, gaps, money by user, and settings that changed. Runs of one name that ended alike share a line, and so do
-    all runs of a user that succeeded. --at ends the range earlier.
+    """Runs that ended, those without success first and each with its cause; machines that came, ended or vanished;
+    anomalies, gaps, money by user, and settings. Runs of one name that ended alike share a line, and so do all runs of
+    a user that succeeded. A machine vanished if its provider did not reach it, no longer listed it, or took it away.
+    Gaps and settings are shown with --user too: they are everybody's. With --at the range ends then.
 
-    A machine vanished if its provider did not reach it, no longer listed it, or took it away. Gaps and settings are
-    shown with --user too: they are everybody's.
-
-    With --json: {"from", "to", "user", "submitted", "runs": [{"name", "user", "state", "reason", "exit_status",
-    "count", "last_at", "cost_usd", "why", "run_ids"}], "machines": [{"vm_id", "name", "gpu", "state", "user",
-    "came_at", "ended_at", "vanished_at", "what", "cost_usd"}], "anomalies" and "blind" as in `incidents`, "total_usd",
-    "spent": [{"user", "cost_usd"}], "settings": [{"position", "at", "subject", "what", "who"}], "more", "position"}.
+    With --json: {"from", "to", "user", "submitted", "total_usd", "changes": [{"kind": run, machine, anomaly, gap, money
+    or setting, "name", "state", "user", "at", "cost_usd", "what", "subjects"}], "more", "position"}.
 
     \b
     Examples:
       steno changes --since yesterday
       steno changes --since 18:00 --mine
-      steno changes --since 7d --json | jq '.machines[] | select(.vanished_at)'
+      steno changes --since 7d --json | jq '.changes[] | select(.state == "vanished")'
     """
-    from steno.cli.render.changes import is_empty, page
+    from steno.cli.render.changes import page
     from steno.cli.render.words import moment
     from steno.cli.wiring.time_arguments import begin
     from steno.cli.wiring.view import look_of, say_unseen, viewing
@@ -47,7 +43,7 @@ def changes_command(app: App, since: str, user: str | None, limit: int, at: str 
         start = begin(since, now)
         answer = changes(look_of(record, view, now, at, user), start, user, limit)
         first, sources = next(iter(record.read(limit=1)), None), view.sources(now)
-        if is_empty(answer) and not app.json:
+        if not answer.changes and not answer.submitted and not app.json:
             hint(f"nothing changed since {moment(start)}")
         else:
             show(app, lambda: wire(answer) | {"position": view.position}, lambda: page(answer, columns()))

@@ -1,280 +1,218 @@
-"""What changed in a range of time: verdicts, machines, anomalies, gaps, money and settings, also of one user only."""
+"""The changes in a range of time: verdicts, machines, anomalies, gaps, money and settings, also of one user only."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, Any, Final
 
-import msgspec
 from msgspec import Meta
 
 from steno.engine.money.costs import Costs, charges, cut_at, runs_on
-from steno.engine.objects import BlindObject
 from steno.engine.rules.why_ended import finding
 from steno.engine.state.kernel_mark import is_kept
 from steno.engine.state.policy import Policy, Rate
 from steno.engine.state.states import State, VmReason, VmState
 from steno.engine.state.vm import Vm
-from steno.engine.wire import Position, Shape, Stretched, Time, Usd, rate, usd
-from steno.events.clock import format_second, span
+from steno.engine.wire import Shape, Stretched, Time, Usd, rate, usd
+from steno.events.clock import format_second, parse_time, span
 from steno.projections.answers.actions import changed_settings
 from steno.projections.answers.evidence import message_of
-from steno.projections.answers.incidents import DatedAnomaly, anomalies_of, blind, position_before
+from steno.projections.answers.incidents import incidents, is_of, position_before
 from steno.projections.read_models.reader_pool import Look
 from steno.projections.read_models.run_query import RunQuery, find
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.world_table import decode_run
 
-_LOOKED_AT: Final = 10_000  # ends of runs, and runs submitted: of more, the newest
-_ENDS: Final = ("run_succeeded", "run_failed", "run_stopped")
+_LOOKED_AT: Final = 10_000  # marks, and runs submitted: of more, the newest
 _NAMES: Final = 3  # of runs in one line
 _VANISHED: Final = frozenset({VmReason.UNREACHABLE, VmReason.INTERRUPTED})
-_NAMED: Final = {  # field of a policy → its setting, where that is not `vms.<field>`
+_SETTINGS: Final = {  # field of a policy → its setting, where that is not `vms.<field>`
     "max_vms": "vms.max",
     "queue_patience": "queue.patience",
     "budget_total": "budget.total",
     "thresholds": "budget.alerts",
     "assumed_duration": "budget.assumed_duration",
     "rates": "rates",
-    "assumed": "assumed prices",
+    "assumed": "assumed rates",
     "billing": "billing",
-    "free": "machines are free",
+    "free": "free machines",
 }
 _TIMES: Final = frozenset({"idle_timeout", "busy_idle_timeout", "queue_patience", "assumed_duration"})
 
 
-class EndedRuns(Shape, frozen=True, kw_only=True):
-    """Runs that ended alike: those that succeeded, of one user; others, of one name."""
+class ChangeRow(Shape, frozen=True, kw_only=True):
+    """Something that changed, or several runs that ended alike."""
 
-    name: Annotated[str, Meta(description="The newest names, with commas.")]
-    user: str
-    state: str
-    reason: str | None
-    exit_status: int | None
-    count: int
-    last_at: Time  # the end of the newest
-    cost_usd: Usd
-    why: Annotated[str, Meta(description="Why the newest ended so; empty if it succeeded.")]
-    run_ids: tuple[str, ...]  # newest first
-
-
-class ChangedMachine(Shape, frozen=True, kw_only=True):
-    """A machine that came, ended or vanished."""
-
-    vm_id: str
-    name: str
-    gpu: str
-    state: str
-    user: Annotated[str | None, Meta(description="Whose run it was made for, else whose run was on it last.")]
-    came_at: Time | None
-    ended_at: Time | None
-    vanished_at: Time | None
-    what: str
-    cost_usd: Annotated[Usd, Meta(description="Its cost in the range.")]
-
-
-class SpentBy(Shape, frozen=True, kw_only=True):
-    user: Annotated[str, Meta(description="In parentheses: what no run pays.")]
-    cost_usd: Usd
-
-
-class ChangedSetting(Shape, frozen=True, kw_only=True):
-    """A setting that another value came into force of, or something that a user changed for all."""
-
-    position: Position
-    at: Time
-    subject: Annotated[str, Meta(description="The source, or the stream, that it is about.")]
-    what: str
-    who: str | None  # None: the process that acts on the source has other settings
+    kind: Annotated[str, Meta(description="run, machine, anomaly, gap, money or setting")]
+    name: str  # of runs the newest names, of money the user; in parentheses what no run pays
+    state: Annotated[str, Meta(description="A verdict; vanished, ended or came; the kind of an anomaly or a gap.")] = ""
+    user: str | None = None
+    at: Time | None = None  # of several runs: the end of the newest
+    cost_usd: Usd | None = None  # of a machine, and of money: in the range
+    what: str = ""  # what it means, in words
+    subjects: tuple[str, ...] = ()  # `run/<run_id>`, `vm/<vm_id>`, `source/<source>`
 
 
 class Changes(Stretched, frozen=True, kw_only=True):
-    """What changed in a range of time; every list is newest first."""
+    """The changes in a range of time."""
 
     start: Time
     end: Time
-    user: Annotated[str | None, Meta(description="Runs, machines, anomalies and money of this user only.")]
+    user: str | None
     submitted: int
-    runs: tuple[EndedRuns, ...]
-    machines: tuple[ChangedMachine, ...]
-    anomalies: tuple[DatedAnomaly, ...]
-    blind: tuple[BlindObject, ...]
     total_usd: Usd
-    spent: tuple[SpentBy, ...]  # the most first
-    settings: tuple[ChangedSetting, ...]
-    more: Annotated[bool, Meta(description="There are more anomalies, or more than 10,000 ends of runs.")]
+    changes: tuple[ChangeRow, ...]  # by kind; runs without success and vanished machines first, then the newest
+    more: Annotated[bool, Meta(description="There are more anomalies, or more than 10,000 runs and machines.")]
 
 
 def changes(look: Look, since: int, user: str | None = None, limit: int = 50) -> Changes:
-    """What changed since a time (microseconds UTC) up to the moment of the look; at most `limit` anomalies."""
-    position = position_before(look, since)
-    ended = _ended(look, since, user)
-    notes = list(anomalies_of(look, limit + 1, since=since, user=user))
+    """The changes since a time (microseconds UTC) up to the moment of the look; at most `limit` anomalies."""
+    odd = incidents(look, limit=limit, since=since, user=user)
+    marks = look.view.store.marks(_LOOKED_AT, since, look.now)
+    ends = {
+        mark.subject: mark.at for mark in marks.marks if mark.kind in ("run_succeeded", "run_failed", "run_stopped")
+    }
     by_vm, by_user = _spent(look, since, user)
-    spent = [SpentBy(user=who, cost_usd=cost) for who, cost in by_user.most_common() if cost]
-    found = find(look.view.store, RunQuery(since=since, until=look.now, user=user), _LOOKED_AT)
+    submitted = find(look.view.store, RunQuery(since=since, until=look.now, user=user), _LOOKED_AT)
+    rows = [*_runs(look, ends, user), *_machines(look, since, user, by_vm)]
+    for note in odd.anomalies:
+        name, subjects = _name(look, note.subject), (note.subject,)
+        rows.append(
+            ChangeRow(kind="anomaly", name=name, state=note.kind, at=note.at, what=note.detail, subjects=subjects)
+        )
+    for gap in odd.blind:
+        until = "it lasts" if gap.end is None else f"until {format_second(parse_time(gap.end))}"
+        rows.append(ChangeRow(kind="gap", name=gap.source, state=gap.kind.words, at=parse_time(gap.start), what=until))
+    rows += [ChangeRow(kind="money", name=who, cost_usd=cost) for who, cost in by_user.most_common() if cost]
     return Changes(
         start=since,
         end=look.now,
         user=user,
-        submitted=len(found),
-        runs=tuple(_groups(look, ended)),
-        machines=tuple(_machines(look, since, user, by_vm)),
-        anomalies=tuple(notes[:limit]),
-        blind=blind(look, since),
+        submitted=len(submitted),
         total_usd=sum(by_user.values()),
-        spent=tuple(spent),
-        settings=tuple(sorted(_settings(look, since, position), key=lambda each: -each.position)),
-        more=len(notes) > limit or max(len(ended), len(found)) >= _LOOKED_AT,
+        changes=(*rows, *sorted(_settings(look, since), key=lambda row: -(row.at or 0))),
+        more=odd.next is not None or marks.thinned or len(submitted) >= _LOOKED_AT,
     )
 
 
-def _ended(look: Look, since: int, user: str | None) -> list[tuple[int, RunRow]]:
-    """(when it ended, row) of the runs whose verdict came in the range and stands, newest first."""
-    marks = look.view.store.marks(_LOOKED_AT, since, look.now).marks
-    ends = {mark.subject.removeprefix("run/"): mark.at for mark in marks if mark.kind in _ENDS}
-    rows = ((at, look.view.store.runs.get(run_id)) for run_id, at in ends.items())
-    shown = [(at, row) for at, row in rows if row is not None and row.ended and not row.hidden]
-    return sorted([end for end in shown if user in (None, end[1].user)], key=lambda end: -end[0])
+def _name(look: Look, subject: str) -> str:
+    kind, _, name = subject.partition("/")
+    table = look.view.store.runs if kind == "run" else look.view.store.vms
+    known: Any = table.columns(name, "name")
+    return (known and known[0]) or name
 
 
-def _groups(look: Look, ended: Iterable[tuple[int, RunRow]]) -> Iterator[EndedRuns]:
-    groups = defaultdict[tuple[str | None, str | None, str, str | None, str], list[tuple[int, RunRow]]](list)
-    for at, row in ended:
-        good = row.state == State.SUCCEEDED
-        status = None if good else decode_run(row.folded).exit_status
-        alike = (None if good else row.name, row.user, row.state, None if good else row.reason, str(status))
-        groups[alike].append((at, row))
-    for alike, members in sorted(groups.items(), key=lambda group: group[0][2] == State.SUCCEEDED):
-        at, newest = members[0]
-        run, names = decode_run(newest.folded), list(dict.fromkeys(row.name or row.run_id[:8] for _, row in members))
-        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+def _runs(look: Look, ends: dict[str, int], user: str | None) -> Iterator[ChangeRow]:
+    """The verdicts that came and stand: one line for each name, or for each user of those that succeeded."""
+    groups = defaultdict[tuple[object, ...], list[RunRow]](list)
+    for subject in sorted(ends, key=lambda subject: -ends[subject]):
+        row = look.view.store.runs.get(subject.removeprefix("run/"))
+        if row is not None and row.ended and not row.hidden and user in (None, row.user):
+            good = row.state == State.SUCCEEDED
+            groups[good, row.user, *(() if good else (row.name, row.state, row.reason))].append(row)
+    for alike, rows in sorted(groups.items(), key=lambda group: bool(group[0][0])):
+        run, names = decode_run(rows[0].folded), list(dict.fromkeys(row.name or row.run_id[:8] for row in rows))
         vm = look.view.state.vms.get(run.vm_id or "")
-        good = newest.state == State.SUCCEEDED
-        yield EndedRuns(
-            name=", ".join(names[:_NAMES]) + more,
-            user=newest.user or "unknown",
-            state=newest.state,
-            reason=alike[3],
-            exit_status=None if good else run.exit_status,
-            count=len(members),
-            last_at=at,
-            cost_usd=sum(row.cost or 0 for _, row in members),
-            why="" if good else finding(run, message_of(look.record, run), vm=vm).why,
-            run_ids=tuple(row.run_id for _, row in members),
+        names[_NAMES:] = [f"{len(names) - _NAMES} more"] if len(names) > _NAMES else []
+        yield ChangeRow(
+            kind="run",
+            name=", ".join(names) + (f" ({len(rows):,} runs)" if len(rows) > 1 else ""),
+            state=rows[0].state,
+            user=rows[0].user,
+            at=ends[f"run/{run.run_id}"],
+            cost_usd=sum(row.cost or 0 for row in rows),
+            what="" if alike[0] else finding(run, message_of(look.record, run), vm=vm).why,
+            subjects=tuple(f"run/{row.run_id}" for row in rows),
         )
 
 
-# -- machines and money ------------------------------------------------------------------------------------------------
-
-
 def _spent(look: Look, since: int, user: str | None) -> tuple[Counter[str], Counter[str]]:
-    """Micro-dollars spent in the range (by machine, by user); all ranges in a row sum to the bills exactly."""
+    """Micro-dollars spent since then (by machine, by user); ranges side by side sum to the bills exactly."""
     state, by_vm, by_user = look.view.state, Counter[str](), Counter[str]()
-    costs = Costs(state)
-    for row in look.view.store.vms.all(since=since, hidden=False):
+    costs, store = Costs(state), look.view.store
+    for row in store.vms.all(since=since, hidden=False):
         bill = () if is_kept(state.vms[row.vm_id]) else charges(costs.bill(row.vm_id))
         for charge in (part for whole in bill for part in cut_at(whole, (since,)) if part.since >= since):
-            who = f"({charge.line.value})" if charge.run_id is None else _user_of(look, charge.run_id)
+            known: Any = store.runs.columns(charge.run_id or "", "user")
+            who = f"({charge.line.value})" if charge.run_id is None else (known and known[0]) or "unknown"
             if user in (None, who):
                 by_vm[row.vm_id] += charge.cost
                 by_user[who] += charge.cost
     return by_vm, by_user
 
 
-def _user_of(look: Look, run_id: str) -> str:
-    known: Any = look.view.store.runs.columns(run_id, "user")
-    return (known and known[0]) or "unknown"
-
-
-def _machines(look: Look, since: int, user: str | None, cost: Counter[str]) -> Iterator[ChangedMachine]:
-    """Those that vanished first, then by their last change."""
+def _machines(look: Look, since: int, user: str | None, cost: Counter[str]) -> Iterator[ChangeRow]:
     rows = []
     for row in look.view.store.vms.all(since=since, hidden=False):
-        vm = look.view.state.vms[row.vm_id]
-        users = [_user_of(look, run_id) for run_id in runs_on(vm)]
-        came = vm.created if vm.created >= since else None
-        ended = vm.finished_at if vm.state is VmState.TERMINATED else None
-        ended = ended if ended is not None and ended >= since else None
-        gone = next((at for at in reversed(_vanished(vm)) if since <= at <= look.now), None)
-        if (came or ended or gone) and (user is None or user in users):
-            rows.append(
-                ChangedMachine(
-                    vm_id=row.vm_id,
-                    name=row.name or row.vm_id[:8],
-                    gpu=row.gpu,
-                    state=vm.state.value,
-                    user=users[-1] if users else None,
-                    came_at=came,
-                    ended_at=ended,
-                    vanished_at=gone,
-                    what="; ".join(_happened(vm, came, ended, gone)),
-                    cost_usd=cost[row.vm_id],
-                )
-            )
-    yield from sorted(rows, key=lambda row: (row.vanished_at is None, -(row.ended_at or row.came_at or 0)))
+        vm, subject = look.view.state.vms[row.vm_id], f"vm/{row.vm_id}"
+        moments = {"came": vm.created, "ended": None if vm.state is not VmState.TERMINATED else vm.finished_at}
+        moments["vanished"] = max((at for at in _vanished(vm) if at <= look.now), default=None)
+        news = {word: at for word, at in moments.items() if at is not None and at >= since}
+        if news and is_of(look, subject, user):
+            state = max(news)  # vanished, ended, came
+            what, whose = "; ".join(_happened(vm, news)), runs_on(vm)[-1:]
+            known: Any = look.view.store.runs.columns(whose[0], "user") if whose else None
+            name, paid = f"{row.name or row.vm_id[:8]} ({row.gpu})", cost[row.vm_id]
+            made = {"name": name.removesuffix(" (none)"), "user": known and known[0], "cost_usd": paid, "what": what}
+            rows.append(ChangeRow(kind="machine", state=state, at=news[state], subjects=(subject,), **made))
+    yield from sorted(rows, key=lambda row: (row.state != "vanished", -(row.at or 0)))
 
 
-def _vanished(vm: Vm) -> list[int]:
-    """When its provider did not reach it, no longer listed it, or took it away, in order of time."""
-    moments = [silence.since for silence in vm.unreachable]
-    moments += [] if vm.missing is None else [vm.missing.at]
-    moments += [step.at for step in vm.steps if step.after is VmState.UNCONFIRMED]
-    moments += [vm.finished_at] if vm.finished_at is not None and vm.reason in _VANISHED else []
-    return sorted(moments)
+def _vanished(vm: Vm) -> Iterator[int]:
+    """When its provider did not reach it, no longer listed it, or took it away."""
+    yield from (silence.since for silence in vm.unreachable)
+    yield from (step.at for step in vm.steps if step.after is VmState.UNCONFIRMED)
+    if vm.missing is not None:
+        yield vm.missing.at
+    if vm.finished_at is not None and vm.reason in _VANISHED:
+        yield vm.finished_at
 
 
-def _happened(vm: Vm, came: int | None, ended: int | None, gone: int | None) -> Iterator[str]:
-    if came is not None:
-        yield f"came at {format_second(came)}"
-    if gone is not None:
-        silence = next((each for each in vm.unreachable if each.since == gone), None)
-        back = f", answers again since {format_second(silence.until)}" if silence and silence.until else ""
-        yield f"vanished at {format_second(gone)}" + ("" if silence is None else f", {silence}{back}")
-    if ended is not None:
-        yield f"ended at {format_second(ended)} ({(vm.reason or VmReason.UNKNOWN_REASON).replace('_', ' ')})"
-    elif gone is not None and vm.billed and vm.archive is None:
+def _happened(vm: Vm, news: dict[str, int]) -> Iterator[str]:
+    for word, at in news.items():
+        more = f" ({(vm.reason or VmReason.UNKNOWN_REASON).replace('_', ' ')})" if word == "ended" else ""
+        if silence := next((each for each in vm.unreachable if word == "vanished" and each.since == at), None):
+            back = silence.until and vm.state is not VmState.TERMINATED
+            more = f", {silence}" + (f", answers since {format_second(silence.until or 0)}" if back else "")
+        yield f"{word} at {format_second(at)}{more}"
+    if "vanished" in news and vm.billed and vm.archive is None:
         yield "still billed"
 
 
-# -- settings ----------------------------------------------------------------------------------------------------------
-
-
-def _settings(look: Look, since: int, position: int) -> Iterator[ChangedSetting]:
-    for act in changed_settings(look, position):
+def _settings(look: Look, since: int) -> Iterator[ChangeRow]:
+    """Settings with another value in force, and what somebody changed for all."""
+    for act in changed_settings(look, position_before(look, since)):
         what = f"{act.action} {act.name or ''}".rstrip()
-        yield ChangedSetting(position=act.position, at=act.at, subject=act.subject, what=what, who=act.who)
+        yield ChangeRow(kind="setting", name=act.subject, user=act.who, at=act.at, what=what)
     for source, steps in look.view.state.policies.items():
         for before, step in pairwise(steps):
             if step.at >= since and (what := policy_words(before.policy, step.policy)):
-                yield ChangedSetting(position=step.position, at=step.at, subject=source, what=what, who=None)
+                yield ChangeRow(kind="setting", name=source, at=step.at, what=what)
 
 
 def policy_words(before: Policy, after: Policy) -> str:
     """`vms.idle_timeout 10m → 5m, vms.max 3 → 5`; empty for equal policies."""
     pairs = ((name, getattr(before, name), getattr(after, name)) for name in Policy.__struct_fields__)
     return ", ".join(
-        f"{_NAMED.get(name, f'vms.{name}')} {_value(name, old)} → {_value(name, new)}"
+        f"{_SETTINGS.get(name, f'vms.{name}')} {_value(name, old)} → {_value(name, new)}"
         for name, old, new in pairs
         if old != new
     )
 
 
 def _value(name: str, value: Any) -> str:
-    if value is None or value == ():
-        return "off" if name != "max_vms" else "no limit"
-    if name == "budget_total":
-        return usd(value)
-    if name == "thresholds":
-        return " ".join(f"{part / 10:g}%" for part in value)
-    if name in _TIMES:
-        return span(value) if value else "0"
-    if isinstance(value, tuple):
-        return " ".join(
-            f"{each.gpu} {rate(each.hourly)}".strip() if isinstance(each, Rate) else _plain(each) for each in value
-        )
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-
-
-def _plain(value: object) -> str:
-    return str(msgspec.to_builtins(value))
+    match value:
+        case None | ():
+            return "no limit" if name == "max_vms" else "off"
+        case bool():
+            return "yes" if value else "no"
+        case int() if name in _TIMES:
+            return span(value)
+        case int() if name == "budget_total":
+            return usd(value)
+        case tuple() if name == "thresholds":
+            return " ".join(f"{part / 10:g}%" for part in value)
+        case tuple() if isinstance(value[0], Rate):
+            return " ".join(f"{each.gpu} {rate(each.hourly)}".strip() for each in value)
+        case _:
+            return str(value)

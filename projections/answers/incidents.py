@@ -70,11 +70,6 @@ def incidents(
     )
 
 
-def anomalies_of(look: Look, limit: int, *, since: int | None, user: str | None) -> Iterator[DatedAnomaly]:
-    """At most `limit` anomalies since a time, of a user, newest first."""
-    return (anomaly for _, anomaly in islice(_anomalies(look, None, since, user), limit))
-
-
 def position_before(look: Look, since: int) -> int:
     """The last position before a time."""
     return moment_at(look.record, since - 1, look.view.position, look.view.state)[0]

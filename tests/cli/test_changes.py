@@ -12,7 +12,7 @@ TRACE = Path(__file__).parent.parent / "traces" / "dstack-0.22.5" / "unreachable
 
 
 def test_what_changed_is_summed_up_and_listed(steno: Steno) -> None:
-    """Those of one name share a line, those without success come first; nothing of others is in `--mine`."""
+    """Runs of one name share a line, runs without success come first; nothing of others is in `--mine`."""
     steno("import", TRACE)
     for command in ("true", "exit 3", "exit 3"):
         steno("submit", "--wait", "--name", "nightly", "--", command)
@@ -20,12 +20,12 @@ def test_what_changed_is_summed_up_and_listed(steno: Steno) -> None:
     assert "3 runs submitted, 3 ended (2 without success)" in page
     assert page.index("nightly (2 runs)") < page.index("● succeeded")
     assert "It exited 3" in page
-    everything = json.loads(steno("changes", "--since", "2026-01-01", "--json").stdout)
-    assert [machine["name"] for machine in everything["machines"] if machine["vanished_at"]] == ["lab-fleet-0"]
-    assert {each["user"] for each in everything["runs"]} == {"admin", getpass.getuser()}
-    mine = json.loads(steno("changes", "--since", "2026-01-01", "--mine", "--json").stdout)
-    assert {each["user"] for each in mine["runs"]} == {getpass.getuser()}
-    assert mine["anomalies"] == []
+    everything = json.loads(steno("changes", "--since", "2026-01-01", "--json").stdout)["changes"]
+    assert [row["name"] for row in everything if row["state"] == "vanished"] == ["lab-fleet-0 (MI300X:1)"]
+    assert {row["user"] for row in everything if row["kind"] == "run"} == {"admin", getpass.getuser()}
+    mine = json.loads(steno("changes", "--since", "2026-01-01", "--mine", "--json").stdout)["changes"]
+    assert {row["user"] for row in mine if row["kind"] == "run"} == {getpass.getuser()}
+    assert not [row for row in mine if row["kind"] == "anomaly"]
     assert json.loads(steno("incidents", "--mine", "--json").stdout)["anomalies"] == []
     assert len(json.loads(steno("incidents", "--since", "2026-01-01", "--json").stdout)["anomalies"]) == 1
     assert json.loads(steno("incidents", "--since", "1h", "--json").stdout)["anomalies"] == []

@@ -1,4 +1,4 @@
-"""What changed in a range: every end in one group, every micro-dollar with one user, and machines that vanish."""
+"""Changes in a range: every end in one group, every micro-dollar with one user, and machines that vanish."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from steno.engine.state.policy import Policy, Rate
 from steno.events.clock import SECOND, parse_time
 from steno.events.poll import Poll
 from steno.events.store.record import Record
-from steno.projections.answers.changes import Changes, changes, policy_words
+from steno.projections.answers.changes import ChangeRow, Changes, changes, policy_words
 from steno.projections.answers.costs import costs
 from steno.projections.answers.incidents import incidents
 from steno.projections.read_models.projector import caught_up
@@ -26,7 +26,6 @@ from steno.projections.read_models.view import View
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
-AN_HOUR = 3600 * SECOND
 
 
 def look_at(record: Record, store: ProjectionStore) -> Look:
@@ -34,10 +33,19 @@ def look_at(record: Record, store: ProjectionStore) -> Look:
     return Look(record=record, view=view, position=view.position, now=(view.last_at or START) + SECOND)
 
 
+def of_kind(answer: Changes, kind: str) -> list[ChangeRow]:
+    return [row for row in answer.changes if row.kind == kind]
+
+
+def subjects_of(answer: Changes) -> list[str]:
+    """The runs that ended."""
+    return [subject for row in of_kind(answer, "run") for subject in row.subjects]
+
+
 @settings(max_examples=20)
 @given(machine=machine_histories(), cuts=st.lists(st.integers(0, 60 * STEP), max_size=4))
 def test_ranges_side_by_side_sum_to_the_bills(machine: MachineHistory, cuts: list[int]) -> None:
-    """What a shorter range leaves out was spent before it: nothing is counted twice or lost, whoever pays."""
+    """The money that a shorter range leaves out was spent before it: nothing is counted twice or lost, whoever pays."""
     with tempfile.TemporaryDirectory() as folder, Telling(Path(folder) / "record.db") as telling:
         for number, row in enumerate(machine.items):
             run = submission("running", hostname=row.get("hostname"), submitted=STEP)
@@ -45,14 +53,13 @@ def test_ranges_side_by_side_sum_to_the_bills(machine: MachineHistory, cuts: lis
         look = look_at(telling.record, telling.caught_up())
         whole = changes(look, 0)
         assert whole.total_usd == costs(look.view.store, "vm").report.total.total_usd
-        assert whole.total_usd == sum(each.cost_usd for each in whole.spent)
+        spending = {row.name: row.cost_usd for row in of_kind(whole, "money")}
+        assert whole.total_usd == sum(spending.values())
         spent = [changes(look, START + cut * SECOND).total_usd for cut in sorted(cuts)]
         assert [whole.total_usd, *spent] == sorted([whole.total_usd, *spent], reverse=True)
-        users = {each.user for each in whole.spent if not each.user.startswith("(")}
-        for user in users:
+        for user in (name for name in spending if not name.startswith("(")):
             mine = changes(look, 0, user)
-            assert mine.total_usd == next(each.cost_usd for each in whole.spent if each.user == user)
-            assert sum(machine.cost_usd for machine in mine.machines) == mine.total_usd
+            assert mine.total_usd == spending[user] == sum(row.cost_usd or 0 for row in of_kind(mine, "machine"))
 
 
 @settings(max_examples=20)
@@ -74,16 +81,16 @@ def test_every_end_is_in_one_group_and_users_part_them(ends: list[tuple[str, int
         look = look_at(telling.record, telling.caught_up())
         begin = START + since * SECOND
         answer = changes(look, begin)
-        ids = [run_id for group in answer.runs for run_id in group.run_ids]
-        ended = {row.run_id for row in look.view.store.runs.all() if row.ended}
-        assert len(ids) == len(set(ids)) == sum(group.count for group in answer.runs)
+        ids = subjects_of(answer)
+        ended = {f"run/{row.run_id}" for row in look.view.store.runs.all() if row.ended}
+        assert len(ids) == len(set(ids))
         assert set(ids) <= ended
         assert since or set(ids) == ended
-        states = [group.state == "succeeded" for group in answer.runs]
+        states = [row.state == "succeeded" for row in of_kind(answer, "run")]
         assert states == sorted(states), "those without success come first"
         of_users = [changes(look, begin, user) for user in ("admin", "bob")]
         assert sum(part.submitted for part in of_users) == answer.submitted
-        assert sorted(run_id for part in of_users for group in part.runs for run_id in group.run_ids) == sorted(ids)
+        assert sorted(subject for part in of_users for subject in subjects_of(part)) == sorted(ids)
 
 
 @pytest.fixture(scope="module")
@@ -99,20 +106,22 @@ def since(record: Record, moment: str, user: str | None = None) -> Changes:
 
 def test_a_machine_that_vanished_is_named_with_when_it_was_last_reached(vanished: Record) -> None:
     answer = since(vanished, "2026-11-20T13:00:00Z")
-    (machine,) = answer.machines
-    assert machine.vanished_at == parse_time("2026-11-20T13:41:56Z") // SECOND * SECOND + machine.vanished_at % SECOND
-    assert "last reached at 2026-11-20T13:41:55Z" in machine.what
+    (machine,) = of_kind(answer, "machine")
+    assert (machine.state, machine.user) == ("vanished", "admin")
+    assert "vanished at 2026-11-20T13:41:56Z, last reached at 2026-11-20T13:41:55Z" in machine.what
     assert machine.what.endswith("still billed")
-    assert [note.kind for note in answer.anomalies] == ["unreachable"]
-    assert [(group.name, group.state, group.count) for group in answer.runs] == [("spot-run", "failed", 1)]
-    assert "lost the connection" in answer.runs[0].why
+    assert [(note.state, note.name) for note in of_kind(answer, "anomaly")] == [("unreachable", "lab-fleet-0")]
+    (run,) = of_kind(answer, "run")
+    assert (run.name, run.state) == ("spot-run", "failed")
+    assert "lost the connection" in run.what
 
 
 def test_what_came_before_the_range_is_left_out(vanished: Record) -> None:
     answer = since(vanished, "2026-11-20T13:45:30Z")
-    assert (answer.submitted, answer.machines, answer.anomalies, answer.runs) == (0, (), (), ())
+    assert answer.submitted == 0
+    assert {row.kind for row in answer.changes} == {"money"}
     assert 0 < answer.total_usd < since(vanished, "2026-11-20T13:00:00Z").total_usd
-    assert since(vanished, "2026-11-20T13:00:00Z", "nobody").machines == ()
+    assert since(vanished, "2026-11-20T13:00:00Z", "nobody").changes == ()
 
 
 def test_incidents_of_a_range_and_of_a_user_are_those_of_the_whole_list(vanished: Record) -> None:
@@ -134,7 +143,7 @@ def test_incidents_of_a_range_and_of_a_user_are_those_of_the_whole_list(vanished
         (Policy(max_vms=None, budget_total=5_000_000), "vms.max 3 → no limit, budget.total off → $5.00"),
         (Policy(thresholds=(500, 900)), "budget.alerts 80% → 50% 90%"),
         (Policy(rates=(Rate(gpu="MI300X", hourly=2_500_000),)), "rates off → MI300X $2.50/h"),
-        (Policy(free=True, mode="pool"), "vms.mode provider → pool, machines are free no → yes"),
+        (Policy(free=True, mode="pool"), "vms.mode provider → pool, free machines no → yes"),
     ],
 )
 def test_settings_are_named_as_users_write_them(after: Policy, words: str) -> None:
@@ -149,6 +158,7 @@ def test_a_setting_that_changed_is_listed_once_with_its_time() -> None:
             telling.adopted(policy)
         telling.look()
         answer = changes(look_at(telling.record, telling.caught_up()), START)
-        assert [each.what for each in answer.settings] == ["vms.share any → user", "vms.max 3 → 5"]
-        late = changes(look_at(telling.record, telling.store), answer.settings[0].at)
-        assert [each.what for each in late.settings] == ["vms.share any → user"]
+        settings_then = of_kind(answer, "setting")
+        assert [row.what for row in settings_then] == ["vms.share any → user", "vms.max 3 → 5"]
+        late = changes(look_at(telling.record, telling.store), settings_then[0].at or 0)
+        assert [row.what for row in of_kind(late, "setting")] == ["vms.share any → user"]
