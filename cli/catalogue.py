@@ -14,6 +14,7 @@ SECTIONS = {  # command → one-line help, by section of the page; the command's
         "slurm": "What only a Slurm cluster has: GPU types, plans, races, files.",
         "stop": "Stop a run.",
         "logs": "Print a run's output.",
+        "attach": "Print the way to a port of a run, or a shell in it.",
     },
     "See what happened": {
         "ps": "List runs.",

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from steno.engine.money.costs import Costs, charges, cut_at, runs_on
+from steno.engine.money.costs import runs_on
 from steno.engine.rules.why_ended import finding
-from steno.engine.state.kernel_mark import is_kept
 from steno.engine.state.policy import Policy, Rate
 from steno.engine.state.states import State, VmReason, VmState
 from steno.engine.state.vm import Vm
@@ -18,6 +17,7 @@ from steno.events.clock import format_second, parse_time, span
 from steno.projections.answers.actions import changed_settings
 from steno.projections.answers.evidence import message_of
 from steno.projections.answers.incidents import incidents, is_of, position_before
+from steno.projections.answers.paid import paid
 from steno.projections.read_models.reader_pool import Look
 from steno.projections.read_models.run_query import RunQuery, find
 from steno.projections.read_models.schema import RunRow
@@ -72,7 +72,11 @@ def changes(look: Look, since: int, user: str | None = None, limit: int = 50) ->
     ends = {
         mark.subject: mark.at for mark in marks.marks if mark.kind in ("run_succeeded", "run_failed", "run_stopped")
     }
-    by_vm, by_user = _spent(look, since, user)
+    by_vm, by_user = Counter[str](), Counter[str]()
+    for vm_id, _, who, cost in paid(look.view, since, look.now):
+        if user in (None, who):
+            by_vm[vm_id] += cost
+            by_user[who] += cost
     submitted = find(look.view.store, RunQuery(since=since, until=look.now, user=user), _LOOKED_AT)
     rows = [*_runs(look, ends, user), *_machines(look, since, user, by_vm)]
     for note in odd.anomalies:
@@ -124,21 +128,6 @@ def _runs(look: Look, ends: dict[str, int], user: str | None) -> Iterator[Change
             what="" if alike[0] else finding(run, message_of(look.record, run), vm=vm).why,
             subjects=tuple(f"run/{row.run_id}" for row in rows),
         )
-
-
-def _spent(look: Look, since: int, user: str | None) -> tuple[Counter[str], Counter[str]]:
-    """Micro-dollars spent since then (by machine, by user); ranges side by side sum to the bills exactly."""
-    state, by_vm, by_user = look.view.state, Counter[str](), Counter[str]()
-    costs, store = Costs(state), look.view.store
-    for row in store.vms.all(since=since, hidden=False):
-        bill = () if is_kept(state.vms[row.vm_id]) else charges(costs.bill(row.vm_id))
-        for charge in (part for whole in bill for part in cut_at(whole, (since,)) if part.since >= since):
-            known: Any = store.runs.columns(charge.run_id or "", "user")
-            who = f"({charge.line.value})" if charge.run_id is None else (known and known[0]) or "unknown"
-            if user in (None, who):
-                by_vm[row.vm_id] += charge.cost
-                by_user[who] += charge.cost
-    return by_vm, by_user
 
 
 def _machines(look: Look, since: int, user: str | None, cost: Counter[str]) -> Iterator[ChangeRow]:
