@@ -9,13 +9,9 @@ from steno.cli.wiring.terminal import columns
 
 
 @steno_command("changes")
-@click.option(
-    "--since", metavar="TIME", default="1d", show_default=True, help="Begin then: yesterday, 14:05, 3d (days ago)."
-)
+@click.option("--since", metavar="TIME", default="1d", show_default=True, help="Begin then: yesterday, 14:05, 3d.")
 @user_option("Only runs of this user, their machines, anomalies and costs.")
-@click.option(
-    "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="At most N anomalies."
-)
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, metavar="N", help="At most N anomalies.")
 @at_option
 def changes_command(app: App, since: str, user: str | None, limit: int, at: str | None) -> None:
     """Runs that ended, those without success first and each with its cause; machines that came, ended or vanished;
@@ -30,7 +26,7 @@ def changes_command(app: App, since: str, user: str | None, limit: int, at: str 
     Examples:
       steno changes --since yesterday
       steno changes --since 18:00 --mine
-      steno changes --since 7d --json | jq '.changes[] | select(.state == "vanished")'
+      steno changes --since 7d --json | jq '.changes[] | {name, state, what}'
     """
     from steno.cli.render.changes import page
     from steno.cli.render.words import moment
@@ -41,7 +37,7 @@ def changes_command(app: App, since: str, user: str | None, limit: int, at: str 
 
     with viewing(app, at) as (record, view, now):
         start = begin(since, now)
-        answer = changes(look_of(record, view, now, at, user), start, user, limit)
+        answer = changes(look_of(record, view, now, at), start, user, limit)
         first, sources = next(iter(record.read(limit=1)), None), view.sources(now)
         if not answer.changes and not answer.submitted and not app.json:
             hint(f"nothing changed since {moment(start)}")

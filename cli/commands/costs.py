@@ -100,7 +100,7 @@ def costs_command(
     if form == "csv" and by is not None:
         raise click.UsageError("csv lists every charge, with machine, run, day, user and GPU: leave --by out")
     app.json = app.json or form == "json"
-    from steno.cli.wiring.view import every_cost, look_of, viewing
+    from steno.cli.wiring.view import every_cost, viewing
 
     if form == "csv":
         from steno.engine.money.focus import focus_rows
@@ -108,9 +108,8 @@ def costs_command(
         with every_cost(app, at) as (ledger, _):
             csv.writer(sys.stdout, lineterminator="\n").writerows(focus_rows(ledger))
         return
-    with viewing(app, at) as (record, view, now):
+    with viewing(app, at) as (_, view, now):
         of = _range(app, (since, until), now)
-        look_of(record, view, now, at, user)
         if reconcile:
             _reconciliation(app, view)
         elif as_csv:

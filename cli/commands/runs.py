@@ -241,11 +241,9 @@ def logs_command(
       steno logs --search "CUDA out of memory"
     """
     from steno.cli.wiring.run_output import follow_outputs, print_lines_with, print_output, tasks_of
-    from steno.cli.wiring.time_arguments import moment
+    from steno.cli.wiring.time_arguments import begin
 
-    start = None if since is None else moment(since, app.clock.now())
-    if start is not None and start > app.clock.now():
-        raise click.BadParameter(f"{since} is in the future", param_hint="--since")
+    start = None if since is None else begin(since, app.clock.now())
     runs = tuple(each for run in runs for each in tasks_of(app, run))
     app.several = len(runs) > 1
     if search:

@@ -247,7 +247,7 @@ def incidents_command(app: App, since: str | None, user: str | None, limit: int,
 
     with viewing(app, at) as (record, view, now):
         start = None if since is None else begin(since, now)
-        answer = incidents(look_of(record, view, now, at, user), limit=limit, since=start, user=user)
+        answer = incidents(look_of(record, view, now, at), limit=limit, since=start, user=user)
         silent = [source.name for source in view.sources(now) if source.last_answered is None]
         polled = bool(view.state.sources)
     more = answer.next is not None

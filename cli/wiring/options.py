@@ -1,6 +1,7 @@
 """Options and arguments that several commands share."""
 
 import contextlib
+import getpass
 import re
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -198,23 +199,6 @@ at_option = click.option(
 )
 
 
-_MINE: Final = "steno.mine"  # in the context: --mine was given
-
-
-def _keep_mine(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    ctx.meta[_MINE] = value
-
-
-def _user(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    if not ctx.meta.get(_MINE):
-        return value
-    if value is not None:
-        raise click.UsageError("--mine means your own user: leave --user out", ctx)
-    import getpass
-
-    return getpass.getuser()
-
-
 def _users(store: "ProjectionStore", begun: str) -> Iterable[str]:
     from steno.projections.read_models.run_query import filter_values
 
@@ -222,12 +206,20 @@ def _users(store: "ProjectionStore", begun: str) -> Iterable[str]:
 
 
 def user_option(what: str) -> Callable[[_Function], _Function]:
-    """`--user`, and `--mine` for the user of this shell, of a command that gets `user`; `what` it shows then."""
-    named = click.option("--user", metavar="NAME", callback=_user, shell_complete=_known(_users), help=what)
-    mine = click.option(
-        "--mine", is_flag=True, is_eager=True, expose_value=False, callback=_keep_mine, help="As --user with your name."
-    )
-    return lambda function: named(mine(function))
+    """`--user`, and `--mine` for the user of this shell; `what` is shown then. The command gets `user`."""
+    mine = "steno.mine"  # in the context
+
+    def user(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
+        if value is not None and ctx.meta[mine]:
+            raise click.UsageError("--mine means your own user: leave --user out", ctx)
+        return getpass.getuser() if ctx.meta[mine] else value
+
+    def keep(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        ctx.meta[mine] = value
+
+    own = click.option("--mine", is_flag=True, is_eager=True, expose_value=False, callback=keep, help="As --user YOU.")
+    named = click.option("--user", metavar="NAME", callback=user, shell_complete=_known(_users), help=what)
+    return lambda function: named(own(function))
 
 
 def _keep_known(ctx: click.Context, _: click.Parameter, value: str | None) -> None:

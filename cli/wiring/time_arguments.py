@@ -74,13 +74,10 @@ def length(text: str) -> int:
 
 def begin(text: str, now: int) -> int:
     """The time of `--since`; raises `click.BadParameter` if it is not before `now`, the end of what is shown."""
-    from steno.events.clock import format_second
-
     time = moment(text, now)
-    if time < now:
-        return time
-    end = format_second(now).replace("T", " ")
-    raise click.BadParameter(f"{text} is not before {end}, where what is shown ends", param_hint="--since")
+    if time >= now:
+        raise click.BadParameter(f"{text} is in the future, or after --at; name an earlier time", param_hint="--since")
+    return time
 
 
 def _position_or_time(app: App, record: Record, text: str) -> tuple[int, int | None]:

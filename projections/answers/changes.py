@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from steno.engine.money.costs import runs_on
 from steno.engine.rules.why_ended import finding
@@ -27,17 +28,10 @@ _LOOKED_AT: Final = 10_000  # marks, and runs submitted: of more, the newest
 _NAMES: Final = 3  # of runs in one line
 _VANISHED: Final = frozenset({VmReason.UNREACHABLE, VmReason.INTERRUPTED})
 _SETTINGS: Final = {  # field of a policy → its setting, where that is not `vms.<field>`
-    "max_vms": "vms.max",
-    "queue_patience": "queue.patience",
-    "budget_total": "budget.total",
-    "thresholds": "budget.alerts",
-    "assumed_duration": "budget.assumed_duration",
-    "rates": "rates",
-    "assumed": "assumed rates",
-    "billing": "billing",
-    "free": "free machines",
-}
-_TIMES: Final = frozenset({"idle_timeout", "busy_idle_timeout", "queue_patience", "assumed_duration"})
+    "max_vms": "vms.max", "queue_patience": "queue.patience", "budget_total": "budget.total", "rates": "rates",
+    "thresholds": "budget.alerts", "assumed_duration": "budget.assumed_duration", "assumed": "assumed rates",
+    "billing": "billing", "free": "free machines",
+}  # fmt: skip
 
 
 class ChangeRow(Shape, frozen=True, kw_only=True):
@@ -69,9 +63,7 @@ def changes(look: Look, since: int, user: str | None = None, limit: int = 50) ->
     """The changes since a time (microseconds UTC) up to the moment of the look; at most `limit` anomalies."""
     odd = incidents(look, limit=limit, since=since, user=user)
     marks = look.view.store.marks(_LOOKED_AT, since, look.now)
-    ends = {
-        mark.subject: mark.at for mark in marks.marks if mark.kind in ("run_succeeded", "run_failed", "run_stopped")
-    }
+    ends = {mark.subject: mark.at for mark in marks.marks if mark.kind.startswith("run_")}
     by_vm, by_user = Counter[str](), Counter[str]()
     for vm_id, _, who, cost in paid(look.view, since, look.now):
         if user in (None, who):
@@ -80,10 +72,8 @@ def changes(look: Look, since: int, user: str | None = None, limit: int = 50) ->
     submitted = find(look.view.store, RunQuery(since=since, until=look.now, user=user), _LOOKED_AT)
     rows = [*_runs(look, ends, user), *_machines(look, since, user, by_vm)]
     for note in odd.anomalies:
-        name, subjects = _name(look, note.subject), (note.subject,)
-        rows.append(
-            ChangeRow(kind="anomaly", name=name, state=note.kind, at=note.at, what=note.detail, subjects=subjects)
-        )
+        row = ChangeRow(kind="anomaly", name=_name(look, note.subject), state=note.kind, at=note.at, what=note.detail)
+        rows.append(replace(row, subjects=(note.subject,)))
     for gap in odd.blind:
         until = "it lasts" if gap.end is None else f"until {format_second(parse_time(gap.end))}"
         rows.append(ChangeRow(kind="gap", name=gap.source, state=gap.kind.words, at=parse_time(gap.start), what=until))
@@ -151,10 +141,8 @@ def _vanished(vm: Vm) -> Iterator[int]:
     """When its provider did not reach it, no longer listed it, or took it away."""
     yield from (silence.since for silence in vm.unreachable)
     yield from (step.at for step in vm.steps if step.after is VmState.UNCONFIRMED)
-    if vm.missing is not None:
-        yield vm.missing.at
-    if vm.finished_at is not None and vm.reason in _VANISHED:
-        yield vm.finished_at
+    yield from () if vm.missing is None else (vm.missing.at,)
+    yield from () if vm.finished_at is None or vm.reason not in _VANISHED else (vm.finished_at,)
 
 
 def _happened(vm: Vm, news: dict[str, int]) -> Iterator[str]:
@@ -190,18 +178,12 @@ def policy_words(before: Policy, after: Policy) -> str:
 
 
 def _value(name: str, value: Any) -> str:
-    match value:
-        case None | ():
-            return "no limit" if name == "max_vms" else "off"
-        case bool():
-            return "yes" if value else "no"
-        case int() if name in _TIMES:
-            return span(value)
-        case int() if name == "budget_total":
-            return usd(value)
-        case tuple() if name == "thresholds":
-            return " ".join(f"{part / 10:g}%" for part in value)
-        case tuple() if isinstance(value[0], Rate):
-            return " ".join(f"{each.gpu} {rate(each.hourly)}".strip() for each in value)
-        case _:
-            return str(value)
+    if value is None or value == ():
+        return "no limit" if name == "max_vms" else "off"
+    if name.endswith(("timeout", "patience", "duration")):
+        return span(value)
+    if isinstance(value, tuple) and isinstance(value[0], Rate):
+        return " ".join(f"{each.gpu} {rate(each.hourly)}".strip() for each in value)
+    if name == "thresholds":
+        return " ".join(f"{part / 10:g}%" for part in value)
+    return usd(value) if name == "budget_total" else str(value)

@@ -27,6 +27,7 @@ from steno.engine.state.policy import DAY
 from steno.engine.wire import Cell, Shape, Tabled, Usd, dollars
 from steno.events.clock import SECOND
 from steno.projections.read_models.cost_rows import ChargeSum, Paid, decode_against, decode_paid
+from steno.projections.read_models.run_query import RunQuery, check_known
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.world_table import decode_run
@@ -161,6 +162,7 @@ def costs(store: ProjectionStore, by: By, of: ChartRange | None = None, user: st
     what the runs of one user pay. The reconciliation is of everything. A day's low and high, and a user's, are as far
     from the cost as those of the whole bill.
     """
+    check_known(store, RunQuery(user=user))
     days = None if of is None else range_of(of.since or 0, of.until, of.now)
     known: dict[str, str] = {}  # run id → its row's name: the run's name or submitter
     mine = set[str | None]()  # runs of the user

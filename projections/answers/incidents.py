@@ -18,6 +18,7 @@ from steno.projections.read_models.notes import Mark
 from steno.projections.read_models.past_worlds import moment_at
 from steno.projections.read_models.projector import Lag
 from steno.projections.read_models.reader_pool import Look
+from steno.projections.read_models.run_query import RunQuery, check_known
 
 _BLIND: Final = 200  # gaps shown at most
 _PAGE: Final = 100  # anomalies read at once
@@ -54,18 +55,19 @@ def incidents(
     since: int | None = None,
     user: str | None = None,
 ) -> Incidents:
-    """Anomalies behind a place (`Incidents.next` of the previous page), newest first. `since`: no anomaly, gap or move
-    before that time; `user`: only about this user's runs and their machines, and gaps.
+    """Anomalies behind a place (`Incidents.next` of the previous page), newest first; with the moves and gaps, since a
+    time, and about a user's runs and their machines (and gaps). Raises `UnknownValue`: no run is of that user.
     """
+    check_known(look.view.store, RunQuery(user=user))
     rows = list(islice(_anomalies(look, behind, since, user), limit + 1))
     page = rows[:limit]
-    waiting = dwells(look.view) if behind is None else ()
-    moves = unusual(look) if behind is None else ()
+    first = behind is None
+    moves = (move for move in unusual(look) if (move.at or 0) >= (since or 0)) if first else ()
     return Incidents(
         anomalies=tuple(anomaly for _, anomaly in page),
-        blind=blind(look, since) if behind is None else (),
-        dwells=tuple(dwell for dwell in waiting if is_of(look, dwell.subject, user)),
-        unusual=tuple(move for move in moves if (move.at or 0) >= (since or 0) and is_of(look, move.subject, user)),
+        blind=blind(look, since) if first else (),
+        dwells=tuple(dwell for dwell in dwells(look.view) if is_of(look, dwell.subject, user)) if first else (),
+        unusual=tuple(move for move in moves if is_of(look, move.subject, user)),
         next=page[-1][0] if len(rows) > limit else None,
     )
 

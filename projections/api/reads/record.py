@@ -34,7 +34,7 @@ from steno.projections.api.parameters import (
     time,
 )
 from steno.projections.api.problems import Problem
-from steno.projections.api.reads.money import USER, known_user, policy_at
+from steno.projections.api.reads.money import USER, policy_at
 from steno.projections.api.reads.read import Cursor, Read, at_position, page_shape
 from steno.projections.api.reads.runs import EVENTS
 from steno.projections.api.service import Service
@@ -66,22 +66,21 @@ def _page(values: Asked) -> dict[str, Any]:
 
 
 def _incidents(_: Service, look: Look, values: Asked) -> dict[str, Any]:
-    since, user = _begin(look, values["since"]), known_user(look, values)
-    page = incidents(look, behind=values["cursor"], limit=values["limit"], since=since, user=user)
+    since = _begin(look, values)
+    page = incidents(look, behind=values["cursor"], limit=values["limit"], since=since, user=values["user"])
     lists = {name: [wire(row) for row in getattr(page, name)] for name in ("anomalies", "dwells", "unusual")}
     return {**lists, "next": cursor_of(page.next), "blind": page.blind}
 
 
-def _begin(look: Look, since: int | None) -> int | None:
+def _begin(look: Look, values: Asked) -> int | None:
+    since: int | None = values["since"]
     if since is not None and since > look.now:
         raise Problem(400, "since is in the future, or later than `at`", field="since")
     return since
 
 
 def _changes(_: Service, look: Look, values: Asked) -> dict[str, Any]:
-    since = _begin(look, values["since"])
-    begin = look.now - DAY if since is None else since
-    return wire(changes(look, begin, known_user(look, values), values["limit"]))
+    return wire(changes(look, _begin(look, values) or look.now - DAY, values["user"], values["limit"]))
 
 
 def _position(values: Asked) -> int:
@@ -246,11 +245,7 @@ READS = (
         _changes,
         at_position(Changes),
         "record",
-        (
-            time("since", "Begin at this time; default: a day before the end. `at` is the end."),
-            USER,
-            LIMIT,
-        ),
+        (time("since", "Begin at this time; default: a day before the end. `at` is the end."), USER, LIMIT),
     ),
     Read(
         "/api/notices",
