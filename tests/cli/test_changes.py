@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from stenotest.command_line import Steno, refused
+from stenotest.gated_run import holding
 
 pytestmark = pytest.mark.slow
 TRACE = Path(__file__).parent.parent / "traces" / "dstack-0.22.5" / "unreachable.jsonl.zst"
@@ -60,3 +61,18 @@ def test_a_range_without_data_says_where_the_record_begins(steno: Steno) -> None
     assert done.stderr.startswith("nothing changed since ")
     assert "the record begins at 2026-11-20" in steno("changes", "--since", "2026-11-20T12:00:00Z").stderr
     assert "leave --chart" in refused(steno("costs", "--mine", "--chart"), 2)
+
+
+def test_the_way_to_a_port_of_a_run_of_this_machine(steno: Steno, gate: Path) -> None:
+    """Its address while it runs; why not once it has ended, and of an archive."""
+    steno("submit", "--name", "web", "--", holding(gate))
+    assert steno("attach", "web", "--port", "8888").stdout == "http://127.0.0.1:8888\n"
+    way = json.loads(steno("attach", "web", "-p", "8888", "--json").stdout)
+    assert (way["address"], way["commands"], way["inside"]) == ("http://127.0.0.1:8888", [], None)
+    assert "name a port" in steno("attach", "web").stdout
+    gate.touch()
+    steno("watch", "web")
+    assert "web has ended (succeeded)" in refused(steno("attach", "web", "--port", "8888"), 5)
+    assert "'-p': 0 is not in the range" in refused(steno("attach", "web", "--port", "0"), 2)
+    steno("import", TRACE)
+    assert "part of the archive" in refused(steno("attach", "spot-run", "--port", "80"), 5)
