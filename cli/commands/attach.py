@@ -29,7 +29,6 @@ def attach_command(app: App, run: str, port: int | None) -> None:
     from steno.cli.wiring.view import viewing
     from steno.engine.errors import Conflict
     from steno.engine.state.archives import refuse_archive
-    from steno.engine.state.run import waits
     from steno.projections.read_models.world_table import decode_run
 
     with viewing(app) as (record, view, _):
@@ -38,14 +37,11 @@ def attach_command(app: App, run: str, port: int | None) -> None:
     refuse_archive(folded, name)
     if folded.terminal:
         raise Conflict(f"{name} has ended ({folded.state}): nothing listens there any more; `steno logs {name}`")
-    if folded.provider_id is None:
-        why = "it is not submitted yet" if folded.held is None else waits(folded.held)
-        raise Conflict(f"{name} has no machine yet: {why}; `steno explain {name}` says more")
-    if folded.started_at is None:
-        raise Conflict(f"{name} is {folded.state} and does not run yet; `steno watch {name}` shows when it does")
+    if folded.provider_id is None or folded.started_at is None:
+        raise Conflict(f"{name} is {folded.state} and does not run yet; `steno explain {name}` says why")
     with closing(app.provider_of(folded, store)) as provider:
         way = provider.entrance(folded.provider_id, name, port)
-    lines = [*([] if way.address is None else [way.address + (", once this runs:" if way.commands else "")])]
+    lines = [] if way.address is None else [way.address + (", once this runs:" if way.commands else "")]
     lines += [f"  {command}" for command in way.commands]
     lines += [f"a shell in it: {way.inside}"] if way.inside else []
     page = "\n".join(lines) or f"{name} runs on this machine: name a port with --port"

@@ -12,7 +12,8 @@ def page(answer: Changes, columns: int) -> str:
     runs = [row for row in answer.changes if row.kind == "run"]
     bad = sum(len(row.subjects) for row in runs if row.state != "succeeded")
     ended = sum(len(row.subjects) for row in runs)
-    parts = [f"{words.count(answer.submitted, 'run')} submitted", f"{ended:,} ended ({bad:,} without success)"]
+    without = f" ({bad:,} without success)" if bad else ""
+    parts = [f"{words.count(answer.submitted, 'run')} submitted", f"{ended:,} ended{without}"]
     for state in ("came", "ended", "vanished"):
         number = sum(row.kind == "machine" and f"{state} at" in row.what for row in answer.changes)
         parts += [f"{words.count(number, 'machine')} {state}"] if number else []

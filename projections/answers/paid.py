@@ -14,6 +14,8 @@ def paid(view: View, since: int, until: int) -> Iterator[tuple[str, str | None, 
     """
     costs, store = Costs(view.state), view.store
     for row in store.vms.all(since=since, hidden=False):
+        if row.created >= until:
+            continue
         bill = () if is_kept(view.state.vms[row.vm_id]) else charges(costs.bill(row.vm_id))
         for part in (part for charge in bill for part in cut_at(charge, (since, until))):
             if since <= part.since < until:

@@ -26,9 +26,7 @@ def wait_of(view: View, run: Run, now: int) -> tuple[str, ...]:
     if place is not None:
         before = [other.run_id for other in queue.values() if other.position < place.position]
         before = [run_id for run_id in before if source_of(state.runs[run_id]) == source]
-        behind = (
-            f"behind {_several([_name(state, run_id) for run_id in before])}" if before else "and none is before it"
-        )
+        behind = f"behind {_several([_name(state, each) for each in before])}" if before else "and none is before it"
         lines.append(f"It is number {place.position} in the queue of {source}, {behind}.")
         start = place.estimated_start
         unknown = "It is not known when it starts: no run has ended here yet, or a run takes longer than usual."
@@ -45,9 +43,8 @@ def wait_of(view: View, run: Run, now: int) -> tuple[str, ...]:
     if sum(costs.values()):
         parts = ", ".join(f"{usd(cost)} {who}" for who, cost in costs.most_common() if cost)
         waited = span((until - (since or until)) // SECOND * SECOND)
-        lines.append(
-            f"While it waited ({waited}), other machines of {source} cost {usd(sum(costs.values()))}: {parts}."
-        )
+        total = usd(sum(costs.values()))
+        lines.append(f"While it waited ({waited}), other machines of {source} cost {total}: {parts}.")
     return tuple(lines)
 
 

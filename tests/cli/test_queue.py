@@ -34,7 +34,7 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
     assert f"of runs of {getpass.getuser()}" in waits[3]
     assert "none is before it" in json.loads(steno("explain", "second", "--json").stdout)["wait"][0]
     assert json.loads(steno("explain", "first", "--json").stdout)["wait"] == []
-    assert "second has no machine yet: " in refused(steno("attach", "second", "--port", "80"), 5)
+    assert "second is queued and does not run yet" in refused(steno("attach", "second", "--port", "80"), 5)
     patient = steno("submit", "--wait", "--timeout", "1s", "--name", "patient", "--", "true", **kept)
     assert "patient  queued  position 3" in patient.stderr
     assert "still runs" in patient.stderr
