@@ -72,15 +72,16 @@ def _incidents(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     return {**lists, "next": cursor_of(page.next), "blind": page.blind}
 
 
-def _begin(look: Look, values: Asked) -> int | None:
-    since: int | None = values["since"]
+def _begin(look: Look, values: Asked, default: int | None = None) -> int | None:
+    since: int | None = default if values["since"] is None else values["since"]
     if since is not None and since > look.now:
         raise Problem(400, "since is in the future, or later than `at`", field="since")
     return since
 
 
 def _changes(_: Service, look: Look, values: Asked) -> dict[str, Any]:
-    return wire(changes(look, _begin(look, values) or look.now - DAY, values["user"], values["limit"]))
+    begin = _begin(look, values, look.now - DAY)
+    return wire(changes(look, look.now if begin is None else begin, values["user"], values["limit"]))
 
 
 def _position(values: Asked) -> int:
