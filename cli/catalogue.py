@@ -16,9 +16,11 @@ SECTIONS = {  # command → one-line help, by section of the page; the command's
         "pause": "Let no run start, or none of a user, GPU or source.",
         "resume": "Release what pause, drain or stop holds back.",
         "logs": "Print a run's output.",
+        "attach": "Print the way to a port of a run, or a shell in it.",
     },
     "See what happened": {
         "ps": "List runs.",
+        "changes": "Show what changed since a time, in runs, machines, money.",
         "watch": "Print changes of runs as they happen.",
         "show": "Show one run: the provider's words beside the verdict.",
         "compare": "Compare two runs: outcome, times, cost, what was asked for.",

@@ -11,7 +11,7 @@ import msgspec
 
 from steno.cli.render import paint
 from steno.cli.wiring.app import App, steno_command
-from steno.cli.wiring.options import at_option, both_times_option, setting_option
+from steno.cli.wiring.options import at_option, both_times_option, setting_option, user_option
 from steno.cli.wiring.output import emit_csv, hint, show
 from steno.cli.wiring.terminal import columns
 from steno.engine.state.policy import MINUTE
@@ -46,6 +46,7 @@ CHARTS = ("days", "spend", "utilisation", "starts")
 )
 @click.option("--since", metavar="TIME", help="Begin with this day (UTC); default: all, of a chart 30 days.")
 @click.option("--until", metavar="TIME", help="End with this day (UTC).")
+@user_option("Only what the runs of this user pay.")
 @click.option("--reconcile", is_flag=True, help="Our cost of each run beside the provider's, and why they differ.")
 @both_times_option
 def costs_command(
@@ -56,6 +57,7 @@ def costs_command(
     chart: str | None,
     since: str | None,
     until: str | None,
+    user: str | None,
     reconcile: bool,
     at: str | None,
 ) -> None:
@@ -74,6 +76,7 @@ def costs_command(
     Examples:
       steno costs
       steno costs --by user --since 7d
+      steno costs --by run --mine
       steno costs --by day --at 2026-11-20T15:00:00Z --json
       steno costs --format csv > focus.csv
       steno costs --reconcile
@@ -82,6 +85,8 @@ def costs_command(
     """
     if chart is None and (since is not None or until is not None) and (reconcile or form == "csv"):
         raise click.UsageError("--reconcile and --format csv are of everything: leave --since and --until out")
+    if user is not None and (chart is not None or reconcile or form == "csv"):
+        raise click.UsageError("--user and --mine go with the table of --by: leave --chart, --reconcile and csv out")
     if chart is not None:
         if reconcile or form == "csv" or by in ("run", "day"):
             raise click.UsageError("--chart goes with --by gpu, user or vm, --since, --until, --csv and --json only")
@@ -110,9 +115,9 @@ def costs_command(
         elif as_csv:
             from steno.projections.answers.costs import costs
 
-            emit_csv(costs(view.store, by or "vm", of).report)
+            emit_csv(costs(view.store, by or "vm", of, user).report)
         else:
-            _report(app, view, by or "vm", of)
+            _report(app, view, by or "vm", of, user)
 
 
 def _range(app: App, between: tuple[str | None, str | None], now: int) -> ChartRange | None:
@@ -158,18 +163,19 @@ def _draw_charts(
         hint("nothing to draw in this range; --since 2026-01-01 shows more days")
 
 
-def _report(app: App, view: View, by: By, of: ChartRange | None) -> None:
+def _report(app: App, view: View, by: By, of: ChartRange | None, user: str | None) -> None:
     from steno.cli.render.money import costs_table
     from steno.engine.wire import wire
     from steno.projections.answers.costs import costs
 
-    report, lacking = costs(view.store, by, of).report, _without_price(view)
+    report, lacking = costs(view.store, by, of, user).report, _without_price(view)
     if report.rows or app.json:
         show(app, wire(report) | {"position": view.position}, lambda: costs_table(report, columns()))
         if lacking:
             hint(lacking)
     else:
         empty = "nothing has cost anything yet; `steno vms` lists machines" if of is None else "nothing in this range"
+        empty = empty if user is None else f"{empty}, of {user}"
         hint(lacking or _unpriced(app) or empty)
 
 

@@ -154,14 +154,15 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
 @each_run
 def explain_command(app: App, run: str, at: str | None) -> None:
     """A verdict comes with its rule, the provider's answer that decided it, and what would have changed it. For a run
-    that started cold or is waiting, also why it got no warm machine. For a machine: why it still runs, and what would
-    stop it. For both: what the policy decided about it, why, with which numbers, and the polls that each decision
-    stands on.
+    that started cold or is waiting, also why it got no warm machine. For a run that waits, or waited for a minute: the
+    runs before it, which machines have the places, and what they cost meanwhile. For a machine: why it still runs, and
+    what would stop it. For both: what the policy decided about it, why, with which numbers, and the polls that each
+    decision stands on.
 
     With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "asked",
     "fields": [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "witnesses": [sentences], "why", "blame",
-    "again", "not_warm": [sentences], "decisions": [{"position", "at", "decision", "why", "polls": [positions],
-    "software"}]}; of a machine {"vm", "why_up": [sentences], "decisions", "anomalies", "position"}.
+    "again", "wait": [sentences], "not_warm": [sentences], "decisions": [{"position", "at", "decision", "why", "polls":
+    [positions], "software"}]}; of a machine {"vm", "why_up": [sentences], "decisions", "anomalies", "position"}.
 
     A field's path is that of its value in `steno poll POSITION`. Evidence of kind "event" is one of Steno's own events,
     where no poll decided.
@@ -199,7 +200,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
 
 @steno_command("logs")
 @runs_argument
-@click.option("-f", "--follow", is_flag=True, help="Follow the output of one run until it ends.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run, or all of them, ended.")
 @click.option(
     "-n", "--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N lines; with -f, from there."
 )
@@ -220,7 +221,8 @@ def logs_command(
     """It is read from the provider; if that has it no more or does not answer, from the record, with a line for each
     part that was not kept. On a terminal, colours are kept and other control characters are shown as text (\\x1b). A
     file or pipe gets every byte. The lines that a kernel reports its progress with are left out; `steno kernel show`
-    shows them. With several runs, a line with the name comes before each output.
+    shows them. With several runs, a line with the name comes before each output; with -f, the name comes before each
+    line, and the states of the runs are printed on stderr.
 
     --search looks in the record alone, for the bytes of TEXT, and prints run, place of the line in the output (bytes)
     and line: of the newest run first, 1,000 lines at most.
@@ -235,27 +237,25 @@ def logs_command(
     Examples:
       steno logs matmul
       steno logs matmul -f
+      steno logs train eval test -f
       steno logs -l --tail 50
       steno logs train eval --tail 5
       steno logs matmul --since 10m --timestamps
       steno logs --search "CUDA out of memory"
     """
-    from steno.cli.wiring.run_output import print_lines_with, print_output, tasks_of
-    from steno.cli.wiring.time_arguments import moment
+    from steno.cli.wiring.run_output import follow_outputs, print_lines_with, print_output, tasks_of
+    from steno.cli.wiring.time_arguments import begin
 
-    if follow and len(runs) > 1:
-        raise click.UsageError("-f follows one run; name one")
-    start = None if since is None else moment(since, app.clock.now())
-    if start is not None and start > app.clock.now():
-        raise click.BadParameter(f"{since} is in the future", param_hint="--since")
+    start = None if since is None else begin(since, app.clock.now())
     runs = tuple(each for run in runs for each in tasks_of(app, run))
-    if follow and len(runs) > 1:
-        raise click.UsageError(f"-f follows one run, and this is an array: name a task, as '{runs[0]}'")
     app.several = len(runs) > 1
     if search:
         if follow or tail is not None or since is not None or timestamps:
             raise click.UsageError("--search looks in the record: leave -f, -n, --since and -t out")
         print_lines_with(app, search, runs)
+        return
+    if follow and app.several:
+        follow_outputs(app, runs, tail=tail, since=start, timestamps=timestamps)
         return
     for run in runs:
         print_output(app, run, follow=follow, tail=tail, since=start, timestamps=timestamps)

@@ -35,6 +35,7 @@ def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[Ex
         lines += _titled(f"{quote.kind.capitalize()} {quote.position}, {at}", fields(quote, width))
     lines += _items("Which source says what", explanation.witnesses, width)
     lines += _titled("How it got there", [_step(step, width) for step in explanation.steps])
+    lines += _items("Its wait", explanation.wait, width)
     lines += _items("Why not warm", not_warm, width)
     lines += _items("What was decided", map(_decided, decided), width)
     lines += _items("What would have changed it", map(_flip, explanation.flips), width)

@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from queue import Queue
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import click
 
 from steno.cli.render import paint, words
 from steno.cli.render.paint import visible_output
-from steno.cli.render.runs import costs
+from steno.cli.render.runs import costs, ended
 from steno.cli.wiring.errors import say
-from steno.cli.wiring.output import emit, emit_json
+from steno.cli.wiring.output import emit, emit_json, hint
 from steno.cli.wiring.terminal import colour_wanted, columns
 from steno.engine.errors import Conflict
 from steno.engine.kernel.machine.framing import MARK
@@ -144,8 +145,50 @@ def tasks_of(app: "App", run: str) -> list[str]:
         return [f"{run}[{task.task}]" for task in view.store.runs.tasks(row)] or [run]
 
 
-def print_output(app: "App", run: str, *, follow: bool, tail: int | None, since: int | None, timestamps: bool) -> None:
-    """Print the output of one run, from its provider or from the record."""
+def follow_outputs(app: "App", runs: Sequence[str], **options: Any) -> None:
+    """Print the outputs of several runs as they are written, each line behind the name of its run, and their states on
+    stderr.
+    """
+    from steno.cli.wiring.view import moves_of
+
+    writes = Queue[Callable[[], None] | None](MOST_LINES)  # threads read, this one prints
+
+    def follow(run: str) -> None:
+        try:
+            print_output(app, run, follow=True, above=writes.put, **options)
+        except StenoError as error:
+            writes.put(partial(say, str(error)))
+        writes.put(None)
+
+    def watch() -> None:
+        for now, run in moves_of(app, runs):
+            writes.put(partial(hint, f"{words.moment(now)}  {ended(run)}"))
+
+    for run in runs:
+        threading.Thread(target=follow, args=(run,), daemon=True).start()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    left = len(runs)
+    while left or not writes.empty():
+        if (write := writes.get()) is not None:
+            write()
+            continue
+        left -= 1
+        if not left:
+            watcher.join(LAST_WORDS)  # the verdicts may follow
+
+
+def print_output(
+    app: "App",
+    run: str,
+    *,
+    follow: bool,
+    tail: int | None,
+    since: int | None,
+    timestamps: bool,
+    above: Callable[[Callable[[], None]], None] | None = None,
+) -> None:
+    """Print the output of one run, from its provider or from the record. `above`: prints lines among other runs'."""
     from steno.cli.wiring.view import viewing
     from steno.events.store.outputs import output_of
     from steno.projections.read_models.world_table import decode_run
@@ -156,7 +199,7 @@ def print_output(app: "App", run: str, *, follow: bool, tail: int | None, since:
     name = folded.name or folded.run_id
     if folded.provider_id is None:
         raise Conflict(f"{name} has not been submitted to its provider, so it has no output; see `steno show {name}`")
-    if app.several and not app.json:
+    if app.several and not app.json and above is None:
         emit(f"==> {run if run.endswith(']') else name} <==")
     provider_id = folded.provider_id
 
@@ -185,13 +228,16 @@ def print_output(app: "App", run: str, *, follow: bool, tail: int | None, since:
     pieces = read(going_on=follow)
     if tail is not None:
         pieces = last_lines(pieces, tail, sum(1 for _ in lines_of(read(going_on=False))) if follow else None)
-    if not app.json:
+    if not app.json and above is None:
         printed(pieces)
         return
+    front = f"{run if run.endswith(']') else name} | ".encode()
     for line in lines_of(pieces):
         at, _, text = line.partition(b" ") if timestamps else (b"", b"", line)
         value = {"text": text.decode("utf-8", "replace")} | ({"at": at.decode()} if timestamps else {})
-        emit_json({"run": name, **value} if app.several else value, lines=True)
+        value = {"run": name, **value} if app.several else value
+        write = partial(emit_json, value, lines=True) if app.json else partial(printed, (front + line + b"\n",))
+        write() if above is None else above(write)
 
 
 def print_lines_with(app: "App", text: str, runs: Sequence[str]) -> None:

@@ -72,6 +72,14 @@ def length(text: str) -> int:
         raise click.BadParameter(f"{text!r} is not a duration; write 90s, 15m, 2h or plain seconds") from None
 
 
+def begin(text: str, now: int) -> int:
+    """The time of `--since`; raises `click.BadParameter` if it is not before `now`, the end of what is shown."""
+    time = moment(text, now)
+    if time >= now:
+        raise click.BadParameter(f"{text} is in the future, or after --at; name an earlier time", param_hint="--since")
+    return time
+
+
 def _position_or_time(app: App, record: Record, text: str) -> tuple[int, int | None]:
     """(position, None), or (the record's last position, time): the values of `--at` and `--from`."""
     head = record.head().position

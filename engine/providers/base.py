@@ -87,6 +87,14 @@ class Way:
         """Give it up; idempotent."""
 
 
+class Entrance(msgspec.Struct, frozen=True, kw_only=True):
+    """How a person gets into a running task, and to a port of it."""
+
+    address: str | None = None  # of the port; None: no port was named
+    commands: tuple[str, ...] = ()  # to be started first, and left running; none: the address is open as it is
+    inside: str | None = None  # the command for a shell in the task; None: there is none
+
+
 class Provider(ABC):
     """A place that runs tasks, as seen by one user in one project. Several threads may call it, but only one polls.
 
@@ -181,6 +189,10 @@ class Provider(ABC):
     def reach(self, provider_id: str, port: int) -> Way:
         """A way to a port on which a running task listens, at its own 127.0.0.1."""
         raise ProviderError(f"{self.name} has no way to a port of its tasks")
+
+    def entrance(self, provider_id: str, name: str, port: int | None) -> Entrance:
+        """The way for a person. Raises ProviderError: there is none, and why."""
+        raise ProviderError(f"{self.name} has no way into its tasks")
 
     def close(self) -> None:  # noqa: B027 - not every provider has connections
         """Close connections; the runs go on."""

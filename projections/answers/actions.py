@@ -31,6 +31,7 @@ _ACTIONS: Final[dict[type, str]] = {  # type → what was done
     LeverPulled: "pulled a lever",
     LeverReleased: "released a lever",
 }
+_SETTINGS: Final = frozenset({"TokenCreated", "TokenRevoked", "SourceHidden", "SourceShown", "RulesAdopted"})
 _SCANNED: Final = 20_000  # events of a page that looks for one person
 
 
@@ -113,6 +114,12 @@ def actions(look: Look, *, behind: int | None, limit: int, who: str | None) -> P
         if who in (None, action.who):
             rows.append(wire(action))
     return Page(rows=rows, next=None)
+
+
+def changed_settings(look: Look, after: int) -> list[ActionObject]:
+    """Actions after a position that change something for everybody, newest first."""
+    stored = look.record.read(after=after, until=look.position, types=_SETTINGS, backwards=True)
+    return [_action(each) for each in stored]
 
 
 def _action(stored: Stored) -> ActionObject:

@@ -27,6 +27,7 @@ from steno.engine.state.policy import DAY
 from steno.engine.wire import Cell, Shape, Tabled, Usd, dollars
 from steno.events.clock import SECOND
 from steno.projections.read_models.cost_rows import ChargeSum, Paid, decode_against, decode_paid
+from steno.projections.read_models.run_query import RunQuery, check_known
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.world_table import decode_run
@@ -156,17 +157,22 @@ class _Sum(msgspec.Struct, kw_only=True):
         )
 
 
-def costs(store: ProjectionStore, by: By, of: ChartRange | None = None) -> StoredCosts:
-    """All costs up to the newest poll in the store, or those of some days: as much as a chart of these days shows. The
-    reconciliation is of everything. A day's low and high are as far from its cost as those of the whole bill.
+def costs(store: ProjectionStore, by: By, of: ChartRange | None = None, user: str | None = None) -> StoredCosts:
+    """All costs up to the newest poll in the store, or those of some days: as much as a chart of these days shows; or
+    what the runs of one user pay. The reconciliation is of everything. A day's low and high, and a user's, are as far
+    from the cost as those of the whole bill.
     """
+    check_known(store, RunQuery(user=user))
     days = None if of is None else range_of(of.since or 0, of.until, of.now)
     known: dict[str, str] = {}  # run id → its row's name: the run's name or submitter
+    mine = set[str | None]()  # runs of the user
     paid = theirs = ours = 0
     causes = Counter[str]()
-    for _, run_id, name, user, compared in store.runs.against():
-        if word := name if by == "run" else user:
+    for _, run_id, name, owner, compared in store.runs.against():
+        if word := name if by == "run" else owner:
             known[run_id] = word
+        if user is not None and owner == user:
+            mine.add(run_id)
         if compared is not None:
             against = decode_against(compared)
             paid, theirs = paid + against.ours, theirs + (against.theirs or 0)
@@ -177,12 +183,13 @@ def costs(store: ProjectionStore, by: By, of: ChartRange | None = None) -> Store
     low = high = archived = 0
     for ordinal, vm_id, vm_name, kept, archive in store.vms.paid():
         machine = decode_paid(kept)
-        bill, before, within = sum(part.cost for part in machine.parts), total.cost, days is None
+        bill, before = sum(part.cost for part in machine.parts), total.cost
+        within = days is None and user is None
         ours += bill
         for index, part in enumerate(machine.parts):
             if part.run_id is None:
                 nobodys[part.line] += part.cost
-            if days is not None and not days.first <= part.day <= days.last:
+            if (days is not None and not days.first <= part.day <= days.last) or (user and part.run_id not in mine):
                 continue
             within = True
             key, label = _key(by, vm_id, vm_name, machine, part, known)

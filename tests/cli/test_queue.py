@@ -1,10 +1,11 @@
 """`steno submit` where there is no room, no money, or somebody else acts: with machines of this host at a price."""
 
+import getpass
 import json
 from pathlib import Path
 
 import pytest
-from stenotest.command_line import Background, Steno, Until
+from stenotest.command_line import Background, Steno, Until, refused
 
 ONE = {"STENO_LOCAL_PRICE": "1.99", "STENO_MAX_VMS": "1", "STENO_IDLE_TIMEOUT": "1"}
 
@@ -26,6 +27,14 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
     page = steno("submit", "--name", "third", "--", "true", **kept)
     assert page.stdout == "third\n"
     assert "queued: position 2" in page.stderr
+    waits = json.loads(steno("explain", "third", "--json").stdout)["wait"]
+    assert "number 2 in the queue" in waits[0]
+    assert f"behind second of {getpass.getuser()}." in waits[0]
+    assert f"(first of {getpass.getuser()} since " in waits[2]
+    assert f"of runs of {getpass.getuser()}" in waits[3]
+    assert "none is before it" in json.loads(steno("explain", "second", "--json").stdout)["wait"][0]
+    assert json.loads(steno("explain", "first", "--json").stdout)["wait"] == []
+    assert "second is queued and does not run yet" in refused(steno("attach", "second", "--port", "80"), 5)
     patient = steno("submit", "--wait", "--timeout", "1s", "--name", "patient", "--", "true", **kept)
     assert "patient  queued  position 3" in patient.stderr
     assert "still runs" in patient.stderr

@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.command_line import Steno, refused
+from stenotest.gated_run import holding
 from stenotest.outputs import keep_output
 
 from steno.cli.wiring.logging_setup import log_for_daemon, log_for_data
@@ -108,13 +109,32 @@ def test_several_runs_in_one_call(steno: Steno) -> None:
     assert len(steno("explain", "one", "two", "--json").stdout.splitlines()) == 2
     assert len(steno("timeline", "two", "one", "--json").stdout.splitlines()) == 2
     assert steno("stop", "one", "two").stdout.count("had already ended") == 2
-    assert "one run" in refused(steno("logs", "-f", "one", "two"), 2)
     assert "there is no run" in steno("show", "one", "nobody").stderr
     assert "does not say when output was written" in refused(steno("logs", "one", "--since", "10m"), 5)
     assert "in the future" in refused(steno("logs", "one", "--since", "2999-01-01T00:00:00Z"), 2)
 
 
 @pytest.mark.slow
+def test_runs_are_followed_together_with_their_names_and_states(
+    steno: Steno, background: Callable[..., subprocess.Popen[str]], gate: Path
+) -> None:
+    """Each line as it comes, also of a run that waits for another; it ends with the last of them."""
+    steno("submit", "--name", "late", "--", f"echo begins; {holding(gate)}; printf ends")
+    steno("submit", "--name", "early", "--", "echo only")
+    process = background("logs", "late", "early", "-f", out=subprocess.PIPE, err=subprocess.PIPE)
+    assert process.stdout is not None
+    first = {process.stdout.readline() for _ in range(2)}
+    assert first == {"late | begins\n", "early | only\n"}
+    gate.touch()
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (0, "late | ends\n")
+    for name in ("late", "early"):
+        assert f"{name}  ● succeeded" in err
+    lines = [json.loads(line) for line in steno("logs", "late", "early", "-f", "--json").stdout.splitlines()]
+    assert [line["text"] for line in lines if line["run"] == "late"] == ["begins", "ends"]
+    assert "there is no run" in refused(steno("logs", "-f", "late", "nobody"), 4)
+
+
 def test_logs_of_a_machine_that_is_gone_come_from_the_record(steno: Steno, record_file: Path) -> None:
     """With a sentence on stderr that says so; without a record of it, the provider's own answer."""
     for name in ("one", "two"):

@@ -16,7 +16,17 @@ from steno.engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from steno.engine.providers.base import Named, Offers, Preparation, Provider, StopTarget, Submission, Submitted, Way
+from steno.engine.providers.base import (
+    Entrance,
+    Named,
+    Offers,
+    Preparation,
+    Provider,
+    StopTarget,
+    Submission,
+    Submitted,
+    Way,
+)
 from steno.engine.providers.dstack import fleet, logs, ssh
 from steno.engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
 from steno.engine.providers.dstack.fleet import ask_plan, count_offers
@@ -177,6 +187,10 @@ class DstackProvider(Provider):
             raise ProviderError("there is no ssh key (dstack.ssh_key) to reach the task with")
         run = self.client.run({"id": provider_id}, "reach the task")
         return ssh.tunnel(run, port, self._ssh_key)
+
+    def entrance(self, provider_id: str, name: str, port: int | None) -> Entrance:
+        run = self.client.run({"id": provider_id}, "look for a way into the task")
+        return ssh.entrance(run, name, port, self.client.address.url)
 
     # -- finding -------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from steno.engine.errors import ProviderError, TaskInvalid
-from steno.engine.providers.base import Named, Provider, StopTarget, Submission, Submitted, Way
+from steno.engine.providers.base import Entrance, Named, Provider, StopTarget, Submission, Submitted, Way
 from steno.engine.providers.local.durable import is_locked, write_json
 from steno.engine.providers.local.listing import Lister, question
 from steno.engine.providers.local.placement import LocalOffer, wanted
@@ -195,6 +195,9 @@ class LocalProvider(Provider):
 
     def reach(self, provider_id: str, port: int) -> Way:
         return Way("127.0.0.1", port)
+
+    def entrance(self, provider_id: str, name: str, port: int | None) -> Entrance:
+        return Entrance(address=None if port is None else f"http://127.0.0.1:{port}")
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

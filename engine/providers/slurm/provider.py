@@ -15,7 +15,7 @@ from steno.engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from steno.engine.providers.base import Named, Provider, StopTarget, Submission, Submitted
+from steno.engine.providers.base import Entrance, Named, Provider, StopTarget, Submission, Submitted
 from steno.engine.providers.sampler import SCRIPT
 from steno.engine.providers.slurm import cancel
 from steno.engine.providers.slurm.cluster import gpus_of, spelled
@@ -252,6 +252,21 @@ class SlurmProvider(Provider):
     def samples(self, provider_id: str, name: str, *, since: int) -> tuple[str, list[Sample]] | None:
         """The samples of the first node of a job that Steno submitted; also after its end."""
         return samples_of_job(self.client, provider_id, since) if _JOB.fullmatch(provider_id) else None
+
+    def entrance(self, provider_id: str, name: str, port: int | None) -> Entrance:
+        """A step beside the job's own (`srun --overlap`), and ssh to its first node, through the login node if any."""
+        node = self.client.must("squeue", "-h", "-t", "R", "-j", provider_id, "-o", "%B").out.strip()
+        if not node:
+            raise ProviderError(f"job {provider_id} does not run on {self.client.where}")
+        login, shell = self.site.host, f"srun --jobid={provider_id} --overlap --pty bash"
+        if login is None:
+            return Entrance(address=None if port is None else f"http://{node}:{port}", inside=shell)
+        forward = () if port is None else (f"ssh -N -L {port}:{node}:{port} {login}",)
+        return Entrance(
+            address=None if port is None else f"http://127.0.0.1:{port}",
+            commands=forward,
+            inside=f"ssh -t {login} {shell}",
+        )
 
     def close(self) -> None:
         self.client.close()

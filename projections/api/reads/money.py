@@ -20,7 +20,19 @@ from steno.projections.answers.levers import LeverList, levers
 from steno.projections.answers.overview import policy_then
 from steno.projections.answers.owners import OwnerStanding, owner_standings
 from steno.projections.answers.waste import By, WasteReport, waste
-from steno.projections.api.parameters import CURSOR, HIDDEN, LIMIT, MOST, Asked, choice, cursor_of, flag, integer, time
+from steno.projections.api.parameters import (
+    CURSOR,
+    HIDDEN,
+    LIMIT,
+    MOST,
+    Asked,
+    choice,
+    cursor_of,
+    flag,
+    integer,
+    text,
+    time,
+)
 from steno.projections.api.problems import Problem
 from steno.projections.api.reads.read import Cursor, Read, at_position, page_shape
 from steno.projections.api.service import Service
@@ -84,7 +96,7 @@ def _machine(_: Service, look: Look, values: Asked) -> dict[str, Any]:
 
 def _costs(_: Service, look: Look, values: Asked) -> dict[str, Any] | CostReport:
     all_days = values["since"] is None and values["until"] is None
-    stored = costs(look.view.store, values["by"], None if all_days else range_asked(look, values))
+    stored = costs(look.view.store, values["by"], None if all_days else range_asked(look, values), values["user"])
     behind, newest = values["cursor"], values["order"] == "newest"
     rows = list(zip(stored.places, stored.report.rows, strict=True))
     if newest:
@@ -118,6 +130,7 @@ def policy_at(service: Service, state: World) -> Policy:
     return policy_then(state, policy_from(service.settings))
 
 
+USER = text("user", "Only what is about runs of this user; gaps and settings are everybody's.")
 RANGE = (
     time("since", "Begin with the day of this time (UTC); default: 29 days before the last day."),
     time("until", "End with the day of this time (UTC); default: the moment shown."),
@@ -162,6 +175,7 @@ READS = (
             choice("order", "Which rows come first.", ("oldest", "newest"), default="oldest"),
             time("since", "Only costs from the day of this time (UTC) on; default: all, but for `reconciliation`."),
             time("until", "Only costs up to the day of this time (UTC); default: the moment shown."),
+            USER,
         ),
         tabled=True,
     ),

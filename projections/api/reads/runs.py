@@ -46,7 +46,6 @@ from steno.projections.read_models.run_query import (
     FilterValues,
     RowPlace,
     RunQuery,
-    UnknownValue,
     check_known,
     filter_values,
     find,
@@ -66,10 +65,7 @@ def _list(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     behind = None if values["cursor"] is None else _place(values["cursor"], query)
     matches = find(store, query, limit + 1, behind)
     if not matches and values["at"] is None:  # a value that was unknown then may be known now
-        try:
-            check_known(store, query)
-        except UnknownValue as error:
-            raise Problem(400, str(error), field=error.filter) from None
+        check_known(store, query)
     rows, more = matches[:limit], len(matches) > limit
     answers = [msgspec.Raw(answer(*stored)) for stored in store.runs.objects_of(run_id for run_id, _ in rows)]
     return {"runs": answers, "next": _cursor(rows[-1][1], query) if more else None}
