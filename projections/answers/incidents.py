@@ -32,24 +32,46 @@ class DatedAnomaly(Shape, frozen=True, kw_only=True):
     more: Annotated[str, Meta(description="The command that shows more.")] = ""
 
 
+class AnomalyKindObject(Shape, frozen=True, kw_only=True):
+    """All anomalies of a kind."""
+
+    kind: str
+    count: int
+    first_at: Time | None
+    last_at: Time | None
+
+
 class Incidents(msgspec.Struct, frozen=True, kw_only=True):
     anomalies: tuple[DatedAnomaly, ...]
     blind: tuple[BlindObject, ...]  # those that last first; on the first page only
     dwells: tuple[Dwell, ...]  # as `blind`: those that are stuck first
     unusual: tuple[DatedAnomaly, ...]  # as `blind`: moves that nothing had made before, newest first
+    kinds: tuple[AnomalyKindObject, ...]  # as `blind`: of all pages, that with the newest anomaly first
     next: tuple[int, int] | None  # the place of the last anomaly, where there are more
 
 
-def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int = 50) -> Incidents:
-    """Anomalies behind a place (`Incidents.next` of the previous page), newest first."""
-    rows = look.view.store.newest_anomalies(limit + 1, behind, hidden=look.view.hidden())
+def incidents(
+    look: Look, *, behind: tuple[int, int] | None = None, limit: int = 50, kind: str | None = None
+) -> Incidents:
+    """Anomalies behind a place (`Incidents.next` of the previous page), newest first; of one kind if given."""
+    rows = look.view.store.newest_anomalies(limit + 1, behind, hidden=look.view.hidden(), kind=kind)
     page = rows[:limit]
     return Incidents(
         anomalies=tuple(_decoded(look, text) for _, text in page),
         blind=blind(look) if behind is None else (),
         dwells=dwells(look.view) if behind is None else (),
         unusual=unusual(look) if behind is None else (),
+        kinds=kinds(look) if behind is None else (),
         next=page[-1][0] if len(rows) > limit else None,
+    )
+
+
+def kinds(look: Look) -> tuple[AnomalyKindObject, ...]:
+    """How many anomalies there are of each kind, and when the first and the newest were."""
+    rows = look.view.store.anomaly_kinds(look.view.hidden())
+    return tuple(
+        AnomalyKindObject(kind=kind, count=count, first_at=_time(look, first), last_at=_time(look, last))
+        for kind, count, first, last in rows
     )
 
 
@@ -86,10 +108,14 @@ def _decoded(look: Look, text: bytes) -> DatedAnomaly:
 
 
 def _dated(look: Look, kind: str, subject: str, position: int, detail: str) -> DatedAnomaly:
-    stored = next(iter(look.record.read(after=position - 1, limit=1)), None)
-    at = None if stored is None else record_time(look.view.state, stored)
     more = more_about(subject, position)
+    at = _time(look, position)
     return DatedAnomaly(kind=kind, subject=subject, position=position, at=at, detail=detail, more=more)
+
+
+def _time(look: Look, position: int) -> int | None:
+    stored = next(iter(look.record.read(after=position - 1, limit=1)), None)
+    return None if stored is None else record_time(look.view.state, stored)
 
 
 MARKS: Final = 400  # shown at most; of a shorter stretch they are closer to each other

@@ -172,7 +172,7 @@ def test_a_kernel_from_the_form_to_its_verdict_and_back_to_the_middle(site: Site
     picture(page, "dashboard-past")
 
     page.get_by_role("link", name="Overview", exact=True).click()
-    seen.until("document.title.startsWith('Overview')")
+    seen.until("document.title.includes('Overview')")
     seen.settled()
     assert seen.position() == then
     expect(page.get_by_role("region", name="Runs that have not ended").get_by_text(run["name"])).to_be_visible()

@@ -15,7 +15,7 @@ from steno.projections.answers import record_pages as browse
 from steno.projections.answers.actions import ActionObject, NoticeObject, actions, notices
 from steno.projections.answers.dwells import Dwell
 from steno.projections.answers.evidence import ShownItem
-from steno.projections.answers.incidents import DatedAnomaly, RecordObject, incidents, record_object
+from steno.projections.answers.incidents import AnomalyKindObject, DatedAnomaly, RecordObject, incidents, record_object
 from steno.projections.answers.offers import Offer, offers
 from steno.projections.answers.overview import Overview, overview
 from steno.projections.answers.record_pages import EventObject, PollObject, SourceRow, source_rows
@@ -64,8 +64,8 @@ def _page(values: Asked) -> dict[str, Any]:
 
 
 def _incidents(_: Service, look: Look, values: Asked) -> dict[str, Any]:
-    page = incidents(look, behind=values["cursor"], limit=values["limit"])
-    lists = {name: [wire(row) for row in getattr(page, name)] for name in ("anomalies", "dwells", "unusual")}
+    page = incidents(look, behind=values["cursor"], limit=values["limit"], kind=values["kind"])
+    lists = {name: [wire(row) for row in getattr(page, name)] for name in ("anomalies", "dwells", "unusual", "kinds")}
     return {**lists, "next": cursor_of(page.next), "blind": page.blind}
 
 
@@ -110,6 +110,7 @@ class IncidentPage(Shape, frozen=True, kw_only=True):
     blind: tuple[BlindObject, ...]
     dwells: tuple[Dwell, ...]
     unusual: tuple[DatedAnomaly, ...]
+    kinds: tuple[AnomalyKindObject, ...]
     next: Cursor | None
     position: Position
 
@@ -223,7 +224,7 @@ READS = (
         _incidents,
         IncidentPage,
         "record",
-        (SORTED_CURSOR, LIMIT),
+        (SORTED_CURSOR, LIMIT, text("kind", "Only anomalies of this kind.")),
     ),
     Read(
         "/api/notices",
