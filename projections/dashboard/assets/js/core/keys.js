@@ -17,7 +17,7 @@ const actions = new Map();
 // What a key does while a component is there: `onKey("p", play)`; returns how to stop.
 export function onKey(key, action) {
   actions.set(key, action);
-  return () => actions.delete(key);
+  return () => { if (actions.get(key) === action) actions.delete(key); };
 }
 
 const typing = (element) => element instanceof HTMLElement && (element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName));

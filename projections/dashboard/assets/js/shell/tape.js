@@ -13,6 +13,7 @@ import { ahead, moment as utc, ms, number, tick, told, zoned } from "../core/wor
 
 const SCALES = [["all", "All", Infinity], ["30d", "30 d", 30 * 86400e3], ["7d", "7 d", 7 * 86400e3], ["1d", "24 h", 86400e3], ["6h", "6 h", 6 * 3600e3], ["1h", "1 h", 3600e3], ["5m", "5 m", 300e3]];
 const OFTEN = 120; // milliseconds between two moments while dragging
+const PHONE = 760; // pixels: so narrow it begins low
 const GHOST = 75; // pixels, half as wide as a time
 const STEP = 900; // between two marks while playing
 const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 259200, 432000, 604800, 1209600, 2592000, 7776000].map((seconds) => seconds * 1000);
@@ -130,7 +131,8 @@ export function Tape() {
   const [ghost, haunt] = useState(null);
   const [width, measure] = useState(800);
   const [playing, play] = usePlay();
-  const [open, setOpen] = useKept("tape", true);
+  const [open, setOpen] = useKept("tape", innerWidth > PHONE);
+  useEffect(() => (open ? undefined : onKey("t", () => setOpen(true))), [open]);
   useLayoutEffect(() => {
     document.documentElement.dataset.tape = open ? "open" : "low";
     return () => { document.documentElement.dataset.tape = "none"; };
