@@ -52,7 +52,8 @@ export default function Page({ params }) {
   const waiting = [found, life, why, like, use, ...(run?.kernel ? [kernel] : [])].some((read) => read.data === null && read.error === null);
   if (!run || waiting) return html`<${PageHead} title="Run" />${found.error ? html`<${Problem} error=${found.error} retry=${found.reload} />` : html`<${Loading} height="5" />`}`;
   const open = !ended(run);
-  const failed = run.state === "failed" && at === null && !run.tasks;
+  const printed = why.data?.output_cause || why.data?.observability === "fresh"; // recorded, or its provider can be asked
+  const failed = run.state === "failed" && at === null && !run.tasks && !run.kernel && Boolean(printed);
   const acts = may && at === null;
   const tabs = html`<div><${Tabs} key=${failed} name="tab" label="About this run" tabs=${tabsOf(failed ? ["output", "why", "cost", "events"] : ["why", "output", "cost", "events"])}>${(tab) => html`
       ${tab === "why" && html`<div class="columns"><${Await} read=${why} height="5">${(said) => html`<${Verdict} found=${said} />`}<//><${Reported} run=${run} /></div>`}

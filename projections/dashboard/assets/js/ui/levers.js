@@ -15,7 +15,7 @@ export const LeverRows = ({ levers, reload }) => html`<ul class="rows levers">${
 
 // Releases a lever, after a confirmation.
 export async function free(lever) {
-  if (!(await confirm({ title: `Release ${named(lever)}?`, text: "What waited for it goes on.", yes: "Release it" }))) return;
+  if (!(await confirm({ title: `Release ${named(lever)}?`, text: "What waited for it goes on.", yes: "Release it", no: "Cancel" }))) return;
   try { await release(lever); toast(`${named(lever)}: released.`); } catch (problem) { toast(problem.detail); }
 }
 

@@ -53,7 +53,7 @@ export async function repeatAll(runs) {
   if (wrong.length) { toast(`Nothing was submitted: ${wrong.join("; ")}.`); return false; }
   const spent = spentOn(runs);
   const text = `${names(runs)}. ${spent === null ? "" : `They cost ${spent} before. `}This may start machines, which are billed from then on.`;
-  if (!(await confirm({ title: `Run ${runs.length === 1 ? called(runs[0]) : `${runs.length} runs`} again?`, text, yes: "Run again" }))) return false;
+  if (!(await confirm({ title: `Run ${runs.length === 1 ? called(runs[0]) : `${runs.length} runs`} again?`, text, yes: "Run again", no: "Cancel" }))) return false;
   const done = [];
   try {
     for (const run of runs) done.push((await post(`${pathOf(run)}/rerun`, {}, { "Idempotency-Key": fresh() })).name);
