@@ -318,7 +318,7 @@ def test_a_timeline_is_zoomed_and_its_bars_say_what_they_are(towned: Served, see
 
 
 def test_a_run_in_the_past_is_the_run_as_it_was(towned: Served, see: See) -> None:
-    """At each transition the page shows that state, offers no stop, and says that output is not in the record."""
+    """At each transition the page shows that state, offers no stop, and says that output is shown as it is now."""
     run = named(towned, "retry-run")
     seen = see(towned.url)
     for move in run["transitions"]:
@@ -327,7 +327,7 @@ def test_a_run_in_the_past_is_the_run_as_it_was(towned: Served, see: See) -> Non
         assert "As of" in text_of(page, ".strip")
         assert page.get_by_role("button", name="Stop").count() == 0
     page.get_by_role("tab", name="Output").click()
-    assert "not recorded" in text_of(page, "[role=tabpanel]")
+    assert "No output for past moments" in text_of(page, "[role=tabpanel]")
     seen.go(f"/runs/{run['run_id']}?at={run['transitions'][0]['position'] - 1}")
     assert "no such run at this moment" in text_of(page, ".empty")
     page.get_by_role("link", name="this run as it is now").click()

@@ -167,7 +167,7 @@ def test_a_kernel_from_the_form_to_its_verdict_and_back_to_the_middle(site: Site
     expect(page.locator(".strip")).to_contain_text("As of 20")
     expect(page.get_by_role("button", name="Stop")).to_have_count(0)
     page.get_by_role("tab", name="Output").click()
-    expect(page.get_by_role("tabpanel")).to_contain_text("not recorded")
+    expect(page.get_by_role("tabpanel")).to_contain_text("No output for past moments")
     page.get_by_role("tab", name="Why").click()
     picture(page, "dashboard-past")
 
