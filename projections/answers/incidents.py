@@ -39,11 +39,21 @@ class DatedAnomaly(Shape, frozen=True, kw_only=True):
     more: Annotated[str, Meta(description="The command that shows more.")] = ""
 
 
+class AnomalyKindObject(Shape, frozen=True, kw_only=True):
+    """All anomalies of a kind."""
+
+    kind: str
+    count: int
+    first_at: Time | None
+    last_at: Time | None
+
+
 class Incidents(msgspec.Struct, frozen=True, kw_only=True):
     anomalies: tuple[DatedAnomaly, ...]
     blind: tuple[BlindObject, ...]  # those that last first; on the first page only
     dwells: tuple[Dwell, ...]  # as `blind`: those that are stuck first
     unusual: tuple[DatedAnomaly, ...]  # as `blind`: moves that nothing had made before, newest first
+    kinds: tuple[AnomalyKindObject, ...]  # as `blind`: of all pages, that with the newest anomaly first
     next: tuple[int, int] | None  # the place of the last anomaly, where there are more
 
 
@@ -54,12 +64,13 @@ def incidents(
     limit: int = 50,
     since: int | None = None,
     user: str | None = None,
+    kind: str | None = None,
 ) -> Incidents:
     """Anomalies behind a place (`Incidents.next` of the previous page), newest first; with the moves and gaps, since a
-    time, and about a user's runs and their machines (and gaps). Raises `UnknownValue`: no run is of that user.
+    time, about a user's runs and their machines (and gaps), of one kind. Raises `UnknownValue`: no run is of that user.
     """
     check_known(look.view.store, RunQuery(user=user))
-    rows = list(islice(_anomalies(look, behind, since, user), limit + 1))
+    rows = list(islice(_anomalies(look, behind, since, user, kind), limit + 1))
     page = rows[:limit]
     first = behind is None
     moves = (move for move in unusual(look) if (move.at or 0) >= (since or 0)) if first else ()
@@ -68,6 +79,7 @@ def incidents(
         blind=blind(look, since) if first else (),
         dwells=tuple(dwell for dwell in dwells(look.view) if is_of(look, dwell.subject, user)) if first else (),
         unusual=tuple(move for move in moves if is_of(look, move.subject, user)),
+        kinds=kinds(look) if first else (),
         next=page[-1][0] if len(rows) > limit else None,
     )
 
@@ -88,11 +100,11 @@ def is_of(look: Look, subject: str, user: str | None) -> bool:
 
 
 def _anomalies(
-    look: Look, behind: tuple[int, int] | None, since: int | None, user: str | None
+    look: Look, behind: tuple[int, int] | None, since: int | None, user: str | None, kind: str | None
 ) -> Iterator[tuple[tuple[int, int], DatedAnomaly]]:
     """(place, anomaly), newest first."""
     first = 0 if since is None else position_before(look, since)
-    while rows := look.view.store.newest_anomalies(_PAGE, behind, hidden=look.view.hidden()):
+    while rows := look.view.store.newest_anomalies(_PAGE, behind, hidden=look.view.hidden(), kind=kind):
         for place, text in rows:
             if place[0] <= first:
                 return
@@ -102,6 +114,15 @@ def _anomalies(
                 if since is None or (dated.at or 0) >= since:
                     yield place, dated
         behind = rows[-1][0]
+
+
+def kinds(look: Look) -> tuple[AnomalyKindObject, ...]:
+    """How many anomalies there are of each kind, and when the first and the newest were."""
+    rows = look.view.store.anomaly_kinds(look.view.hidden())
+    return tuple(
+        AnomalyKindObject(kind=kind, count=count, first_at=_time(look, first), last_at=_time(look, last))
+        for kind, count, first, last in rows
+    )
 
 
 def newest(look: Look, count: int) -> tuple[DatedAnomaly, ...]:
@@ -138,10 +159,14 @@ def _decoded(look: Look, text: bytes) -> DatedAnomaly:
 
 
 def _dated(look: Look, kind: str, subject: str, position: int, detail: str) -> DatedAnomaly:
-    stored = next(iter(look.record.read(after=position - 1, limit=1)), None)
-    at = None if stored is None else record_time(look.view.state, stored)
     more = more_about(subject, position)
+    at = _time(look, position)
     return DatedAnomaly(kind=kind, subject=subject, position=position, at=at, detail=detail, more=more)
+
+
+def _time(look: Look, position: int) -> int | None:
+    stored = next(iter(look.record.read(after=position - 1, limit=1)), None)
+    return None if stored is None else record_time(look.view.state, stored)
 
 
 MARKS: Final = 400  # shown at most; of a shorter stretch they are closer to each other

@@ -61,6 +61,15 @@ class MachineAnswer(VmObject, frozen=True, kw_only=True):
     observability: str | None
 
 
+class ListedMachine(VmObject, frozen=True, kw_only=True):
+    """A machine with its bill, what it is, and who used it last."""
+
+    gpu: str | None
+    gpu_count: int | None
+    region: str | None
+    user: str | None  # who submitted the last run on it
+
+
 class CostAnswer(CostReport, frozen=True, kw_only=True):
     """The cost of everything, or of everything on some days; the rows of all pages sum to the total exactly.
     `reconciliation` is always of everything.
@@ -76,9 +85,17 @@ def _machines(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     machines = look.view.store.vms.page(behind=behind, limit=limit + 1, live=values["live"], hidden=values["hidden"])
     page = machines[:limit]
     return {
-        "vms": [msgspec.Raw(text) for _, text in page],
+        "vms": [_row(look, text) for _, text in page],
         "next": cursor_of(page[-1][0] if len(machines) > limit else None),
     }
+
+
+def _row(look: Look, text: bytes) -> dict[str, Any]:
+    machine = msgspec.json.decode(text, type=VmObject)
+    facts = beside(look.view.machine(machine.vm_id))
+    last = look.view.store.runs.get(machine.runs[-1]) if machine.runs else None
+    more = {name: facts[name] for name in ("gpu", "gpu_count", "region")}
+    return {**msgspec.to_builtins(machine), **more, "user": None if last is None else last.user}
 
 
 def _machine(_: Service, look: Look, values: Asked) -> dict[str, Any]:
@@ -149,7 +166,7 @@ READS = (
         "/api/vms",
         "Machines with their bills, newest first",
         _machines,
-        page_shape("vms", VmObject),
+        page_shape("vms", ListedMachine),
         "machines",
         (CURSOR, LIMIT, flag("live", "Only machines that may still be billed."), HIDDEN),
     ),

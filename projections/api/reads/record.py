@@ -17,7 +17,7 @@ from steno.projections.answers.actions import ActionObject, NoticeObject, action
 from steno.projections.answers.changes import Changes, changes
 from steno.projections.answers.dwells import Dwell
 from steno.projections.answers.evidence import ShownItem
-from steno.projections.answers.incidents import DatedAnomaly, RecordObject, incidents, record_object
+from steno.projections.answers.incidents import AnomalyKindObject, DatedAnomaly, RecordObject, incidents, record_object
 from steno.projections.answers.offers import Offer, offers
 from steno.projections.answers.overview import Overview, overview
 from steno.projections.answers.record_pages import EventObject, PollObject, SourceRow, source_rows
@@ -67,8 +67,10 @@ def _page(values: Asked) -> dict[str, Any]:
 
 def _incidents(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     since = _begin(look, values)
-    page = incidents(look, behind=values["cursor"], limit=values["limit"], since=since, user=values["user"])
-    lists = {name: [wire(row) for row in getattr(page, name)] for name in ("anomalies", "dwells", "unusual")}
+    page = incidents(
+        look, behind=values["cursor"], limit=values["limit"], since=since, user=values["user"], kind=values["kind"]
+    )
+    lists = {name: [wire(row) for row in getattr(page, name)] for name in ("anomalies", "dwells", "unusual", "kinds")}
     return {**lists, "next": cursor_of(page.next), "blind": page.blind}
 
 
@@ -125,6 +127,7 @@ class IncidentPage(Shape, frozen=True, kw_only=True):
     blind: tuple[BlindObject, ...]
     dwells: tuple[Dwell, ...]
     unusual: tuple[DatedAnomaly, ...]
+    kinds: tuple[AnomalyKindObject, ...]
     next: Cursor | None
     position: Position
 
@@ -238,7 +241,13 @@ READS = (
         _incidents,
         IncidentPage,
         "record",
-        (SORTED_CURSOR, LIMIT, time("since", "Only what was noticed, or lasted, since this time."), USER),
+        (
+            SORTED_CURSOR,
+            LIMIT,
+            time("since", "Only what was noticed, or lasted, since this time."),
+            USER,
+            text("kind", "Only anomalies of this kind."),
+        ),
     ),
     Read(
         "/api/changes",
