@@ -122,7 +122,7 @@ def keep(app: App, vms: tuple[str, ...], duration: str, why: str) -> None:
     process has to run meanwhile, as the next that records ends it. Keeping it again sets another end; `steno resume
     LEVER` releases it.
 
-    A provider with an idle timer of its own, as dstack, may end the machine earlier: the answer then says when. Where
+    A provider with an idle timer of its own may end the machine earlier: the answer then says when. Where
     the provider chooses machines (`vms.mode = provider`), it may also place others' runs there. With --json the lever,
     as `steno pause`.
 

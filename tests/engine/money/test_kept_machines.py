@@ -1,4 +1,4 @@
-"""Who keeps a machine pays for its idle time, to the micro-dollar."""
+"""A machine that is kept is paid, while idle, by the user who keeps it: to the micro-dollar."""
 
 from stenotest.simulation import Simulation, vm_row
 
