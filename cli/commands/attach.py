@@ -13,9 +13,9 @@ from steno.cli.wiring.output import show
 @click.option("--port", "-p", type=click.IntRange(1, 65535), metavar="N", help="A port that the run listens on.")
 def attach_command(app: App, run: str, port: int | None) -> None:
     """It prints the address of the port, the commands that open the way to it, to be left running, and the command for
-    a shell in the run. Nothing is opened. dstack's own client goes through ssh, and a service has an address of its
-    own; on Slurm a step goes beside the job's (`srun --overlap`), and ssh through the login node; a run of this machine
-    listens at 127.0.0.1. A run that has no machine, or none any more, is refused (exit 5).
+    a shell in the run. Nothing is opened. The way is the provider's: its own client, ssh through a login node, a step
+    beside a job, the address of a service, or 127.0.0.1 for a run of this machine. A run that does not run yet, or has
+    ended, is refused (exit 5).
 
     With --json: {"run_id", "name", "port", "address", "commands", "inside"}; null where there is none.
 

@@ -19,8 +19,8 @@ def changes_command(app: App, since: str, user: str | None, limit: int, at: str 
     a user that succeeded. A machine vanished if its provider did not reach it, no longer listed it, or took it away.
     Gaps and settings are shown with --user too: they are everybody's. With --at the range ends then.
 
-    With --json: {"from", "to", "user", "submitted", "total_usd", "changes": [{"kind": run, machine, anomaly, gap, money
-    or setting, "name", "state", "user", "at", "cost_usd", "what", "subjects"}], "more", "position"}.
+    With --json: {"from", "to", "user", "runs_submitted", "total_usd", "changes": [{"kind": run, machine, anomaly, gap,
+    money or setting, "name", "state", "user", "at", "cost_usd", "what", "subjects"}], "more", "position"}.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def changes_command(app: App, since: str, user: str | None, limit: int, at: str 
         start = begin(since, now)
         answer = changes(look_of(record, view, now, at), start, user, limit)
         first, sources = next(iter(record.read(limit=1)), None), view.sources(now)
-        if not answer.changes and not answer.submitted and not app.json:
+        if not answer.changes and not answer.runs_submitted and not app.json:
             hint(f"nothing changed since {moment(start)}")
         else:
             show(app, lambda: wire(answer) | {"position": view.position}, lambda: page(answer, columns()))

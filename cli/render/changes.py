@@ -13,7 +13,7 @@ def page(answer: Changes, columns: int) -> str:
     bad = sum(len(row.subjects) for row in runs if row.state != "succeeded")
     ended = sum(len(row.subjects) for row in runs)
     without = f" ({bad:,} without success)" if bad else ""
-    parts = [f"{words.count(answer.submitted, 'run')} submitted", f"{ended:,} ended{without}"]
+    parts = [f"{words.count(answer.runs_submitted, 'run')} submitted", f"{ended:,} ended{without}"]
     for state in ("came", "ended", "vanished"):
         number = sum(row.kind == "machine" and f"{state} at" in row.what for row in answer.changes)
         parts += [f"{words.count(number, 'machine')} {state}"] if number else []

@@ -53,7 +53,7 @@ class Changes(Stretched, frozen=True, kw_only=True):
     start: Time
     end: Time
     user: str | None
-    submitted: int
+    runs_submitted: int
     total_usd: Usd
     changes: tuple[ChangeRow, ...]  # by kind; runs without success and vanished machines first, then the newest
     more: Annotated[bool, Meta(description="There are more anomalies, or more than 10,000 runs and machines.")]
@@ -82,7 +82,7 @@ def changes(look: Look, since: int, user: str | None = None, limit: int = 50) ->
         start=since,
         end=look.now,
         user=user,
-        submitted=len(submitted),
+        runs_submitted=len(submitted),
         total_usd=sum(by_user.values()),
         changes=(*rows, *sorted(_settings(look, since), key=lambda row: -(row.at or 0))),
         more=odd.next is not None or marks.thinned or len(submitted) >= _LOOKED_AT,

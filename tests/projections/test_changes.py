@@ -90,7 +90,7 @@ def test_every_end_is_in_one_group_and_users_part_them(ends: list[tuple[str, int
         states = [row.state == "succeeded" for row in of_kind(answer, "run")]
         assert states == sorted(states), "those without success come first"
         of_users = [changes(look, begin, user) for user in {user for _, _, user in ends}]
-        assert sum(part.submitted for part in of_users) == answer.submitted
+        assert sum(part.runs_submitted for part in of_users) == answer.runs_submitted
         assert sorted(subject for part in of_users for subject in subjects_of(part)) == sorted(ids)
 
 
@@ -119,7 +119,7 @@ def test_a_machine_that_vanished_is_named_with_when_it_was_last_reached(vanished
 
 def test_what_came_before_the_range_is_left_out(vanished: Record) -> None:
     answer = since(vanished, "2026-11-20T13:45:30Z")
-    assert answer.submitted == 0
+    assert answer.runs_submitted == 0
     assert {row.kind for row in answer.changes} == {"money"}
     assert 0 < answer.total_usd < since(vanished, "2026-11-20T13:00:00Z").total_usd
     with pytest.raises(UnknownValue, match="known: admin"):
