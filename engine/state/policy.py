@@ -37,7 +37,7 @@ class Billing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one owner of runs may have; None: no limit. Money is micro-dollars, GPU-hours are millionths."""
+    """The limits of an owner of runs; None: not limited. Micro-dollars, and millionths of GPU-hours."""
 
     owner: str  # `user/alice`, `project/main`, `gpu/MI300X`, `label/team=vision`
     budget: int | None = None  # in all, without moves (`BudgetMoved`)
