@@ -277,7 +277,7 @@ class SamplesRecorded(OfRun, kind=50):
     """Samples of the devices of a run: one answer of the provider, or of a sampler beside the task."""
 
     provider_id: str
-    source: str  # the tool that measured: `dstack`, `nvidia-smi`, `amd-smi`, `processes` …
+    source: str  # what measured: the provider, the tool of the GPU vendor, `processes`
     block: bytes  # `steno.engine.state.samples.pack`; not JSON
 
 

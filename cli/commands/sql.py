@@ -46,7 +46,7 @@ def sql_command(app: App, statement: str | None, path: str | None, as_csv: bool,
       steno sql "select name, state, reason from runs order by submitted_at"
       steno sql "select line, usd(sum(cost_microusd)) from costs group by line"
       steno sql "select answer(max(position)) from polls where answered"
-      steno sql "select run_id, device, avg(use), max(memory_mib) from samples group by all"
+      steno sql "select run_id, device, avg(use) from samples group by all"
       steno sql --at yesterday "select count(*) from runs"
       steno sql -f question.sql --csv > answer.csv
       steno sql --tables

@@ -31,7 +31,8 @@ _ACTIONS: Final[dict[type, str]] = {  # type → what was done
     LeverPulled: "pulled a lever",
     LeverReleased: "released a lever",
 }
-_SETTINGS: Final = frozenset({"TokenCreated", "TokenRevoked", "SourceHidden", "SourceShown", "RulesAdopted"})
+_LEVERS: Final = frozenset({"LeverPulled", "LeverReleased"})
+_SETTINGS: Final = frozenset({"TokenCreated", "TokenRevoked", "SourceHidden", "SourceShown", "RulesAdopted", *_LEVERS})
 _SCANNED: Final = 20_000  # events of a page that looks for one person
 
 

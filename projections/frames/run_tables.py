@@ -183,7 +183,7 @@ SAMPLES: Final = FrameTable[_Row](
         boolean("throttled", "Its clock was held down.", lambda row: _BOOLEAN.get(row[1].throttled)),
         integer("errors", "Uncorrected memory errors since its driver started.", _of("errors")),
         integer("event", "The number of its driver's newest event (an XID).", _of("event")),
-        text("tool", "What measured it: `dstack`, `nvidia-smi`, `amd-smi` …", lambda row: row[0].source),
+        text("tool", "What measured it: the provider, or the vendor's tool.", lambda row: row[0].source),
     ),
     _samples,
 )

@@ -61,7 +61,7 @@ class MachineAnswer(VmObject, frozen=True, kw_only=True):
     observability: str | None
 
 
-class ListedMachine(VmObject, frozen=True, kw_only=True):
+class MachineRow(VmObject, frozen=True, kw_only=True):
     """A machine with its bill, what it is, and who used it last."""
 
     gpu: str | None
@@ -166,7 +166,7 @@ READS = (
         "/api/vms",
         "Machines with their bills, newest first",
         _machines,
-        page_shape("vms", ListedMachine),
+        page_shape("vms", MachineRow),
         "machines",
         (CURSOR, LIMIT, flag("live", "Only machines that may still be billed."), HIDDEN),
     ),

@@ -156,9 +156,6 @@ def see(browser: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[See]:
     def open_(base: str, **options: Any) -> Seen:
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         context.set_default_timeout(LOADED_MS)
-        context.route(
-            re.compile(r"/api/levers(\?|$)"), lambda route: route.fulfill(json={"levers": []})
-        )  # until the service has them
         contexts.append(context)
         return Seen(context.new_page(), base)
 

@@ -127,6 +127,6 @@ function Board({ data, gaps }) {
 export default function Page() {
   const read = useData("/api/overview", { every: 1000 });
   const gaps = useData("/api/incidents?limit=50", { every: 10_000 });
-  const acts = useMay("submit") && useAt() === null;
+  const acts = useMay("admin") && useAt() === null;
   return html`<${PageHead} title="Overview">${acts && html`<span class="grow"></span>${Object.keys(LEVERS).filter((action) => action !== "keep").map((action) => html`<button type="button" key=${action} class="button small" onClick=${() => offer({ action })}>${LEVERS[action].verb}…</button>`)}`}<//><${Await} read=${read} height="5">${(data) => html`<${Board} data=${data} gaps=${[...(gaps.data?.blind ?? []).filter((gap) => gap.to !== null), ...data.blind]} />`}<//>`;
 }

@@ -38,6 +38,7 @@ export default function Page({ params }) {
   const use = useData(`${path}/samples`, { ...mine, every: 10000 });
   const at = useAt();
   const may = useMay("submit");
+  const pulls = useMay("admin");
   const run = found.data;
   const kernel = useData(run?.kernel ? `/api/kernels/${encodeURIComponent(run.run_id)}` : null, mine);
   useEffect(() => {
@@ -61,7 +62,7 @@ export default function Page({ params }) {
       ${tab === "cost" && html`<${Costs} run=${run} />`}
       ${tab === "events" && html`<${Events} run=${run} />`}`}<//></div>`;
   return html`<div class=${classes("stack", found.stale && "stale", failed && "run-failed")} aria-busy=${found.stale ? "true" : null}>
-    <${Head} run=${run}><${AgainButtons} run=${run} may=${acts} />${open && acts && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}${acts && !run.archive && html`<${LeverButtons} run=${run} />`}<//>
+    <${Head} run=${run}><${AgainButtons} run=${run} may=${acts} />${open && acts && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}${acts && pulls && !run.archive && html`<${LeverButtons} run=${run} />`}<//>
     <${Problem} error=${found.error} />
     ${why.data && html`<p class="lead run-why">${withCode(why.data.why)}</p>`}
     <${OutputLine} found=${why.data?.output_cause} />

@@ -19,7 +19,7 @@ const OFFERED = [["pause", "Pause submissions…"], ["drain", "Drain: start noth
 export const Palette = () => (useStore(palette) ? html`<${Open} />` : null);
 
 function useEntries(words) {
-  const acts = useMay("submit") && useAt() === null;
+  const acts = useMay("admin") && useAt() === null;
   const runs = useData(words ? `/api/runs?limit=${MOST}&search=${encodeURIComponent(words)}` : null, { on: about.runs });
   const machines = useData("/api/vms?limit=200", { on: about.vms });
   const levers = useLevers().data?.levers ?? [];

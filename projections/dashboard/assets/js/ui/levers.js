@@ -21,7 +21,7 @@ export async function free(lever) {
 
 function Row({ lever, reload }) {
   const [busy, setBusy] = useState(false);
-  const offers = useMay("submit") && useAt() === null;
+  const offers = useMay("admin") && useAt() === null;
   const act = async () => { setBusy(true); await free(lever); setBusy(false); reload(); };
   return html`<li><div class="top"><strong>${named(lever)}</strong>${offers && html`<button type="button" class="button small" disabled=${busy} onClick=${act}>Release<span class="hidden-text"> ${named(lever)}</span></button>`}</div>
     <div class="under">${lever.why}, by ${lever.by}, <${Time} at=${lever.at} relative />${lever.until && html`, until <${Time} at=${lever.until} />`} · ${touches(lever)}</div></li>`;
