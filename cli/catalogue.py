@@ -29,6 +29,7 @@ SECTIONS = {  # command → one-line help, by section of the page; the command's
     "Machines and money": {
         "vms": "List machines, show one, stop one; also `steno machines`.",
         "costs": "Show costs by machine, run, day, user or GPU.",
+        "report": "Report a month as Markdown, HTML, CSV or FOCUS.",
         "waste": "Show what was paid for and not used, and what to ask for.",
         "estimate": "Estimate what runs a day cost, with and without reuse of machines.",
         "whatif": "Predict what another policy would have cost.",
@@ -77,7 +78,7 @@ OF_PROVIDERS = {"slurm"}  # commands that a built-in provider brings
 HELP = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
 
 _MODULES = {  # modules of several commands; every other command has a module of its own name
-    "costs": ("budget", "estimate", "metrics", "waste"),
+    "costs": ("budget", "estimate", "metrics", "report", "waste"),
     "daemons": ("listener", "record", "serve", "up"),
     "events": ("polls", "poll"),
     "manual": ("help", "man", "open", "states", "completion"),

@@ -1,10 +1,10 @@
-"""Commands about money: `costs`, `waste`, `estimate`, `budget`, `metrics`."""
+"""Commands about money: `costs`, `report`, `waste`, `estimate`, `budget`, `metrics`."""
 
 from __future__ import annotations
 
 import csv
 import sys
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import IO, TYPE_CHECKING, Any, Literal, get_args
 
 import click
 import msgspec
@@ -14,7 +14,8 @@ from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option, both_times_option, setting_option
 from steno.cli.wiring.output import emit_csv, hint, show
 from steno.cli.wiring.terminal import columns
-from steno.engine.state.policy import MINUTE
+from steno.engine.errors import NothingRecorded
+from steno.engine.state.policy import DAY, MINUTE
 from steno.events.errors import RecordNotFound
 
 if TYPE_CHECKING:
@@ -202,6 +203,54 @@ def _unpriced(app: App) -> str | None:
     return f"no rate set: {missing} says what a machine of {app.settings.provider} costs; without it nothing is billed"
 
 
+@steno_command("report")
+@click.option("--month", metavar="YYYY-MM", help="The month (UTC); default: the present one.")
+@click.option("--format", "form", type=click.Choice(["md", "html", "csv", "focus"]), help="Default: md.")
+@click.option("--output", "-o", type=click.File("w", "utf-8", atomic=True), default="-", help="Write it to this file.")
+@at_option
+def report_command(app: App, month: str | None, form: str | None, output: IO[str], at: str | None) -> None:
+    """It has the spend by purpose, user, GPU, day and machine, waste, waits, failures by cause, and the provider's own
+    figures. The sums are those of `steno costs` of these days. Of the present month it has the forecast, as `steno
+    budget`. html is one file without scripts; focus is every charge in the columns of FOCUS 1.4.
+
+    With --json: {"month", "known_to", "unknown", "total_usd", "low_usd", "high_usd", "archived_usd",
+    "rows": [{"section", "name", "detail", "runs", "seconds", "usd"}], "forecast", "position"}.
+
+    \b
+    Examples:
+      steno report
+      steno report --month 2026-11 --format html -o november.html
+      steno report --month 2026-11 --format focus > focus.csv
+    """
+    from steno.cli.render import report as draw
+    from steno.cli.wiring.view import every_cost, policy_for, viewing
+    from steno.engine.money.daily import day_text, month_days
+    from steno.engine.money.focus import month_rows
+    from steno.engine.wire import csv_of, wire
+    from steno.projections.answers.output_cause import OutputCauses
+    from steno.projections.answers.report import month_report
+
+    if app.json and form is not None:
+        raise click.UsageError("--json is a form of its own: leave --format out")
+    with viewing(app, at) as (record, view, now):
+        causes = OutputCauses(app.settings.value("causes.rules"))
+        month = day_text(now // DAY)[:7] if month is None else month
+        try:
+            month_days(month)
+        except ValueError:
+            raise click.BadParameter(f"{month!r} is not a month; write 2026-11", param_hint="--month") from None
+        report = month_report(record, view, month, policy_for(app, view, at), now, causes)
+        if report.unknown is not None:
+            raise NothingRecorded(f"nothing to report: {report.unknown}")
+        if form == "focus":
+            with every_cost(app, at) as (ledger, _):
+                csv.writer(output, lineterminator="\n").writerows(month_rows(ledger, month_days(month)))
+        elif app.json:
+            output.write(msgspec.json.encode(wire(report) | {"position": view.position}).decode() + "\n")
+        else:
+            output.write({"csv": csv_of, "html": draw.html}.get(form or "md", draw.markdown)(report))
+
+
 @steno_command("waste")
 @click.option("--by", type=click.Choice(["user", "run", "gpu"]), default="user", help="What a row is; default: a user.")
 @click.option("--since", metavar="TIME", help="Begin with this day (UTC); default: 30 days.")
@@ -236,16 +285,17 @@ def waste_command(app: App, by: Literal["user", "run", "gpu"], since: str | None
 @steno_command("budget")
 @at_option
 def budget_command(app: App, at: str | None) -> None:
-    """It also shows the burn rate, and when the budget is used up. Spent is every machine's bill to the newest poll;
-    committed is the worst that live runs and machines may still cost. A submission whose own worst case does not fit
-    into what is left is refused (exit 6), with the arithmetic. The total and the alert thresholds are those that the
-    process that acts on the record has adopted, from its settings budget.total and budget.alerts; a hint names those
-    that differ in this shell. Before that, this shell's are used.
+    """It also shows the burn rate, when the budget is used up, and what the month will cost. Spent is every machine's
+    bill to the newest poll; committed is the worst that live runs and machines may still cost. A submission whose own
+    worst case does not fit into what is left is refused (exit 6), with the arithmetic. The total and the alert
+    thresholds are those that the process that acts on the record has adopted, from its settings budget.total and
+    budget.alerts; a hint names those that differ in this shell. Before that, this shell's are used.
 
     With --json: {"total_usd", "spent_usd", "committed_usd", "remaining_usd", "available_usd", "used_pct",
     "spent_24h_usd", "rate_now_usd_per_hour", "burn_rate_usd_per_hour", "forecast" (no_budget, used_up, too_early,
-    never, dated), "exhausted_at", "alerts": [{"threshold", "reached", "told_at_position"}], "position"}; null where
-    there is no budget. A forecast needs 24 hours since the first machine.
+    never, dated), "exhausted_at", "alerts": [{"threshold", "reached", "told_at_position"}], "month": {"month",
+    "low_usd", "best_usd", "high_usd", "level_percent", "checked", "held", "unknown", "used_up", …}, "position"}; null
+    where there is no budget. A forecast needs 24 hours since the first machine, that of the month seven whole days.
 
     \b
     Examples:
@@ -254,13 +304,17 @@ def budget_command(app: App, at: str | None) -> None:
       AMD_GRANT_CREDITS_TOTAL=500 steno budget
     """
     from steno.cli.render.money import budget_page
+    from steno.cli.render.report import month_lines
     from steno.cli.wiring.view import policy_for, viewing
     from steno.engine.wire import wire
+    from steno.projections.answers.report import forecast
 
     with viewing(app, at) as (_, view, now):
-        standing = view.account(policy_for(app, view, at), now)
-        value = wire(standing) | {"position": view.position}
-        show(app, value, lambda: budget_page(standing, now, columns()))
+        policy = policy_for(app, view, at)
+        standing, month = view.account(policy, now), forecast(view, policy, now)
+        value = wire(standing) | {"month": wire(month), "position": view.position}
+        ahead = "\n".join(paint.facts(month_lines(month)))
+        show(app, value, lambda: f"{budget_page(standing, now, columns())}\n\n{ahead}")
 
 
 @steno_command("metrics")
