@@ -78,7 +78,7 @@ OF_PROVIDERS = {"slurm"}  # commands that a built-in provider brings
 HELP = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
 
 _MODULES = {  # modules of several commands; every other command has a module of its own name
-    "costs": ("budget", "estimate", "metrics", "report", "waste"),
+    "costs": ("budget", "estimate", "metrics", "waste"),
     "daemons": ("listener", "record", "serve", "up"),
     "events": ("polls", "poll"),
     "manual": ("help", "man", "open", "states", "completion"),

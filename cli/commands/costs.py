@@ -1,10 +1,10 @@
-"""Commands about money: `costs`, `report`, `waste`, `estimate`, `budget`, `metrics`."""
+"""Commands about money: `costs`, `waste`, `estimate`, `budget`, `metrics`."""
 
 from __future__ import annotations
 
 import csv
 import sys
-from typing import IO, TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 import msgspec
@@ -14,8 +14,7 @@ from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option, both_times_option, setting_option
 from steno.cli.wiring.output import emit_csv, hint, show
 from steno.cli.wiring.terminal import columns
-from steno.engine.errors import NothingRecorded
-from steno.engine.state.policy import DAY, MINUTE
+from steno.engine.state.policy import MINUTE
 from steno.events.errors import RecordNotFound
 
 if TYPE_CHECKING:
@@ -203,54 +202,6 @@ def _unpriced(app: App) -> str | None:
     return f"no rate set: {missing} says what a machine of {app.settings.provider} costs; without it nothing is billed"
 
 
-@steno_command("report")
-@click.option("--month", metavar="YYYY-MM", help="The month (UTC); default: the present one.")
-@click.option("--format", "form", type=click.Choice(["md", "html", "csv", "focus"]), help="Default: md.")
-@click.option("--output", "-o", type=click.File("w", "utf-8", atomic=True), default="-", help="Write it to this file.")
-@at_option
-def report_command(app: App, month: str | None, form: str | None, output: IO[str], at: str | None) -> None:
-    """It has the spend by purpose, user, GPU, day and machine, waste, waits, failures by cause, and the provider's own
-    figures. The sums are those of `steno costs` of these days. Of the present month it has the forecast, as `steno
-    budget`. html is one file without scripts; focus is every charge in the columns of FOCUS 1.4.
-
-    With --json: {"month", "known_to", "unknown", "total_usd", "low_usd", "high_usd", "archived_usd",
-    "rows": [{"section", "name", "detail", "runs", "seconds", "usd"}], "forecast", "position"}.
-
-    \b
-    Examples:
-      steno report
-      steno report --month 2026-11 --format html -o november.html
-      steno report --month 2026-11 --format focus > focus.csv
-    """
-    from steno.cli.render import report as draw
-    from steno.cli.wiring.view import every_cost, policy_for, viewing
-    from steno.engine.money.daily import day_text, month_days
-    from steno.engine.money.focus import month_rows
-    from steno.engine.wire import csv_of, wire
-    from steno.projections.answers.output_cause import OutputCauses
-    from steno.projections.answers.report import month_report
-
-    if app.json and form is not None:
-        raise click.UsageError("--json is a form of its own: leave --format out")
-    with viewing(app, at) as (record, view, now):
-        causes = OutputCauses(app.settings.value("causes.rules"))
-        month = day_text(now // DAY)[:7] if month is None else month
-        try:
-            month_days(month)
-        except ValueError:
-            raise click.BadParameter(f"{month!r} is not a month; write 2026-11", param_hint="--month") from None
-        report = month_report(record, view, month, policy_for(app, view, at), now, causes)
-        if report.unknown is not None:
-            raise NothingRecorded(f"nothing to report: {report.unknown}")
-        if form == "focus":
-            with every_cost(app, at) as (ledger, _):
-                csv.writer(output, lineterminator="\n").writerows(month_rows(ledger, month_days(month)))
-        elif app.json:
-            output.write(msgspec.json.encode(wire(report) | {"position": view.position}).decode() + "\n")
-        else:
-            output.write({"csv": csv_of, "html": draw.html}.get(form or "md", draw.markdown)(report))
-
-
 @steno_command("waste")
 @click.option("--by", type=click.Choice(["user", "run", "gpu"]), default="user", help="What a row is; default: a user.")
 @click.option("--since", metavar="TIME", help="Begin with this day (UTC); default: 30 days.")
@@ -304,10 +255,9 @@ def budget_command(app: App, at: str | None) -> None:
       AMD_GRANT_CREDITS_TOTAL=500 steno budget
     """
     from steno.cli.render.money import budget_page
-    from steno.cli.render.report import month_lines
     from steno.cli.wiring.view import policy_for, viewing
     from steno.engine.wire import wire
-    from steno.projections.answers.report import forecast
+    from steno.projections.answers.report import forecast, month_lines
 
     with viewing(app, at) as (_, view, now):
         policy = policy_for(app, view, at)

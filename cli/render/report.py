@@ -1,4 +1,4 @@
-"""The report of a month as Markdown, and as one HTML file without scripts; the forecast in words. Money is exact."""
+"""The report of a month as Markdown, and as one HTML file without scripts. Money is exact."""
 
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -6,13 +6,12 @@ from itertools import groupby
 from typing import Final
 
 from steno.cli.render.paint import plain
-from steno.engine.money.forecast import MonthForecast
 from steno.engine.wire import usd
-from steno.events.clock import SECOND, duration, format_time
+from steno.events.clock import SECOND, duration
 from steno.projections.answers.report import MonthReport, ReportRow
 
 _STYLE: Final = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: auto }
 table { border-collapse: collapse; width: 100% } h2 { break-after: avoid } tr { break-inside: avoid }
 th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid #ddd; font-variant-numeric: tabular-nums }
 th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere }
@@ -21,7 +20,7 @@ _HEADS: Final = ("", "", "Runs", "Time", "Cost")
 
 
 def markdown(report: MonthReport) -> str:
-    lines = [f"# GPU costs in {report.month}", *(line for note in _summary(report) for line in ("", _literal(note)))]
+    lines = [f"# GPU costs in {report.month}"]
     for title, (head, *rows) in _tables(report):
         table = [head, ["---", *["---:"] * (len(head) - 1)], *([_literal(cell) for cell in row] for row in rows)]
         lines += ["", f"## {title}", "", *(f"| {' | '.join(row)} |" for row in table)]
@@ -31,37 +30,11 @@ def markdown(report: MonthReport) -> str:
 def html(report: MonthReport) -> str:
     title = f"GPU costs in {report.month}"
     parts = [f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>']
-    parts += [f"<style>{_STYLE}</style></head><body>\n<h1>{title}</h1>"]
-    parts += [f"<p>{escape(note)}</p>" for note in _summary(report)]
+    parts.append(f"<style>{_STYLE}</style></head><body>\n<h1>{title}</h1>")
     for name, (head, *rows) in _tables(report):
         cells = [_cells("th", head), *(_cells("td", row) for row in rows)]
         parts.append(f"<h2>{escape(name)}</h2>\n<table>{''.join(cells)}</table>")
     return "\n".join([*parts, "</body></html>\n"])
-
-
-def month_lines(forecast: MonthForecast) -> list[tuple[str, str]]:
-    """The forecast: what the month costs, how often such bands held, when the budget is used up."""
-    if forecast.unknown is not None:
-        return [(f"cost of {forecast.month}", f"unknown: {forecast.unknown}")]
-    low, best, high = (usd(round(cost or 0, -4)) for cost in (forecast.low_usd, forecast.best_usd, forecast.high_usd))
-    held = f"such a band held on {forecast.held} of {forecast.checked} earlier days of this record"
-    first, used, last = (day or "more than a year ahead" for day in forecast.used_up)
-    dated = forecast.used_up[0] is not None
-    return [
-        (f"cost of {forecast.month}", f"about {best}, {forecast.level_percent} % between {low} and {high}"),
-        ("hit rate", held if forecast.checked else "unknown: no earlier day had a forecast"),
-        ("used up on", f"{used}, between {first} and {last}" if dated else f"unknown: {forecast.used_up_unknown}"),
-    ]
-
-
-def _summary(report: MonthReport) -> Iterator[str]:
-    known = "" if report.known_to is None else f", as known at {format_time(report.known_to)[:16]}Z"
-    yield f"{usd(report.total_usd)} in {report.month} (UTC){known}."
-    if report.low_usd != report.high_usd:
-        yield f"The true cost is between {usd(report.low_usd)} and {usd(report.high_usd)}."
-    if report.archived_usd:
-        yield f"{usd(report.archived_usd)} of it is from archives; no budget counts it."
-    yield from (f"{name}: {text}." for name, text in ([] if report.forecast is None else month_lines(report.forecast)))
 
 
 def _tables(report: MonthReport) -> Iterator[tuple[str, list[tuple[str, ...]]]]:

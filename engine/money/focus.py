@@ -146,7 +146,6 @@ _NEWEST: Final[dict[str, Callable[[_Row], str]]] = {
     "ChargeDescription": lambda row: _COLUMNS["ChargeDescription"](row.whole),
     "HostProviderName": _COLUMNS["ProviderName"],
     "InvoiceDetailId": lambda _: "",
-    "InvoiceId": lambda _: "",
     "ServiceProviderName": _COLUMNS["ProviderName"],
     "Tags": lambda row: _tags(row.whole, row.tags.keys() - _OF_RUN),
 }

@@ -15,7 +15,7 @@ from steno.engine.money.reconcile import Cause
 from steno.engine.objects import RunObject
 from steno.engine.state.policy import DAY, Policy
 from steno.engine.state.states import State
-from steno.engine.wire import Cell, Shape, Tabled, Time, Usd, dollars
+from steno.engine.wire import Cell, Shape, Tabled, Time, Usd, dollars, usd
 from steno.events.store.read import Reader
 from steno.projections.answers.costs import By, ChartRange, CostReport, costs, starts
 from steno.projections.answers.output_cause import OutputCauses
@@ -56,8 +56,8 @@ class MonthReport(Tabled, frozen=True):
     def table(self) -> Iterator[tuple[Cell, ...]]:
         yield ReportRow.__struct_fields__
         for row in self.rows:
-            *cells, usd = msgspec.structs.astuple(row)
-            yield *cells, None if usd is None else dollars(usd)
+            *cells, cost = msgspec.structs.astuple(row)
+            yield *cells, None if cost is None else dollars(cost)
 
 
 def forecast(view: View, policy: Policy, now: int) -> MonthForecast:
@@ -69,6 +69,21 @@ def forecast(view: View, policy: Policy, now: int) -> MonthForecast:
     return month_forecast(spent, view.last_at, now, view.account(policy, now).remaining)
 
 
+def month_lines(forecast: MonthForecast) -> list[tuple[str, str]]:
+    """The forecast: what the month costs, how often such bands held, when the budget is used up."""
+    if forecast.unknown is not None:
+        return [(f"cost of {forecast.month}", f"unknown: {forecast.unknown}")]
+    low, best, high = (usd(round(cost or 0, -4)) for cost in (forecast.low_usd, forecast.best_usd, forecast.high_usd))
+    held = f"such a band held on {forecast.held} of {forecast.checked} earlier days of this record"
+    first, used, last = (day or "more than a year ahead" for day in forecast.used_up)
+    dated = forecast.used_up[0] is not None
+    return [
+        (f"cost of {forecast.month}", f"about {best}, {forecast.level_percent} % between {low} and {high}"),
+        ("hit rate", held if forecast.checked else "unknown: no earlier day had a forecast"),
+        ("used up on", f"{used}, between {first} and {last}" if dated else f"unknown: {forecast.used_up_unknown}"),
+    ]
+
+
 def month_report(record: Reader, view: View, month: str, policy: Policy, now: int, causes: OutputCauses) -> MonthReport:
     """Raises `ValueError`: `month` is not `YYYY-MM`."""
     first, last = month_days(month)
@@ -78,9 +93,12 @@ def month_report(record: Reader, view: View, month: str, policy: Policy, now: in
     unknown = f"{month} has not begun" if first > now // DAY else None
     if not (unknown or whole.rows or of_runs):
         unknown = f"the record has no cost and no ended run in {month}; `steno costs --by day` lists its days"
-    rows = (*_of_costs(tables), *_of_use(view, of), *of_runs)
     sums = whole.total.total_usd, whole.low_usd, whole.high_usd, whole.archived_usd
+    names = "total", "at least", "at most", "of it from archives, which no budget counts"
+    summed = (ReportRow("Sum up to the newest poll", name, usd=cost) for name, cost in zip(names, sums, strict=True))
     ahead = forecast(view, policy, now) if first <= now // DAY <= last else None
+    lines = (ReportRow("Forecast", *line) for line in ([] if ahead is None else month_lines(ahead)))
+    rows = (*summed, *lines, *_of_costs(tables), *_of_use(view, of), *of_runs)
     return MonthReport(month, view.last_at, unknown, *sums, ahead, rows)
 
 
