@@ -135,7 +135,7 @@ def _weekdays(costs: Sequence[float], first: int) -> list[float]:
 
 
 def _fit(costs: Sequence[float], slope: float, wandering: float, scale: float) -> tuple[float, ...]:
-    """(logarithm of the fit, level, slope, variance of a day, that of the level in it, wandering), by Kalman's filter."""
+    """By Kalman's filter: (log of the fit, level, slope, variance of a day, that of the level in it, wandering)."""
     level, doubt = costs[0], 1.0
     errors = logs = count = 0.0
     for cost in costs[1:]:
