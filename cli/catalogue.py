@@ -34,6 +34,7 @@ SECTIONS = {  # command → one-line help, by section of the page; the command's
         "vms": "List, show, stop or keep machines; also `steno machines`.",
         "drain": "Let no run start, and end each machine once it is idle.",
         "costs": "Show costs by machine, run, day, user or GPU.",
+        "report": "Report a month as Markdown, HTML, CSV or FOCUS.",
         "waste": "Show what was paid for and not used, and what to ask for.",
         "estimate": "Estimate what runs a day cost, with and without reuse of machines.",
         "whatif": "Predict what another policy would have cost.",

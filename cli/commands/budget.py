@@ -6,6 +6,7 @@ import getpass
 
 import click
 
+from steno.cli.render import paint
 from steno.cli.wiring.app import App, DefaultGroup
 from steno.cli.wiring.options import at_option
 from steno.cli.wiring.output import hint, show
@@ -14,11 +15,11 @@ from steno.cli.wiring.terminal import columns
 
 @click.group("budget", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
 def budget_command() -> None:
-    """It also shows the burn rate, and when the budget is used up. Spent is every machine's bill to the newest poll;
-    committed is the worst that live runs and machines may still cost. A submission whose own worst case does not fit
-    into what is left is refused (exit 6), with the arithmetic. The total and the alert thresholds are those that the
-    process that acts on the record has adopted, from its settings budget.total and budget.alerts; a hint names those
-    that differ in this shell. Before that, this shell's are used.
+    """It also shows the burn rate, when the budget is used up, and what the month will cost. Spent is every machine's
+    bill to the newest poll; committed is the worst that live runs and machines may still cost. A submission whose own
+    worst case does not fit into what is left is refused (exit 6), with the arithmetic. The total and the alert
+    thresholds are those that the process that acts on the record has adopted, from its settings budget.total and
+    budget.alerts; a hint names those that differ in this shell. Before that, this shell's are used.
 
     Below are the owners that have limits in steno.toml ([limits.user.alice], also project, gpu and label): of budget,
     daily, gpu_hours, machines and runs. What an owner has spent is the high bound of bills, idle time after its runs
@@ -29,8 +30,9 @@ def budget_command() -> None:
     never, dated), "exhausted_at", "alerts": [{"threshold", "reached", "told_at_position"}], "position", "limits":
     [{"owner", "budget_usd", "moved_usd", "spent_usd", "committed_usd", "left_usd", "daily_usd", "today_usd",
     "gpu_hours", "gpu_hours_committed", "gpu_hours_limit", "machines", "machines_limit", "runs", "runs_limit",
-    "waiting", "notes"}]}, with --by also "owners", alike; null where there is no budget or limit. A forecast needs 24
-    hours since the first machine.
+    "waiting", "notes"}], "month": {"month", "low_usd", "best_usd", "high_usd", "level_percent", "checked", "held",
+    "unknown", "used_up", …}}, with --by also "owners", as "limits"; null where there is no budget or limit. A forecast
+    needs 24 hours since the first machine, that of the month seven whole days.
 
     \b
     Examples:
@@ -52,15 +54,19 @@ def listed(app: App, by: str | None, at: str | None) -> None:
     from steno.engine.decide.limits import unknown_owners
     from steno.engine.wire import wire
     from steno.projections.answers.owners import owner_standings
+    from steno.projections.answers.report import forecast, month_lines
 
     with viewing(app, at) as (_, view, now):
         policy = policy_for(app, view, at)
         standing, limits = view.account(policy, now), owner_standings(view, policy, now)
         owners = limits if by is None else owner_standings(view, policy, now, by)
+        month = forecast(view, policy, now)
         value = wire(standing) | {"position": view.position, "limits": [wire(owner) for owner in limits]}
+        value["month"] = wire(month)
         if by is not None:
             value["owners"] = [wire(owner) for owner in owners]
-        page = [budget_page(standing, now, columns()), *([owners_table(owners, columns())] if owners else [])]
+        page = [budget_page(standing, now, columns()), "\n".join(paint.facts(month_lines(month)))]
+        page += [owners_table(owners, columns())] if owners else []
         show(app, value, "\n\n".join(page))
         for sentence in unknown_owners(view.state, policy):
             hint(sentence)

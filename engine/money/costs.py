@@ -193,13 +193,17 @@ def cut_at(charge: Charge, moments: Iterable[int]) -> list[Charge]:
 
 
 def cut_by_keeper(charge: Charge, vm: Vm) -> list[tuple[Charge, str | None]]:
-    """A charge cut at the edges of the times for which the machine was kept, each part with who pays for it because of
-    that: what no run pays of idle time. The parts sum to the charge exactly.
+    """A charge cut at the edges of the times for which the machine was kept, each part with its keeper. The parts sum
+    to the charge exactly.
     """
-    if not vm.keeps or charge.run_id is not None or charge.line is not Line.IDLE:
-        return [(charge, None)]
-    parts = cut_at(charge, (edge for span in vm.keeps for edge in (span.since, span.until)))
-    return [(part, None if (span := vm.kept(part.since)) is None else span.by) for part in parts]
+    parts = cut_at(charge, (edge for span in vm.keeps for edge in (span.since, span.until))) if vm.keeps else [charge]
+    return [(part, keeper_of(part, vm)) for part in parts]
+
+
+def keeper_of(charge: Charge, vm: Vm) -> str | None:
+    """Who pays for it because they had the machine kept: what no run pays of idle time."""
+    idle = charge.run_id is None and charge.line is Line.IDLE
+    return kept.by if idle and (kept := vm.kept(charge.since)) is not None else None
 
 
 def _never_had_one(run: Run) -> bool:

@@ -2,6 +2,7 @@
 sum to it exactly, and so do the stacks of any of the three groupings.
 """
 
+from calendar import monthrange
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, timedelta
 from functools import lru_cache
@@ -231,6 +232,13 @@ def range_of(since: int | None, until: int | None, now: int) -> DayRange:
 def day_text(day: int) -> str:
     """`2026-11-20`."""
     return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
+
+
+def month_days(month: str) -> DayRange:
+    """The days of a month in UTC. Raises `ValueError`: the text is not `YYYY-MM`."""
+    first = date.fromisoformat(f"{month}-01" if len(month) == len("2026-11") else "")
+    since = (first - date(1970, 1, 1)).days
+    return DayRange(since, since + monthrange(first.year, first.month)[1] - 1)
 
 
 def _series(by: Stack, gpu: str, spent: DaySpend) -> str:

@@ -5,13 +5,14 @@ from typing import Any, get_args
 import msgspec
 
 from steno.engine.decide.budget import Account
-from steno.engine.money.daily import STACKS, STRIPS, Spend, Utilisation
+from steno.engine.money.daily import STACKS, STRIPS, Spend, Utilisation, day_text
+from steno.engine.money.forecast import MonthForecast
 from steno.engine.money.reconcile import Reconciliation
 from steno.engine.money.starts import Like, Starts
 from steno.engine.objects import VmObject
 from steno.engine.settings.settings import policy_from
 from steno.engine.state.changes import Anomaly
-from steno.engine.state.policy import Policy
+from steno.engine.state.policy import DAY, Policy
 from steno.engine.state.world import World
 from steno.engine.wire import Position, Time, wire
 from steno.projections.answers import costs as charts
@@ -19,11 +20,13 @@ from steno.projections.answers.costs import CostReport, costs
 from steno.projections.answers.levers import LeverList, levers
 from steno.projections.answers.overview import policy_then
 from steno.projections.answers.owners import OwnerStanding, owner_standings
+from steno.projections.answers.report import MonthReport, forecast, month_report
 from steno.projections.answers.waste import By, WasteReport, waste
 from steno.projections.api.parameters import (
     CURSOR,
     HIDDEN,
     LIMIT,
+    MONTH,
     MOST,
     Asked,
     choice,
@@ -142,6 +145,15 @@ def _budget(service: Service, look: Look, _: Asked) -> dict[str, Any]:
     return wire(look.view.account(policy, look.now)) | {"limits": [wire(owner) for owner in limits]}
 
 
+def _forecast(service: Service, look: Look, _: Asked) -> dict[str, Any]:
+    return wire(forecast(look.view, policy_at(service, look.view.state), look.now))
+
+
+def _report(service: Service, look: Look, values: Asked) -> MonthReport:
+    named, policy = values["month"] or day_text(look.now // DAY)[:7], policy_at(service, look.view.state)
+    return month_report(look.record, look.view, named, policy, look.now, service.output_causes)
+
+
 def policy_at(service: Service, state: World) -> Policy:
     """The policy in force in that world, as for `steno budget`; that of the settings if no process adopted one."""
     return policy_then(state, policy_from(service.settings))
@@ -218,6 +230,8 @@ READS = (
         at_position(BudgetAnswer),
         "money",
     ),
+    Read("/api/forecast", "What the month will cost, with a band", _forecast, at_position(MonthForecast), "money"),
+    Read("/api/report", "The report of a month", _report, at_position(MonthReport), "money", (MONTH,), tabled=True),
     Read(
         "/api/spend",
         "Spend by day, stacked by purpose, GPU or user",
