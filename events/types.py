@@ -304,15 +304,18 @@ class BudgetCrossed(Fact, kind=35):
 class AlertsAdopted(OfSource, kind=42):
     """The notices sent about a source from here on; nothing that ended before is ever sent."""
 
-    kinds: tuple[str, ...]  # empty: no more notices are sent
+    kinds: tuple[str, ...]  # of a route `<route>/<kind>`; empty: no more notices are sent
 
 
 class NoticeIntended(OfNotice, kind=36):
-    """We are about to call the webhook."""
+    """We are about to call the webhook, or another route."""
 
-    kind: Literal["budget", "orphan", "run_end", "anomaly", "test", "trace"]
+    kind: Literal[
+        "budget", "orphan", "run_end", "anomaly", "test", "trace", "start", "stuck", "wait", "vanished", "digest"
+    ]
     body: bytes
     about: tuple[str, ...] = ()  # the ids of the facts in a digest; empty: one fact, under its own id
+    route: str = ""  # its name in the settings; "": the webhook
 
 
 class NoticeDelivered(OfNotice, kind=37):
