@@ -118,15 +118,12 @@ def _routes(app: App) -> list[Check]:
         routes = routes_of(app.settings)
     except StenoError as error:
         return [Check(name="notices", state=CheckState.FAILED, message=str(error), error=error)]
-    users: set[str] = set()
+    state, message = CheckState.OK, "they go to " + ", ".join(route.name or "the webhook" for route in routes)
     with suppress(StenoError), app.reading() as record:
         newest = record.read(types={"RunRequested"}, backwards=True, limit=_REQUESTS)
         users = {getattr(stored.data, "submitter", "") for stored in newest}
-    unknown = [route.owner for route in routes if users and route.owner is not None and route.owner not in users]
-    message = "they go to " + ", ".join(route.name or "the webhook" for route in routes)
-    for owner in unknown:
-        message += f"; nobody named {owner} requested a run lately (known: {', '.join(sorted(users)[:5])})"
-    state = CheckState.WARNING if unknown else CheckState.OK
+        for owner in sorted({route.owner for route in routes if users and route.owner is not None} - users):
+            state, message = CheckState.WARNING, f"{message}; no user {owner} requested any of the newest runs"
     return [Check(name="notices", state=state, message=message)] if routes else []
 
 

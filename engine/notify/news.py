@@ -29,6 +29,7 @@ from steno.events.store.record import Record, Stored
 
 RUN_END, ANOMALY, BUDGET, ORPHAN, TRACE = "run_end", "anomaly", "budget", "orphan", "trace"
 START, STUCK, WAIT, VANISHED = "start", "stuck", "wait", "vanished"
+ORDER = (VANISHED, ORPHAN, RUN_END, STUCK, WAIT, START, ANOMALY)  # in which they are reported
 
 AT_ONCE = 60 * SECOND  # the end of a run that no poll showed before is news for this long; later the source is blind
 TOO_OLD = 24 * 3600 * SECOND  # older facts, left by a killed process, are dropped

@@ -14,20 +14,7 @@ import msgspec
 
 from steno.engine.live.journal import Journal
 from steno.engine.notify.collector import EVERY, HEADERS, Collector, metrics_of, traces_of
-from steno.engine.notify.news import (
-    ANOMALY,
-    BUDGET,
-    ORPHAN,
-    RUN_END,
-    START,
-    STUCK,
-    TRACE,
-    VANISHED,
-    WAIT,
-    News,
-    NewsItem,
-    notice_id,
-)
+from steno.engine.notify.news import BUDGET, ORDER, TRACE, VANISHED, News, NewsItem, notice_id
 from steno.engine.notify.routes import Route, deliver, quiet_left
 from steno.engine.notify.webhook import (
     Fields,
@@ -57,11 +44,15 @@ ROOM = 10  # open notices of a receiver at most; further facts are combined into
 MOST = 200  # facts of one digest
 PAUSES = (1 * SECOND, 5 * SECOND, 25 * SECOND, 125 * SECOND)  # microseconds between attempts
 PATIENT = (*PAUSES, 600 * SECOND, *(24 * (3600 * SECOND,)))  # of a route: a mail server may be down for a day
+_PAUSES = {False: PAUSES, True: PATIENT}  # whether it is of a route
 URGENT = frozenset({BUDGET, VANISHED, "test"})  # quiet hours do not hold it back
 _COLLECTED = "/"  # in place of a route: the collector
 _AT_ONCE = 4  # attempts under way at the same time
 _TIMEOUT = 3.0
 """Seconds an ending process waits for an attempt under way: with its outcome recorded nothing is sent twice."""
+
+
+Message = tuple[str, str, Fields]  # (text, path of its page, fields)
 
 
 class _Traces(msgspec.Struct):
@@ -123,7 +114,7 @@ class Notices:
             if BUDGET in route.kinds:
                 fields = msgspec.structs.asdict(crossed)
                 name = notice_id(event_id, route.name) if route.name else event_id
-                batches.append(self.batch("budget", name, budget_text(crossed), "/costs", fields, route=route))
+                batches.append(self.batch(route, "budget", name, (budget_text(crossed), "/costs", fields)))
         try:
             self._journal.append(*batches)
         except (VersionConflict, IdConflict):
@@ -152,7 +143,7 @@ class Notices:
             self._report(held[:MOST], state, now, route)
             room -= 1
             facts = [fact for fact in facts if fact not in held]
-        for kind in (VANISHED, ORPHAN, RUN_END, STUCK, WAIT, START, ANOMALY):
+        for kind in ORDER:
             new = [fact for fact in facts if fact.kind == kind]
             while new and room > 0:
                 count = 1 if len(new) <= room else MOST
@@ -174,24 +165,15 @@ class Notices:
             batch = _intent(name, kind, body, about)
         else:
             message = digest(facts, state) if about else message_of(facts[0], state, now)
-            batch = self.batch(kind, name, *message, about, route=route)
+            batch = self.batch(route, kind, name, message, about)
         try:
             self._journal.append(batch)
         except VersionConflict:
             return  # another process did
 
-    def batch(
-        self,
-        kind: Kind,
-        name: str,
-        text: str,
-        page: str,
-        fields: Fields,
-        about: tuple[str, ...] = (),
-        *,
-        route: Route | None,
-    ) -> Batch:
+    def batch(self, route: Route | None, kind: Kind, name: str, message: Message, about: tuple[str, ...] = ()) -> Batch:
         """The intent to report something."""
+        text, page, fields = message
         ours: Fields = {"kind": kind, "notice_id": name, "record": self._journal.record.id}
         ours |= {"at": format_time(self._clock.now()), **fields}
         dashboard = None if route is None else route.dashboard
@@ -255,7 +237,7 @@ class Notices:
         quiet = 0 if route is None or notice.intent.kind in {*URGENT, TRACE} else quiet_left(route.quiet, now)
         if notice.attempts == 0 or not self._accepted.get(notice.intent.route, 0) <= notice.failed_at <= now:
             return quiet
-        return max(quiet, notice.failed_at + _pauses(notice)[notice.attempts - 1] - now)
+        return max(quiet, notice.failed_at + _PAUSES[bool(notice.intent.route)][notice.attempts - 1] - now)
 
     def wait(self, seconds: float) -> None:
         """Wait until no attempt is under way, at most `seconds` for each."""
@@ -276,7 +258,7 @@ class Notices:
         status, error = call()
         if error is None and notice.intent.route:
             self._accepted[notice.intent.route] = self._clock.now()
-        final = notice.attempts == len(_pauses(notice))
+        final = notice.attempts == len(_PAUSES[bool(notice.intent.route)])
         self._outcomes.put(outcome_of(notice.intent.notice_id, notice.attempts + 1, status, error, final=final))
 
     def _record_outcomes(self) -> None:
@@ -296,10 +278,6 @@ def _receiver(notice: OpenNotice) -> str:
     return _COLLECTED if notice.intent.kind == TRACE else notice.intent.route
 
 
-def _pauses(notice: OpenNotice) -> tuple[int, ...]:
-    return PATIENT if notice.intent.route else PAUSES
-
-
 def call_of(route: Route, name: str, body: bytes, now: int) -> Callable[[], tuple[int | None, str | None]]:
     """An attempt to send a notice to a route."""
     if not route.posts:
@@ -313,7 +291,7 @@ def send_test_notice(journal: Journal, route: Route, clock: Clock, ids: Ids) -> 
     """
     name, kinds = ids.new(), ", ".join(sorted(route.kinds)) or "nothing"
     text = f"Steno: a test notice. {route.name or 'This webhook'} is notified of: {kinds}."
-    journal.append(Notices(journal, clock, route).batch("test", name, text, "/", {}, route=route))
+    journal.append(Notices(journal, clock, route).batch(route, "test", name, (text, "/", {})))
     (intent,) = journal.record.read(stream=f"notice/{name}", types={"NoticeIntended"})
     body: bytes = intent.data.body  # type: ignore[union-attr]
     status, error = call_of(route, name, body, clock.now())()

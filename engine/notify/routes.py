@@ -82,8 +82,8 @@ def check_route(route: Route) -> None:
         raise NotConfigured(f"notify.{route.name}.url needs apprise: `{installing('notices')}`")
     if _service(route) is None:
         raise NotConfigured(
-            f"notify.{route.name}.url ({route.url.partition('://')[0]}://…) is not an address that apprise understands; "
-            f"compare it with mailto://user:password@server?from=steno@example.org&to=you@example.org"
+            f"apprise does not understand notify.{route.name}.url ({route.url.partition('://')[0]}://…); compare it "
+            f"with mailto://user:password@server?from=steno@example.org&to=you@example.org"
         )
 
 
