@@ -111,7 +111,7 @@ def _decisions(app: App) -> list[Check]:
 
 
 def _routes(app: App) -> list[Check]:
-    """Whether notices reach the routes of the settings, and their owners are users; nothing without routes."""
+    """The check of the routes of notices, and of their owners; nothing without routes."""
     from steno.engine.runtime.controllers import routes_of
 
     try:

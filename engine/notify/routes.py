@@ -41,7 +41,7 @@ class Route:
 
     @property
     def who(self) -> str:
-        """What messages call its receiver."""
+        """The name of its receiver in messages."""
         return f"the receiver of {self.name}" if self.name else "the webhook"
 
     @property
@@ -65,7 +65,7 @@ def quiet_left(quiet: QuietHours | None, now: int) -> int:
 
 
 class _Content(msgspec.Struct):
-    """What people read of the body of a notice."""
+    """The part of the body of a notice that people read."""
 
     text: str
     notice_id: str
@@ -115,7 +115,7 @@ def deliver(route: Route, body: bytes) -> tuple[int | None, str | None]:
 
 
 def _service(route: Route) -> "NotifyBase | None":
-    """What apprise makes of the address; None: nothing."""
+    """The service of apprise at the address; None: it does not understand it."""
     import apprise
 
     apprise.logger.propagate = False  # its lines may show parts of the address

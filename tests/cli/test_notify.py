@@ -254,7 +254,7 @@ def test_a_stuck_run_reaches_its_owner_once_by_mail_and_webhook_through_kills_of
     server = DstackApi()
     server.runs = [stuck_run(home / "record.db", SystemClock().now() - 2 * 3600 * SECOND)]
     names = {"STENO_DSTACK_URL": server.url, "DSTACK_TOKEN": "t", "STENO_PROJECT": "main", "STENO_BUDGET": "off"}
-    up = functools.partial(background, "up", "--provider", "dstack", "--interval", "0.1", STENO_API_PORT="0", **names)
+    up = functools.partial(background, "up", "--provider", "dstack", "--no-api", **names)
     with MailServer() as mail:
         (home / "steno.toml").write_text(
             f'[notify.admin]\nurl = "{mail.url("admin@example.org")}"\nmine = true\non = "stuck"\n'
@@ -271,8 +271,8 @@ def test_a_stuck_run_reaches_its_owner_once_by_mail_and_webhook_through_kills_of
         second.kill()
         second.wait()
         up()
-        asked = server.count("runs/list")
-        until(lambda: server.count("runs/list") > asked + 3)
+        polls = server.count("runs/list")
+        until(lambda: server.count("runs/list") > polls + 3)
         (message,) = mail.taken
         assert message["To"] == "admin@example.org"
         assert message["Subject"].startswith("Steno: train is stuck: provisioning for ")
@@ -283,7 +283,7 @@ def test_a_stuck_run_reaches_its_owner_once_by_mail_and_webhook_through_kills_of
 
 
 def test_a_test_notice_goes_by_each_route_or_by_one(steno: Steno, hook: WebhookServer, home: Path) -> None:
-    """What a receiver answered, by name; an address is never shown, and a route that is none is named."""
+    """Each receiver is named with its answer; an address is never shown, and a route that is none is named."""
     with MailServer() as mail:
         settings = f'[notify.alice]\nurl = "{mail.url("alice@example.org")}"\n[notify.chat]\nurl = "{hook.url}"\n'
         (home / "steno.toml").write_text(settings)

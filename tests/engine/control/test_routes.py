@@ -156,7 +156,7 @@ def test_what_quiet_hours_held_back_is_one_digest_and_a_budget_is_not_held_back(
 
 @given(since=st.integers(0, 1439), length=st.integers(1, 1439), seconds=st.integers(0, 10**9))
 def test_quiet_hours_last_until_they_are_over_and_not_longer(since, length, seconds):
-    """What is left leads to their end, which is in none; before it is quiet throughout."""
+    """They end when no time is left, and not a microsecond before."""
     quiet = QuietHours(since, (since + length) % 1440, ZoneInfo("Asia/Kolkata"))
     now = seconds * SECOND
     left = quiet_left(quiet, now)
