@@ -10,6 +10,7 @@ from typing import Final, Literal
 from steno.events.codec import KINDS, Fact
 from steno.events.subjects import (
     DecidedAt,
+    NoticeKind,
     OfArchive,
     OfFleet,
     OfNotice,
@@ -310,9 +311,7 @@ class AlertsAdopted(OfSource, kind=42):
 class NoticeIntended(OfNotice, kind=36):
     """We are about to call the webhook, or another route."""
 
-    kind: Literal[
-        "budget", "orphan", "run_end", "anomaly", "test", "trace", "start", "stuck", "wait", "vanished", "digest"
-    ]
+    kind: NoticeKind
     body: bytes
     about: tuple[str, ...] = ()  # the ids of the facts in a digest; empty: one fact, under its own id
     route: str = ""  # its name in the settings; "": the webhook
@@ -391,9 +390,8 @@ QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | RunIdleWarned |
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
 VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed
 NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
-SourceEvent = (
-    RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenCreated | TokenRevoked
-)
+TokenEvent = TokenCreated | TokenRevoked
+SourceEvent = RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenEvent
 OwnEvent = SubmitEvent | ReportEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | NoticeEvent | SourceEvent
 Event = PollEvent | ObservedEvent | OwnEvent
 

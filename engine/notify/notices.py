@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 
@@ -35,10 +35,7 @@ from steno.events.clock import SECOND, Clock, Ids, format_time
 from steno.events.errors import IdConflict, VersionConflict
 from steno.events.store.append import Batch
 from steno.events.store.store import Lease
-
-Kind = Literal[
-    "budget", "orphan", "run_end", "anomaly", "test", "trace", "start", "stuck", "wait", "vanished", "digest"
-]
+from steno.events.subjects import NoticeKind
 
 ROOM = 10  # open notices of a receiver at most; further facts are combined into a digest (docs/adr/0024)
 MOST = 200  # facts of one digest
@@ -154,7 +151,7 @@ class Notices:
         """Record the intent to report facts. That of traces has the runs alone: the traces are made of the
         world when they are sent.
         """
-        kind = cast("Kind", facts[0].kind if len({fact.kind for fact in facts}) == 1 else "digest")
+        kind = cast("NoticeKind", facts[0].kind if len({fact.kind for fact in facts}) == 1 else "digest")
         about = () if len(facts) == 1 else tuple(fact.fact_id for fact in facts)
         what = "traces/" if kind == TRACE else "digest/"
         name = notice_id(self._journal.record.id, what + "/".join(about)) if about else facts[0].fact_id
@@ -171,7 +168,9 @@ class Notices:
         except VersionConflict:
             return  # another process did
 
-    def batch(self, route: Route | None, kind: Kind, name: str, message: Message, about: tuple[str, ...] = ()) -> Batch:
+    def batch(
+        self, route: Route | None, kind: NoticeKind, name: str, message: Message, about: tuple[str, ...] = ()
+    ) -> Batch:
         """The intent to report something."""
         text, page, fields = message
         ours: Fields = {"kind": kind, "notice_id": name, "record": self._journal.record.id}
@@ -268,7 +267,7 @@ class Notices:
             self._journal.write(f"notice/{outcome.notice_id}", outcome)
 
 
-def _intent(name: str, kind: Kind, body: bytes, about: tuple[str, ...], route: str = "") -> Batch:
+def _intent(name: str, kind: NoticeKind, body: bytes, about: tuple[str, ...], route: str = "") -> Batch:
     """The intent to send a notice, on its own stream, which can hold it only once."""
     intent = types.NoticeIntended(notice_id=name, kind=kind, body=body, about=about, route=route)
     return Batch(stream=f"notice/{name}", events=(intent,), expected_version=0)
