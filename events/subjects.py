@@ -31,6 +31,11 @@ class OfArchive(OfSource):
     by: str  # who asked for it
 
 
+NoticeKind = Literal[
+    "budget", "orphan", "run_end", "anomaly", "test", "trace", "start", "stuck", "wait", "vanished", "digest"
+]
+
+
 class OfNotice(Fact):
     notice_id: str
 

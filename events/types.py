@@ -11,6 +11,7 @@ from steno.events.codec import KINDS, Fact
 from steno.events.levers import LeverEvent
 from steno.events.subjects import (
     DecidedAt,
+    NoticeKind,
     OfArchive,
     OfFleet,
     OfNotice,
@@ -217,12 +218,9 @@ class RunHeld(RunDecision, kind=25):
     """The run waits in Steno's queue; except for `ambiguous`, nothing has been said to the provider."""
 
     why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer", "lever", "limit"]
-    """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
-    there, or the run before it has to be on its machine first; `user`: no idle machine is this submitter's;
-    `ambiguous`: the answer to the call was lost, and the provider has a run that may be this run; `offer`: by its own
-    plan the provider has no machine that the task could get; `lever`: somebody holds it back;
-    `limit`: a limit of an owner of the run is reached.
-    """
+    """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the machine it must reuse is not
+    there yet; `user`: no idle machine is this submitter's; `ambiguous`: the call's answer was lost, and the provider has
+    a run that may be this one; `offer`: it has no such machine; `lever`: somebody holds it back; `limit`: its owner's."""
     detail: str = ""
     not_before: int | None = None  # earliest time of the next try
 
@@ -307,15 +305,16 @@ class BudgetCrossed(Fact, kind=35):
 class AlertsAdopted(OfSource, kind=42):
     """The notices sent about a source from here on; nothing that ended before is ever sent."""
 
-    kinds: tuple[str, ...]  # empty: no more notices are sent
+    kinds: tuple[str, ...]  # of a route `<route>/<kind>`; empty: no more notices are sent
 
 
 class NoticeIntended(OfNotice, kind=36):
-    """We are about to call the webhook."""
+    """We are about to call the webhook, or another route."""
 
-    kind: Literal["budget", "orphan", "run_end", "anomaly", "test", "trace"]
+    kind: NoticeKind
     body: bytes
     about: tuple[str, ...] = ()  # the ids of the facts in a digest; empty: one fact, under its own id
+    route: str = ""  # its name in the settings; "": the webhook
 
 
 class NoticeDelivered(OfNotice, kind=37):

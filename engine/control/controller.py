@@ -2,7 +2,7 @@
 controller's decisions; or, while another process holds the lease, a follower of what that process appends.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from steno.engine.live.journal import Journal
 from steno.engine.live.live_world import LiveWorld
 from steno.engine.notify.collector import Collector
 from steno.engine.notify.notices import Notices
-from steno.engine.notify.webhook import Webhook
+from steno.engine.notify.routes import Route
 from steno.engine.providers.base import Provider
 from steno.engine.state.changes import Anomaly, Blind, Change, Heard, Moved, VmMoved
 from steno.engine.state.policy import Policy
@@ -84,7 +84,7 @@ class Controller:
         provider: Provider,
         clock: Clock,
         policy: Policy | None = None,
-        notify: Webhook | None = None,
+        notify: Sequence[Route] = (),
         collector: Collector | None = None,
         since: int | None = None,
         pace: Pace | None = None,
@@ -100,7 +100,7 @@ class Controller:
         Args:
             live: the world it decides from; the caller's thread owns it.
             policy: what decisions follow; None: the last policy in force, or the defaults.
-            notify: where alerts are posted; None: they are recorded only.
+            notify: where notices go; none: alerts are recorded only.
             collector: where a trace of each run goes; None: nowhere.
             since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
             trace: also write every poll there.
@@ -128,7 +128,7 @@ class Controller:
         self._decide = decide
         self._beside = beside
         self._notices = Notices(
-            self.journal, clock, notify, collector=collector, source=provider.source, made_again=self._needed
+            self.journal, clock, *notify, collector=collector, source=provider.source, made_again=self._needed
         )
         self.stays = False  # True: it watches until it is stopped, and its settings decide what is reported
         asks_again = not self.policy.free and self.policy.queue_patience > 0

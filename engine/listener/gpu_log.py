@@ -1,4 +1,4 @@
-"""What the GPUs of the machine did: the sampler's file, of which the engine reads the end."""
+"""Samples of the machine's GPUs: the sampler's file, of which the engine reads the end."""
 
 from __future__ import annotations
 

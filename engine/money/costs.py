@@ -201,7 +201,7 @@ def cut_by_keeper(charge: Charge, vm: Vm) -> list[tuple[Charge, str | None]]:
 
 
 def keeper_of(charge: Charge, vm: Vm) -> str | None:
-    """Who pays for it because they had the machine kept: what no run pays of idle time."""
+    """The user who pays for it because they had the machine kept: what no run pays of idle time. None: nobody does."""
     idle = charge.run_id is None and charge.line is Line.IDLE
     return kept.by if idle and (kept := vm.kept(charge.since)) is not None else None
 

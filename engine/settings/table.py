@@ -26,7 +26,9 @@ from steno.engine.settings.values import (
     origins,
     port,
     positive_duration,
+    quiet_hours,
     rate,
+    route_url,
     size,
     submit_rate,
     thresholds,
@@ -102,7 +104,11 @@ GENERAL: tuple[Known, ...] = (
     ),
     _setting("alerts.secret", "STENO_WEBHOOK_SECRET", secret=True)(help="Key that signs notices (HMAC-SHA256)."),
     _setting("alerts.on", "STENO_ALERTS_ON", default="run_end,anomaly,budget,orphan", parse=alerts)(
-        help="Notices to send: run_end, anomaly, budget, orphan, separated by commas. off: none."
+        help="Notices to send, separated by commas: run_end, anomaly, budget, orphan, start, stuck, wait, vanished. "
+        "off: none."
+    ),
+    _setting("alerts.wait", "STENO_ALERTS_WAIT", default="1h", parse=busy_timeout)(
+        help="A run that waits for longer than this is a notice of the kind wait. off: never."
     ),
     _setting("causes.rules", "STENO_CAUSES")(
         help="A TOML file with rules of your own for `steno causes`, read before Steno's."
@@ -188,10 +194,17 @@ _FAMILIES = (
     (re.compile(r"limits\.(user|project|gpu|label)\..+\.(budget|daily)"), limit_usd),
     (re.compile(r"limits\.(user|project|gpu|label)\..+\.gpu_hours"), limit_hours),
     (re.compile(r"limits\.(user|project|gpu|label)\..+\.(machines|runs)"), limit_count),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.url"), route_url),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.on"), alerts),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.mine"), one_of("true", "false")),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.quiet"), quiet_hours),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.(owner|secret)"), str.strip),
 )
 """Settings of `steno.toml` whose names the user chooses, and their parsers: dollars an hour of one GPU; the least time
-that a backend charges for a machine, and the time of which it charges whole multiples; what an owner of runs may have.
+that a backend charges for a machine, and the time of which it charges whole multiples; what an owner of runs may have;
+routes of notices.
 """
+_SECRETS = re.compile(r"notify\..*\.(url|secret)")
 
 
 class Table:
@@ -249,7 +262,7 @@ class Table:
             return setting
         for names, parse in _FAMILIES:
             if names.fullmatch(name):
-                return Known(name=name, help="", parse=parse)
+                return Known(name=name, help="", parse=parse, secret=_SECRETS.fullmatch(name) is not None)
         prefix, dot, _ = name.partition(".")
         return self.setting(name) if dot and self.add(prefix) else None
 

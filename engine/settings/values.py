@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -21,7 +22,12 @@ _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 _OFF: Final = frozenset({"off", "none", "unlimited"})
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9_-]{0,62})?(\.[A-Za-z0-9][A-Za-z0-9_-]{0,62})*\.?")
 
-ALERTS: Final = frozenset({"run_end", "anomaly", "budget", "orphan"})  # kinds of notices that can go to the webhook
+ALERTS: Final = frozenset(
+    {"run_end", "anomaly", "budget", "orphan"}
+)  # kinds of notices that go to the webhook, if not said
+_ALERTS: Final = (*("run_end", "anomaly", "budget", "orphan"), *("start", "stuck", "wait", "vanished"))  # that can go
+ROUTED: Final = frozenset({"run_end", "stuck", "wait", "vanished", "budget"})  # those that go to another route
+DAY_MINUTES: Final = 24 * 60
 
 Parse = Callable[[str], Any]
 
@@ -178,13 +184,42 @@ thresholds = _or_off(
 
 def _alerts(text: str) -> frozenset[str]:
     kinds = frozenset(part.strip() for part in text.split(","))
-    if not kinds <= ALERTS:
+    if not kinds <= {*_ALERTS, "end"}:
         raise ValueError
-    return kinds
+    return frozenset("run_end" if kind == "end" else kind for kind in kinds)
 
 
-alerts = _or_off(_alerts, "some of run_end, anomaly, budget, orphan, with commas between, or off", frozenset())
-"""The kinds of notices that go to the webhook."""
+alerts = _or_off(_alerts, f"some of {', '.join(_ALERTS)}, with commas between, or off", frozenset())
+"""The kinds of notices that go to a route; `end` is `run_end`."""
+
+
+class QuietHours(NamedTuple):
+    """Every day from one minute of the day to another, which may be of the next day."""
+
+    since: int
+    until: int
+    zone: ZoneInfo | None  # None: that of this machine
+
+
+def quiet_hours(text: str) -> QuietHours:
+    expected = "hours of the day, and a time zone if it is not this machine's: 22:00-07:00, 22:00-07:00 Europe/Paris"
+    times = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d) ?- ?([01]?\d|2[0-3]):([0-5]\d)(?: +(\S+))?", text.strip())
+    if times is None:
+        raise ValueError(expected)
+    since, until = (60 * int(times[hour]) + int(times[hour + 1]) for hour in (1, 3))
+    try:
+        zone = None if times[5] is None else ZoneInfo(times[5])
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(expected) from None
+    if since == until:
+        raise ValueError(expected)
+    return QuietHours(since, until, zone)
+
+
+def route_url(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://\S+", text.strip()):
+        raise ValueError("an address: https://example.org/hook, mailto://user:password@server?to=you@example.org")
+    return text.strip()
 
 
 def host(text: str) -> str:

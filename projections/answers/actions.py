@@ -49,6 +49,7 @@ class NoticeObject(Shape, frozen=True, kw_only=True):
     error: str | None
     facts: Annotated[int, Meta(description="How many facts a digest holds; else 1.")]
     text: str
+    route: Annotated[str, Meta(description="The name of the route; empty: the webhook.")] = ""
 
 
 class ActionObject(Shape, frozen=True, kw_only=True):
@@ -76,11 +77,12 @@ def notice_row(record: Record, stored: Stored, until: int | None = None) -> dict
         error=None,
         facts=len(intent.about) or 1,
         text=msgspec.json.decode(intent.body, type=dict[str, Any]).get("text", ""),
+        route=intent.route,
     )
     for outcome in record.read(stream=stored.stream, types=_OUTCOMES, until=until):
         match outcome.data:
             case types.NoticeDelivered(status=status, attempt=attempt):
-                row = msgspec.structs.replace(row, state="delivered", status=status, attempts=attempt)
+                row = msgspec.structs.replace(row, state="delivered", status=status or None, attempts=attempt)
             case types.NoticeFailed(error=error, attempt=attempt, final=final):
                 row = msgspec.structs.replace(
                     row, state="failed" if final else "pending", error=error, attempts=attempt

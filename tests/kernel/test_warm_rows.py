@@ -156,7 +156,7 @@ def test_a_restarted_process_moves_no_machine_before_its_listener_answers(site: 
 def test_a_kernel_has_the_samples_of_its_time_on_the_machine(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """Of the GPUs, and not of the listener's processes; an unknown kernel has none."""
+    """They are of the GPUs, and not of the listener's processes; an unknown kernel has none."""
     monkeypatch.setenv("PATH", smi.stand_in(tmp_path / "tools", "nvidia-smi", 50))
     now = SystemClock().now()
     start, end = now + 1000 * SECOND, now + 2000 * SECOND  # the stand-in prints the next hour at once

@@ -9,7 +9,7 @@ from steno.projections.answers.last_lines import text_of
 
 
 def test_a_bar_of_progress_is_its_newest_state_and_colours_are_left_out() -> None:
-    """What a carriage return overwrites, blank lines and escapes are not shown."""
+    """Text that a carriage return overwrites, blank lines and escapes are not shown."""
     assert text_of(b"a\n\x1b[31mepoch 3\x1b[0m\r\n\n") == "epoch 3"
     assert text_of(b"x\n10 %\r20 %\r\x1b[2K") == "20 %"
     assert text_of(b" \n\x1b]0;title\x07\n") is None

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from stenotest import steno_process
 
-from steno.engine.notify.webhook import Webhook
+from steno.engine.notify.routes import Route
 from steno.engine.state.policy import Policy
 from steno.engine.state.states import Reason, State, VmState
 from steno.engine.wire import DOLLAR
@@ -115,7 +115,7 @@ def test_a_controller_killed_anywhere_ends_in_one_run_one_machine_one_stop_and_t
     bench = open_bench(
         tmp_path / "record.db",
         policy=msgspec.structs.replace(POLICY, mode=mode),
-        notify=Webhook(url=hook.url),
+        notify=Route(url=hook.url),
         price=3600 * DOLLAR,
         gpu="MI210",
         gpu_count=1,

@@ -15,7 +15,7 @@ from steno.engine.notify import collector as traces
 from steno.engine.notify import notices as notices_module
 from steno.engine.notify import webhook as posting
 from steno.engine.notify.collector import EVERY, MOST_SAMPLED, Collector, collector_at, metrics_of
-from steno.engine.notify.webhook import Webhook
+from steno.engine.notify.routes import Route
 from steno.engine.state.samples import Sample, pack
 from steno.events import types
 from steno.events.clock import SECOND
@@ -134,7 +134,7 @@ def test_the_webhook_and_the_collector_each_get_their_own(open_bench, tmp_path, 
     broken = "http://127.0.0.1:9/v1/traces"
     bench = open_bench(
         tmp_path / "record.db",
-        notify=Webhook(url=hook.url, kinds=frozenset({"run_end"})),
+        notify=Route(url=hook.url, kinds=frozenset({"run_end"})),
         collector=Collector(url=broken),
     )
     for number in range(notices_module.ROOM + 2):
