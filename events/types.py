@@ -218,9 +218,9 @@ class RunHeld(RunDecision, kind=25):
     """The run waits in Steno's queue; except for `ambiguous`, nothing has been said to the provider."""
 
     why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer", "lever", "limit"]
-    """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the machine it must reuse is not
-    there yet; `user`: no idle machine is this submitter's; `ambiguous`: the call's answer was lost, and the provider has
-    a run that may be this one; `offer`: it has no such machine; `lever`: somebody holds it back; `limit`: its owner's."""
+    """`cap`: no more machines are allowed; `capacity`: the provider had none; `machine`: its machine is not
+    there; `user`: no idle machine is this submitter's; `ambiguous`: the answer to the call was lost, and the provider
+    has a run that may be it; `offer`: it has no such machine; `lever`: held back; `limit`: a limit of its owner."""
     detail: str = ""
     not_before: int | None = None  # earliest time of the next try
 
