@@ -130,7 +130,7 @@ def _action(stored: Stored) -> ActionObject:
     by_policy = isinstance(fact, types.StopRequested) and fact.by == "policy"
     action, name = _ACTIONS[type(fact)], getattr(fact, "name", None)
     if isinstance(fact, LeverPulled):
-        action, name = f"{action}: {fact.action}, {scope(fact)}", fact.why
+        action, name = f"{action}: {fact.action} {scope(fact)}", f"({fact.why})"
     return ActionObject(
         position=stored.position,
         at=stored.observed_at,
