@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -87,5 +88,15 @@ def test_a_thread_left_over_opens_no_connection(login_node: SshServer, monkeypat
     shell.close()
     with pytest.raises(ProviderUnreachable, match="was closed"):
         shell.ask("true")
+    shell.close()
+    assert login_node.logins == before + 1
+
+
+def test_many_commands_at_once_share_the_connection(login_node: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs and polls are read in threads; OpenSSH lets ten sessions share a connection."""
+    monkeypatch.setenv("PATH", login_node.path())
+    shell, before = Shell(Site(cluster="lab", host=login_node.host)), login_node.logins
+    with ThreadPoolExecutor(24) as threads:
+        assert {done.status for done in threads.map(lambda _: shell.ask("sleep", "1"), range(24))} == {0}
     shell.close()
     assert login_node.logins == before + 1

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import dropwhile
 from pathlib import Path
 from typing import ClassVar, Final
@@ -34,6 +34,9 @@ _JOB: Final = "SLURM_"
 """Variables of a job have these names: those of the job that we run in would reach the job that we submit."""
 _CLUSTER: Final = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT"})
 _SOCKET: Final = "c"
+_SESSIONS: Final = (
+    8  # commands at once: OpenSSH lets ten share a connection, and logs in again for each further command
+)
 _LARGEST: Final = 64 << 20
 _DOWN: Final = re.compile(
     r"Unable to contact|Problem talking to the database|Connection (refused|reset|timed out)|Broken pipe|"
@@ -106,6 +109,7 @@ class Shell:
         self.site = site
         self._sockets: tempfile.TemporaryDirectory[str] | None = None
         self._connecting = threading.Lock()
+        self._sessions = threading.BoundedSemaphore(_SESSIONS)
         self._closed = False
         self._user: tuple[str, str] | None = None
         self._columns: frozenset[str] | None = None
@@ -128,7 +132,8 @@ class Shell:
                 if self._sockets is not None and not (Path(self._sockets.name) / _SOCKET).exists():
                     self._spawn((*ssh, self.site.host, "--", "true"), ("ssh",), b"", limit)
             command = [*ssh, self.site.host, "--", shlex.join(words)]
-        done = self._spawn(command, words, given, limit)
+        with nullcontext() if self.site.host is None else self._sessions:
+            done = self._spawn(command, words, given, limit)
         self._check(done)
         return done
 
