@@ -34,9 +34,7 @@ _JOB: Final = "SLURM_"
 """Variables of a job have these names: those of the job that we run in would reach the job that we submit."""
 _CLUSTER: Final = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT"})
 _SOCKET: Final = "c"
-_SESSIONS: Final = (
-    8  # commands at once: OpenSSH lets ten share a connection, and logs in again for each further command
-)
+_SESSIONS: Final = 8  # at once: OpenSSH lets ten share a connection, and logs in again for each of the others
 _LARGEST: Final = 64 << 20
 _DOWN: Final = re.compile(
     r"Unable to contact|Problem talking to the database|Connection (refused|reset|timed out)|Broken pipe|"
