@@ -45,9 +45,15 @@ def causes_command(app: App, files: tuple[str, ...], exit_status: int | None, ru
       steno logs my-run | steno causes -
       steno causes
     """
-    from steno.engine.causes.catalogue import catalogue_of
+    from steno.engine.causes.catalogue import rules_in, shipped, with_rules
 
-    catalogue = catalogue_of(rules or app.settings.value("causes.rules"))
+    path = rules or app.settings.value("causes.rules")
+    if path is None:
+        catalogue = shipped()
+    else:
+        from steno.cli.wiring.files import file_text
+
+        catalogue = with_rules(rules_in(file_text(Path(path), 1 << 20), path))
     if not files:
         _print_catalogue(app, catalogue)
         return

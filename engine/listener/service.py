@@ -11,7 +11,6 @@ from pathlib import Path
 from steno.events.errors import StenoError
 
 from .daemon import SandboxUnavailable
-from .gpu_log import GpuLog
 from .sandbox import ContainerLimits, Containers
 from .server import ListenerServer
 from .tasks import Tasks
@@ -64,8 +63,7 @@ def listen(
         except OSError as error:
             raise CannotListen(f"{folder} cannot be used ({error.strerror}): give another --folder") from None
         try:
-            gpus = stack.enter_context(closing(GpuLog(folder)))
-            server = ListenerServer((host, port), token, tasks, containers, forgotten_after, certificate, gpus.text)
+            server = ListenerServer((host, port), token, tasks, containers, forgotten_after, certificate)
         except OSError as error:
             why = error.strerror or error
             raise CannotListen(f"cannot listen at {host}:{port} ({why}): give another") from None

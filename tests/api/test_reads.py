@@ -36,7 +36,7 @@ def test_one_run_is_the_object_the_command_line_prints(reader: httpx.Client, tow
     """A run has one object: the API and `steno show` give the same values."""
     run = all_runs(reader)[0]
     printed = told(town, "show", run["run_id"])
-    beside = {"observability", "anomalies", "position", "queued", "why", "blame", "again", "like", "use"}
+    beside = {"observability", "anomalies", "position", "queued", "why", "blame", "again", "like"}
     assert {key: value for key, value in printed.items() if key not in beside} == run
     assert printed["why"] == reader.get(f"/api/runs/{run['run_id']}/explain").json()["why"]
     like = reader.get(f"/api/runs/{run['run_id']}/like").json()

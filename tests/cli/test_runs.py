@@ -68,7 +68,6 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
         "blame",
         "again",
         "like",
-        "use",
     ]
 
     drawn = json.loads(steno("timeline", "fine", "--json").stdout)

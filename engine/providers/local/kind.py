@@ -63,7 +63,6 @@ _SETTINGS = Block(
 class LocalKind(ProviderKind):
     name = "local"
     summary = "processes of this machine"
-    ends_idle = True
     settings = _SETTINGS
     kernels = KernelRights.AS_USER
 

@@ -1,10 +1,9 @@
 """The command on a machine whose wall clock a test sets while it runs."""
 
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
-
-from stenotest.steno_process import Popen
 
 _PROGRAM = """
 import sys, time
@@ -31,11 +30,13 @@ class ShiftedClock(ExitStack):
         fresh.write_text(str(seconds * 1_000_000_000))
         fresh.replace(self._file)
 
-    def start(self, *words: str, log: Path) -> Any:
+    def start(self, *words: str, log: Path) -> "subprocess.Popen[str]":
         """`steno WORDS` in the background, which adds its output to `log`."""
-        options = {"cwd": self._home, "env": self._environment}
+        command = [sys.executable, "-c", _PROGRAM, str(self._file), *words]
         with log.open("a") as out:
-            process = Popen((str(self._file), *words), program=_PROGRAM, stdout=out, stderr=out, **options)
+            process = subprocess.Popen(
+                command, cwd=self._home, env=self._environment, stdout=out, stderr=out, text=True
+            )
         self.callback(process.wait)
         self.callback(process.kill)
         return process
