@@ -68,6 +68,8 @@ def test_timeline_explanation_costs_and_budget_are_those_of_the_command_line(rea
     assert costs.pop("next") is None
     assert costs == told(town, "costs", "--by", "run")
     budget, printed = reader.get("/api/budget").json(), told(town, "budget")
+    month = reader.get("/api/forecast").json()
+    assert {**printed.pop("month"), "position": position} == month
     assert {**budget, "exhausted_at": None} == {**printed, "exhausted_at": None, "position": position}
     assert (budget["exhausted_at"] is None) == (printed["exhausted_at"] is None)  # it is reckoned from the present time
 
