@@ -23,6 +23,7 @@ from steno.engine.decide.decisions import winner
 from steno.engine.decide.queue import queue
 from steno.engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
 from steno.engine.money.costs import Costs
+from steno.engine.money.use_split import split_of_run
 from steno.engine.objects import RunObject, run_object
 from steno.engine.providers.base import Provider
 from steno.engine.providers.task import Completed
@@ -241,7 +242,8 @@ class RunSession:
         if run is None:
             return None
         fill_costs(self._record, [run])
-        return run_object(run, CURRENT, Costs(self._recorder.world.state).of_run(run_id))
+        costs = Costs(self._recorder.world.state)
+        return run_object(run, CURRENT, costs.of_run(run_id), split_of_run(costs, run_id))
 
 
 def code_of_failure(run: Run, cause: EndCause) -> int:

@@ -2,7 +2,7 @@
 controller's decisions; or, while another process holds the lease, a follower of what that process appends.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +12,10 @@ from msgspec.structs import replace
 
 from steno.engine.control.actor import Actor
 from steno.engine.control.effects import Call, Effects, Executor
+from steno.engine.control.output_recorder import OutputPolicy, OutputRecorder
 from steno.engine.control.planner import Planner
 from steno.engine.control.poll_interval import Pace, Rhythm, after_round
+from steno.engine.control.sampling import Sampling
 from steno.engine.control.submitter import Submitter
 from steno.engine.control.task_reports import Reports
 from steno.engine.decide.decisions import Decision, decide
@@ -24,7 +26,7 @@ from steno.engine.live.journal import Journal
 from steno.engine.live.live_world import LiveWorld
 from steno.engine.notify.collector import Collector
 from steno.engine.notify.notices import Notices
-from steno.engine.notify.webhook import Webhook
+from steno.engine.notify.routes import Route
 from steno.engine.providers.base import Provider
 from steno.engine.state.changes import Anomaly, Blind, Change, Heard, Moved, VmMoved
 from steno.engine.state.policy import Policy
@@ -82,7 +84,7 @@ class Controller:
         provider: Provider,
         clock: Clock,
         policy: Policy | None = None,
-        notify: Webhook | None = None,
+        notify: Sequence[Route] = (),
         collector: Collector | None = None,
         since: int | None = None,
         pace: Pace | None = None,
@@ -91,18 +93,22 @@ class Controller:
         executor: Executor | None = None,
         beside: Callable[[], None] = lambda: None,
         wake: Callable[[], None] | None = None,
+        outputs: OutputPolicy | None = None,
+        samples_every: int = 0,
     ) -> None:
         """
         Args:
             live: the world it decides from; the caller's thread owns it.
             policy: what decisions follow; None: the last policy in force, or the defaults.
-            notify: where alerts are posted; None: they are recorded only.
+            notify: where notices go; none: alerts are recorded only.
             collector: where a trace of each run goes; None: nowhere.
             since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
             trace: also write every poll there.
             executor: where calls to the provider are made; None: in threads of their own.
             beside: called now and then while a poll is awaited; it must not wait.
             wake: called in other threads when a task reported something; None: ends a wait for effects.
+            outputs: what is recorded of the output of runs; None: nothing.
+            samples_every: how often the samples of a run are asked for, microseconds; 0: never.
         """
         self.live = live
         self.source = provider.source
@@ -122,7 +128,7 @@ class Controller:
         self._decide = decide
         self._beside = beside
         self._notices = Notices(
-            self.journal, clock, notify, collector=collector, source=provider.source, made_again=self._needed
+            self.journal, clock, *notify, collector=collector, source=provider.source, made_again=self._needed
         )
         self.stays = False  # True: it watches until it is stopped, and its settings decide what is reported
         asks_again = not self.policy.free and self.policy.queue_patience > 0
@@ -133,6 +139,9 @@ class Controller:
         self.actor = Actor(self.journal, provider, submitter, self._notices, self.effects)
         self._offers = Planner(self.journal, provider, record.vault, clock)
         self._reports = Reports(self.journal, provider, clock, wake or self.effects.wake)
+        self._outputs = OutputRecorder(record, provider, clock, outputs)
+        live.subscribe(lambda batch: self._outputs.note(batch.changes))
+        self._sampling = Sampling(self.journal, provider, clock, samples_every)
         self.asked_at: int | None = None  # when the outstanding poll was asked
 
     @property
@@ -197,6 +206,8 @@ class Controller:
         """Wait a moment for calls under way and leave the rest to the next holder; False: a call still goes on."""
         whole = self.effects.close()
         self._reports.close()
+        self._outputs.close()
+        self._sampling.close()
         self._notices.close()
         return whole
 
@@ -234,6 +245,7 @@ class Controller:
         if act:
             self._begin()
             self._reports.look(self.world.state)
+            self._sampling.look(self.world.state, stays=self.stays)
         polls = answered = took = 0
         trouble: str | None = None
         questions = self._provider.poll(self._followed(), since=self._since)
@@ -259,6 +271,7 @@ class Controller:
         decisions = self._control() if act and answered else ()
         if act:
             self._reports.look(self.world.state)  # of runs that these polls showed first
+            self._outputs.look(self.world.state)
             self._tell()
         changes = self.catch_up()
         moving = any(map(self._concerns, changes)) or bool(decisions) or self._moves()
@@ -317,9 +330,8 @@ class Controller:
             decisions = self._decide(state, source, self.policy, now, self.stays)
             stamp = DecidedAt(position=position, at=now, software=version(), watched=self.stays)
             stamped = [replace(decision, decided_at=stamp) for decision in decisions]
-            spends = not self.policy.free and self.policy.budget_total is not None
             with suppress(VersionConflict):
-                done = self.actor.carry_out(stamped, state, queued, position if spends else None)
+                done = self.actor.carry_out(stamped, state, queued, position, spends=self.policy.guarded)
                 break
         self.live.catch_up()
         self.actor.submitter.erase_secrets(self._needed)

@@ -66,8 +66,7 @@ def runs(service: Served) -> int:
 
 
 @pytest.mark.parametrize(
-    "target",
-    [b"http://localhost/api/runs", b"http://evil.example/api/runs", b"*", b"/api/runs#x", b"evil.example:80"],
+    "target", [b"http://localhost/api/runs", b"http://evil.example/api/runs", b"*", b"/api/runs#x", b"evil.example:80"]
 )
 def test_a_request_line_holds_a_path(here: Served, target: bytes) -> None:
     """An absolute target names a second host beside `Host`; a fragment is never sent."""

@@ -12,14 +12,20 @@ from stenotest.service import eventually
 
 from steno.engine.providers.registry import READINGS
 from steno.engine.replay.replay import replay_record
+from steno.engine.state.run import Run
+from steno.engine.state.samples import Sample, pack
+from steno.engine.state.states import State
 from steno.events import types
 from steno.events.clock import SECOND, SystemClock
 from steno.events.poll import Poll
 from steno.events.store.append import Batch
 from steno.events.store.record import Record
+from steno.projections.api import operations
 from steno.projections.api.problems import OTHER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conftest import Serve, Served
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -167,6 +173,46 @@ def test_names_follow_prometheus(served: Serve, town: Path) -> None:
         re.fullmatch(r"steno_[a-z_]+", family.name) and family.documentation.endswith(".") for family in families
     )
     assert len(families) > 30
+
+
+def test_gpus_of_running_runs_are_counted_by_source_and_model(
+    served: Serve, empty_record: Path, polls: Callable[[str], tuple[Poll, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As their newest samples say; no id of a run is a label, and there is a bound, beyond which all are `other`."""
+    path, running = empty_record, list[Run]()
+    for poll in polls("warm_reuse"):
+        with writing(path) as record:
+            record.append_polls([poll])
+            running = [run for run in replay_record(record).runs if run.state is State.RUNNING]
+        if running:
+            break
+    (run,) = running
+    here = served(path)
+    assert not [name for name, _ in samples(here) if name.startswith("steno_gpu")]
+    now = SystemClock().now()
+    gpus = [
+        Sample(at=now, device="0", use=3, memory=1024),
+        Sample(at=now, device="1", use=4),
+        Sample(at=now, device=""),
+    ]
+    old = Sample(at=now - 5 * SECOND, device="0", use=90, memory=1)
+    event = types.SamplesRecorded(
+        run_id=run.run_id, provider="dstack", provider_id="1", source="dstack", block=pack([old, *gpus])
+    )
+    with writing(path) as record:
+        record.append_many([Batch(run.subject, [event])])
+    eventually(lambda: any(name == "steno_gpu_runs" for name, _ in samples(here)))
+    values = samples(here)
+    labels = [dict(labels) for name, labels in values if name.startswith("steno_gpu")]
+    assert all(set(pair) == {"source", "gpu"} for pair in labels)
+    where = labels[0]
+    assert where["source"] == "dstack/warm-reuse"
+    for name, value in (
+        ("runs", 1), ("low_use_runs", 1), ("devices", 2), ("use_ratio", 0.07), ("memory_used_bytes", 1024 << 20)
+    ):  # fmt: skip
+        assert of(values, f"steno_gpu_{name}", **where) == pytest.approx(value)
+    monkeypatch.setattr(operations, "_KINDS", 0)
+    assert of(samples(here), "steno_gpu_runs", source="other", gpu="other") == 1
 
 
 def test_listeners_are_counted(served: Serve, town: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -16,6 +17,7 @@ import pytest
 from stenotest import steno_process
 from stenotest.command_line import VARIABLES, Steno
 from stenotest.dstack_api import DstackApi
+from stenotest.recorded_trace import recorded_trace
 
 DEADLINE = 600
 """Seconds after which a test gives up waiting: no test takes that long, whatever else the machine does."""
@@ -60,6 +62,19 @@ def _end_runs(home: Path) -> None:
                 time.sleep(0.02)
 
 
+@pytest.fixture(scope="module")
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A record of the module's `TRACE` and its read models, for all of its tests."""
+    return recorded_trace(tmp_path_factory.mktemp("record"), request.module.TRACE)
+
+
+@pytest.fixture
+def imported(steno: Steno, made: Path, record_file: Path) -> Steno:
+    """The command over a copy of it."""
+    shutil.copytree(made, record_file.parent, dirs_exist_ok=True)
+    return steno
+
+
 @pytest.fixture
 def end_runs(home: Path) -> Callable[[], None]:
     """`end_runs()`: nothing of the home runs any more."""
@@ -86,13 +101,7 @@ def record_file(home: Path) -> Path:
 @pytest.fixture
 def environment(home: Path, place: str) -> dict[str, str]:
     """The environment of a call: nothing of the developer's own settings."""
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "LANG": "C.UTF-8",
-        "STENO_RECORD": place,
-        **VARIABLES,
-    }
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "STENO_RECORD": place, **VARIABLES}
 
 
 @pytest.fixture
@@ -131,12 +140,7 @@ def background(home: Path, environment: dict[str, str]) -> Iterator[Background]:
             *words: object, out: int | None = subprocess.DEVNULL, err: int | None = subprocess.DEVNULL, **variables: str
         ) -> "subprocess.Popen[str]":
             process = steno_process.Popen(
-                [*map(str, words)],
-                cwd=home,
-                env=environment | variables,
-                stdout=out,
-                stderr=err,
-                text=True,
+                [*map(str, words)], cwd=home, env=environment | variables, stdout=out, stderr=err, text=True
             )
             started.enter_context(process)
             started.callback(process.kill)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from stenotest import steno_process
 from stenotest.gated_run import holding
 
 from steno.events.clock import SECOND, SystemClock, parse_time
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from stenotest.command_line import Steno, Until
 
-    Skewed = Callable[[int, Path], subprocess.Popen[str]]
+    Skewed = Callable[[int, Path], Any]
 
 pytestmark = pytest.mark.slow
 
@@ -40,10 +39,10 @@ def controller(environment: dict[str, str], home: Path) -> Iterator[Skewed]:
     """`recorder(3600, log)`: a recorder whose machine's clock is an hour ahead, and where it logs."""
     with ExitStack() as started:
 
-        def start(skew: int, log: Path) -> subprocess.Popen[str]:
+        def start(skew: int, log: Path) -> Any:
             out = started.enter_context(log.open("w"))
-            command = [sys.executable, "-c", PROGRAM, str(skew), "record", "--interval", "1"]
-            process = subprocess.Popen(command, cwd=home, env=environment, stdout=out, stderr=out, text=True)
+            words, files = (str(skew), "record", "--interval", "1"), {"stdout": out, "stderr": out}
+            process = steno_process.Popen(words, program=PROGRAM, cwd=home, env=environment, **files)
             started.callback(process.wait)
             started.callback(process.kill)
             return process
@@ -83,12 +82,7 @@ def test_recorders_on_one_database_tell_its_time(
 
 
 def test_a_recorder_goes_on_at_once_after_one_whose_clock_was_ahead(
-    steno: Steno,
-    controller: Skewed,
-    until: Until,
-    record_file: Path,
-    gate: Path,
-    tmp_path: Path,
+    steno: Steno, controller: Skewed, until: Until, record_file: Path, gate: Path, tmp_path: Path
 ) -> None:
     """On one machine: nothing stands still until the clock is there again, and the log says what is wrong."""
     logs = [tmp_path / "before.log", tmp_path / "after.log"]

@@ -65,12 +65,7 @@ def test_a_silent_server_is_told_of_while_it_is_waited_for(
 
 
 def test_whoever_waits_for_a_recorder_without_answers_is_told_and_the_request_stays(
-    steno: Steno,
-    background: Background,
-    place: str,
-    settings: dict[str, str],
-    nobody: str,
-    until: Until,
+    steno: Steno, background: Background, place: str, settings: dict[str, str], nobody: str, until: Until
 ) -> None:
     """It used to wait for a minute, and then said that the process with the lease had not acted."""
     down = settings | {"STENO_DSTACK_URL": nobody}
@@ -84,11 +79,7 @@ def test_whoever_waits_for_a_recorder_without_answers_is_told_and_the_request_st
 
 @pytest.fixture
 def submitting(
-    background: Background,
-    place: str,
-    server: DstackApi,
-    settings: dict[str, str],
-    until: Until,
+    background: Background, place: str, server: DstackApi, settings: dict[str, str], until: Until
 ) -> subprocess.Popen[str]:
     """A recorder whose submission hangs at the server; its submitter has gone."""
     server.hangs = ("/runs/apply",)

@@ -1,10 +1,11 @@
 """`steno submit` where there is no room, no money, or somebody else acts: with machines of this host at a price."""
 
+import getpass
 import json
 from pathlib import Path
 
 import pytest
-from stenotest.command_line import Background, Steno, Until
+from stenotest.command_line import Background, Steno, Until, refused
 
 ONE = {"STENO_LOCAL_PRICE": "1.99", "STENO_MAX_VMS": "1", "STENO_IDLE_TIMEOUT": "1"}
 
@@ -26,6 +27,14 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
     page = steno("submit", "--name", "third", "--", "true", **kept)
     assert page.stdout == "third\n"
     assert "queued: position 2" in page.stderr
+    waits = json.loads(steno("explain", "third", "--json").stdout)["wait"]
+    assert "number 2 in the queue" in waits[0]
+    assert f"behind second of {getpass.getuser()}." in waits[0]
+    assert f"(first of {getpass.getuser()} since " in waits[2]
+    assert f"of runs of {getpass.getuser()}" in waits[3]
+    assert "none is before it" in json.loads(steno("explain", "second", "--json").stdout)["wait"][0]
+    assert json.loads(steno("explain", "first", "--json").stdout)["wait"] == []
+    assert "second is queued and does not run yet" in refused(steno("attach", "second", "--port", "80"), 5)
     patient = steno("submit", "--wait", "--timeout", "1s", "--name", "patient", "--", "true", **kept)
     assert "patient  queued  position 3" in patient.stderr
     assert "still runs" in patient.stderr
@@ -43,9 +52,7 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
 
 @pytest.mark.slow
 def test_who_only_submits_leaves_the_providers_timer_as_the_guard(
-    steno: Steno,
-    background: Background,
-    until: Until,
+    steno: Steno, background: Background, until: Until
 ) -> None:
     """It is told the timeout itself. A recorder ends idle machines first, so that the provider is told 30 s more."""
     short = ONE | {"STENO_IDLE_TIMEOUT": "2"}
@@ -85,10 +92,7 @@ def test_a_run_that_needs_more_machines_than_are_allowed_is_refused(steno: Steno
 
 @pytest.mark.slow
 def test_a_recorder_that_sleeps_wakes_when_somebody_asks(
-    steno: Steno,
-    background: Background,
-    until: Until,
-    home: Path,
+    steno: Steno, background: Background, until: Until, home: Path
 ) -> None:
     """A warm start must not wait for the next poll: here that would be an hour away."""
     log = home / "log"

@@ -107,7 +107,7 @@ def test_a_byte_changed_by_hand_is_found_and_named(steno: Steno, record: Path) -
     done = steno("verify", "--json")
     assert done.returncode == 7
     answer = json.loads(done.stdout)
-    assert list(answer) == ["ok", "events", "head", "damage"]
+    assert list(answer) == ["ok", "events", "head", "damage", "outputs", "dropped"]
     assert answer["ok"] is False
     assert 7 in {damage["position"] for damage in answer["damage"]}
     assert done.stderr.count("\n") == 1

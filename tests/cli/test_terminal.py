@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stenotest import steno_process
 from stenotest.command_line import Background, Steno, Until, refused
 from stenotest.dstack_history import DstackHistory, single
 from stenotest.every_event import record_of_every_event
@@ -178,8 +179,8 @@ main()
 """Steno that shows progress of short work too."""
 
 
-def impatient(words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-    return subprocess.Popen([sys.executable, "-c", AT_ONCE, *words], **options)
+def impatient(words: Sequence[str], **options: Any) -> Any:
+    return steno_process.Popen(words, program=AT_ONCE, **options)
 
 
 def shown(words: Sequence[object], home: Path, environment: Mapping[str, str]) -> Shown:

@@ -129,11 +129,7 @@ def processes(held: dict[str, Holder]) -> set[int]:
 
 @pytest.mark.slow
 def test_sources_are_shared_evenly_and_taken_over_within_ten_seconds(
-    steno: Steno,
-    background: Background,
-    until: Until,
-    postgres_url: str,
-    holders: Callable[[], dict[str, Holder]],
+    steno: Steno, background: Background, until: Until, postgres_url: str, holders: Callable[[], dict[str, Holder]]
 ) -> None:
     """The first takes all; the second and third get their shares; the first is killed; the second sleeps through its
     leases, and what it does when it wakes has no effect.

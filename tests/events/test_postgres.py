@@ -19,13 +19,7 @@ from stenotest.postgres import FAST, new_server
 from stenotest.records import StandingClock, poll_of
 
 from steno.events.clock import RandomIds
-from steno.events.errors import (
-    LeaseLost,
-    RecordLocked,
-    RecordTooNew,
-    RecordUnreachable,
-    StenoError,
-)
+from steno.events.errors import LeaseLost, RecordLocked, RecordTooNew, RecordUnreachable, StenoError
 from steno.events.store import schema
 from steno.events.store.copying import copy
 from steno.events.store.record import Batch, Record

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
 from stenolab.ledger import bills_of
+from stenotest import steno_process
 from stenotest.inline_executor import InlineExecutor
 
 from steno.engine.control.controller import Controller
@@ -47,10 +47,8 @@ def killed(script: Path, folder: Path, home: Path, boundary: int, *words: str, *
     """The exit code of `steno`, killed at that boundary, over a record in `folder`."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("STENO_", "DSTACK_", "AMD_"))}
     env |= {"HOME": str(home), "STENO_RECORD": str(folder / "record.db"), **SETTINGS, **settings}
-    command = [sys.executable, str(script), str(boundary), *words]
-    return subprocess.run(
-        command, env=env, cwd=folder, capture_output=True, check=False, timeout=LOADED_S, stdin=subprocess.DEVNULL
-    ).returncode
+    options = {"env": env, "cwd": folder, "timeout": LOADED_S, "stdin": subprocess.DEVNULL}
+    return steno_process.run((str(boundary), *words), program=script.read_text(), **options).returncode
 
 
 @contextmanager

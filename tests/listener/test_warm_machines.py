@@ -141,6 +141,25 @@ def test_a_kernel_that_goes_on_for_ever_is_stopped(site: Site) -> None:
     assert site.submitted()[-1]["status"] == "CHECKED"
 
 
+def test_a_kernel_in_the_queue_names_the_machine_it_waits_for(site: Site) -> None:
+    """In `show` as in its statuses: another kernel has the only machine."""
+    first = site.submit(ENDLESS, "endless.cpp")
+    site.steno.wait(first, "running")
+    second = site.submit()
+    name = site.machines()[0]["name"]
+    wait(lambda: f"{name} has another kernel" in site.steno("show", second).out, seconds=PATIENCE, what="the reason")
+    site.steno("stop", first)
+    assert site.steno.wait(second, "succeeded")["start"] == "warm"
+
+
+def test_a_machine_is_stopped_by_hand(site: Site) -> None:
+    """The last of the tests of this host: any other would wait for another machine."""
+    site.submitted()
+    (machine,) = site.machines()
+    site.steno("vms", "stop", machine["vm_id"])
+    assert site.steno.wait(machine["name"], "succeeded", "stopped")
+
+
 def test_a_service_that_is_killed_loses_nothing(other: Site) -> None:
     """The kernel goes on without it; the next service reads what it reported meanwhile."""
     other.start()
@@ -191,26 +210,6 @@ def test_an_idle_machine_is_given_back(other: Site) -> None:
     ended = other.steno.wait(name, "succeeded")
     assert (ended["reason"], ended["exit_status"]) == ("exit_zero", 0)
     wait(lambda: not other.machines(), seconds=PATIENCE, what="the machine to be gone")
-
-
-def test_a_machine_is_stopped_by_hand(other: Site) -> None:
-    other.start()
-    other.submitted()
-    (machine,) = other.machines()
-    other.steno("vms", "stop", machine["vm_id"])
-    assert other.steno.wait(machine["name"], "succeeded", "stopped")
-
-
-def test_a_kernel_in_the_queue_names_the_machine_it_waits_for(other: Site) -> None:
-    """In `show` as in its statuses: another kernel has the only machine."""
-    other.start()
-    first = other.submit(ENDLESS, "endless.cpp")
-    other.steno.wait(first, "running")
-    second = other.submit()
-    name = other.machines()[0]["name"]
-    wait(lambda: f"{name} has another kernel" in other.steno("show", second).out, seconds=PATIENCE, what="the reason")
-    other.steno("stop", first)
-    assert other.steno.wait(second, "succeeded")["start"] == "warm"
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 """Several processes at the projections of one record, and processes killed while they write them."""
 
+import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from contextlib import ExitStack, closing
 
 import pytest
+from stenotest import steno_process
 from stenotest.growing_record import CLOCK, Growing, child, looked, patiently, same_as_replay
 
 from steno.projections.read_models.projector import caught_up, rebuilt
@@ -65,9 +65,7 @@ def test_a_process_killed_anywhere_leaves_what_others_go_on_with(
             before = look.position
         head = growing.grow(200)
         program = _BUILDER.format(module=module, name=name, call=call, after=after, work=work)
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(growing.path)], check=False, capture_output=True, text=True
-        )
+        done = steno_process.run([str(growing.path)], program=program, env=os.environ)
         assert done.returncode == -signal.SIGKILL, done.stderr
         with pool.now() as look:
             assert look.position >= before

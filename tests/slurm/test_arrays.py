@@ -41,7 +41,8 @@ def test_waiting_for_an_array_is_waiting_for_its_tasks(on_slurm: Steno) -> None:
     assert [line for line in on_slurm("logs", "odd").out.splitlines() if line.startswith("I am")] == [
         "I am 1", "I am 2", "I am 3",
     ]  # fmt: skip
-    assert "one run" in on_slurm("logs", "-f", "odd", code=2).err
+    followed = {line for line in on_slurm("logs", "-f", "odd").out.splitlines() if "I am" in line}
+    assert followed == {f"odd[{number}] | I am {number}" for number in (1, 2, 3)}
     listed = on_slurm("ps", "--all").out
     assert next(line for line in listed.splitlines() if "odd" in line).startswith("odd [3 runs]")
     assert "odd[1]" not in listed

@@ -81,7 +81,10 @@ def test_the_output_of_jobs_that_somebody_submitted_with_sbatch(
 
     wait(forgotten, seconds=LONG_S, what="the controller to forget them")
     assert outputs(*wanted) == wanted
-    missing = on_slurm("logs", named, code=4).err.splitlines()
+    recorded = on_slurm("logs", named)
+    assert recorded.out == "by the script\n"
+    missing = recorded.err.splitlines()
     assert len(missing) == 1
+    assert "from the record, because" in missing[0]
     assert f"the controller has forgotten job {named}" in missing[0]
     assert "look for the --output of its script" in missing[0]

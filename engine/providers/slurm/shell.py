@@ -212,12 +212,12 @@ class Shell:
             self._kept[self.site.host], self._sockets = self._sockets, None
 
     def close(self) -> None:
-        """End the shared connection; a thread that still reads opens no other."""
-        ending = () if self._sockets is None else self._ssh()
+        """End the shared connection; a thread that still reads samples or output opens no other."""
         self._closed = True
         if self._sockets is not None and self.site.host is not None:
             with suppress(FileNotFoundError):
-                subprocess.run([*ending, "-O", "exit", self.site.host], capture_output=True, check=False)
+                control = ("-o", f"ControlPath={Path(self._sockets.name) / _SOCKET}")
+                subprocess.run(["ssh", *control, "-O", "exit", self.site.host], capture_output=True, check=False)
             self._sockets.cleanup()
             self._sockets = None
 

@@ -16,7 +16,7 @@ from steno.engine.control.effects import Executor
 from steno.engine.errors import VmInUse, VmNotFound
 from steno.engine.live.live_world import LiveWorld
 from steno.engine.notify.collector import Collector
-from steno.engine.notify.webhook import Webhook
+from steno.engine.notify.routes import Route
 from steno.engine.providers.base import StopTarget
 from steno.engine.providers.local.placement import LocalOffer
 from steno.engine.providers.local.provider import LocalProvider
@@ -57,7 +57,7 @@ class Bench:
     path: Path
     policy: Policy
     clock: Shifted
-    notify: Webhook | None = None
+    notify: Route | None = None
     collector: Collector | None = None
     executor: Executor | None = None
 
@@ -68,7 +68,7 @@ class Bench:
             provider=self.provider,
             clock=self.clock,
             policy=self.policy,
-            notify=self.notify,
+            notify=() if self.notify is None else (self.notify,),
             collector=self.collector,
             executor=self.executor or InlineExecutor(self.clock),
         )

@@ -4,8 +4,6 @@ PostgreSQL, stops it exactly once.
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +21,7 @@ from steno.engine.submit.requests import submit
 from steno.events.clock import RandomIds, SystemClock
 from steno.events.store.record import Record
 
-STOP_AT = Path(__file__).with_name("stop_at.py")
+STOP_AT = Path(__file__).with_name("stop_at.py").read_text()
 PATIENCE_S = 300
 TAKE_OVER_S = 10
 SETTINGS = {"STENO_LOCAL_PRICE": "36", "STENO_IDLE_TIMEOUT": "1", "STENO_MAX_VMS": "1", "NO_COLOR": "1"}
@@ -61,8 +59,8 @@ def test_a_machine_is_stopped_once_by_whoever_is_left(how, tmp_path, postgres_ur
             return next(iter(live.state.vms.all()), None)
 
         words = ("record", "--interval", "0.2")
-        command = [sys.executable, str(STOP_AT), how, str(calls), *words]
-        holder = started.enter_context(subprocess.Popen(command, env=env, cwd=tmp_path))
+        stopping = (how, str(calls), *words)
+        holder = started.enter_context(steno_process.Popen(stopping, program=STOP_AT, env=env, cwd=tmp_path))
         started.callback(holder.kill)
         held = wait(
             lambda: next((lease for lease in record.store.leases() if lease.process == holder.pid), None), "no holder"

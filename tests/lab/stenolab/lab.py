@@ -97,6 +97,7 @@ class Lab:
                 "DSTACK_SERVER_ADMIN_TOKEN": self.token,
                 "DSTACK_DEFAULT_CREDS_DISABLED": "1",
                 "DSTACK_SERVER_LOG_LEVEL": "INFO",
+                "DSTACK_SERVER_METRICS_FINISHED_TTL_SECONDS": "5",
                 "DO_NOT_TRACK": "1",
             },
         )

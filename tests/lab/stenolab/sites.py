@@ -134,9 +134,7 @@ class DstackSite(ProviderSite):
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
         """Ask until it has stopped: a busy 0.22.5 can forget a stop (`Lab.stopped`)."""
         self.lab.stopped(
-            self.provider.project,
-            name,
-            lambda: self.provider.stop(self.stopping(provider_id, name, abort)),
+            self.provider.project, name, lambda: self.provider.stop(self.stopping(provider_id, name, abort))
         )
 
     def of_nobody(self) -> Provider:

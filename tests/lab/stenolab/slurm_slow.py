@@ -37,10 +37,7 @@ time.sleep(600)
 
 def begin(steno: Steno, cluster: Cluster) -> None:
     """Submit them all, and kill a node below two of them."""
-    chains = {
-        "chain": {"total_time": "20m"},
-        "last-segment": {"resubmissions": 0},
-    }
+    chains = {"chain": {"total_time": "20m"}, "last-segment": {"resubmissions": 0}}
     for name, limits in chains.items():
         task = {
             "type": "task",

@@ -197,11 +197,15 @@ class Steno:
 
     def seen(self, kind: str) -> int:
         """How many events of that kind the record has; none where there is no record yet."""
+        return len(self.recorded(kind))
+
+    def recorded(self, kind: str) -> list[Any]:
+        """The events of that kind, in order."""
         try:
             with self._opened() as record:
-                return sum(1 for _ in record.read(types=(kind,)))
+                return [stored.data for stored in record.read(types=(kind,))]
         except RecordNotFound:
-            return 0
+            return []
 
     def world(self) -> StenoWorld:
         """Every run and every machine ever, with its bill, as `steno replay --json` has them.

@@ -2,13 +2,13 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import msgspec
 import pytest
+from stenotest import steno_process
 
 from steno.engine.errors import ProviderError
 from steno.engine.providers.local import provider as local_provider
@@ -67,8 +67,8 @@ def test_a_submitter_killed_anywhere_leads_to_one_run_on_one_machine(
     command = "echo x >> ran; sleep 0.2"
     run_id = machine.new_id()
     code = KILLED_SUBMITTER.format(module=module, name=name, before=before) + SUBMITTER
-    argv = [sys.executable, "-c", code, str(machine.state), str(machine.base), run_id, command, idle]
-    assert subprocess.run(argv, check=False, stdout=subprocess.DEVNULL).returncode == -signal.SIGKILL
+    words = (str(machine.state), str(machine.base), run_id, command, idle)
+    assert steno_process.run(words, program=code, env=os.environ).returncode == -signal.SIGKILL
     machine.provider.find("from-elsewhere", 0)
     again = machine.submission(command, run_id=run_id, name="from-elsewhere", idle_duration=idle)
     assert machine.provider.submit(msgspec.structs.replace(again, slot="steno-slot-1")).provider_id == run_id

@@ -38,10 +38,7 @@ def test_a_run_that_keeps_nothing_warm_is_its_machine(machine) -> None:
     item, vm = machine.item(run_id), machine.the_machine()
     assert machine.processes() == []
     assert (vm["status"], vm["runs"], vm["price"]) == ("busy", 1, 0)
-    assert (vm["hostname"], vm["created"]) == (
-        item["machine"]["hostname"],
-        item["submitted_at"],
-    )
+    assert (vm["hostname"], vm["created"]) == (item["machine"]["hostname"], item["submitted_at"])
     machine.open()
     assert machine.end(run_id) == DONE
     vm, ended_at = machine.the_machine(), machine.item(run_id)["ended_at"]

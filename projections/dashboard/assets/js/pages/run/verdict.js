@@ -22,6 +22,11 @@ export const Verdict = ({ found }) => html`<section class="panel verdict" aria-l
     ${hour(gap.from)} to ${hour(gap.to)}, ${lasted(gap.from, gap.to)}: ${GAPS[gap.kind]} (${gap.source})</li>`)}</ul>`}
 </section>`;
 
+// The line of its output that explains the end.
+export const OutputLine = ({ found }) => (found?.line ? html`<figure class="quote run-why">
+  <figcaption><strong>${found.cause}</strong>${found.blame && ` (${found.blame})`} <span class="dim">bytes ${found.from} to ${found.to} of its output, rule <code>${found.rule}</code></span></figcaption>
+  <p><code>${found.line.slice(0, 300)}</code></p><p>${found.remedy}</p></figure>` : null);
+
 const Step = ({ step }) => html`<li><time datetime=${step.at} class="dim">${hour(step.at)}</time> <${StateBadge} state=${step.to} />
   <${PollLink} position=${step.position}>${step.said?.kind ?? "poll"} #${step.position}<//> <span class="dim">${brief(step.said)}</span></li>`;
 
