@@ -218,7 +218,8 @@ def test_no_byte_can_be_changed_unseen(
     at = int(place * len(raw))
     flipped = [*lines[:number], raw[:at] + bytes([raw[at] ^ 1 << bit]) + raw[at + 1 :], *lines[number + 1 :]]
     without = [*lines[:number], *lines[number + 1 :]]
-    for other in (flipped, without, [*lines[: number + 1], *lines[number:]], [*without, raw][: len(lines)]):
+    retyped = [raw.replace(b'"type":1,', b'"type":0,') for raw in lines]  # a type that this version does not know
+    for other in (flipped, retyped, without, [*lines[: number + 1], *lines[number:]], [*without, raw][: len(lines)]):
         if other != lines:
             try:
                 assert not Checker(written(tmp_path / "h.steno", other)).run().ok

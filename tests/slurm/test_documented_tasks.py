@@ -55,7 +55,8 @@ def test_the_page_has_an_example_of_every_field_that_only_slurm_has() -> None:
 def test_every_task_of_the_page_runs(on_slurm: Steno, slurm_cluster: Cluster) -> None:
     """Its job has the options that the page says, and prints what it should."""
     work = on_slurm.work
-    (work / "train.py").write_text("import sys; print('trained', sys.argv[1:])\n")
+    program = "import sys, time\nprint('trained', sys.argv[1:])\ntime.sleep(900 * ('--resume' in sys.argv))\n"
+    (work / "train.py").write_text(program)  # the segments go on until they are stopped
     (work / "data").mkdir()
     slurm_cluster.run("scontrol", "update", "NodeName=node1", "AvailableFeatures=nvlink,ssd")
     slurm_cluster.run("scontrol", "update", "NodeName=node2", "AvailableFeatures=nvlink")
@@ -70,7 +71,7 @@ def test_every_task_of_the_page_runs(on_slurm: Steno, slurm_cluster: Cluster) ->
         for option in OPTIONS[name]:
             assert f"\n#SBATCH --{option.format(first=first['provider_id'], work=work)}\n" in script, name
         runs[name] = submitted
-    assert "\n#SBATCH --requeue\n" in script_of(on_slurm, "segments")
+    assert "Requeue=1" in slurm_cluster.run("scontrol", "show", "job", runs["segments"]["provider_id"])
     assert 'SLURM_RESTART_COUNT:-0}" -lt 5' in script_of(on_slurm, "segments")
     assert f'[ "$steno_elapsed" -lt {12 * 3600} ]' in script_of(on_slurm, "segments")
     for name, pattern in OUTPUT.items():

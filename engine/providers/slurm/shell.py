@@ -213,11 +213,11 @@ class Shell:
 
     def close(self) -> None:
         """End the shared connection; a thread that still reads samples or output opens no other."""
+        ending = () if self._sockets is None else self._ssh()
         self._closed = True
         if self._sockets is not None and self.site.host is not None:
             with suppress(FileNotFoundError):
-                control = ("-o", f"ControlPath={Path(self._sockets.name) / _SOCKET}")
-                subprocess.run(["ssh", *control, "-O", "exit", self.site.host], capture_output=True, check=False)
+                subprocess.run([*ending, "-O", "exit", self.site.host], capture_output=True, check=False)
             self._sockets.cleanup()
             self._sockets = None
 
