@@ -74,6 +74,7 @@ class RunSession:
         self._provider = provider
         self._recorder = controller
         self._dispatcher = Dispatcher(controller)
+        self.ended: list[str] = []  # the ids of runs that it followed to their end
 
     def submit(self, task: Completed, run_id: str) -> SubmittedRun:
         """Request the run, and wait until the provider or the queue has it. Raises `RefusedByPolicy` (nothing was
@@ -195,6 +196,7 @@ class RunSession:
                     for missing in filter(None, (printer.end() for printer in printers.values())):
                         hint(f"the output may be incomplete: {missing}; `steno logs {name}` reads it again")
                     live.show(run)
+                    self.ended += [run_id] * run.ended
                     return run
                 now = clock.now()
                 source = self._recorder.world.state.sources.get(self._provider.source)
@@ -268,7 +270,10 @@ def session(
         if opened.keeper is not None and (lease := record.store.lease(opened.keeper)) is not None:
             lease.release()
             raise Conflict(f"nobody records {opened.keeper}: start `steno up` first, with the same settings")
-        yield RunSession(app, record, opened, controller)
+        here = RunSession(app, record, opened, controller)
+        yield here
+        for run_id in here.ended:  # without a recorder nobody else records the rest
+            controller.end_output(run_id)
         # This process must also submit what it placed: no other process may be running.
         controller.effects.wait(DRAIN_TIMEOUT, until=lambda: not controller.effects.busy)
 

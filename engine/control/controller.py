@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from steno.engine.control.actor import Actor
-from steno.engine.control.effects import Call, Effects, Executor
+from steno.engine.control.effects import DRAIN_TIMEOUT, Call, Effects, Executor
 from steno.engine.control.output_recorder import OutputPolicy, OutputRecorder
 from steno.engine.control.planner import Planner
 from steno.engine.control.poll_interval import Pace, Rhythm, after_round
@@ -67,6 +67,7 @@ Decide = Callable[[World, str, Policy, int, bool], tuple[Decision, ...]]
 """(world, source, policy, now, whether it stays) → decisions."""
 
 _LOOK = SECOND // 5  # microseconds between looks at a record that another process writes
+_READS = SECOND // 50  # microseconds between looks at what was read of the output of an ended run
 _TRIES = 5  # retries of a decision within a round when another process changed the queue
 _SETTLED = frozenset({VmState.IDLE, VmState.UNCONFIRMED})  # a machine in these may stay as it is for a long time
 
@@ -299,6 +300,15 @@ class Controller:
         if self.holds and self._reports.has_news:
             self._reports.look(self.world.state)
             self.live.catch_up()
+
+    def end_output(self, run_id: str) -> None:
+        """Record the rest of the output of an ended run, if that takes no longer than `DRAIN_TIMEOUT`."""
+        with suppress(LeaseLost):  # the next holder records it
+            for _ in range(DRAIN_TIMEOUT // _READS):
+                if not self.holds or not self._outputs.is_due(run_id):
+                    break
+                self._outputs.look(self.world.state)
+                self.effects.wait(_READS)
 
     def act(self) -> Round:
         """Decide and act on what is known, without polling first: for a provider whose machines are free, at once."""

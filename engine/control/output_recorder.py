@@ -187,6 +187,13 @@ class OutputRecorder:
                 self._open[run_id] = output
                 output.begin(run, self._provider, self._clock)
 
+    def is_due(self, run_id: str) -> bool:
+        """True while the next looks write more of the output of an ended run."""
+        output = self._open.get(run_id)
+        if output is None:
+            return self._next is not None and run_id in self._next
+        return not output.over and not (output.ended and output.failures)
+
     def close(self) -> None:
         """Read no further; the next holder of the lease continues."""
         while self._open:
@@ -207,7 +214,7 @@ class OutputRecorder:
             self._open[run.run_id] = _Output(run, self._record, policy)
         elif output.thread is not None:
             return self._attend(run, output, policy, now, most)
-        elif now >= output.not_before and (run.terminal or output.failures):
+        elif (run.terminal and not output.ended) or (output.failures and now >= output.not_before):
             output.begin(run, self._provider, self._clock)
         return 0
 
