@@ -182,6 +182,30 @@ def test_a_log_that_hangs_delays_nothing_and_one_that_fails_is_tried_again():
         assert not any(chunk.event.last for chunk in chunks(here.record, "a"))  # the next process reads on
 
 
+def test_the_rest_of_the_output_of_a_run_that_ended_is_due_at_once():
+    """Also behind a pass that ended before the run did: nothing waits for a clock that stands still."""
+    printer = Printer([b"one\n"])
+    printer.unhurried_logs = lambda *_: None
+    with desk(printer, KEPT, run_of(State.RUNNING)) as here:
+        here.recorder.look(here.state)
+        here.recorder._open["a"].thread.join()
+        here.recorder.look(here.state)
+        printer.pieces.append(b"two\n")
+        here.state.runs["a"] = run_of()
+        assert here.recorder.is_due("a")
+        for _ in range(4):
+            here.recorder.look(here.state)
+            if (output := here.recorder._open.get("a")) is not None and output.thread is not None:
+                output.thread.join()
+        assert not here.recorder.is_due("a")
+        assert b"".join(kept_output(here.record, "a", "p-1")) == b"one\ntwo\n"
+        assert here.clock.now() == StandingClock().now()
+    with desk(Printer([b"one\n"], fails=9)) as here:
+        here.look()
+        here.look_until(lambda: not here.recorder.is_due("a"))
+        assert here.recorder._provider.passes == 1  # what fails is tried again later, by whoever records then
+
+
 def test_only_so_many_are_read_at_once_and_all_in_the_end():
     runs = [run_of(run_id=f"r{number}", provider_id=f"p{number}") for number in range(40)]
     with desk(Printer([b"hello\n"]), KEPT, *runs) as here:
