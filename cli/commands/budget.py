@@ -54,7 +54,7 @@ def listed(app: App, by: str | None, at: str | None) -> None:
     from steno.engine.decide.limits import unknown_owners
     from steno.engine.wire import wire
     from steno.projections.answers.owners import owner_standings
-    from steno.projections.answers.report import forecast, month_lines
+    from steno.projections.answers.report import USED_UP, forecast, month_lines
 
     with viewing(app, at) as (_, view, now):
         policy = policy_for(app, view, at)
@@ -65,7 +65,9 @@ def listed(app: App, by: str | None, at: str | None) -> None:
         value["month"] = wire(month)
         if by is not None:
             value["owners"] = [wire(owner) for owner in owners]
-        page = [budget_page(standing, now, columns()), "\n".join(paint.facts(month_lines(month)))]
+        dated = month.used_up[0] is not None  # else the line of the standing says enough
+        lines = [line for line in month_lines(month) if dated or line[0] != USED_UP]
+        page = [budget_page(standing, now, columns()), "\n".join(paint.facts(lines))]
         page += [owners_table(owners, columns())] if owners else []
         show(app, value, "\n\n".join(page))
         for sentence in unknown_owners(view.state, policy):

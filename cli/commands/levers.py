@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import sys
 from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -183,6 +184,8 @@ def stop_many(app: App, why: str, *, yes: bool, user: str | None, state: str | N
         hint(f"{short(dollars(about.spent))} so far, {rate}")
         later = "; nothing of it starts until `steno resume`" if lasts(planned) else ""
         question = f"Stop {scope_of(planned)}: {count(len(runs), 'run')}{later}?"
+        if not yes and not sys.stdin.isatty():
+            raise click.UsageError(f"there is nobody to ask: add --yes to stop {count(len(runs), 'run')}")
         if not yes and not click.confirm(question, err=True):
             raise Detached("nothing was stopped")
         pulled(app, record, "stop", why, user=user, state=state, vm_id=vm_id)

@@ -26,7 +26,7 @@ _STEEP: Final = 50.0  # what the logarithm of a fit loses for a slope of 1
 _LEAST: Final = 0.02  # of the mean: no day is known better
 _WIDE: Final = (1.44, 1.106, 0.865)  # Student's quantile for 85 % by powers of 1 ÷ degrees: the never seen happens too
 Band = tuple[int, int, int]  # low, best, high, in micro-dollars
-_Days = tuple[str | None, str | None, str | None]
+_Days = Annotated[tuple[str | None, ...], Meta(min_length=3, max_length=3)]  # a schema of any tool can say it
 _NO_DAYS: Final[_Days] = (None, None, None)
 
 

@@ -60,6 +60,9 @@ class MonthReport(Tabled, frozen=True):
             yield *cells, None if cost is None else dollars(cost)
 
 
+USED_UP: Final = "used up on"
+
+
 def forecast(view: View, policy: Policy, now: int) -> MonthForecast:
     """The cost of the month of `now`, and the day on which the budget is used up; without archives."""
     spent = Counter[int]()
@@ -80,7 +83,7 @@ def month_lines(forecast: MonthForecast) -> list[tuple[str, str]]:
     return [
         (f"cost of {forecast.month}", f"about {best}, {forecast.level_percent} % between {low} and {high}"),
         ("hit rate", held if forecast.checked else "unknown: no earlier day had a forecast"),
-        ("used up on", f"{used}, between {first} and {last}" if dated else f"unknown: {forecast.used_up_unknown}"),
+        (USED_UP, f"{used}, between {first} and {last}" if dated else f"unknown: {forecast.used_up_unknown}"),
     ]
 
 

@@ -30,6 +30,7 @@ def wait_of(view: View, run: Run, now: int) -> tuple[str, ...]:
         lines.append(f"It is number {place.position} in the queue of {source}, {behind}.")
         start = place.estimated_start
         unknown = "It is not known when it starts: no run has ended here yet, or a run takes longer than usual."
+        unknown = "It is not known when it starts: somebody holds it back." if place.why == "lever" else unknown
         about = unknown if place.why else "It gets its place at the next look."
         lines.append(about if start is None else f"It may start about {format_second(start)}, by usual durations.")
         if machines := [_held(state, vm.vm_id) for vm in ours_of(state, source) if vm.billed]:

@@ -38,11 +38,12 @@ def test_a_pause_is_told_waited_for_and_released(steno: Steno) -> None:
 
 
 def test_everything_is_stopped_by_one_command_and_nothing_starts(steno: Steno) -> None:
-    """The runs that it stops are shown first, with its cost; without an answer nothing happens."""
+    """The runs that it stops are shown first, with its cost; where nobody can answer nothing happens."""
     for name in ("one", "two"):
         assert steno("submit", "--name", name, "--", "sleep 600").returncode == 0
     unsure = steno("stop", "--all")
-    assert unsure.returncode == 130
+    assert (unsure.returncode, unsure.stdout) == (2, "")
+    assert "add --yes to stop 2 runs" in unsure.stderr
     assert "one  running" in unsure.stderr
     assert "LeverPulled" not in types(steno)
     done = steno("stop", "--all", "--yes", "--why", "the bill", "--json")
