@@ -129,6 +129,8 @@ def test_the_budget_has_the_forecast_of_the_month(here: InProcess) -> None:
     page = here.page(*within, STENO_BUDGET="2000")
     assert f"80 % between ${low:.2f}" in page
     assert f"held on {month['held']} of {month['checked']} earlier days" in page
+    for budget, times in (("500", 2), ("1", 1), ("", 0)):  # dated by both forecasts; used up now; no budget
+        assert here.page(*within, STENO_BUDGET=budget).count("\nused up") == times
     later = here.json("budget")["month"]
     assert (later["best_usd"], later["unknown"]) == (None, "the newest poll is of 2026-01-04; `steno up` polls")
     assert msgspec.json.decode(here.page("report", "--month", "2025-12", "--json"))["forecast"] is None
