@@ -133,8 +133,10 @@ def submit_command(
     budget is checked now, and dstack itself ends a machine that idled for vms.idle_timeout, or for the task's
     idle_duration if that is shorter.
 
-    With --json: {"run_id", "provider_id", "name", "provider", "project", "position", "state"}, with --wait the run
-    object and no output; provider_id is null while it waits.
+    If enough runs of its kind started before, it also prints when it may start.
+
+    With --json: {"run_id", "provider_id", "name", "provider", "project", "position", "state", "start"} with start as in
+    `steno explain --json`, with --wait the run object and no output; provider_id is null while it waits.
 
     \b
     Examples:
@@ -207,6 +209,7 @@ def _submit(
 
     from steno.cli.render.runs import ended
     from steno.cli.wiring.session import code_of_failure
+    from steno.engine.wire import wire
 
     submitted = here.submit(task, run_id)
     run = here.to_the_end(submitted, timeout=limit, output=not quiet and not app.json) if wait else None
@@ -217,7 +220,8 @@ def _submit(
     cause = None if run is None or run.state == "succeeded" else here.cause(run_id)
     if cause is not None and not done:
         app.exit_code = code_of_failure(here.run(run_id), cause)
-    value = msgspec.structs.asdict(submitted)
+    start = here.start(run_id) if run is None else None
+    value = msgspec.structs.asdict(submitted) | {"start": None if start is None else wire(start)}
     queued = value.pop("queued")
     if app.json:
         emit_json(value if run is None else run, lines=app.several)
@@ -234,3 +238,5 @@ def _submit(
             hint(
                 f"submitted to {submitted.provider}; `steno record` follows it, `steno logs {name} -f` shows its output"
             )
+        if start is not None and start.unknown is None:
+            hint(str(start))

@@ -44,6 +44,7 @@ from steno.events.errors import StenoError
 from steno.events.store.record import Record
 
 if TYPE_CHECKING:
+    from steno.engine.decide.start_estimate import StartEstimate
     from steno.projections.answers.kernel import Status
 
 OUTCOME_TIMEOUT = 60 * SECOND  # wait for the outcome while another process holds the lease
@@ -151,6 +152,14 @@ class RunSession:
 
         run = self.run(run_id)
         return cause_now(run, self._recorder.world.state, self._app.clock.now(), message_of(self._record, run))
+
+    def start(self, run_id: str) -> "StartEstimate | None":
+        """When it may start, by the record; None: it does not wait."""
+        from steno.engine.decide.start_estimate import start_estimate
+
+        state = self._recorder.world.state
+        run = state.runs.get(run_id)
+        return None if run is None else start_estimate(state, run, self._app.clock.now())
 
     def run(self, run_id: str) -> Run:
         return self._recorder.world.state.runs[run_id]

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from steno.engine.decide.queue import capacity_sentence
+from steno.engine.decide.start_estimate import StartEstimate, start_estimate
 from steno.engine.fold.poll_reader import PollReader
 from steno.engine.live.adopted_rules import in_force
 from steno.engine.objects import RunObject
@@ -146,6 +147,7 @@ class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     again: bool  # the same task, run again unchanged, may succeed
     output_cause: OutputCause | None  # None: it did not fail, or its output was not recorded
     wait: tuple[str, ...]  # of a run that waits, or waited long: the runs before it, who has the places, what it cost
+    start: StartEstimate | None  # of a run that waits: when it may start
 
 
 def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputCauses) -> Explanation:
@@ -179,6 +181,8 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
         said_by_rule = _WAITING
     capacity = capacity_sentence(folded, policy_of(view.state, source_of(folded)), now)
     reading, cause = READINGS.of(run.provider), cause_now(folded, view.state, now, message_of(record, folded))
+    here = view.clock(row.archive, now)
+    start = start_estimate(view.state, folded, here)
     return Explanation(
         run=run,
         witnesses=() if reading is None else reading.testimony(folded.views),
@@ -199,7 +203,8 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
         blame=cause.blame,
         again=cause.again,
         output_cause=causes.of(record, run, folded.provider_id),
-        wait=wait_of(view, folded, view.clock(row.archive, now)),
+        wait=wait_of(view, folded, here, start),
+        start=start,
     )
 
 

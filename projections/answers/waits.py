@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Final
 
+from steno.engine.decide.start_estimate import StartEstimate
 from steno.engine.money.report import user_of
 from steno.engine.state.policy import MINUTE
 from steno.engine.state.run import Run
@@ -16,7 +17,7 @@ _LEAST: Final = MINUTE  # a shorter wait that is over is not explained
 _NAMED: Final = 5  # runs or machines in one sentence
 
 
-def wait_of(view: View, run: Run, now: int) -> tuple[str, ...]:
+def wait_of(view: View, run: Run, now: int, start: StartEstimate | None) -> tuple[str, ...]:
     """In sentences; nothing of a run that started within a minute."""
     state, source = view.state, source_of(run)
     since, until = run.waiting_since, run.started_at or run.finished_at or now
@@ -28,15 +29,17 @@ def wait_of(view: View, run: Run, now: int) -> tuple[str, ...]:
         before = [run_id for run_id in before if source_of(state.runs[run_id]) == source]
         behind = f"behind {_several([_name(state, each) for each in before])}" if before else "and none is before it"
         lines.append(f"It is number {place.position} in the queue of {source}, {behind}.")
-        start = place.estimated_start
+        at = place.estimated_start
         unknown = "It is not known when it starts: no run has ended here yet, or a run takes longer than usual."
         unknown = "It is not known when it starts: somebody holds it back." if place.why == "lever" else unknown
         about = unknown if place.why else "It gets its place at the next look."
-        lines.append(about if start is None else f"It may start about {format_second(start)}, by usual durations.")
+        lines.append(about if at is None else f"It gets its place about {format_second(at)}, by usual durations.")
         if machines := [_held(state, vm.vm_id) for vm in ours_of(state, source) if vm.billed]:
             lines.append(f"These have the places: {_several(machines)}.")
     elif since is None or (run.started_at is None and run.terminal) or (until - since < _LEAST and run.started_at):
         return ()
+    if start is not None and (place is None or start.unknown is None):
+        lines.append(str(start))
     costs = Counter[str]()
     for vm_id, run_id, who, cost in paid(view, since or until, until):
         if state.vms[vm_id].source == source and run_id != run.run_id:

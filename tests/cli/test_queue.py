@@ -51,6 +51,33 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
 
 
 @pytest.mark.slow
+def test_after_nine_starts_of_its_kind_it_is_said_when_a_run_may_start(
+    steno: Steno, background: Background, until: Until
+) -> None:
+    """At submission and by `explain` while it waits, with the share that such ranges held; of one that runs none."""
+    kept = ONE | {"STENO_IDLE_TIMEOUT": "1h"}
+    names = [f"run{number}" for number in range(10)]
+    for name in names:
+        steno("submit", "--name", name, "--", "sleep 3600", **kept)
+    background("record", "--interval", "0.2", **kept)
+    for name in names[:-1]:  # each waits for those before it
+        until(lambda: json.loads(steno("show", name, "--json").stdout)["state"] == "running")  # noqa: B023 - asked now
+        steno("stop", name, **kept)
+    until(lambda: json.loads(steno("show", names[-1], "--json").stdout)["state"] == "running")
+    assert json.loads(steno("explain", names[-1], "--json").stdout)["start"] is None
+    waits = steno("submit", "--name", "waits", "--", "true", **kept)
+    assert "It may start between " in waits.stderr
+    assert "runs of local/vm without a GPU that waited as long, 80 % started " in waits.stderr
+    start = json.loads(steno("explain", "waits", "--json").stdout)["start"]
+    assert (start["level_percent"], start["unknown"]) == (80, None)
+    assert "It may start between " in steno("explain", "waits").stdout
+    assert (
+        json.loads(steno("submit", "--json", "--name", "more", "--", "true", **kept).stdout)["start"]["samples"] >= 9
+    )
+    steno("stop", names[-1], "waits", "more", **kept)
+
+
+@pytest.mark.slow
 def test_who_only_submits_leaves_the_providers_timer_as_the_guard(
     steno: Steno, background: Background, until: Until
 ) -> None:

@@ -91,7 +91,7 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
     assert list(explained) == [
         *("run", "sentence", "rule", "evidence", "steps", "flips", "anomalies", "blind", "witnesses", "why"),
         "blame",
-        *("again", "output_cause", "wait", "not_warm", "decisions"),
+        *("again", "output_cause", "wait", "start", "not_warm", "decisions"),
     ]
     fields = {field["path"]: field["value"] for field in explained["evidence"][0]["fields"]}
     assert fields[".[0].exit_status"] == 0

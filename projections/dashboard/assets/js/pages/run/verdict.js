@@ -14,6 +14,7 @@ export const Verdict = ({ found }) => html`<section class="panel verdict" aria-l
   ${found.evidence.length > 0 && html`<h3>Evidence</h3>${found.evidence.map((quote) => html`<${Quote} key=${quote.position} quote=${quote} />`)}`}
   ${found.steps.length > 0 && html`<h3>Transitions</h3><ol class="steps">${found.steps.map((step) => html`<${Step} key=${`${step.position}${step.to}`} step=${step} />`)}</ol>`}
   <${Listed} title="Which source says what" items=${found.witnesses} />
+  <${Listed} title="Its wait" items=${found.wait} />
   <${Listed} title="Why not warm" items=${found.not_warm} />
   <${Listed} title="What would have changed it" items=${found.flips} draw=${flip} />
   ${found.anomalies.length > 0 && html`<h3>Anomalies</h3><ul class="items">${found.anomalies.map((odd) => html`<li key=${`${odd.position}${odd.kind}`}>
