@@ -125,6 +125,7 @@ def test_the_page_draws_what_the_api_says(here: Served, see: See) -> None:
     seen = see(here.url)
     page = seen.go("/costs?range=all&stack=gpu")
     spend = told(here.client, "/api/spend", by="gpu", since=SINCE)
+    assert seen.shifted() < 0.01, "before the table below is opened, which moves what follows it"
     panel = page.get_by_label("Spend by day", exact=True)
     assert panel.locator("g.bar").count() == len(spend["days"])
     panel.get_by_text("As a table").click()
@@ -133,7 +134,6 @@ def test_the_page_draws_what_the_api_says(here: Served, see: See) -> None:
     assert Decimal(total.inner_text().lstrip("$").replace(",", "")) == round(Decimal(spend["total_usd"]), 4)
     assert page.locator(".use-strips svg[role=group]").count() == 4  # three GPUs and all machines
     assert seen.complaints == []
-    assert seen.shifted() < 0.01
 
 
 def test_the_page_of_a_run_shows_the_median_cost_of_its_name(here: Served, see: See) -> None:

@@ -31,7 +31,7 @@ _CHANGED = "ERR_NETWORK_CHANGED"
 _SHIFTS = """
 window.shifts = [];
 new PerformanceObserver((list) => {
-  for (const one of list.getEntries()) if (!one.hadRecentInput) window.shifts.push(one.value);
+  for (const one of list.getEntries()) window.shifts.push(one.value);
 }).observe({ type: "layout-shift", buffered: true });
 """
 
@@ -100,7 +100,7 @@ class Seen:
         return [url for url in self.asked if not url.startswith((self.base, "data:", "blob:"))]
 
     def shifted(self) -> float:
-        """How much of the page moved by itself (cumulative layout shift), once what changed is drawn."""
+        """How much of the page moved, also after a click (cumulative layout shift), once what changed is drawn."""
         self.page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
         return float(sum(self.page.evaluate("window.shifts")))
 
