@@ -71,9 +71,7 @@ def test_after_nine_starts_of_its_kind_it_is_said_when_a_run_may_start(
     start = json.loads(steno("explain", "waits", "--json").stdout)["start"]
     assert (start["level_percent"], start["unknown"]) == (80, None)
     assert "It may start between " in steno("explain", "waits").stdout
-    assert (
-        json.loads(steno("submit", "--json", "--name", "more", "--", "true", **kept).stdout)["start"]["samples"] >= 9
-    )
+    assert json.loads(steno("submit", "--json", "--name", "more", "--", "true", **kept).stdout)["start"]["samples"] >= 9
     steno("stop", names[-1], "waits", "more", **kept)
 
 
