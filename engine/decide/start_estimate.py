@@ -50,7 +50,7 @@ class StartEstimate(Shape, frozen=True, kw_only=True):
 
 
 def start_estimate(state: World, run: Run, now: int) -> StartEstimate | None:
-    """Of a run that waits (microseconds, UTC); None: it started, ended, or is one that never waits."""
+    """The estimate at `now` (microseconds, UTC); None: the run started, ended, or never waits."""
     since = run.waiting_since
     if since is None or run.started_at is not None or run.terminal or run.is_schedule or run.archive is not None:
         return None

@@ -54,7 +54,7 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
 def test_after_nine_starts_of_its_kind_it_is_said_when_a_run_may_start(
     steno: Steno, background: Background, until: Until
 ) -> None:
-    """At submission and by `explain` while it waits, with the share that such ranges held; of one that runs none."""
+    """At submission and by `explain` while it waits, with the share that such ranges held. None while it runs."""
     kept = ONE | {"STENO_IDLE_TIMEOUT": "1h"}
     names = [f"run{number}" for number in range(10)]
     for name in names:

@@ -34,9 +34,7 @@ def _ever_slower(draw: Random, number: int) -> float:
     ("takes", "least"), [(_a_machine_cold_or_warm, 78), (_a_queue, 78), (_at_once, 78), (_ever_slower, 55)]
 )
 def test_the_range_holds_its_share_of_starts_it_did_not_know(takes: object, least: int) -> None:
-    """20 sites of 200 starts each; runs come while others wait. One that gets ever slower is held less often, which the
-    hit rate says.
-    """
+    """20 sites of 200 starts each; runs come while others wait. A site that gets ever slower says a lower rate."""
     assert callable(takes)
     checked = held = 0
     for seed in range(20):
