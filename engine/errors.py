@@ -86,6 +86,10 @@ class NothingRecorded(StenoError):
     """The record holds nothing from which the question could be answered."""
 
 
+class LeverNotFound(StenoError):
+    """No lever of that id is in force."""
+
+
 class TokenNotFound(StenoError):
     """The record has no such token."""
 

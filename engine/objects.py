@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from steno.engine.money.bill import Bill
+from steno.engine.money.use_split import UseSplit
 from steno.engine.rules.sets import RuleSet
 from steno.engine.state.changes import Blind, GapKind
 from steno.engine.state.facts import Waits
@@ -43,6 +44,17 @@ class AttemptObject(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str | None  # when it got what it runs on
     finished_at: str | None
     waited_seconds: float | None  # from its submission to its start
+
+
+class BusyObject(msgspec.Struct, frozen=True, kw_only=True):
+    """How GPUs spent a busy time, by their samples. The times sum to it and the money to its cost."""
+
+    working_seconds: float
+    idle_inside_seconds: float
+    unknown_seconds: float
+    working_usd: str
+    idle_inside_usd: str
+    unknown_usd: str
 
 
 class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,6 +97,7 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str | None = None  # `schedule`: each of its firings is a run; no key for any other run
     next_at: str | None = None  # when its next firing is due; no key if it is not a schedule, or has ended
     schedule: str | None = None  # the run that is the schedule of which it is a firing; no key for a run of its own
+    busy: BusyObject | None = None  # how its GPUs spent its time; no key without samples: all of it is unknown
 
     @property
     def ended(self) -> bool:
@@ -134,6 +147,7 @@ class VmObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     intervals: tuple[IntervalObject, ...]
     source: str  # the source whose polls show it
     archive: str | None = None  # the archive that holds it; no key for a live machine
+    busy: BusyObject | None = None  # how its GPUs spent the time of runs; no key if no run on it has samples
 
 
 class BlindObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
@@ -147,9 +161,9 @@ class BlindObject(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "f
     )
 
 
-def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
-    """A run; `cost` is ours (`steno.engine.money.costs.Costs`) in micro-dollars, None if unknown. A rule set without
-    metadata shows no costs, neither the provider's nor ours.
+def run_object(run: Run, rules: RuleSet, cost: int | None = None, use: UseSplit | None = None) -> RunObject:
+    """A run; `cost` is ours (`steno.engine.money.costs.Costs`) in micro-dollars, None if unknown, and `use` the split
+    of its busy time. A rule set without metadata shows no costs, neither the provider's nor ours.
     """
     mark = None if run.said is None else read_mark(run.said.mark)
     due = None if run.facts is None or run.facts.schedule is None or run.terminal else run.facts.schedule.next_at
@@ -197,6 +211,20 @@ def run_object(run: Run, rules: RuleSet, cost: int | None = None) -> RunObject:
         kind="schedule" if run.is_schedule else None,
         next_at=_time(due),
         schedule=run.schedule,
+        busy=_busy(use) if rules.metadata else None,
+    )
+
+
+def _busy(use: UseSplit | None) -> BusyObject | None:
+    if use is None:
+        return None
+    return BusyObject(
+        working_seconds=use.working_time / SECOND,
+        idle_inside_seconds=use.idle_time / SECOND,
+        unknown_seconds=use.unknown_time / SECOND,
+        working_usd=money(use.working_cost),
+        idle_inside_usd=money(use.idle_cost),
+        unknown_usd=money(use.unknown_cost),
     )
 
 
@@ -228,8 +256,10 @@ def _attempts(run: Run) -> tuple[AttemptObject, ...]:
     )
 
 
-def vm_object(vm: Vm, bill: Bill) -> VmObject:
-    """A machine with its bill; adjacent parts in one phase at one price are one interval, whoever used it."""
+def vm_object(vm: Vm, bill: Bill, use: UseSplit | None = None) -> VmObject:
+    """A machine with its bill; adjacent parts in one phase at one price are one interval, whoever used it. `use`: the
+    split of its busy time.
+    """
     phases = [list(parts) for _, parts in groupby(bill.intervals, key=lambda part: (part.phase, part.hourly))]
     return VmObject(
         vm_id=vm.vm_id,
@@ -253,6 +283,7 @@ def vm_object(vm: Vm, bill: Bill) -> VmObject:
         ),
         source=vm.source,
         archive=vm.archive,
+        busy=_busy(use),
     )
 
 

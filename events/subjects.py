@@ -1,5 +1,7 @@
 """The subject of an event, and the world that a decision was made from."""
 
+from typing import Literal
+
 import msgspec
 
 from steno.events.codec import Fact
@@ -23,6 +25,29 @@ class OfFleet(Fact):
 
 class OfSource(Fact):
     source: str
+
+
+class OfArchive(OfSource):
+    by: str  # who asked for it
+
+
+NoticeKind = Literal[
+    "budget", "orphan", "run_end", "anomaly", "test", "trace", "start", "stuck", "wait", "vanished", "digest"
+]
+
+
+class OfNotice(Fact):
+    notice_id: str
+
+
+class OfToken(Fact):
+    """A fact about a token of the HTTP service; the token itself is in no record, nor is its hash."""
+
+    token_id: str
+    name: str  # what commands under this token are recorded as
+    role: Literal["read", "submit", "admin"]
+    expires_at: int | None = None  # None: it holds until revoked
+    by: str  # who made or revoked it
 
 
 class DecidedAt(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

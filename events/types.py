@@ -1,14 +1,27 @@
 """Every kind of event: one frozen structure a fact, past tense, with a stable name and number.
 
 A name and its fields never change meaning; a new shape is a new version, read through `steno.events.codec`. Times are
-microseconds since the epoch (UTC); `bytes` fields are JSON text with secrets as commitments. `Event` is closed: a match
-with `assert_never` fails the type check if a kind is not handled.
+microseconds (UTC); `bytes` fields are JSON text with secrets as commitments. `Event` is closed, for `assert_never`.
 """
 
 from typing import Final, Literal
 
+from steno.events.budget_moves import BudgetMoved
 from steno.events.codec import KINDS, Fact
-from steno.events.subjects import DecidedAt, OfFleet, OfRun, OfSource, OfVm, RunDecision, VmDecision
+from steno.events.levers import LeverEvent
+from steno.events.subjects import (
+    DecidedAt,
+    NoticeKind,
+    OfArchive,
+    OfFleet,
+    OfNotice,
+    OfRun,
+    OfSource,
+    OfToken,
+    OfVm,
+    RunDecision,
+    VmDecision,
+)
 
 # -- what a provider said
 
@@ -65,6 +78,8 @@ class StopRequested(RunDecision, kind=11):
     abort: bool = False
     by: Literal["user", "policy"] = "user"
     submitter: str
+    idle_since: int | None = None  # since when its GPUs are idle, if a policy stops it for that
+    lever: str | None = None  # the lever (`LeverPulled`) that stops it
 
 
 class VmStopRequested(OfVm, kind=28):
@@ -149,10 +164,8 @@ class IntentAbandoned(RunDecision, kind=21):
     policy: bool = False  # a policy (budget, concurrency) refuses it
 
 
-DrainCause = Literal["idle", "user", "create", "room", "orphan"]
-"""Idle for too long; a user's request; made for a run that wanted one of its own; room for a run that needs another;
-a machine without a request.
-"""
+DrainCause = Literal["idle", "user", "create", "room", "orphan", "lever"]
+"""Idle too long; a user; made for a run that wants its own; room for another; without a request; a lever."""
 
 
 class VmDrainStarted(VmDecision, kind=29):
@@ -204,12 +217,10 @@ class PolicyAdopted(OfSource, kind=24):
 class RunHeld(RunDecision, kind=25):
     """The run waits in Steno's queue; except for `ambiguous`, nothing has been said to the provider."""
 
-    why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer"]
-    """`cap`: as many machines as allowed; `capacity`: the provider had none; `machine`: the one it must reuse is not
-    there, or the run before it has to be on its machine first; `user`: no idle machine is this submitter's;
-    `ambiguous`: the answer to the call was lost, and the provider has a run that may be this run; `offer`: by its own
-    plan the provider has no machine that the task could get.
-    """
+    why: Literal["cap", "capacity", "machine", "user", "ambiguous", "offer", "lever", "limit"]
+    """`cap`: no more machines are allowed; `capacity`: the provider had none; `machine`: its machine is not
+    there; `user`: no idle machine is this submitter's; `ambiguous`: the answer to the call was lost, and the provider
+    has a run that may be it; `offer`: it has no such machine; `lever`: held back; `limit`: a limit of its owner."""
     detail: str = ""
     not_before: int | None = None  # earliest time of the next try
 
@@ -222,6 +233,13 @@ class RunPlaced(RunDecision, kind=26):
     creation: Literal["reuse", "reuse-or-create"] = "reuse-or-create"  # what the provider is told
     gpu: str | None = None  # the GPU model asked for instead of the task's own, from its fallback list
     idle: int | None = None  # `idle_duration` for the provider, microseconds (-1: off); None: its default
+
+
+class RunIdleWarned(RunDecision, kind=52):
+    """The GPUs of the run are idle: it is stopped unless samples show that they work before then."""
+
+    since: int  # by the clock of its samples
+    stops_at: int
 
 
 class RunRequeued(RunDecision, kind=27):
@@ -253,6 +271,25 @@ class TaskReported(OfRun, kind=41):
     last: bool = False  # True: nothing more is read
 
 
+class SamplesRecorded(OfRun, kind=50):
+    """Samples of the devices of a run: one answer of the provider, or of a sampler beside the task."""
+
+    provider_id: str
+    source: str  # what measured: the provider, the tool of the GPU vendor, `processes`
+    block: bytes  # `steno.engine.state.samples.pack`; not JSON
+
+
+class OutputRecorded(OfRun, kind=51):
+    """A piece of a run's output; its bytes are beside the chain (`events.store.outputs`) until they are dropped."""
+
+    provider_id: str
+    offset: int  # the bytes of the output before it
+    size: int
+    sha256: str  # of its bytes, in which secrets are replaced; in hexadecimal
+    skipped: int = 0  # bytes right before it that were not kept
+    last: bool = False  # the run has ended, and its output was read to the end
+
+
 # -- money and notices
 
 
@@ -268,19 +305,16 @@ class BudgetCrossed(Fact, kind=35):
 class AlertsAdopted(OfSource, kind=42):
     """The notices sent about a source from here on; nothing that ended before is ever sent."""
 
-    kinds: tuple[str, ...]  # empty: no more notices are sent
-
-
-class OfNotice(Fact):
-    notice_id: str
+    kinds: tuple[str, ...]  # of a route `<route>/<kind>`; empty: no more notices are sent
 
 
 class NoticeIntended(OfNotice, kind=36):
-    """We are about to call the webhook."""
+    """We are about to call the webhook, or another route."""
 
-    kind: Literal["budget", "orphan", "run_end", "anomaly", "test", "trace"]
+    kind: NoticeKind
     body: bytes
     about: tuple[str, ...] = ()  # the ids of the facts in a digest; empty: one fact, under its own id
+    route: str = ""  # its name in the settings; "": the webhook
 
 
 class NoticeDelivered(OfNotice, kind=37):
@@ -320,26 +354,12 @@ class RecordRestored(Fact, kind=48):
     lost: int | None = None  # where the record ended before; None: it could not be read
 
 
-class OfArchive(OfSource):
-    by: str  # who asked for it
-
-
 class SourceHidden(OfArchive, kind=45):
     """Lists leave it out from now on."""
 
 
 class SourceShown(OfArchive, kind=46):
     """Lists show it again."""
-
-
-class OfToken(Fact):
-    """A fact about a token of the HTTP service; the token itself is in no record, nor is its hash."""
-
-    token_id: str
-    name: str  # what commands under this token are recorded as
-    role: Literal["read", "submit", "admin"]
-    expires_at: int | None = None  # None: it holds until revoked
-    by: str  # who made or revoked it
 
 
 class TokenCreated(OfToken, kind=39):
@@ -363,16 +383,16 @@ class RulesAdopted(Fact, kind=49):
 
 PollEvent = PollRecorded | PollFailed
 ObservedEvent = RunObserved | VmObserved | ProviderEventSeen
-SubmitEvent = RunRequested | SubmitIntended | SubmitSucceeded | SubmitFailed | IntentAbandoned | TaskReported
+SubmitEvent = RunRequested | SubmitIntended | SubmitSucceeded | SubmitFailed | IntentAbandoned
+ReportEvent = TaskReported | SamplesRecorded | OutputRecorded
 StopEvent = StopRequested | StopIntended | StopSucceeded | StopFailed
-QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | PlanAnswered | RulesAdopted
+QueueEvent = PolicyAdopted | RunHeld | RunPlaced | RunRequeued | RunIdleWarned | PlanAnswered | RulesAdopted
 PlaceEvent = FleetIntended | FleetEnsured | FleetFailed | VmDrainStarted | VmDrainCancelled | VmGoneConfirmed
-VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed
-NoticeEvent = BudgetCrossed | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
-SourceEvent = (
-    RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenCreated | TokenRevoked
-)
-OwnEvent = SubmitEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | NoticeEvent | SourceEvent
+VmStopEvent = VmStopRequested | VmStopIntended | VmStopSucceeded | VmStopFailed | LeverEvent
+NoticeEvent = BudgetCrossed | BudgetMoved | AlertsAdopted | NoticeIntended | NoticeDelivered | NoticeFailed
+TokenEvent = TokenCreated | TokenRevoked
+SourceEvent = RecorderStarted | RecorderStopped | RecordRestored | SourceHidden | SourceShown | TokenEvent
+OwnEvent = SubmitEvent | ReportEvent | StopEvent | QueueEvent | PlaceEvent | VmStopEvent | NoticeEvent | SourceEvent
 Event = PollEvent | ObservedEvent | OwnEvent
 
 NAMES: Final = frozenset(name for name, _ in KINDS.values())

@@ -45,15 +45,9 @@ def causes_command(app: App, files: tuple[str, ...], exit_status: int | None, ru
       steno logs my-run | steno causes -
       steno causes
     """
-    from steno.engine.causes.catalogue import rules_in, shipped, with_rules
+    from steno.engine.causes.catalogue import catalogue_of
 
-    path = rules or app.settings.value("causes.rules")
-    if path is None:
-        catalogue = shipped()
-    else:
-        from steno.cli.wiring.files import file_text
-
-        catalogue = with_rules(rules_in(file_text(Path(path), 1 << 20), path))
+    catalogue = catalogue_of(rules or app.settings.value("causes.rules"))
     if not files:
         _print_catalogue(app, catalogue)
         return

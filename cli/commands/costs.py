@@ -1,4 +1,4 @@
-"""Commands about money: `costs`, `estimate`, `budget`, `metrics`."""
+"""Commands about money: `costs`, `waste`, `estimate`, `metrics`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from steno.cli.render import paint
 from steno.cli.wiring.app import App, steno_command
-from steno.cli.wiring.options import at_option, both_times_option, setting_option
+from steno.cli.wiring.options import at_option, both_times_option, setting_option, user_option
 from steno.cli.wiring.output import emit_csv, hint, show
 from steno.cli.wiring.terminal import columns
 from steno.engine.state.policy import MINUTE
@@ -46,6 +46,7 @@ CHARTS = ("days", "spend", "utilisation", "starts")
 )
 @click.option("--since", metavar="TIME", help="Begin with this day (UTC); default: all, of a chart 30 days.")
 @click.option("--until", metavar="TIME", help="End with this day (UTC).")
+@user_option("Only what the runs of this user pay.")
 @click.option("--reconcile", is_flag=True, help="Our cost of each run beside the provider's, and why they differ.")
 @both_times_option
 def costs_command(
@@ -56,6 +57,7 @@ def costs_command(
     chart: str | None,
     since: str | None,
     until: str | None,
+    user: str | None,
     reconcile: bool,
     at: str | None,
 ) -> None:
@@ -63,8 +65,10 @@ def costs_command(
     and for the provisioning of the machine that was made for it. Idle time and tear-down are lines of their own, so the
     rows sum to the machines' bills exactly.
 
-    With --json: {"by", "rows": [{"key", "label", "total_usd", "on_demand_usd", "spot_usd", "machine_seconds",
-    "lines"}], "total", "low_usd", "high_usd", "position"}; with --reconcile {"runs", "total", "position"}; with --chart
+    Samples of the GPUs split busy time into working, idle inside (all GPUs below 5 % for 60 s or more) and unknown.
+
+    With --json: {"by", "rows": [{"key", "label", "total_usd", "on_demand_usd", "spot_usd", "machine_seconds", "lines",
+    "busy"}], "total", "low_usd", "high_usd", "position"}; with --reconcile {"runs", "total", "position"}; with --chart
     {"spend", "utilisation", "starts", "position"}, those that were asked for. With --chart, --by is gpu or user, and vm
     for a strip for each machine. `steno estimate` says what a workload would cost.
 
@@ -72,6 +76,7 @@ def costs_command(
     Examples:
       steno costs
       steno costs --by user --since 7d
+      steno costs --by run --mine
       steno costs --by day --at 2026-11-20T15:00:00Z --json
       steno costs --format csv > focus.csv
       steno costs --reconcile
@@ -80,6 +85,8 @@ def costs_command(
     """
     if chart is None and (since is not None or until is not None) and (reconcile or form == "csv"):
         raise click.UsageError("--reconcile and --format csv are of everything: leave --since and --until out")
+    if user is not None and (chart is not None or reconcile or form == "csv"):
+        raise click.UsageError("--user and --mine go with the table of --by: leave --chart, --reconcile and csv out")
     if chart is not None:
         if reconcile or form == "csv" or by in ("run", "day"):
             raise click.UsageError("--chart goes with --by gpu, user or vm, --since, --until, --csv and --json only")
@@ -108,9 +115,9 @@ def costs_command(
         elif as_csv:
             from steno.projections.answers.costs import costs
 
-            emit_csv(costs(view.store, by or "vm", of).report)
+            emit_csv(costs(view.store, by or "vm", of, user).report)
         else:
-            _report(app, view, by or "vm", of)
+            _report(app, view, by or "vm", of, user)
 
 
 def _range(app: App, between: tuple[str | None, str | None], now: int) -> ChartRange | None:
@@ -156,18 +163,19 @@ def _draw_charts(
         hint("nothing to draw in this range; --since 2026-01-01 shows more days")
 
 
-def _report(app: App, view: View, by: By, of: ChartRange | None) -> None:
+def _report(app: App, view: View, by: By, of: ChartRange | None, user: str | None) -> None:
     from steno.cli.render.money import costs_table
     from steno.engine.wire import wire
     from steno.projections.answers.costs import costs
 
-    report, lacking = costs(view.store, by, of).report, _without_price(view)
+    report, lacking = costs(view.store, by, of, user).report, _without_price(view)
     if report.rows or app.json:
         show(app, wire(report) | {"position": view.position}, lambda: costs_table(report, columns()))
         if lacking:
             hint(lacking)
     else:
         empty = "nothing has cost anything yet; `steno vms` lists machines" if of is None else "nothing in this range"
+        empty = empty if user is None else f"{empty}, of {user}"
         hint(lacking or _unpriced(app) or empty)
 
 
@@ -200,34 +208,35 @@ def _unpriced(app: App) -> str | None:
     return f"no rate set: {missing} says what a machine of {app.settings.provider} costs; without it nothing is billed"
 
 
-@steno_command("budget")
-@at_option
-def budget_command(app: App, at: str | None) -> None:
-    """It also shows the burn rate, and when the budget is used up. Spent is every machine's bill to the newest poll;
-    committed is the worst that live runs and machines may still cost. A submission whose own worst case does not fit
-    into what is left is refused (exit 6), with the arithmetic. The total and the alert thresholds are those that the
-    process that acts on the record has adopted, from its settings budget.total and budget.alerts; a hint names those
-    that differ in this shell. Before that, this shell's are used.
+@steno_command("waste")
+@click.option("--by", type=click.Choice(["user", "run", "gpu"]), default="user", help="What a row is; default: a user.")
+@click.option("--since", metavar="TIME", help="Begin with this day (UTC); default: 30 days.")
+@both_times_option
+def waste_command(app: App, by: Literal["user", "run", "gpu"], since: str | None, at: str | None) -> None:
+    """Idle inside is busy time of runs in which all their GPUs were below 5 %, idle between that of machines without a
+    run. Unused GPUs are the share of GPUs that never reached 5 % in the working time. Runs without samples are unknown.
+    Below is what to ask for next time.
 
-    With --json: {"total_usd", "spent_usd", "committed_usd", "remaining_usd", "available_usd", "used_pct",
-    "spent_24h_usd", "rate_now_usd_per_hour", "burn_rate_usd_per_hour", "forecast" (no_budget, used_up, too_early,
-    never, dated), "exhausted_at", "alerts": [{"threshold", "reached", "told_at_position"}], "position"}; null where
-    there is no budget. A forecast needs 24 hours since the first machine.
+    With --json: {"by", "days", "rows": [{"key", "label", "wasted_usd", "usd", "seconds", "runs", "unknown_runs"}],
+    "total", "advice": [{"name", "user", "resource", "asked", "runs", "used", "ask", "busy_usd"}], "position"}.
 
     \b
     Examples:
-      steno budget
-      steno budget --json | jq -r .remaining_usd
-      AMD_GRANT_CREDITS_TOTAL=500 steno budget
+      steno waste --since 7d
+      steno waste --by run --json | jq '.advice[] | {name, resource, ask}'
     """
-    from steno.cli.render.money import budget_page
-    from steno.cli.wiring.view import policy_for, viewing
+    from steno.cli.render.money import waste_page
+    from steno.cli.wiring.view import viewing
     from steno.engine.wire import wire
+    from steno.projections.answers.costs import ChartRange
+    from steno.projections.answers.waste import waste
 
     with viewing(app, at) as (_, view, now):
-        standing = view.account(policy_for(app, view, at), now)
-        value = wire(standing) | {"position": view.position}
-        show(app, value, lambda: budget_page(standing, now, columns()))
+        report = waste(view, by, _range(app, (since, None), now) or ChartRange(now=now))
+        if report.rows or app.json:
+            show(app, wire(report) | {"position": view.position}, lambda: waste_page(report, columns()))
+        else:
+            hint("nothing was paid for in this range; --since 2026-01-01 begins earlier")
 
 
 @steno_command("metrics")

@@ -20,6 +20,7 @@ from steno.events.errors import RecordNotFound, StenoError
 if TYPE_CHECKING:
     from steno.engine.providers.kind import Check, Checkup, Trial
 
+_REQUESTS = 1_000  # the newest, whose users are known
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "bright_black")}
 
 
@@ -62,9 +63,12 @@ def doctor_command(app: App, provision: bool, yes: bool) -> None:
     )
     trial = mine.trial if provision and not app.exit_code else None
     if trial is None or not app.json:
+        routes = _routes(app)
+        app.exit_code = app.exit_code or next(map(_code, routes), 0)
         checks = [
             record,
             *decisions,
+            *routes,
             *(check for each in checkups.values() for check in each.checks),
             checkup(app.settings),
         ]
@@ -104,6 +108,23 @@ def _decisions(app: App) -> list[Check]:
         return [Check(name="decisions", message=made)]
     message = f"{made}; {audit.differing:,} do not: see `steno audit`"
     return [Check(name="decisions", state=CheckState.WARNING, message=message)]
+
+
+def _routes(app: App) -> list[Check]:
+    """The check of the routes of notices, and of their owners; nothing without routes."""
+    from steno.engine.runtime.controllers import routes_of
+
+    try:
+        routes = routes_of(app.settings)
+    except StenoError as error:
+        return [Check(name="notices", state=CheckState.FAILED, message=str(error), error=error)]
+    state, message = CheckState.OK, "they go to " + ", ".join(route.name or "the webhook" for route in routes)
+    with suppress(StenoError), app.reading() as record:
+        newest = record.read(types={"RunRequested"}, backwards=True, limit=_REQUESTS)
+        users = {getattr(stored.data, "submitter", "") for stored in newest}
+        for owner in sorted({route.owner for route in routes if users and route.owner is not None} - users):
+            state, message = CheckState.WARNING, f"{message}; no user {owner} requested any of the newest runs"
+    return [Check(name="notices", state=state, message=message)] if routes else []
 
 
 def _code(check: Check | None) -> int:

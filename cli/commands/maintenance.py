@@ -81,6 +81,8 @@ def verify_command(
     events = count(verdict.events, "event")
     if seen is not None:
         events = f"{count(max(0, verdict.events - seen.position), 'event')} after position {seen.position}"
+    if verdict.outputs or verdict.dropped:
+        events += f", {count(verdict.outputs, 'chunk')} of output ({verdict.dropped:,} dropped)"
     if verdict.ok:
         saved = f"save this head; check it later with --expect {verdict.head.position}:{verdict.head.hash}"
         show(app, verdict, f"{click.style('✓', fg='green')} {events}, every byte unchanged\n{paint.dim(saved)}")

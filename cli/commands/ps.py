@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +9,7 @@ import msgspec
 
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.errors import NOT_SUCCEEDED
-from steno.cli.wiring.options import both_times_option, completed_runs, hidden_option
+from steno.cli.wiring.options import both_times_option, completed_runs, hidden_option, user_option
 from steno.cli.wiring.output import emit, emit_json, hint
 from steno.cli.wiring.terminal import columns
 from steno.engine.state.states import Reason, State
@@ -32,7 +31,7 @@ _SORTS = click.Choice(["time", "name", "duration", "cost"])  # as `run_query.SOR
 @click.option("--failed", is_flag=True, help="As --state failed.")
 @click.option("--state", type=_STATES, metavar="STATE", help="Runs in this state.")
 @click.option("--reason", type=_REASONS, metavar="REASON", help="Runs with this reason.")
-@click.option("--user", metavar="NAME", help="Runs that this user submitted.")
+@user_option("Runs that this user submitted.")
 @click.option("--project", metavar="NAME", help="Runs of this project.")
 @click.option("--gpu", metavar="MODEL[:N]", help="Runs that got this GPU, or ask for it.")
 @click.option("--machine", metavar="VM", help="Runs on this machine: its name, its id or the id's beginning.")
@@ -83,6 +82,7 @@ def ps_command(
     Examples:
       steno ps
       steno ps --failed --since 2d --gpu MI300X
+      steno ps --mine --state running
       steno ps -s 'train.py --lr 0.1' --sort duration -w
       steno stop $(steno ps -q --state running -n 1)
       steno ps --all --json | jq '.runs[] | {name, state, reason}'
@@ -120,14 +120,16 @@ def ps_command(
             return
         from steno.cli.render.runs import listing
         from steno.cli.render.words import count
+        from steno.engine.state.levers import sentence
+        from steno.engine.submit.levers import in_force
 
         if runs:
             ids = dict.fromkeys(run.vm_id for run in runs if run.vm_id is not None)
             names = {vm_id: _machine(view, vm_id) for vm_id in ids}
             ran = {run.run_id: view.ran(run.run_id) for run in runs} if wide else None
             emit(listing(runs, now, columns(), waiting=waiting, machines=names, unfold=unfold, executed=ran))
-        for excess in view.over_limit(now):
-            hint(excess)
+        for line in (*view.over_limit(now), *(sentence(lever) for lever in in_force(view.state, now))):
+            hint(line)
         total = view.store.runs.count()
         if total == 0:
             hint("no runs yet; `steno submit -- COMMAND` runs one here, `steno up` watches a provider")
@@ -173,9 +175,6 @@ def _nothing(view: View, query: RunQuery, now: int) -> str:
     return "no run found; leave out a filter, or list every run with `steno ps --all`"
 
 
-_PAUSE = 0.5  # seconds between looks at the read models
-
-
 @steno_command("watch")
 @click.argument("runs", metavar="[RUN...]", nargs=-1, shell_complete=completed_runs)
 def watch_command(app: App, runs: tuple[str, ...]) -> None:
@@ -192,30 +191,14 @@ def watch_command(app: App, runs: tuple[str, ...]) -> None:
     """
     from steno.cli.render.runs import ended
     from steno.cli.render.words import moment
-    from steno.cli.wiring.view import viewing
+    from steno.cli.wiring.view import moves_of
 
-    printed: dict[str, tuple[object, ...]] = {}
-    named: dict[str, str] = {}
-    while True:
-        with viewing(app) as (_, view, now):
-            if runs and not named:
-                named = {view.row(word).run_id: word for word in runs}
-            current = [view.run(run_id) for run_id in named] if named else view.runs(open_or_since=now)
-            for run in (
-                *current,
-                *(view.run(run_id) for run_id in printed if run_id not in {each.run_id for each in current}),
-            ):
-                state = (run.state, run.reason, run.attempts)
-                if printed.get(run.run_id) != state:
-                    printed[run.run_id] = state
-                    if app.json:
-                        emit_json(run, lines=True)
-                    else:
-                        emit(f"{moment(now)}  {ended(run)}")
-                if run.ended and not named:
-                    del printed[run.run_id]
-        if named and all(run.ended for run in current):
-            if any(run.state != "succeeded" for run in current):
-                app.exit_code = NOT_SUCCEEDED
-            return
-        time.sleep(_PAUSE)
+    last: dict[str, str] = {}
+    for now, run in moves_of(app, runs):
+        last[run.run_id] = run.state
+        if app.json:
+            emit_json(run, lines=True)
+        else:
+            emit(f"{moment(now)}  {ended(run)}")
+    if any(state != "succeeded" for state in last.values()):
+        app.exit_code = NOT_SUCCEEDED

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from steno.cli.commands.levers import stop_many, why_option
 from steno.cli.render import paint
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import (
@@ -19,15 +18,16 @@ from steno.cli.wiring.options import (
     runs_argument,
     runs_or_vms_argument,
 )
-from steno.cli.wiring.output import emit, emit_json, show
+from steno.cli.wiring.output import show
 from steno.cli.wiring.terminal import columns
-from steno.engine.errors import Conflict
 from steno.engine.wire import wire
 from steno.events.clock import SECOND, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from steno.engine.state.run import Run
+    from steno.events.store.record import Record
     from steno.projections.answers.compare import Comparison
 
 
@@ -42,7 +42,8 @@ def show_command(app: App, run: str, at: str | None) -> None:
     in Steno's queue as in `ps`, or null), "why" (cause and remedy, in a sentence), "blame" ("user", "task", "site",
     "provider", "steno" or null), "again" (whether the same task may succeed if it is run again) and "like" ({"run_id",
     "name", "runs", "phases": [{"phase", "seconds", "median_seconds", "count"}], "cost_usd", "median_cost_usd"}: the run
-    beside the newest 200 ended runs of its name); with --at also "learnt", as in `ps`.
+    beside the newest 200 ended runs of its name) and "use" (as `/api/runs/{id}/samples` with one point; null without
+    samples); with --at also "learnt", as in `ps`.
 
     \b
     Examples:
@@ -52,11 +53,13 @@ def show_command(app: App, run: str, at: str | None) -> None:
       steno show matmul --at 12:10 --known 12:25
     """
 
+    from steno.cli.render.pictures import gpu_curve
     from steno.cli.render.runs import anomaly_table, in_full
     from steno.cli.wiring.view import learnt_of, viewing
     from steno.engine.rules.why_ended import cause_now
     from steno.projections.answers.costs import like
     from steno.projections.answers.evidence import message_of
+    from steno.projections.answers.gpu_curve import use_of
     from steno.projections.read_models.world_table import decode_run
 
     with viewing(app, at) as (record, view, now):
@@ -71,6 +74,8 @@ def show_command(app: App, run: str, at: str | None) -> None:
         position, ran = view.position, view.ran(row.run_id)
         tasks = view.store.runs.tasks(row) if answer.tasks else ()
         tasks = view.store.runs.firings(row) if answer.kind == "schedule" else tasks
+        points = 1 if app.json else max(10, min(columns(), 100) - 6)
+        use = None if folded.use is None else use_of(record, folded, position, points)
     value = msgspec.to_builtins(answer) | {
         "ran": ran,
         "observability": None if source is None else source.observability,
@@ -79,6 +84,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         "queued": None if queued is None else wire(queued),
         **msgspec.structs.asdict(cause),
         "like": wire(others),
+        "use": None if use is None else wire(use),
         **({} if at is None else {"learnt": differ}),
     }
     page = in_full(
@@ -92,7 +98,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         machine=machine,
         tasks=tasks,
     )
-    parts = [page]
+    parts = [page, *([] if use is None or not use.gpus else [gpu_curve(use)])]
     if anomalies:
         parts.append(anomaly_table(anomalies))
     if source is not None and source.observability != "fresh" and not answer.ended:
@@ -148,14 +154,17 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
 @each_run
 def explain_command(app: App, run: str, at: str | None) -> None:
     """A verdict comes with its rule, the provider's answer that decided it, and what would have changed it. For a run
-    that started cold or is waiting, also why it got no warm machine. For a machine: why it still runs, and what would
-    stop it. For both: what the policy decided about it, why, with which numbers, and the polls that each decision
-    stands on.
+    that started cold or is waiting, also why it got no warm machine. For a run that waits, or waited for a minute: the
+    runs before it, which machines have the places, what they cost meanwhile, and, while it waits, in which range 80 %
+    of its like started and how many starts such ranges held. For a machine: why it still runs, and what would stop it.
+    For both: what the policy decided about it, why, with which numbers, and the polls that each decision stands on.
 
     With --json: {"run", "sentence", "rule", "evidence": [{"position", "kind", "at", "source", "path", "asked",
     "fields": [{"path", "value"}]}], "steps", "flips", "anomalies", "blind", "witnesses": [sentences], "why", "blame",
-    "again", "not_warm": [sentences], "decisions": [{"position", "at", "decision", "why", "polls": [positions],
-    "software"}]}; of a machine {"vm", "why_up": [sentences], "decisions", "anomalies", "position"}.
+    "again", "wait": [sentences], "start": {"among", "samples", "low", "high", "low_seconds", "high_seconds",
+    "level_percent", "checked", "held", "unknown"} or null, "not_warm": [sentences], "decisions": [{"position", "at",
+    "decision", "why", "polls": [positions], "software"}]}; of a machine {"vm", "why_up": [sentences], "decisions",
+    "anomalies", "position"}.
 
     A field's path is that of its value in `steno poll POSITION`. Evidence of kind "event" is one of Steno's own events,
     where no poll decided.
@@ -171,6 +180,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
     from steno.cli.wiring.view import viewing
     from steno.projections.answers.decided import decisions_about
     from steno.projections.answers.explain import explain
+    from steno.projections.answers.output_cause import OutputCauses
     from steno.projections.read_models.schema import VmRow
 
     with viewing(app, at) as (record, view, now):
@@ -183,7 +193,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
             value |= {"position": view.position}
             show(app, value, lambda: vm_page(vm, machine, why, decided, anomalies, until, columns()))
             return
-        explanation = explain(record, view, row, now)
+        explanation = explain(record, view, row, now, OutputCauses(app.settings.value("causes.rules")))
         why = view.why_not_warm(row.run_id)
         decided = decisions_about(record, view.state, view.state.runs[row.run_id], view.position)
     beside = {"not_warm": why, "decisions": [wire(each) for each in decided]}
@@ -192,126 +202,124 @@ def explain_command(app: App, run: str, at: str | None) -> None:
 
 @steno_command("logs")
 @runs_argument
-@click.option("-f", "--follow", is_flag=True, help="Follow the output of one run until it ends.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run, or all of them, ended.")
 @click.option(
     "-n", "--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N lines; with -f, from there."
 )
 @click.option("--since", metavar="TIME", help="Only what was written at this time or later: 14:05, 10m ago.")
 @click.option("-t", "--timestamps", is_flag=True, help="Print before each line when it was written, in UTC.")
+@click.option(
+    "--search", metavar="TEXT", is_eager=True, help="Only recorded lines with this text; of all runs if none is named."
+)
 def logs_command(
-    app: App, runs: tuple[str, ...], follow: bool, tail: int | None, since: str | None, timestamps: bool
+    app: App,
+    runs: tuple[str, ...],
+    follow: bool,
+    tail: int | None,
+    since: str | None,
+    timestamps: bool,
+    search: str | None,
 ) -> None:
-    """It is read from the provider; output is not recorded. On a terminal, colours are kept and other control
-    characters are shown as text (\\x1b). A file or pipe gets every byte. The lines that a kernel reports its progress
-    with are left out; `steno kernel show` shows them. With several runs, a line with the name comes before each output.
+    """It is read from the provider; if that has it no more or does not answer, from the record, with a line for each
+    part that was not kept. On a terminal, colours are kept and other control characters are shown as text (\\x1b). A
+    file or pipe gets every byte. The lines that a kernel reports its progress with are left out; `steno kernel show`
+    shows them. With several runs, a line with the name comes before each output; with -f, the name comes before each
+    line, and the states of the runs are printed on stderr.
+
+    --search looks in the record alone, for the bytes of TEXT, and prints run, place of the line in the output (bytes)
+    and line: of the newest run first, 1,000 lines at most.
 
     --since and --timestamps need a provider that says when output was written. With another provider they are refused
     (exit 5); with -f, --timestamps then prints when a line arrived.
 
     With --json, JSON Lines: {"text"}, one for each line of output; with several runs "run", with --timestamps "at".
+    With --search {"run", "run_id", "offset", "text"}.
 
     \b
     Examples:
       steno logs matmul
       steno logs matmul -f
+      steno logs train eval test -f
       steno logs -l --tail 50
       steno logs train eval --tail 5
       steno logs matmul --since 10m --timestamps
+      steno logs --search "CUDA out of memory"
     """
-    from steno.cli.wiring.time_arguments import moment
+    from steno.cli.wiring.run_output import follow_outputs, print_lines_with, print_output, tasks_of
+    from steno.cli.wiring.time_arguments import begin
 
-    if follow and len(runs) > 1:
-        raise click.UsageError("-f follows one run; name one")
-    start = None if since is None else moment(since, app.clock.now())
-    if start is not None and start > app.clock.now():
-        raise click.BadParameter(f"{since} is in the future", param_hint="--since")
-    runs = tuple(each for run in runs for each in _tasks(app, run))
-    if follow and len(runs) > 1:
-        raise click.UsageError(f"-f follows one run, and this is an array: name a task, as '{runs[0]}'")
+    start = None if since is None else begin(since, app.clock.now())
+    runs = tuple(each for run in runs for each in tasks_of(app, run))
     app.several = len(runs) > 1
+    if search:
+        if follow or tail is not None or since is not None or timestamps:
+            raise click.UsageError("--search looks in the record: leave -f, -n, --since and -t out")
+        print_lines_with(app, search, runs)
+        return
+    if follow and app.several:
+        follow_outputs(app, runs, tail=tail, since=start, timestamps=timestamps)
+        return
     for run in runs:
-        _print_output(app, run, follow=follow, tail=tail, since=start, timestamps=timestamps)
-
-
-def _tasks(app: App, run: str) -> list[str]:
-    """A word for each task of an array; for another run its own."""
-    from steno.cli.wiring.view import viewing
-
-    with viewing(app) as (_, view, _):
-        row = view.row(run)
-        return [f"{run}[{task.task}]" for task in view.store.runs.tasks(row)] or [run]
-
-
-def _print_output(app: App, run: str, *, follow: bool, tail: int | None, since: int | None, timestamps: bool) -> None:
-    from steno.cli.wiring.run_output import dated_lines, last_lines, lines_of, printed, without_frames
-    from steno.cli.wiring.view import viewing
-    from steno.projections.read_models.world_table import decode_run
-
-    with viewing(app) as (record, view, _):
-        folded = decode_run(view.row(run).folded)
-        store = record.store
-    name = folded.name or folded.run_id
-    if folded.provider_id is None:
-        raise Conflict(f"{name} has not been submitted to its provider, so it has no output; see `steno show {name}`")
-    if app.several and not app.json:
-        emit(f"==> {run if run.endswith(']') else name} <==")
-    with closing(app.provider_of(folded, store)) as provider:
-
-        def read(*, going_on: bool) -> Iterator[bytes]:
-            if since is None and not timestamps:
-                pieces = provider.logs(folded.provider_id or "", name, follow=going_on)
-                return pieces if folded.said is None else without_frames(pieces)
-            dated = provider.dated_logs(folded.provider_id or "", name, follow=going_on)
-            arrival = app.clock if follow and since is None else None
-            framed = folded.said is not None
-            return dated_lines(dated, since=since, stamped=timestamps, framed=framed, arrival=arrival)
-
-        pieces = read(going_on=follow)
-        if tail is not None:
-            pieces = last_lines(pieces, tail, sum(1 for _ in lines_of(read(going_on=False))) if follow else None)
-        if not app.json:
-            printed(pieces)
-            return
-        for line in lines_of(pieces):
-            at, _, text = line.partition(b" ") if timestamps else (b"", b"", line)
-            value = {"text": text.decode("utf-8", "replace")} | ({"at": at.decode()} if timestamps else {})
-            emit_json({"run": name, **value} if app.several else value, lines=True)
+        print_output(app, run, follow=follow, tail=tail, since=start, timestamps=timestamps)
 
 
 @steno_command("stop")
 @runs_argument
 @click.option("--abort", is_flag=True, help="Stop at once; the task cannot clean up.")
-@each_run
-def stop_command(app: App, run: str, abort: bool) -> None:
+@click.option("--all", "everything", is_flag=True, is_eager=True, help="Stop every run, and let none start.")
+@click.option("--user", metavar="NAME", is_eager=True, help="Stop this user's runs, and let none start.")
+@click.option("--state", metavar="STATE", is_eager=True, help="Stop the runs in this state.")
+@click.option("--machine", metavar="VM", is_eager=True, help="Stop the runs on this machine.")
+@why_option(default="not said")
+@click.option("--yes", "-y", is_flag=True, help="Stop many runs without a question.")
+def stop_command(app: App, runs: tuple[str, ...], abort: bool, why: str, yes: bool, **scope: Any) -> None:
     """Stopping a run that has ended does nothing. Steno records the request first. The process that holds the
     provider's lease carries it out, and this command waits up to 30 seconds for the end. With --json: {"run_id",
-    "name", "state", "asked"}.
+    "name", "state", "asked"}. If one of several names is not known, nothing is stopped.
+
+    --all, --user, --state and --machine are one request for all that match, of the runs that were submitted through
+    Steno. The runs and what they cost are shown first. After --all and --user, later runs wait until `steno resume`.
+    With --json the lever, as `steno pause`.
 
     \b
     Examples:
       steno stop matmul
       steno stop 5f0c --abort
+      steno stop --all --why "the bill"
+      steno stop --user bob --yes
     """
-    from steno.cli.render.runs import ended
-    from steno.cli.wiring.session import END_TIMEOUT, session
     from steno.cli.wiring.view import caught_up_view
     from steno.engine.submit.requests import needs_stop
     from steno.projections.read_models.world_table import decode_run
 
+    if any(scope.values()):
+        if runs or abort or (scope["everything"] and len([value for value in scope.values() if value]) > 1):
+            raise click.UsageError("--all, --user, --state and --machine take no names and no --abort, --all no other")
+        stop_many(app, why, yes=yes, user=scope["user"], state=scope["state"], vm=scope["machine"])
+        return
+    app.several = len(runs) > 1
     with app.writing(create=False) as record:
         with caught_up_view(record) as view:
-            folded = decode_run(view.row(run).folded)
-            requested = needs_stop(folded, view.state, app.settings, app.clock.now())
-        name, state = folded.name or folded.run_id, str(folded.state)
-        outcome = f"{name} had already ended: {state}"
-        if requested:
-            with session(app, record, folded.provider, project=folded.project, adopt=False) as here:
-                here.stop(folded, abort=abort)
-                after = here.follow(folded.run_id, name, timeout=END_TIMEOUT)
-            kind = "abort" if abort else "stop"
-            outcome = f"the {kind} of {name} is requested; it has not ended yet: `steno show {name}`"
-            if after is not None:
-                state, outcome = after.state, ended(after)
+            named = {row.run_id: decode_run(row.folded) for row in map(view.row, runs)}
+            requested = [needs_stop(run, view.state, app.settings, app.clock.now()) for run in named.values()]
+        for run, needed in zip(named.values(), requested, strict=True):
+            _stop(app, record, run, abort=abort, requested=needed)
+
+
+def _stop(app: App, record: Record, folded: Run, *, abort: bool, requested: bool) -> None:
+    from steno.cli.render.runs import ended
+    from steno.cli.wiring.session import END_TIMEOUT, session
+
+    name, state = folded.name or folded.run_id, str(folded.state)
+    outcome = f"{name} had already ended: {state}"
+    if requested:
+        with session(app, record, folded.provider, project=folded.project, adopt=False) as here:
+            here.stop(folded, abort=abort)
+            after = here.follow(folded.run_id, name, timeout=END_TIMEOUT)
+        kind = "abort" if abort else "stop"
+        outcome = f"the {kind} of {name} is requested; it has not ended yet: `steno show {name}`"
+        if after is not None:
+            state, outcome = after.state, ended(after)
     show(app, {"run_id": folded.run_id, "name": folded.name, "state": state, "asked": requested}, outcome)
 
 

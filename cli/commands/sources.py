@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steno.cli.wiring.app import App, DefaultGroup, steno_command
-from steno.cli.wiring.options import at_option
+from steno.cli.wiring.options import at_option, user_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
 
@@ -209,11 +209,13 @@ def _object(lease: "Holder") -> dict[str, object]:
 
 
 @steno_command("incidents")
+@click.option("--since", metavar="TIME", help="Only what was noticed or lasted since then: yesterday, 14:05, 3d.")
+@user_option("Only about runs of this user and their machines, and gaps.")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="At most N."
 )
 @at_option
-def incidents_command(app: App, limit: int, at: str | None) -> None:
+def incidents_command(app: App, since: str | None, user: str | None, limit: int, at: str | None) -> None:
     """Anomalies are contradictions, missing items and unknown statuses. A gap is `no answer` where Steno polled the
     source, and `not polled` where no process of Steno did. Newest first; hidden archives are left out.
 
@@ -231,21 +233,21 @@ def incidents_command(app: App, limit: int, at: str | None) -> None:
     Examples:
       steno incidents
       steno incidents -n 5 --at yesterday
+      steno incidents --since yesterday --mine
       steno incidents --json | jq -r '.anomalies[].kind' | sort | uniq -c
       steno incidents --json | jq -r '.dwells[] | select(.stuck).more'
     """
     from steno.cli.render import paint
     from steno.cli.render.runs import dated_anomaly_table, gap_table
     from steno.cli.render.words import count, moment
-    from steno.cli.wiring.view import viewing
+    from steno.cli.wiring.time_arguments import begin
+    from steno.cli.wiring.view import look_of, viewing
     from steno.engine.wire import wire
     from steno.projections.answers.incidents import incidents
-    from steno.projections.read_models.reader_pool import Look
 
     with viewing(app, at) as (record, view, now):
-        answer = incidents(
-            Look(record=record, view=view, position=view.position, now=now, past=at is not None), limit=limit
-        )
+        start = None if since is None else begin(since, now)
+        answer = incidents(look_of(record, view, now, at), limit=limit, since=start, user=user)
         silent = [source.name for source in view.sources(now) if source.last_answered is None]
         polled = bool(view.state.sources)
     more = answer.next is not None
@@ -261,6 +263,7 @@ def incidents_command(app: App, limit: int, at: str | None) -> None:
     lists = {"anomalies": answer.anomalies, "blind": answer.blind, "dwells": dwells, "unusual": answer.unusual}
     value = {**lists, "more": more}
     none = "every answer was as expected, and no source was silent" if polled else "no source has been polled"
+    none = none if start is None and user is None else f"{none}, as far as was asked"
     none = f"No incidents, but {', '.join(silent)} has never answered." if silent else f"No incidents: {none}."
     show(app, value, "\n\n".join(parts) or none)
     if unknown := sum(dwell.p95_seconds is None for dwell in answer.dwells):

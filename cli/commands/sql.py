@@ -34,9 +34,9 @@ _WIDEST = 60  # characters of a cell
 @click.option("--tables", is_flag=True, help="Print the tables and their columns instead.")
 @at_option
 def sql_command(app: App, statement: str | None, path: str | None, as_csv: bool, tables: bool, at: str | None) -> None:
-    """A question is one SELECT in the SQL of DuckDB. The tables are runs, transitions, machines, intervals, costs,
-    polls and events; --tables prints their columns. Money is in whole micro-dollars, and usd(n) makes dollars of it;
-    times are UTC. answer(position) is what the provider answered to a poll, as JSON text.
+    """A question is one SELECT in the SQL of DuckDB. The tables are runs, transitions, samples (of GPUs), machines,
+    intervals, costs, polls and events; --tables prints their columns. Money is in whole micro-dollars, and usd(n) makes
+    dollars of it; times are UTC. answer(position) is what the provider answered to a poll, as JSON text.
 
     The statement only reads: it has no access to files and the network. With --json, JSON Lines, one object a row. A
     table for people ends after 1,000 rows, and cuts long texts beside others.
@@ -46,6 +46,7 @@ def sql_command(app: App, statement: str | None, path: str | None, as_csv: bool,
       steno sql "select name, state, reason from runs order by submitted_at"
       steno sql "select line, usd(sum(cost_microusd)) from costs group by line"
       steno sql "select answer(max(position)) from polls where answered"
+      steno sql "select run_id, device, avg(use) from samples group by all"
       steno sql --at yesterday "select count(*) from runs"
       steno sql -f question.sql --csv > answer.csv
       steno sql --tables

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from steno.cli.wiring.app import App, StenoCommand
-from steno.cli.wiring.options import project_option, provider_option, run_argument
+from steno.cli.wiring.options import project_option, provider_option, runs_argument
 from steno.cli.wiring.output import emit, emit_json, hint
 from steno.engine.providers import registry
 from steno.engine.providers.kind import ProviderKind
@@ -125,15 +125,18 @@ def submit_command(
     If the provider does not answer, the command says so after a few seconds and exits 3. The message says whether the
     request stays or ended.
 
-    A run is refused (exit 6) if its worst-case cost exceeds the remaining budget. If the machine limit (`vms.max`) is
-    reached, the run waits in Steno's queue; without --wait the command says so and exits 0.
+    A run is refused (exit 6) if its worst-case cost exceeds the remaining budget, also of an owner (`steno budget`).
+    If the machine limit (`vms.max`), or a limit of runs, machines or dollars a day of an owner is reached, the run
+    waits in Steno's queue; without --wait the command says so and exits 0.
 
     While `steno up` or `steno record` runs, Steno ends idle machines and watches the budget. Otherwise nobody does: the
     budget is checked now, and dstack itself ends a machine that idled for vms.idle_timeout, or for the task's
     idle_duration if that is shorter.
 
-    With --json: {"run_id", "provider_id", "name", "provider", "project", "position", "state"}, with --wait the run
-    object and no output; provider_id is null while it waits.
+    If enough runs of its kind started before, it also prints when it may start.
+
+    With --json: {"run_id", "provider_id", "name", "provider", "project", "position", "state", "start"} with start as in
+    `steno explain --json`, with --wait the run object and no output; provider_id is null while it waits.
 
     \b
     Examples:
@@ -152,11 +155,13 @@ def submit_command(
 
 
 @click.command("rerun", cls=TaskCommand)
-@run_argument
-def rerun_command(app: App, /, run: str, wait: bool, quiet: bool, timeout: str | None, **flags: object) -> None:
+@runs_argument
+def rerun_command(
+    app: App, /, runs: tuple[str, ...], wait: bool, quiet: bool, timeout: str | None, **flags: object
+) -> None:
     """It has its recorded configuration, with the flags over it, and the same provider and project. It keeps the run's
     name, unless Steno generated it. Secret values are not recorded: a variable that held one is taken from your shell.
-    With --json as `steno submit`.
+    Several runs are submitted in turn; with --wait each after the end of the one before. With --json as `steno submit`.
 
     \b
     Examples:
@@ -170,14 +175,17 @@ def rerun_command(app: App, /, run: str, wait: bool, quiet: bool, timeout: str |
     from steno.engine.submit.completion import repeatable
     from steno.projections.answers.record_pages import request_of
 
-    limit, run_id = _limit(timeout, wait=wait, quiet=quiet), app.ids.new()
+    limit, tasks = _limit(timeout, wait=wait, quiet=quiet), []
+    app.several = len(runs) > 1
     with app.writing(create=False) as record:
         with caught_up_view(record) as view:
-            row = view.row(run)
-        before = repeatable(request_of(record, row.run_id), row.name or row.run_id)
-        task = repeated(before, flags=flags, settings=app.settings, run_id=run_id)
-        with session(app, record, before.provider, project=before.project) as here:
-            _submit(app, here, task, run_id, wait=wait, quiet=quiet, limit=limit)
+            rows = [view.row(run) for run in runs]
+        for row in rows:  # each can be submitted before the first is
+            run_id, before = app.ids.new(), repeatable(request_of(record, row.run_id), row.name or row.run_id)
+            tasks.append((run_id, before, repeated(before, flags=flags, settings=app.settings, run_id=run_id)))
+        for run_id, before, task in tasks:
+            with session(app, record, before.provider, project=before.project) as here:
+                _submit(app, here, task, run_id, wait=wait, quiet=quiet, limit=limit)
 
 
 _OWN = {param.name for param in rerun_command.params} | {"words", "file", "project", "provider"}
@@ -201,6 +209,7 @@ def _submit(
 
     from steno.cli.render.runs import ended
     from steno.cli.wiring.session import code_of_failure
+    from steno.engine.wire import wire
 
     submitted = here.submit(task, run_id)
     run = here.to_the_end(submitted, timeout=limit, output=not quiet and not app.json) if wait else None
@@ -211,10 +220,11 @@ def _submit(
     cause = None if run is None or run.state == "succeeded" else here.cause(run_id)
     if cause is not None and not done:
         app.exit_code = code_of_failure(here.run(run_id), cause)
-    value = msgspec.structs.asdict(submitted)
+    start = here.start(run_id) if run is None else None
+    value = msgspec.structs.asdict(submitted) | {"start": None if start is None else wire(start)}
     queued = value.pop("queued")
     if app.json:
-        emit_json(value if run is None else run)
+        emit_json(value if run is None else run, lines=app.several)
     elif run is not None:
         emit(ended(run))
         if cause is not None:
@@ -228,3 +238,5 @@ def _submit(
             hint(
                 f"submitted to {submitted.provider}; `steno record` follows it, `steno logs {name} -f` shows its output"
             )
+        if start is not None and start.unknown is None:
+            hint(str(start))

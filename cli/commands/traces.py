@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
@@ -30,8 +30,10 @@ _LEFT_OUT = {
     "VmStopIntended": ("stop of a machine", "stops of machines"),
     "VmGoneConfirmed": ("machine confirmed as gone", "machines confirmed as gone"),
     "TaskReported": ("report of a task", "reports of tasks"),
+    "SamplesRecorded": ("answer with samples", "answers with samples"),
 }
 """Events of Steno itself that a trace of polls does not have, though runs, reasons and times rest on them."""
+_FORMS = ("parquet", "csv", "perfetto")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -47,10 +49,8 @@ def _kinds(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
 @click.option("--trace", "target", metavar="FILE", help="The trace to write: .jsonl, .jsonl.zst, or -.")
 @from_option
 @to_option
-@click.option("--format", "form", type=click.Choice(["parquet", "csv"]), help="Write tables, one file each.")
-@click.option(
-    "-o", "--output", "folder", metavar="DIR|FILE", help="The folder of the tables, or the bundle: FILE ends in .steno."
-)
+@click.option("--format", "form", type=click.Choice(_FORMS), help="Write tables, one file each; or a timeline.")
+@click.option("-o", "--output", "folder", metavar="DIR|FILE", help="The tables' DIR, a bundle's or a timeline's FILE.")
 @click.option(
     "--redact",
     metavar="KINDS",
@@ -71,9 +71,10 @@ def export_command(
 ) -> None:
     """With -o FILE.steno: an incident bundle of the RUNs, one file that `replay`, `show`, `explain`, `timeline` and
     `verify` open on any machine, without a record or a network. It has the events about these runs and their machines,
-    the answers of their sources in that time, and the proof that they are the record's. Lists are as they were
-    received. --redact replaces each value of these kinds by a pseudonym, equal values by equal pseudonyms. The bundle
-    is written only if it folds to the same runs. With --json: {"bundle", "runs", "events", "head", "digest",
+    the answers of their sources in that time, the recorded output of the runs, and the proof that they are the
+    record's. Lists are as they were received. --redact replaces each value of these kinds by a pseudonym, equal values
+    by equal pseudonyms, and leaves the output out. The bundle is written only if it folds to the same runs. With
+    --json: {"bundle", "runs", "events", "head", "digest",
     "redacted": {KIND: N}}.
 
     With --trace: a file that `replay` and `import` read on any machine. With RUN: the polls of its sources, from the
@@ -86,12 +87,17 @@ def export_command(
     --at. A file that is there is replaced when the new one is complete. With --json: {"folder", "tables": [{"table",
     "file", "rows"}]}.
 
+    With --format perfetto: a timeline that ui.perfetto.dev opens: machines with their phases, runs, cost and GPU use,
+    and sources with their polls. With RUNs: of them, while they were there. --from and --to cut it; --at shows what was
+    known then. With --json: {"trace", "events"}.
+
     \b
     Examples:
       steno export matmul -o incident.steno --redact names,commands,hosts
       steno export matmul --trace matmul.jsonl.zst
       steno export --from 2h --trace - | steno replay - --rules 2025-12-sdk
       steno export --format parquet runs costs -o figures
+      steno export --format perfetto -o timeline.json.gz --from 2h
     """
     if folder is not None and folder.endswith(BUNDLE) and form is None and target is None:
         if (start, end, at) != (None, None, None):
@@ -102,6 +108,9 @@ def export_command(
         raise click.UsageError("--redact is for a bundle: give -o FILE.steno")
     if (target is None) == (form is None):
         raise click.UsageError("give -o FILE.steno, --trace FILE, or --format with -o DIR")
+    if form == "perfetto":
+        _export_perfetto(app, words, folder or "", start, end, at)
+        return
     if form is not None:
         if start is not None or end is not None:
             raise click.UsageError("--from and --to are of a trace; tables have --at")
@@ -133,6 +142,24 @@ def _export_tables(app: App, words: tuple[str, ...], form: str, folder: str | No
             written.append({"table": table.name, "file": str(path), "rows": FORMATS[form](table, source, path)})
     lines = [f"{count(int(str(table['rows'])), 'row')} written to {table['file']}" for table in written]
     show(app, {"folder": folder, "tables": written}, "\n".join(lines))
+
+
+def _export_perfetto(
+    app: App, words: tuple[str, ...], target: str, start: str | None, end: str | None, at: str | None
+) -> None:
+    from steno.cli.commands.sql import looking
+    from steno.cli.wiring.time_arguments import time_of
+    from steno.projections.frames.perfetto import END, PerfettoTrace
+
+    if not target.endswith((".json", ".json.gz")):
+        raise click.UsageError("say where the timeline goes: -o FILE.json or -o FILE.json.gz")
+    with looking(app, at, "exporting") as source, _opened(target) as file:
+        runs = {source.view.row(word).run_id for word in words}
+        since = 0 if start is None else time_of(app, source.record, start)
+        until = END if end is None else time_of(app, source.record, end)
+        events = PerfettoTrace(source, runs, since, until).write(file)
+    text = f"{count(events, 'event')} written to {target}; https://ui.perfetto.dev opens it"
+    show(app, {"trace": target, "events": events}, text)
 
 
 def _export_bundle(app: App, words: tuple[str, ...], target: str, redact: str | None) -> None:
@@ -171,6 +198,7 @@ def _export_bundle(app: App, words: tuple[str, ...], target: str, redact: str | 
     }
     hidden = "".join(f", {number} {kind} hidden" for kind, number in redacted.items())
     text = f"{count(events, 'event')} written to {target}{hidden}; `steno explain {target}` opens it"
+    text += "\nthe output of the runs is left out: names in it could not be hidden" if kinds else ""
     show(app, value, f"{text}\ndigest {made.seal}")
 
 
@@ -229,7 +257,12 @@ def _opened(target: str) -> Iterator[BinaryIO]:
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:
-            if path.suffix == ".zst":
+            if path.suffix == ".gz":
+                import gzip
+
+                with gzip.open(file, "wb") as gzipped:
+                    yield cast("BinaryIO", gzipped)
+            elif path.suffix == ".zst":
                 import zstandard
 
                 with zstandard.ZstdCompressor(level=10).stream_writer(file, closefd=False) as packed:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steno.cli.commands.levers import why_option
 from steno.cli.wiring.app import App, DefaultGroup
-from steno.cli.wiring.options import both_times_option, hidden_option, optional_vm_argument, vm_argument
+from steno.cli.wiring.options import both_times_option, hidden_option, optional_vm_argument, vm_argument, vms_argument
 from steno.cli.wiring.output import emit, emit_json, hint, show
 from steno.cli.wiring.terminal import columns
 from steno.engine.errors import VmInUse
@@ -40,6 +41,7 @@ def vms_command() -> None:
       steno vms --all --json | jq '.vms[] | {name, state, cost_usd}'
       steno vms steno-slot-1-0
       steno vms stop steno-slot-1-0 --when-idle
+      steno vms keep steno-slot-1-0 --for 2h --why "debugging"
       steno vms gone steno-slot-1-0 --at 2026-11-20T15:00:00Z
     """
 
@@ -61,10 +63,10 @@ def listed(app: App, vm: str | None, everything: bool, hidden: bool, at: str | N
 
 
 @vms_command.command("stop")
-@vm_argument
+@vms_argument
 @click.option("--when-idle", is_flag=True, help="Wait until no run is on it, instead of stopping the run.")
-def stop(app: App, vm: str, when_idle: bool) -> None:
-    """Stop a machine; does nothing if it has ended.
+def stop(app: App, vms: tuple[str, ...], when_idle: bool) -> None:
+    """Stop machines; does nothing for a machine that has ended. If a name is not known, nothing is stopped.
 
     Steno records the request first and places no further run on the machine. A run on it is stopped, unless --when-idle
     is given. Then the process that holds the provider's lease sends the stop request, and this command waits up to a
@@ -79,11 +81,17 @@ def stop(app: App, vm: str, when_idle: bool) -> None:
     """
     from steno.engine.submit.requests import needs_vm_stop
 
+    app.several = len(vms) > 1
     with app.writing(create=False) as record:
-        machine = _machine(record, vm)
-        name, requested = machine.facts.name or machine.provider_id, needs_vm_stop(machine)
-        if requested:
-            machine = _stopped(app, record, machine, when_idle=when_idle)
+        machines = [_machine(record, vm) for vm in dict.fromkeys(vms)]
+        for machine, requested in [(machine, needs_vm_stop(machine)) for machine in machines]:
+            _stop(app, record, machine, when_idle=when_idle, requested=requested)
+
+
+def _stop(app: App, record: Record, machine: Vm, *, when_idle: bool, requested: bool) -> None:
+    name = machine.facts.name or machine.provider_id
+    if requested:
+        machine = _stopped(app, record, machine, when_idle=when_idle)
     if not requested:
         outcome = f"{name} had already ended"
     elif machine.state is VmState.TERMINATED:
@@ -102,6 +110,44 @@ def stop(app: App, vm: str, when_idle: bool) -> None:
         "told": sent,
     }
     show(app, value, outcome)
+
+
+@vms_command.command("keep")
+@vms_argument
+@click.option("--for", "duration", metavar="DURATION", required=True, help="How long: 30m, 2h.")
+@why_option()
+def keep(app: App, vms: tuple[str, ...], duration: str, why: str) -> None:
+    """Keep machines, for example for debugging: they do not end for being idle, and only your own runs are placed on
+    them. You pay for their idle time (`steno costs --by user`). At the end of the time an idle machine ends at once; no
+    process has to run meanwhile, as the next that records ends it. Keeping it again sets another end; `steno resume
+    LEVER` releases it.
+
+    A provider with an idle timer of its own may end the machine earlier: the answer then says when. Where
+    the provider chooses machines (`vms.mode = provider`), it may also place others' runs there. With --json the lever,
+    as `steno pause`.
+
+    \b
+    Examples:
+      steno vms keep steno-slot-1-0 --for 2h --why "debugging the crash"
+    """
+    from steno.cli.commands.levers import pulled
+    from steno.cli.wiring.time_arguments import length
+    from steno.cli.wiring.view import caught_up_view
+    from steno.engine.decide.machine import own_end
+    from steno.engine.providers.registry import kind
+    from steno.engine.state.world import policy_of
+    from steno.events.clock import format_second
+
+    until = app.clock.now() + length(duration)
+    app.several = len(vms) > 1
+    with app.writing(create=False) as record:
+        for machine in [_machine(record, vm) for vm in dict.fromkeys(vms)]:
+            pulled(app, record, "keep", why, vm_id=machine.vm_id, until=until)
+            with caught_up_view(record) as view:
+                end = own_end(view.state, machine, policy_of(view.state, machine.source), app.clock.now())
+            if kind(machine.provider).ends_idle and end is not None and end < until:
+                ends = f"{machine.provider} itself ends it about {format_second(end)} unless a run is on it then"
+                hint(f"{ends}, and Steno cannot move that timer: a run on it, as `sleep 2h`, holds it for certain")
 
 
 @vms_command.command("gone", short_help="Record that a machine has ended, as you saw yourself.")

@@ -15,8 +15,10 @@ from steno.events.clock import duration
 from steno.projections.answers.decided import ExplainedDecision
 from steno.projections.answers.evidence import Quote, brief
 from steno.projections.answers.explain import ExplainedStep, Explanation
+from steno.projections.answers.output_cause import OutputCause
 
 _MARGIN = "  "
+_QUOTED = 300  # characters of a line of output
 
 
 def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[ExplainedDecision], columns: int) -> str:
@@ -25,6 +27,7 @@ def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[Ex
     run = explanation.run
     lines = [f"{paint.bold(called(run))}  {verdict(run)}", *identity(run), ""]
     lines += [*paint.wrapped(explanation.why, width), ""]
+    lines += _titled("What its output says", _output(explanation.output_cause, width))
     sentence = textwrap.wrap(explanation.sentence, width, initial_indent=_MARGIN, subsequent_indent=_MARGIN)
     lines += _titled("The rule", [*sentence, paint.dim(f"{_MARGIN}{run.rule or '–'}")])
     for quote in explanation.evidence:
@@ -32,6 +35,7 @@ def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[Ex
         lines += _titled(f"{quote.kind.capitalize()} {quote.position}, {at}", fields(quote, width))
     lines += _items("Which source says what", explanation.witnesses, width)
     lines += _titled("How it got there", [_step(step, width) for step in explanation.steps])
+    lines += _items("Its wait", explanation.wait, width)
     lines += _items("Why not warm", not_warm, width)
     lines += _items("What was decided", map(_decided, decided), width)
     lines += _items("What would have changed it", map(_flip, explanation.flips), width)
@@ -43,9 +47,29 @@ def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[Ex
     lines += _items("Not seen", gaps, width)
     if explanation.evidence and explanation.evidence[-1].kind == "poll":
         lines.append(paint.dim(f"The full answer: steno poll {explanation.evidence[-1].position}"))
-    if run.state == State.FAILED and run.started_at is not None:
+    if run.state == State.FAILED and run.started_at is not None and explanation.output_cause is None:
         lines.append(paint.dim(f"The line of its output that explains it: steno logs {called(run)} | steno causes -"))
     return "\n".join(lines).rstrip()
+
+
+def _output(cause: OutputCause | None, width: int) -> list[str]:
+    if cause is None:
+        return []
+    missing = f"; {cause.missing:,} bytes are not kept any more" if cause.missing else ""
+    if cause.line is None:
+        return [f"{_MARGIN}no line of the {cause.read:,} bytes that were read explains the end{missing}"]
+    blame = "" if cause.blame is None else f", blame: {cause.blame.value}"
+    text = paint.visible(cause.line if len(cause.line) <= _QUOTED else f"{cause.line[:_QUOTED]}…")
+    rows = [
+        f"{_MARGIN}{paint.bold(cause.cause)}{blame}",
+        *textwrap.wrap(f"“{text}”", width, initial_indent=_MARGIN * 2),
+    ]
+    where = f"bytes {cause.start:,} to {cause.end:,} of the output, event {cause.chunk:,}, rule {cause.rule}{missing}"
+    return [
+        *rows,
+        paint.dim(f"{_MARGIN * 2}{where}"),
+        *textwrap.wrap(cause.remedy or "", width, initial_indent=_MARGIN),
+    ]
 
 
 def vm_page(

@@ -10,6 +10,7 @@ import msgspec
 from steno.cli.render import paint, words
 from steno.cli.render.words import short
 from steno.engine.decide.budget import Account, BudgetAlert, Forecast
+from steno.engine.money.bill import Line
 from steno.engine.money.estimate import Estimate, Month, Workload
 from steno.engine.money.reconcile import Reconciliation
 from steno.engine.money.report import Measure
@@ -17,14 +18,24 @@ from steno.engine.state.policy import CENT
 from steno.engine.wire import money, rate
 from steno.events.clock import SECOND, duration, span
 from steno.projections.answers.costs import LINES, CostReport, CostRow
+from steno.projections.answers.owners import OwnerStanding
+from steno.projections.answers.waste import WASTED, WasteReport
 
 _HEADS = {"vm": "MACHINE", "run": "RUN", "day": "DAY", "user": "USER", "gpu": "GPU"}
+_BUSY = Line.BUSY.value
+_PARTS = ("working", "idle inside", "unknown")  # of busy
 _BAR = 40
 
 
 def costs_table(report: CostReport, columns: int) -> str:
-    """A line per row, then the sum; leaves out columns that are zero everywhere."""
+    """A line per row, then the sum; leaves out columns that are zero everywhere, and the parts of busy time where no
+    sample says anything.
+    """
     lines = [line.value for line in LINES if report.total.lines[line.value]]
+    busy = report.total.busy
+    if (busy.working_seconds or busy.idle_inside_seconds) and _BUSY in lines:
+        place = lines.index(_BUSY) + 1
+        lines[place:place] = _PARTS
     spot = report.total.spot_usd > 0
     head = (_HEADS[report.by], *map(str.upper, lines), *(("SPOT",) if spot else ()), "TIME", "TOTAL")
     rows = [_row(row, lines, spot=spot) for row in (*report.rows, report.total)]
@@ -32,6 +43,8 @@ def costs_table(report: CostReport, columns: int) -> str:
     last = len(head) - 1
     spare = [last - 1, *([last - 2] if spot else []), *reversed(range(1, 1 + len(lines)))]
     drawn = [paint.fitted(head, rows, columns, right=range(1, last + 1), spare=spare)]
+    if _PARTS[0] in lines:
+        drawn.append(paint.dim("Working, idle inside and unknown are the parts of busy, by samples of the GPUs."))
     if report.archived_usd:
         drawn.append(paint.dim(f"{short(report.archived_usd)} of the total is from archives; no budget counts it"))
     if report.clock_jumps:
@@ -43,9 +56,12 @@ def costs_table(report: CostReport, columns: int) -> str:
 
 
 def _row(row: CostRow, lines: list[str], *, spot: bool) -> tuple[str, ...]:
+    amounts = row.lines | dict(
+        zip(_PARTS, (row.busy.working_usd, row.busy.idle_inside_usd, row.busy.unknown_usd), strict=True)
+    )
     return (
         paint.cut(row.label, 36) + (paint.dim(" (archive)") if row.archive else ""),
-        *(short(row.lines[line] or None) for line in lines),
+        *(short(amounts[line] or None) for line in lines),
         *((short(row.spot_usd),) if spot else ()),
         duration(round(row.machine_seconds * SECOND)),
         short(row.total_usd),
@@ -81,6 +97,32 @@ def budget_page(account: Account, now: int, columns: int) -> str:
         behind = min(width - spent, round(account.committed * width / total))
         lines += ["", "█" * spent + "▒" * behind + "░" * (width - spent - behind)]
     return "\n".join(lines)
+
+
+def owners_table(owners: Sequence[OwnerStanding], columns: int) -> str:
+    """A row per owner; leaves out what nobody has and no limit names."""
+    head = ("OWNER", "SPENT", "COMMITTED", "LEFT", "TODAY", "GPU-HOURS", "MACHINES", "RUNS", "WAITING")
+    rows = [
+        (
+            paint.cut(owner.owner, 36),
+            _of(short(owner.spent), None if owner.budget is None else short(owner.budget)),
+            short(owner.committed),
+            "–" if owner.left is None else short(owner.left) if owner.left >= 0 else f"−{short(-owner.left)}",
+            _of(short(owner.today), None if owner.daily is None else short(owner.daily)),
+            _of(f"{owner.gpu_hours:,.4g}", None if owner.gpu_hours_limit is None else f"{owner.gpu_hours_limit:,g}"),
+            _of(str(owner.machines), None if owner.machines_limit is None else str(owner.machines_limit)),
+            _of(str(owner.runs), None if owner.runs_limit is None else str(owner.runs_limit)),
+            str(owner.waiting),
+        )
+        for owner in owners
+    ]
+    note = paint.dim("Spent and today are the high bounds of bills, with the idle time after an owner's runs.")
+    notes = (note for owner in owners for note in owner.notes)
+    return "\n".join((paint.fitted(head, rows, columns, right=range(1, len(head)), spare=(8, 5, 2)), "", note, *notes))
+
+
+def _of(has: str, most: str | None) -> str:
+    return has if most is None else f"{has} of {most}"
 
 
 def _alert(alert: BudgetAlert, total: int) -> tuple[str, str]:
@@ -243,3 +285,24 @@ def estimate_object(given: Workload, result: Estimate, gpu: str, measured: Seque
         "reuse_pays_from_runs": result.pays_from,
         "measures": [measure_object(measure) for measure in measured],
     }
+
+
+def waste_page(report: WasteReport, columns: int) -> str:
+    """The waste of each row, and what to ask for next time."""
+    kinds = (*WASTED, "unknown", "busy")
+    head = (_HEADS[report.by], "WASTED", *(kind.replace("_", " ").upper() for kind in kinds))
+    rows = [
+        (paint.cut(row.label, 36), short(row.wasted_usd), *(_spent(row.usd[kind], row.seconds[kind]) for kind in kinds))
+        for row in (*report.rows, report.total)
+    ]
+    page = paint.fitted(head, rows, columns, right=range(1, len(head)), spare=(6, 5))
+    if report.total.unknown_runs:
+        page += f"\n{paint.dim(words.count(report.total.unknown_runs, 'run') + ' without samples: unknown, not waste')}"
+    fields = map(msgspec.structs.astuple, report.advice)
+    asks = [(*line[:3], *map("{:g}".format, line[3:7]), short(line[7])) for line in fields]
+    heads = ("RUN", "USER", "RESOURCE", "ASKED", "RUNS", "USED", "NEXT TIME", "BUSY")
+    return f"{page}\n\n{paint.table(heads, asks, right=range(3, 8))}" if asks else page
+
+
+def _spent(usd: int, seconds: float) -> str:
+    return f"{short(usd)} {duration(round(seconds * SECOND))}" if seconds else "–"

@@ -12,6 +12,7 @@ from steno.cli.render.words import short
 from steno.engine.objects import RunObject
 from steno.engine.state.changes import GapKind
 from steno.events.clock import SECOND, duration
+from steno.projections.answers.gpu_curve import RunUse
 from steno.projections.answers.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -131,6 +132,22 @@ def _wrapped(parts: list[str], columns: int) -> list[str]:
         else:
             lines.append(part)
     return lines
+
+
+def gpu_curve(use: RunUse) -> str:
+    """The use of a run's GPUs: shares of its time, their mean as a curve (blank: unknown), and their peaks."""
+    whole = (use.end - use.start) / SECOND
+    shares = ", ".join(f"{kind} {100 * seconds / whole:.0f} %" for kind, seconds in use.seconds.items())
+    points = [
+        [mean for mean in point if mean is not None] for point in zip(*(gpu.mean for gpu in use.gpus), strict=True)
+    ]
+    curve = "".join("▁▂▃▄▅▆▇█"[min(7, int(sum(uses) / len(uses) / 12.5))] if uses else " " for uses in points)
+    memory, power = (
+        max((getattr(gpu, name) or 0 for gpu in use.gpus), default=0) for name in ("memory_mib", "power_watts")
+    )
+    peaks = [*([f"memory {memory / 1024:.1f} GB"] if memory else []), *([f"power {power} W"] if power else [])]
+    lines = [f"{paint.bold('GPUs')}  {shares} of {duration(use.end - use.start)}", click.style(curve, fg="cyan")]
+    return "\n      ".join([*lines, *([f"highest of a GPU: {', '.join(peaks)}"] if peaks else [])])
 
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

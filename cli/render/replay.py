@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from steno.cli.render import paint, words
 from steno.cli.render.runs import anomaly_table, gap_table, replayed, side_by_side
 from steno.cli.render.vms import listing
-from steno.engine.objects import RunObject, blind_object, run_object, vm_object
+from steno.engine.objects import blind_object
 from steno.engine.replay.result import Replay, RunDifference, Step
 from steno.engine.state.changes import Anomaly, Moved
 from steno.engine.state.run import Run
@@ -13,13 +13,9 @@ from steno.events.clock import format_time
 from steno.projections.answers.evidence import brief, quote
 
 
-def _runs_of(replay: Replay) -> list[RunObject]:
-    return [run_object(run, replay.rules, replay.costs.get(run.run_id)) for run in replay.runs]
-
-
 def summary(replay: Replay, columns: int) -> str:
     """Runs with verdicts, machines with bills, then anomalies and gaps."""
-    runs = _runs_of(replay)
+    runs = replay.run_objects()
     counts = f"{words.count(replay.events, 'event')}, {words.count(len(runs), 'run')}"
     if replay.vms:
         counts += f", {words.count(len(replay.vms), 'machine')}"
@@ -28,9 +24,8 @@ def summary(replay: Replay, columns: int) -> str:
         lines += ["", replayed(runs, columns)]
     if replay.vms:
         machines = {vm.vm_id: vm for vm in replay.vms}
-        vms = [vm_object(vm, replay.bills[vm.vm_id]) for vm in replay.vms]
         now = max(bill.until for bill in replay.bills.values())
-        lines += ["", listing(vms, machines.__getitem__, lambda _: now, columns)]
+        lines += ["", listing(replay.vm_objects(), machines.__getitem__, lambda _: now, columns)]
     if replay.anomalies:
         lines += ["", anomaly_table(replay.anomalies)]
     if replay.blind:
@@ -40,8 +35,8 @@ def summary(replay: Replay, columns: int) -> str:
 
 def comparison(left: Replay, right: Replay, differences: Sequence[RunDifference]) -> str:
     """Both verdicts of every run, differences marked."""
-    lefts = {run.run_id: run for run in _runs_of(left)}
-    rights = {run.run_id: run for run in _runs_of(right)}
+    lefts = {run.run_id: run for run in left.run_objects()}
+    rights = {run.run_id: run for run in right.run_objects()}
     ids = dict.fromkeys((*lefts, *rights))
     pairs = [(lefts.get(run_id), rights.get(run_id)) for run_id in ids]
     head = f"{words.count(left.events, 'event')}, {words.count(len(ids), 'run')}, "

@@ -193,6 +193,7 @@ def in_full(
     """A run in full: the cause in a sentence, the verdict, and separately the provider's words. `machine` is its
     machine's name, `tasks` are an array's, or the firings of a schedule.
     """
+    cost = words.short(run.cost_usd) + (f" ({run.unpriced})" if run.unpriced else "")
     facts = [
         ("verdict", verdict(run)),
         *([] if run.archive is None else [("archive", run.archive)]),
@@ -212,11 +213,7 @@ def in_full(
         ("started", words.moment(run.started_at)),
         ("finished", words.moment(run.finished_at)),
         ("ran", ran(run)),
-        *(
-            [("cost", words.short(run.cost_usd) + (f" ({run.unpriced})" if run.unpriced else ""))]
-            if costs(run) or run.provider != "local"
-            else []
-        ),
+        *([("cost", cost + words.idle(run.busy))] if costs(run) or run.provider != "local" else []),
         *([] if run.provider == "local" else [("provider's cost", words.money(run.provider_cost_usd))]),
         *([] if tasks else _beside(like)),
         ("run id", run.run_id),

@@ -102,7 +102,7 @@ def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> 
         ("created", words.moment(machine.created)),
         ("ended", words.moment(_ended(vm))),
         ("price", f"{words.money(vm.price_usd_per_hour)} an hour"),
-        ("cost", words.short(vm.cost_usd) + bounds),
+        ("cost", words.short(vm.cost_usd) + bounds + words.idle(vm.busy)),
         ("idle since", "–" if idle is None else f"{words.moment(idle)}, for {duration(max(0, until - idle))}"),
         *_intents(machine),
         ("runs", ", ".join(names[run_id] for run_id in vm.runs) or "–"),

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from steno.engine.objects import BusyObject
 from steno.engine.wire import DOLLAR
 from steno.engine.wire import usd as dollars
 from steno.events.clock import SECOND, format_second, parse_time
@@ -48,6 +49,13 @@ def short(usd: str | int | None) -> str:
     sign = "-" if rounded < 0 else ""
     places = 2 if rounded == rounded.quantize(Decimal("0.01")) else 4
     return f"{sign}${abs(rounded):,.{places}f}"
+
+
+def idle(busy: BusyObject | None) -> str:
+    """`, $0.50 of it idle inside`, behind a cost; empty if no sample shows that."""
+    if busy is None or not busy.idle_inside_seconds:
+        return ""
+    return f", {short(busy.idle_inside_usd)} of it idle inside"
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

@@ -128,7 +128,7 @@ class App:
 
         if is_bundle(record):
             raise RecordNotWritable(
-                f"{record} is an incident bundle: it has no output, and its runs cannot be changed."
+                f"{record} is an incident bundle: it has no provider, and its runs cannot be changed."
             )
         kind, app = registry.kind(name), self.copied(self.clock)
         if all(block.provider != name for block in app.settings.blocks):

@@ -56,6 +56,7 @@ CODES: dict[type[BaseException], int] = {  # a subclass has the code of its near
     engine.RunNotFound: NOT_FOUND,
     engine.VmNotFound: NOT_FOUND,
     engine.TokenNotFound: NOT_FOUND,
+    engine.LeverNotFound: NOT_FOUND,
     engine.SourceNotFound: NOT_FOUND,
     engine.NothingRecorded: NOT_FOUND,
     engine.VmInUse: CONFLICT,

@@ -17,6 +17,7 @@ from steno.engine.runtime.signals import INTERRUPTED, Terminated, ending, stoppa
 from steno.engine.settings.values import host, port
 from steno.engine.submit.kernel_orders import goes_to
 from steno.events.store.store import Store, Where, store_at
+from steno.projections.answers.output_cause import OutputCauses
 from steno.projections.api.access.authentication import listens_on_loopback, trusts_loopback
 from steno.projections.api.feed.feed import Feed
 from steno.projections.api.server import Server, allow_many_connections, bound
@@ -130,6 +131,7 @@ def assembled(app: App, record: Where, live: LiveWorld | None = None) -> Service
         tokens=Tokens(store, app.clock),
         provider=app.settings.provider,
         kernels=goes_to(app.settings),
+        output_causes=OutputCauses(app.settings.value("causes.rules")),
         opened=lambda run, clock: app.copied(clock).provider_of(run, store),
     )
 

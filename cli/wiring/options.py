@@ -1,6 +1,7 @@
 """Options and arguments that several commands share."""
 
 import contextlib
+import getpass
 import re
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -149,6 +150,9 @@ def _with_newest(
 
 def _run_words(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     words = _in_bundle(ctx, value) if value and is_bundle(value[0], missing=True) else value
+    several = any(map(ctx.params.get, ("search", "everything", "user", "state", "machine")))
+    if not words and several and not ctx.meta.get(_NEWEST):
+        return ()  # all runs that the option means
     return tuple(str(_run_word(ctx, parameter, word)) for word in words or (None,))
 
 
@@ -188,12 +192,36 @@ runs_or_vms_argument = _with_newest(
     callback=_run_words,
 )
 vm_argument = click.argument("vm", metavar="VM", shell_complete=_vms)
+vms_argument = click.argument("vms", metavar="VM...", nargs=-1, required=True, shell_complete=_vms)
 optional_vm_argument = click.argument("vm", metavar="[VM]", required=False, shell_complete=_vms)
 at_option = click.option(
     "--at",
     metavar="TIME|POSITION",
     help="Show the state at a time or position: 14:05, yesterday 9:00, 1h ago, 2026-11-20T15:00:00Z, 1204.",
 )
+
+
+def _users(store: "ProjectionStore", begun: str) -> Iterable[str]:
+    from steno.projections.read_models.run_query import filter_values
+
+    return (user for user in filter_values(store).users if user.startswith(begun))
+
+
+def user_option(what: str) -> Callable[[_Function], _Function]:
+    """`--user`, and `--mine` for the user of this shell; `what` is shown then. The command gets `user`."""
+    mine = "steno.mine"  # in the context
+
+    def user(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
+        if value is not None and ctx.meta[mine]:
+            raise click.UsageError("--mine means your own user: leave --user out", ctx)
+        return getpass.getuser() if ctx.meta[mine] else value
+
+    def keep(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        ctx.meta[mine] = value
+
+    own = click.option("--mine", is_flag=True, is_eager=True, expose_value=False, callback=keep, help="As --user YOU.")
+    named = click.option("--user", metavar="NAME", callback=user, shell_complete=_known(_users), help=what)
+    return lambda function: named(own(function))
 
 
 def _keep_known(ctx: click.Context, _: click.Parameter, value: str | None) -> None:

@@ -6,16 +6,20 @@ import codecs
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import islice
-from typing import Final, Protocol, Self
+from queue import Queue
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import click
 
 from steno.cli.render import paint, words
 from steno.cli.render.paint import visible_output
-from steno.cli.render.runs import costs
+from steno.cli.render.runs import costs, ended
+from steno.cli.wiring.errors import say
+from steno.cli.wiring.output import emit, emit_json, hint
 from steno.cli.wiring.terminal import colour_wanted, columns
 from steno.engine.errors import Conflict
 from steno.engine.kernel.machine.framing import MARK
@@ -23,6 +27,10 @@ from steno.engine.objects import RunObject
 from steno.events.clock import Clock, duration, format_time, parse_time
 from steno.events.errors import StenoError
 
+if TYPE_CHECKING:
+    from steno.cli.wiring.app import App
+
+MOST_LINES: Final = 1_000  # that a search prints
 LAST_WORDS: Final = 15.0  # seconds in which the rest of the output of an ended run may come
 _FRAME: Final = MARK.encode()
 
@@ -126,6 +134,129 @@ def printed(pieces: Iterable[bytes], place: LineAbove | None = None) -> None:
         return
     for line in lines_of(pieces):
         place.above(partial(written, line + b"\n"))
+
+
+def tasks_of(app: "App", run: str) -> list[str]:
+    """A word for each task of an array; for another run its own."""
+    from steno.cli.wiring.view import viewing
+
+    with viewing(app) as (_, view, _):
+        row = view.row(run)
+        return [f"{run}[{task.task}]" for task in view.store.runs.tasks(row)] or [run]
+
+
+def follow_outputs(app: "App", runs: Sequence[str], **options: Any) -> None:
+    """Print the outputs of several runs as they are written, each line behind the name of its run, and their states on
+    stderr.
+    """
+    from steno.cli.wiring.view import moves_of
+
+    writes = Queue[Callable[[], None] | None](MOST_LINES)  # threads read, this one prints
+
+    def follow(run: str) -> None:
+        try:
+            print_output(app, run, follow=True, above=writes.put, **options)
+        except StenoError as error:
+            writes.put(partial(say, str(error)))
+        writes.put(None)
+
+    def watch() -> None:
+        for now, run in moves_of(app, runs):
+            writes.put(partial(hint, f"{words.moment(now)}  {ended(run)}"))
+
+    for run in runs:
+        threading.Thread(target=follow, args=(run,), daemon=True).start()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    left = len(runs)
+    while left or not writes.empty():
+        if (write := writes.get()) is not None:
+            write()
+            continue
+        left -= 1
+        if not left:
+            watcher.join(LAST_WORDS)  # the verdicts may follow
+
+
+def print_output(
+    app: "App",
+    run: str,
+    *,
+    follow: bool,
+    tail: int | None,
+    since: int | None,
+    timestamps: bool,
+    above: Callable[[Callable[[], None]], None] | None = None,
+) -> None:
+    """Print the output of one run, from its provider or from the record. `above`: prints lines among other runs'."""
+    from steno.cli.wiring.view import viewing
+    from steno.events.store.outputs import output_of
+    from steno.projections.read_models.world_table import decode_run
+
+    with viewing(app) as (record, view, _):
+        folded = decode_run(view.row(run).folded)
+        store = record.store
+    name = folded.name or folded.run_id
+    if folded.provider_id is None:
+        raise Conflict(f"{name} has not been submitted to its provider, so it has no output; see `steno show {name}`")
+    if app.several and not app.json and above is None:
+        emit(f"==> {run if run.endswith(']') else name} <==")
+    provider_id = folded.provider_id
+
+    def live(*, going_on: bool) -> Iterator[bytes]:
+        with closing(app.provider_of(folded, store)) as provider:
+            if since is None and not timestamps:
+                yield from provider.logs(provider_id, name, follow=going_on)
+                return
+            dated = provider.dated_logs(provider_id, name, follow=going_on)
+            arrival = app.clock if follow and since is None else None
+            framed = folded.said is not None
+            yield from dated_lines(dated, since=since, stamped=timestamps, framed=framed, arrival=arrival)
+
+    def warn(why: str) -> None:
+        say(f"{name}: {why}")
+
+    def read(*, going_on: bool) -> Iterator[bytes]:
+        if since is not None or timestamps:
+            return live(going_on=going_on)
+        attempt = folded.run_id, provider_id
+        pieces = output_of(
+            partial(live, going_on=going_on), store, attempt, app.clock, lambda why: say(f"{name}: {why}")
+        )
+        return pieces if folded.said is None else without_frames(pieces)
+
+    pieces = read(going_on=follow)
+    if tail is not None:
+        pieces = last_lines(pieces, tail, sum(1 for _ in lines_of(read(going_on=False))) if follow else None)
+    if not app.json and above is None:
+        printed(pieces)
+        return
+    front = f"{run if run.endswith(']') else name} | ".encode()
+    for line in lines_of(pieces):
+        at, _, text = line.partition(b" ") if timestamps else (b"", b"", line)
+        value = {"text": text.decode("utf-8", "replace")} | ({"at": at.decode()} if timestamps else {})
+        value = {"run": name, **value} if app.several else value
+        write = partial(emit_json, value, lines=True) if app.json else partial(printed, (front + line + b"\n",))
+        write() if above is None else above(write)
+
+
+def print_lines_with(app: "App", text: str, runs: Sequence[str]) -> None:
+    """Print the recorded lines that contain a text, of these runs or of all."""
+    from steno.cli.wiring.view import viewing
+    from steno.events.store.outputs import search
+
+    with viewing(app) as (record, view, _):
+        run_ids = [view.row(run).run_id for run in runs] or None
+        matches = list(islice(search(record, text.encode(), run_ids), MOST_LINES + 1))
+        for match in matches[:MOST_LINES]:
+            name = view.run(match.run_id).name or match.run_id
+            line = visible_output(match.line.decode("utf-8", "replace"))
+            value = {"run": name, "run_id": match.run_id, "offset": match.offset, "text": line}
+            emit_json(value, lines=True) if app.json else emit(f"{name}:{match.offset}: {line}")
+    if len(matches) > MOST_LINES:
+        say(f"these are the first {MOST_LINES:,} lines; name runs, or search for a longer text")
+    elif not matches:
+        say(f"no recorded line contains {text!r}")
 
 
 def _ended(pieces: Iterable[bytes]) -> Iterator[bytes]:

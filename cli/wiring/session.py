@@ -23,6 +23,7 @@ from steno.engine.decide.decisions import winner
 from steno.engine.decide.queue import queue
 from steno.engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
 from steno.engine.money.costs import Costs
+from steno.engine.money.use_split import split_of_run
 from steno.engine.objects import RunObject, run_object
 from steno.engine.providers.base import Provider
 from steno.engine.providers.task import Completed
@@ -43,6 +44,7 @@ from steno.events.errors import StenoError
 from steno.events.store.record import Record
 
 if TYPE_CHECKING:
+    from steno.engine.decide.start_estimate import StartEstimate
     from steno.projections.answers.kernel import Status
 
 OUTCOME_TIMEOUT = 60 * SECOND  # wait for the outcome while another process holds the lease
@@ -73,6 +75,7 @@ class RunSession:
         self._provider = provider
         self._recorder = controller
         self._dispatcher = Dispatcher(controller)
+        self.ended: list[str] = []  # the ids of runs that it followed to their end
 
     def submit(self, task: Completed, run_id: str) -> SubmittedRun:
         """Request the run, and wait until the provider or the queue has it. Raises `RefusedByPolicy` (nothing was
@@ -150,6 +153,14 @@ class RunSession:
         run = self.run(run_id)
         return cause_now(run, self._recorder.world.state, self._app.clock.now(), message_of(self._record, run))
 
+    def start(self, run_id: str) -> "StartEstimate | None":
+        """When it may start, by the record; None: it does not wait."""
+        from steno.engine.decide.start_estimate import start_estimate
+
+        state = self._recorder.world.state
+        run = state.runs.get(run_id)
+        return None if run is None else start_estimate(state, run, self._app.clock.now())
+
     def run(self, run_id: str) -> Run:
         return self._recorder.world.state.runs[run_id]
 
@@ -194,6 +205,7 @@ class RunSession:
                     for missing in filter(None, (printer.end() for printer in printers.values())):
                         hint(f"the output may be incomplete: {missing}; `steno logs {name}` reads it again")
                     live.show(run)
+                    self.ended += [run_id] * run.ended
                     return run
                 now = clock.now()
                 source = self._recorder.world.state.sources.get(self._provider.source)
@@ -241,7 +253,8 @@ class RunSession:
         if run is None:
             return None
         fill_costs(self._record, [run])
-        return run_object(run, CURRENT, Costs(self._recorder.world.state).of_run(run_id))
+        costs = Costs(self._recorder.world.state)
+        return run_object(run, CURRENT, costs.of_run(run_id), split_of_run(costs, run_id))
 
 
 def code_of_failure(run: Run, cause: EndCause) -> int:
@@ -266,7 +279,10 @@ def session(
         if opened.keeper is not None and (lease := record.store.lease(opened.keeper)) is not None:
             lease.release()
             raise Conflict(f"nobody records {opened.keeper}: start `steno up` first, with the same settings")
-        yield RunSession(app, record, opened, controller)
+        here = RunSession(app, record, opened, controller)
+        yield here
+        for run_id in here.ended:  # without a recorder nobody else records the rest
+            controller.end_output(run_id)
         # This process must also submit what it placed: no other process may be running.
         controller.effects.wait(DRAIN_TIMEOUT, until=lambda: not controller.effects.busy)
 

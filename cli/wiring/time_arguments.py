@@ -72,6 +72,14 @@ def length(text: str) -> int:
         raise click.BadParameter(f"{text!r} is not a duration; write 90s, 15m, 2h or plain seconds") from None
 
 
+def begin(text: str, now: int) -> int:
+    """The time of `--since`; raises `click.BadParameter` if it is not before `now`, the end of what is shown."""
+    time = moment(text, now)
+    if time >= now:
+        raise click.BadParameter(f"{text} is in the future, or after --at; name an earlier time", param_hint="--since")
+    return time
+
+
 def _position_or_time(app: App, record: Record, text: str) -> tuple[int, int | None]:
     """(position, None), or (the record's last position, time): the values of `--at` and `--from`."""
     head = record.head().position
@@ -100,6 +108,12 @@ def both_zones(time: int) -> str:
     local = datetime.fromtimestamp(time / SECOND, UTC).astimezone()
     utc = "" if not local.utcoffset() else f" ({local.astimezone(UTC):%H:%M:%SZ})"
     return f"{local:%Y-%m-%d %H:%M:%S %Z}{utc}"
+
+
+def time_of(app: App, record: Record, text: str) -> int:
+    """The moment of a time, or of a position (microseconds UTC)."""
+    position, time = _position_or_time(app, record, text)
+    return next(record.read(after=position - 1, limit=1)).observed_at if time is None else time
 
 
 def at_position(app: App, record: Record, text: str) -> int:

@@ -1,6 +1,7 @@
 """The view of reading commands: the read models now or in the past, their freshness, costs and policy."""
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
@@ -21,10 +22,12 @@ from steno.events.store.record import Record
 from steno.events.store.store import is_bundle
 from steno.projections.read_models.known_worlds import Knowledge
 from steno.projections.read_models.projector import caught_up
+from steno.projections.read_models.reader_pool import Look
 from steno.projections.read_models.view import SourceView, View
 
 DAY = 86_400_000_000  # microseconds: lists leave out what ended longer ago
 _SAID = 5  # runs named that were known otherwise
+_PAUSE = 0.5  # seconds between looks at the read models
 _NEVER = 1 << 62  # microseconds: later than any run was submitted
 _OF_THE_BUDGET = {  # setting → the field of a policy
     "budget.total": "budget_total",
@@ -91,6 +94,34 @@ def _goes_on(record: Record, provider: str, kept: Callable[[str], bool]) -> bool
             return True
         # a machine without a run ends by itself, possibly unseen
         return any(kept(row.provider_id) for row in store.vms.all(since=_NEVER))
+
+
+def moves_of(app: App, runs: Sequence[str]) -> Iterator[tuple[int, RunObject]]:
+    """(when it was seen, the run) at each change of these runs until all have ended; of none: of every run, for ever.
+    The runs that are open come first.
+    """
+    printed: dict[str, tuple[object, ...]] = {}
+    named: list[str] = []
+    while True:
+        with viewing(app) as (_, view, now):
+            named = named or [view.row(word).run_id for word in runs]
+            current = [view.run(run_id) for run_id in named] if named else list(view.runs(open_or_since=now))
+            there = {run.run_id for run in current}
+            for run in (*current, *(view.run(run_id) for run_id in list(printed) if run_id not in there)):
+                state = (run.state, run.reason, run.attempts)
+                if printed.get(run.run_id) != state:
+                    printed[run.run_id] = state
+                    yield now, run
+                if run.ended and not named:
+                    del printed[run.run_id]
+        if named and all(run.ended for run in current):
+            return
+        time.sleep(_PAUSE)
+
+
+def look_of(record: Record, view: View, now: int, at: str | None) -> Look:
+    """The look at the record of answers about a range of time."""
+    return Look(record=record, view=view, position=view.position, now=now, past=at is not None)
 
 
 def say_unseen(sources: Iterable[SourceView], now: int) -> None:
@@ -163,4 +194,6 @@ def policy_for(app: App, view: View, at: str | None) -> Policy:
         if getattr(here, field) != getattr(policy, field):
             setting = app.settings.find(name)
             hint(f"{name} is {setting.value or 'off'} in this shell ({setting.source}), and not in force in the record")
+    if at is None and here.limits != policy.limits:
+        hint("the limits by owner of this shell differ from those in force in the record")
     return policy

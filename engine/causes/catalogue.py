@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -17,6 +18,7 @@ from steno.engine.state.facts import Blame
 from steno.events.errors import UnreadableInput
 
 FILES: Final = ("gpu.toml", "host.toml", "python.toml", "network.toml", "cluster.toml", "build.toml")
+_LARGEST: Final = 1 << 20  # bytes of a site's file
 _MEMORY: Final = 256 << 20  # bytes that the automaton of all patterns may take
 
 
@@ -208,6 +210,17 @@ def shipped() -> Catalogue:
         shipped_causes(),
         [rule for name in FILES for rule in rules_in((folder / name).read_text(encoding="utf-8"), name)],
     )
+
+
+def catalogue_of(path: str | None) -> Catalogue:
+    """The catalogue with the rules in a site's file, if there is one. Raises OSError, or UnreadableInput."""
+    if path is None:
+        return shipped()
+    with Path(path).open("rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise UnreadableInput(f"{path} has more than {_LARGEST} bytes, the most that are taken")
+    return with_rules(rules_in(data.decode("utf-8", "replace"), path))
 
 
 def with_rules(rules: Iterable[CauseRule]) -> Catalogue:

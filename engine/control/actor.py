@@ -72,7 +72,8 @@ class Actor:
 
     def hand_over(self, state: World) -> int:
         """Carry out every open submission that has its place, or may have reached the provider."""
-        return self._each(BEGIN, "run", self._submits([submit for submit in self.open() if submit.handed], state))
+        handed = [submit for submit in self.open() if submit.handed and not is_halted(state, submit.request.run_id)]
+        return self._each(BEGIN, "run", self._submits(handed, state))
 
     def end_machines(self, state: World) -> int:
         """Ask again for every stop of a machine without a known outcome."""
@@ -154,10 +155,16 @@ class Actor:
     # -- what was decided
 
     def carry_out(
-        self, decisions: Sequence[Decision], state: World, version: int, seen: int | None = None
+        self,
+        decisions: Sequence[Decision],
+        state: World,
+        version: int,
+        seen: int | None = None,
+        *,
+        spends: bool = False,
     ) -> tuple[Decision, ...]:
         """Carry out what was decided about this state of the world; the decisions that were new. Places are taken all
-        at once, before any call; `version` and `seen` as in `Journal.queue`.
+        at once, before any call; `version`, `seen` and `spends` as in `Journal.queue`.
 
         Raises:
             VersionConflict: another process decided meanwhile; nothing was done.
@@ -168,7 +175,7 @@ class Actor:
         if queued:
             if not any(isinstance(decision, types.RunPlaced) for decision in queued):
                 seen = None  # only a place can be void
-            self._journal.queue(self._provider.source, queued, version=version, seen=seen)
+            self._journal.queue(self._provider.source, queued, version=version, seen=seen, spends=spends)
         others = [decision for decision in news if not isinstance(decision, QueueDecision)]
         stops = []
         for decision in others:
@@ -177,7 +184,7 @@ class Actor:
                     self.submitter.finish(decision)
                 case types.VmDrainStarted() | types.VmDrainCancelled():
                     self._journal.write(f"vm/{decision.vm_id}", decision)
-                case types.StopRequested():
+                case types.StopRequested() | types.RunIdleWarned():
                     self._journal.write(f"run/{decision.run_id}", decision)
                 case types.BudgetCrossed():
                     self._notices.alert(decision)
@@ -190,6 +197,12 @@ class Actor:
             self.end_runs(state)
         self.hand_over(state)
         return (*queued, *others)
+
+
+def is_halted(state: World, run_id: str) -> bool:
+    """True if a lever stops the run: its stop is requested by the next decision, and it is not handed over before."""
+    run = state.runs.get(run_id)
+    return run is not None and run.halted
 
 
 def _stop(request: types.StopRequested, run: Run | None, provider_id: str, *, ours: bool) -> StopTarget:

@@ -2,7 +2,7 @@
 controller's decisions; or, while another process holds the lease, a follower of what that process appends.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from steno.engine.control.actor import Actor
-from steno.engine.control.effects import Call, Effects, Executor
+from steno.engine.control.effects import DRAIN_TIMEOUT, Call, Effects, Executor
+from steno.engine.control.output_recorder import OutputPolicy, OutputRecorder
 from steno.engine.control.planner import Planner
 from steno.engine.control.poll_interval import Pace, Rhythm, after_round
+from steno.engine.control.sampling import Sampling
 from steno.engine.control.submitter import Submitter
 from steno.engine.control.task_reports import Reports
 from steno.engine.decide.decisions import Decision, decide
@@ -24,7 +26,7 @@ from steno.engine.live.journal import Journal
 from steno.engine.live.live_world import LiveWorld
 from steno.engine.notify.collector import Collector
 from steno.engine.notify.notices import Notices
-from steno.engine.notify.webhook import Webhook
+from steno.engine.notify.routes import Route
 from steno.engine.providers.base import Provider
 from steno.engine.state.changes import Anomaly, Blind, Change, Heard, Moved, VmMoved
 from steno.engine.state.policy import Policy
@@ -65,6 +67,7 @@ Decide = Callable[[World, str, Policy, int, bool], tuple[Decision, ...]]
 """(world, source, policy, now, whether it stays) → decisions."""
 
 _LOOK = SECOND // 5  # microseconds between looks at a record that another process writes
+_READS = SECOND // 50  # microseconds between looks at what was read of the output of an ended run
 _TRIES = 5  # retries of a decision within a round when another process changed the queue
 _SETTLED = frozenset({VmState.IDLE, VmState.UNCONFIRMED})  # a machine in these may stay as it is for a long time
 
@@ -82,7 +85,7 @@ class Controller:
         provider: Provider,
         clock: Clock,
         policy: Policy | None = None,
-        notify: Webhook | None = None,
+        notify: Sequence[Route] = (),
         collector: Collector | None = None,
         since: int | None = None,
         pace: Pace | None = None,
@@ -91,18 +94,22 @@ class Controller:
         executor: Executor | None = None,
         beside: Callable[[], None] = lambda: None,
         wake: Callable[[], None] | None = None,
+        outputs: OutputPolicy | None = None,
+        samples_every: int = 0,
     ) -> None:
         """
         Args:
             live: the world it decides from; the caller's thread owns it.
             policy: what decisions follow; None: the last policy in force, or the defaults.
-            notify: where alerts are posted; None: they are recorded only.
+            notify: where notices go; none: alerts are recorded only.
             collector: where a trace of each run goes; None: nowhere.
             since: how far back a first contact reads the provider's history (microseconds, UTC); None: all of it.
             trace: also write every poll there.
             executor: where calls to the provider are made; None: in threads of their own.
             beside: called now and then while a poll is awaited; it must not wait.
             wake: called in other threads when a task reported something; None: ends a wait for effects.
+            outputs: what is recorded of the output of runs; None: nothing.
+            samples_every: how often the samples of a run are asked for, microseconds; 0: never.
         """
         self.live = live
         self.source = provider.source
@@ -122,7 +129,7 @@ class Controller:
         self._decide = decide
         self._beside = beside
         self._notices = Notices(
-            self.journal, clock, notify, collector=collector, source=provider.source, made_again=self._needed
+            self.journal, clock, *notify, collector=collector, source=provider.source, made_again=self._needed
         )
         self.stays = False  # True: it watches until it is stopped, and its settings decide what is reported
         asks_again = not self.policy.free and self.policy.queue_patience > 0
@@ -133,6 +140,9 @@ class Controller:
         self.actor = Actor(self.journal, provider, submitter, self._notices, self.effects)
         self._offers = Planner(self.journal, provider, record.vault, clock)
         self._reports = Reports(self.journal, provider, clock, wake or self.effects.wake)
+        self._outputs = OutputRecorder(record, provider, clock, outputs)
+        live.subscribe(lambda batch: self._outputs.note(batch.changes))
+        self._sampling = Sampling(self.journal, provider, clock, samples_every)
         self.asked_at: int | None = None  # when the outstanding poll was asked
 
     @property
@@ -197,6 +207,8 @@ class Controller:
         """Wait a moment for calls under way and leave the rest to the next holder; False: a call still goes on."""
         whole = self.effects.close()
         self._reports.close()
+        self._outputs.close()
+        self._sampling.close()
         self._notices.close()
         return whole
 
@@ -234,6 +246,7 @@ class Controller:
         if act:
             self._begin()
             self._reports.look(self.world.state)
+            self._sampling.look(self.world.state, stays=self.stays)
         polls = answered = took = 0
         trouble: str | None = None
         questions = self._provider.poll(self._followed(), since=self._since)
@@ -259,6 +272,7 @@ class Controller:
         decisions = self._control() if act and answered else ()
         if act:
             self._reports.look(self.world.state)  # of runs that these polls showed first
+            self._outputs.look(self.world.state)
             self._tell()
         changes = self.catch_up()
         moving = any(map(self._concerns, changes)) or bool(decisions) or self._moves()
@@ -286,6 +300,15 @@ class Controller:
         if self.holds and self._reports.has_news:
             self._reports.look(self.world.state)
             self.live.catch_up()
+
+    def end_output(self, run_id: str) -> None:
+        """Record the rest of the output of an ended run, if that takes no longer than `DRAIN_TIMEOUT`."""
+        with suppress(LeaseLost):  # the next holder records it
+            for _ in range(DRAIN_TIMEOUT // _READS):
+                if not self.holds or not self._outputs.is_due(run_id):
+                    break
+                self._outputs.look(self.world.state)
+                self.effects.wait(_READS)
 
     def act(self) -> Round:
         """Decide and act on what is known, without polling first: for a provider whose machines are free, at once."""
@@ -317,9 +340,8 @@ class Controller:
             decisions = self._decide(state, source, self.policy, now, self.stays)
             stamp = DecidedAt(position=position, at=now, software=version(), watched=self.stays)
             stamped = [replace(decision, decided_at=stamp) for decision in decisions]
-            spends = not self.policy.free and self.policy.budget_total is not None
             with suppress(VersionConflict):
-                done = self.actor.carry_out(stamped, state, queued, position if spends else None)
+                done = self.actor.carry_out(stamped, state, queued, position, spends=self.policy.guarded)
                 break
         self.live.catch_up()
         self.actor.submitter.erase_secrets(self._needed)

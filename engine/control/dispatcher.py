@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from steno.engine.control.actor import BEGIN, END
+from steno.engine.control.actor import BEGIN, END, is_halted
 from steno.engine.control.effects import Effect
 from steno.engine.control.submitter import REFUSALS
 from steno.engine.errors import (
@@ -110,7 +110,8 @@ class Dispatcher:
         if submit is not None and done.polls and not done.answered and not self._effects.has(key):
             self._not_reached(submit, done.trouble, self._clock.now() - began)
             return
-        if submit is not None and submit.handed and key not in self._effects.errors:
+        halted = is_halted(self._recorder.world.state, run_id)
+        if submit is not None and submit.handed and not halted and key not in self._effects.errors:
             # An earlier run in trouble may block the queue: this one is tried all the same.
             self._effects.start(BEGIN, key, self._actor.submitter.submit(submit))
 

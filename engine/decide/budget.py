@@ -4,7 +4,7 @@ run's remaining time and one idle timeout; of a run of ours that waits, its wors
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -14,7 +14,7 @@ from steno.engine.decide.machine import backstop, timeout_of
 from steno.engine.decide.placement import Plan
 from steno.engine.errors import RefusedByPolicy
 from steno.engine.money.bill import life_cost
-from steno.engine.money.prices import Book, price_of, rung_at
+from steno.engine.money.prices import Book, GpuHours, price_of, rung_at
 from steno.engine.state.kernel_mark import gpu_kept, is_kept
 from steno.engine.state.policy import BACKSTOP, DAY, HOUR, OFF, Policy
 from steno.engine.state.run import Requirements, Run
@@ -36,6 +36,7 @@ class WorstCase(NamedTuple):
     idle: int
     amount: int | None
     lines: tuple[str, ...]  # the arithmetic in words, term by term
+    gpu_time: int  # millionths of GPU-hours
 
 
 class PastSpend(NamedTuple):
@@ -156,20 +157,31 @@ def committed(state: World, policy: Policy, now: int, before: Run | None = None)
     """The worst still to come of live machines and of our runs that have none yet. With `before`, that run is left out,
     and so are later requests without a place: a run is never refused because of one behind it.
     """
-    book, order = Book.of(state), None if before is None else _order(before)
-    billed = _billed(state)
+    return sum(amount for _, amount in promises(state, policy, now, Book.of(state), before))
+
+
+def promises(
+    state: World, policy: Policy, now: int, book: Book, before: Run | None = None
+) -> Iterator[tuple[Vm | Run, int]]:
+    """The terms of `committed`, each with its machine, or its run without a machine; by the prices of a book."""
+    order, billed = None if before is None else _order(before), _billed(state)
     on_machines = {occupant.run_id for vm in billed for occupant in vm.occupants}
-    total = sum(_still(vm, state, policy, now, rung_at(book.tariff(vm), now).best) for vm in billed)
+    for vm in billed:
+        yield vm, _still(vm, state, policy, now, rung_at(book.tariff(vm), now).best)
     for run in (run for run in state.runs.open() if run.run_id not in on_machines):
         if run.terminal or run.terms is None:
             continue
-        placed = run.placed is not None or run.provider_id is not None
-        if order is None or _order(run) < order or (placed and _order(run) != order):
-            total += (worst_case(run.terms, policy, state, now).amount or 0) * _left_of(run, state) // run.terms.tasks
-    return total
+        if order is None or _order(run) < order or (has_place(run) and _order(run) != order):
+            worst = worst_case(run.terms, policy, state, now)
+            amount = worst.gpu_time if isinstance(book, GpuHours) else worst.amount or 0
+            yield run, amount * left_of(run, state) // run.terms.tasks
 
 
-def _left_of(run: Run, state: World) -> int:
+def has_place(run: Run) -> bool:
+    return run.placed is not None or run.provider_id is not None
+
+
+def left_of(run: Run, state: World) -> int:
     """How many tasks of a request have no machine yet; 1 if it is not an array."""
     begun = [task_run for task_run in (state.runs[task] for task in run.tasks) if task_run.terminal or task_run.links]
     return max(0, (1 if run.terms is None else run.terms.tasks) - len(begun))
@@ -185,11 +197,13 @@ def worst_case(terms: Requirements, policy: Policy, state: World, now: int = 0) 
         idle = policy.assumed_duration
     # The newest machine of each kind is in memory, and only its price counts.
     guess = price_of(terms, policy, [vm for vm in state.vms.in_memory() if vm.archive is None])
-    if guess is None:
-        unknown = "No price of such a machine is known, so the budget does not guard this run."
-        return WorstCase(None, idle, None, (unknown,))
     firings = _firings(terms, duration, now)
     nodes = max(1, terms.nodes) * terms.tasks * firings
+    gpus = max(terms.gpu_count, int(terms.gpu_counts.most or 0), 1 if terms.gpu else 0)
+    gpu_time = _cost((duration + idle) * nodes, gpus * DOLLAR)
+    if guess is None:
+        unknown = "No price of such a machine is known, so the budget does not guard this run."
+        return WorstCase(None, idle, None, (unknown,), gpu_time)
     running, idling = (_cost(time * nodes, guess.hourly) for time in (duration, idle))
     times = "" if terms.nodes <= 1 else f" × {terms.nodes} nodes"
     times += "" if terms.tasks == 1 else f" × {terms.tasks} tasks"
@@ -200,7 +214,7 @@ def worst_case(terms: Requirements, policy: Policy, state: World, now: int = 0) 
         f"idle after it: {span(idle)} × {rate(guess.hourly)}{times} = {usd(idling)}",
         f"at worst: {usd(running + idling)}",
     )
-    return WorstCase(guess.hourly, idle, running + idling, lines)
+    return WorstCase(guess.hourly, idle, running + idling, lines, gpu_time)
 
 
 def _firings(terms: Requirements, duration: int, now: int) -> int:
@@ -301,6 +315,8 @@ def _still(vm: Vm, state: World, policy: Policy, now: int, hourly: int) -> int:
             time = UNCONFIRMED_AFTER
         case VmState.IDLE:
             time = max(0, idle - (now - (vm.idle_since if vm.idle_since is not None else now)))
+            if (kept := vm.kept(now)) is not None:
+                time = max(time, kept.until - now)
         case _:
             left = 0
             for occupant in vm.occupants:  # `max_duration` counts from where a run runs

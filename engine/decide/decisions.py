@@ -9,7 +9,8 @@ from typing import Final, get_args
 from msgspec.structs import replace
 
 from steno.engine.decide.budget import due_alerts
-from steno.engine.decide.idle_policy import STENO, cancelled_drains, machine_endings, stop_request
+from steno.engine.decide.idle_policy import STENO, cancelled_drains, lever_stops, machine_endings, stop_request
+from steno.engine.decide.idle_runs import idle_runs
 from steno.engine.decide.placement import Plan
 from steno.engine.decide.queue import placements, plan, requeues
 from steno.engine.decide.situation import Situation
@@ -64,6 +65,7 @@ Decision = (
     | types.VmDrainStarted
     | types.VmDrainCancelled
     | types.StopRequested
+    | types.RunIdleWarned
     | types.VmStopIntended
     | types.BudgetCrossed
 )
@@ -73,8 +75,10 @@ RULES: Final[tuple[Callable[[Plan], Iterable[Decision]], ...]] = (
     cancelled_drains,  # a run for such a machine is placed by the next decision, when the record shows the machine free
     requeues,
     placements,
+    lever_stops,
     losers,
     machine_endings,
+    idle_runs,
     due_alerts,
 )
 """The rules, in the order in which their decisions are carried out. All see the same world and the same plan."""
@@ -88,7 +92,9 @@ def decide(state: World, source: str, policy: Policy, now: int, watched: bool = 
         watched: the caller goes on recording, and ends idle machines itself.
     """
     planned = plan(Situation(state=live_part(state), source=source, policy=policy, now=now, watched=watched))
-    return tuple(decision for rule in RULES for decision in rule(planned))
+    made = [decision for rule in RULES for decision in rule(planned)]
+    stops = {each.run_id: each for each in reversed(made) if isinstance(each, StopRequested)}  # the first of each run
+    return tuple(each for each in made if not isinstance(each, StopRequested) or stops[each.run_id] is each)
 
 
 def is_news(decision: Decision, outbox: Outbox) -> bool:

@@ -6,16 +6,20 @@ machine idle. No clock is compared with it, so blind time and clock jumps end no
 from collections.abc import Iterator
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from steno.engine.decide.machine import by_idleness, comer, is_occupied, is_told, timeout_of, unfit
 from steno.engine.decide.placement import Plan
+from steno.engine.decide.queue import CLOSED
 from steno.engine.decide.situation import Situation, run_name
+from steno.engine.state.levers import sentence
 from steno.engine.state.policy import HOUR, MINUTE
 from steno.engine.state.run import Run
 from steno.engine.state.sources import BLIND_AFTER
 from steno.engine.state.states import VmState
 from steno.engine.state.vm import Drain, DrainBy, Vm
 from steno.engine.state.world import idle_evidence
-from steno.events.clock import SECOND, backoff
+from steno.events.clock import SECOND, backoff, format_second
 from steno.events.types import StopRequested, VmDrainCancelled, VmDrainStarted, VmStopIntended
 
 STENO: Final = "steno"  # who requests the stops that a policy decides
@@ -66,12 +70,27 @@ def _stop(situation: Situation, vm: Vm, by: DrainBy) -> VmStopIntended:
 # -- one machine -----------------------------------------------------------------------------------------------------
 
 
-def _due(situation: Situation, vm: Vm) -> tuple[Literal["user", "create", "idle", "orphan"], str] | None:
+def lever_stops(plan: Plan) -> Iterator[StopRequested]:
+    """Stops for the runs that a lever stops: all that it matched at its position."""
+    for run in plan.situation.live:
+        if run.halted and run.halt is not None:
+            project, halt = run.project or plan.situation.source.partition("/")[2], run.halt
+            yield replace(stop_request(run, project, by="user", submitter=halt.by), lever=halt.lever_id)
+
+
+def _due(situation: Situation, vm: Vm) -> tuple[Literal["user", "create", "idle", "orphan", "lever"], str] | None:
     """Whose timeout or request ends this machine once it is empty, and that in words; None: nobody's."""
     if vm.wish is not None:
         return "user", "a user requested the stop"
     timeout, evidence = timeout_of(situation.state, vm, situation.policy), idle_evidence(situation.state, vm)
-    if timeout.after is None or vm.idle_from is None or evidence < timeout.after:
+    if vm.idle_from is None or vm.kept(situation.moment) is not None:
+        return None
+    if (lever := situation.drainer(vm)) is not None or situation.is_closed:
+        return "lever", CLOSED if lever is None else sentence(lever)
+    kept = vm.keeps[-1] if vm.keeps else None
+    if kept is not None and not kept.released and vm.idle_since is not None and vm.idle_since <= kept.until:
+        return "lever", f"{kept.by} kept it until {format_second(kept.until)}"
+    if timeout.after is None or evidence < timeout.after:
         return None
     if timeout.source == "create":
         return "create", "it was created for one run, which has ended"
@@ -86,6 +105,8 @@ def _stays(situation: Situation, plan: Plan, vm: Vm, drain: Drain) -> str | None
         return "a run is on it"
     if by == "user":
         return None if vm.wish is not None else "the stop request was withdrawn"
+    if (kept := vm.kept(situation.moment)) is not None and vm.wish is None:
+        return f"{kept.by} keeps it until {format_second(kept.until)}"
     keep = next((kept for kept in plan.keeps if kept.vm_id == vm.vm_id), None)
     if keep is not None:
         return f"run {run_name(situation.state, keep.run_id)} can use it"
@@ -94,6 +115,8 @@ def _stays(situation: Situation, plan: Plan, vm: Vm, drain: Drain) -> str | None
         return f"run {run_name(situation.state, coming)} may be about to start on it"
     if _due(situation, vm) is not None or (by == "room" and plan.wanting):
         return None
+    if by == "lever":
+        return "the lever was released"
     return "no run needs the room any more" if by == "room" else "its idle time is below the timeout again"
 
 
@@ -176,7 +199,7 @@ def _drains(situation: Situation, plan: Plan) -> Iterator[VmDrainStarted]:
     for vm in kept:
         if going >= plan.wanting or plan.head is None:
             return
-        if unfit(situation, plan.head, vm):
+        if unfit(situation, plan.head, vm) and vm.kept(situation.moment) is None:
             going += 1
             detail = f"run {run_name(situation.state, plan.head.run_id)} needs its place"
             yield VmDrainStarted(vm_id=vm.vm_id, provider=situation.provider, by="room", detail=detail)

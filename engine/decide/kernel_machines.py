@@ -102,7 +102,7 @@ def why_waiting(
 def _waiting(situation: Situation) -> dict[str | None, int]:
     """How many kernels wait, by GPU; those that need none go to any machine, so they count last."""
     counts: dict[str | None, int] = {}
-    for run in situation.queue:
+    for run in (run for run in situation.queue if not situation.holds_back(run)):
         counts[_gpu_of(run)] = counts.get(_gpu_of(run), 0) + 1
     if None in counts and any(vm.facts.gpu is not None for vm in situation.vms):
         del counts[None]

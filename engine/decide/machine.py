@@ -12,6 +12,7 @@ from steno.engine.state.states import State, VmState
 from steno.engine.state.vm import Vm
 from steno.engine.state.world import World
 from steno.engine.wire import DOLLAR
+from steno.events.clock import format_second
 from steno.events.types import RunPlaced
 
 MIB_IN_GB = 1024
@@ -122,6 +123,9 @@ def unfit(situation: Situation, run: Run, vm: Vm) -> tuple[str, ...]:
     maker = None if vm.made_for is None else situation.state.runs.get(vm.made_for)
     if maker is not None and maker.terms is not None and maker.terms.creation == "create":
         reasons.append("it was created for a run with creation_policy `create`, which shares it with no other run")
+    kept = vm.kept(situation.moment)
+    if kept is not None and kept.by != terms.submitter:
+        reasons.append(f"{kept.by} keeps it until {format_second(kept.until)}")
     if not is_shared_with(situation, terms.submitter, vm):
         reasons.append("runs of other users were on it (`vms.share` is `user`)")
     return tuple(reasons)
@@ -223,6 +227,13 @@ def timeout_of(state: World, vm: Vm, policy: Policy) -> Timeout:
     maker = None if vm.made_for is None else state.runs.get(vm.made_for)
     timeout = idle_limit(NOBODY if maker is None or maker.terms is None else maker.terms, policy)
     return timeout if timeout.source == "policy" else timeout._replace(run_id=vm.made_for)
+
+
+def own_end(state: World, vm: Vm, policy: Policy, now: int) -> int | None:
+    """When the provider itself ends the machine if it stays idle, by the `idle_duration` it was given; None: never."""
+    maker = None if vm.made_for is None else state.runs.get(vm.made_for)
+    after = backstop(NOBODY if maker is None or maker.terms is None else maker.terms, policy)
+    return None if after == OFF else (now if vm.idle_since is None else vm.idle_since) + after
 
 
 def backstop(terms: Requirements, policy: Policy, *, watched: bool = True) -> int:

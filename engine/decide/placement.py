@@ -74,7 +74,9 @@ class Plan:
     def offers(self, vm: Vm, state: VmState = VmState.IDLE) -> bool:
         return looks_free(vm, state) and vm.vm_id not in self.situation.reserved and vm.vm_id not in self.claimed
 
-    def hold(self, run: Run, why: Literal["cap", "capacity", "machine", "user", "offer"], detail: str) -> RunHeld:
+    def hold(
+        self, run: Run, why: Literal["cap", "capacity", "machine", "user", "offer", "limit"], detail: str
+    ) -> RunHeld:
         return RunHeld(run_id=run.run_id, provider=self.situation.provider, why=why, detail=detail)
 
     def refuse(self, run: Run, why: str) -> IntentAbandoned:
@@ -112,7 +114,7 @@ def place_schedule(run: Run, plan: Plan) -> RunPlaced | IntentAbandoned:
 
 def exceeds_limit(terms: Requirements, policy: Policy) -> str | None:
     """Why a run that needs more machines than the limit can never have its place; None if it can have it."""
-    if policy.max_vms is None or terms.nodes <= policy.max_vms:
+    if not policy.max_vms or terms.nodes <= policy.max_vms:  # at a limit of 0 it waits until that is raised
         return None
     return f"it needs {terms.nodes} machines at once, and the machine limit is {policy.max_vms} (`vms.max`)"
 

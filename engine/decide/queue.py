@@ -12,11 +12,13 @@ from typing import Annotated, Final, assert_never
 from msgspec import Meta
 
 from steno.engine.decide.budget import check
+from steno.engine.decide.limits import OwnerLimits
 from steno.engine.decide.machine import covers
 from steno.engine.decide.offers import sentence, without_offer
 from steno.engine.decide.placement import Keep, Outcome, Plan, before_it, place, place_on_freed, place_schedule
 from steno.engine.decide.situation import Situation, gpu_of, places, terms_of
 from steno.engine.errors import RefusedByPolicy
+from steno.engine.state.levers import sentence as lever_sentence
 from steno.engine.state.policy import MINUTE, Policy
 from steno.engine.state.run import Held, Run, waits
 from steno.engine.state.states import State, VmState
@@ -26,6 +28,8 @@ from steno.events.clock import SECOND, backoff, span
 from steno.events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued, SubmitFailed
 
 BEHIND: Final = "another run is ahead in the queue"
+
+CLOSED: Final = "`vms.max` is 0: nothing starts, and machines end once they are idle"
 
 ONE_AT_A_TIME: Final = "another run is being handed over, and this server takes one at a time"
 
@@ -40,13 +44,17 @@ def plan(situation: Situation) -> Plan:
     """Go through the queue once, in order of request: no run takes a place that one before it could use. So no run gets
     a new machine past a run that waits for a place under the cap, or past a run that waits for its time (`not_before`)
     and could use every machine that may be made for the later run. An existing machine goes to a later run only if the
-    earlier runs cannot use it. A run for which the provider has no offer is not before any other run.
+    earlier runs cannot use it. A run for which the provider has no offer is not before any other run, nor is a run
+    that a lever holds back.
     """
-    due = (run for run in situation.queue if is_due(run.held, situation.now))
+    back = {run.run_id: held for run in situation.queue if (held := _held_back(run, situation)) is not None}
+    due = (run for run in situation.queue if is_due(run.held, situation.now) and run.run_id not in back)
     wanted = sum(places(run) for run in due if without_offer(situation, run) is None)
     result = Plan(situation, wanted, situation.free, set(situation.slots))
-    for run in situation.queue:
-        outcome = _next(run, result)
+    limits = OwnerLimits(situation.state, situation.policy, situation.now)
+    result.decided += back.values()
+    for run in (run for run in situation.queue if run.run_id not in back):
+        outcome = _next(run, result, limits)
         match outcome:
             case None:
                 result.waiting.append(run)
@@ -62,7 +70,7 @@ def plan(situation: Situation) -> Plan:
             case RunHeld():
                 result.decided.append(outcome)
                 # A run that waits for a machine needs that machine; a place does not help it.
-                if outcome.why not in ("capacity", "machine", "offer") and terms_of(run).creation != "reuse":
+                if outcome.why not in ("capacity", "machine", "offer", "limit") and terms_of(run).creation != "reuse":
                     result.head = result.head or run
             case IntentAbandoned() | SubmitFailed():
                 result.decided.append(outcome)
@@ -74,22 +82,48 @@ def plan(situation: Situation) -> Plan:
 
 def placements(plan: Plan) -> Iterator[RunPlaced | RunHeld | IntentAbandoned | SubmitFailed]:
     """The plan's decisions about runs of the queue. A run that waits for the same reason as before needs no event."""
-    why = {run.run_id: run.held.why for run in plan.situation.queue if run.held is not None}
+    held = {run.run_id: run.held for run in plan.situation.queue if run.held is not None}
     return (
         decision
         for decision in plan.decided
-        if not isinstance(decision, RunHeld) or why.get(decision.run_id) != decision.why
+        if not isinstance(decision, RunHeld) or _is_new(decision, held.get(decision.run_id))
     )
 
 
-def _next(run: Run, plan: Plan) -> Outcome | None:
+def _is_new(decision: RunHeld, before: Held | None) -> bool:
+    """Why it waits has changed; of levers also which."""
+    same = before is not None and before.why == decision.why
+    return not same or (decision.why == "lever" and before is not None and before.detail != decision.detail)
+
+
+def _held_back(run: Run, situation: Situation) -> RunHeld | None:
+    """It waits because of a lever, and takes neither a place nor a machine. Its pause for capacity stays: after the
+    release it is treated as if it had never been held back.
+    """
+    lever = situation.holder(run)
+    if lever is None and not situation.is_closed:
+        return None
+    return RunHeld(
+        run_id=run.run_id,
+        provider=situation.provider,
+        why="lever",
+        detail=CLOSED if lever is None else lever_sentence(lever),
+        not_before=None if run.held is None else run.held.not_before,
+    )
+
+
+def _next(run: Run, plan: Plan, limits: OwnerLimits) -> Outcome | None:
     """Where the run goes, after those before it; None: it goes on waiting for its time."""
     if run.is_schedule:
-        return _affordable(run, place_schedule(run, plan), plan)
+        return _affordable(run, place_schedule(run, plan), plan, limits)
     due, answer = is_due(run.held, plan.situation.now), without_offer(plan.situation, run)
     # A run that the provider refuses to plan is submitted if that takes nothing from others: the refusal says why.
     if answer is not None and (not answer.reason or (plan.free is not None and plan.free < terms_of(run).nodes)):
         return _without_offer(run, plan, answer)
+    full = limits.hold(run, plan)
+    if full is not None:
+        plan.wanted -= terms_of(run).nodes if due and answer is None else 0
+        return plan.hold(run, "limit", full) if due else None
     behind = plan.hold(run, "cap", BEHIND)
     outcome: Outcome | None
     if plan.closed:
@@ -100,7 +134,7 @@ def _next(run: Run, plan: Plan) -> Outcome | None:
         plan.wanted -= terms_of(run).nodes if answer is None else 0
     else:
         outcome = place_on_freed(run, plan)
-    outcome = _affordable(run, outcome, plan)
+    outcome = _affordable(run, limits.within(run, outcome, plan), plan, limits)
     if isinstance(outcome, RunPlaced) and outcome.slot is None and before_it(run, plan):
         plan.closed = True
         return plan.hold(run, "machine", ONE_AT_A_TIME) if due else None
@@ -125,12 +159,14 @@ def _without_offer(run: Run, plan: Plan, answer: PlanAnswer) -> RunHeld | Submit
     return SubmitFailed(run_id=run.run_id, provider=situation.provider, error=why, reason="no_offer")
 
 
-def _affordable(run: Run, outcome: Outcome | None, plan: Plan) -> Outcome | None:
-    """Its place, unless the budget refuses it: the runs before it count against it, those behind it do not."""
-    situation = plan.situation
-    if isinstance(outcome, RunPlaced | Keep) and situation.policy.budget_total is not None:
+def _affordable(run: Run, outcome: Outcome | None, plan: Plan, limits: OwnerLimits) -> Outcome | None:
+    """Its place, unless a budget refuses it: the runs before it count against it, those behind it do not."""
+    situation, policy = plan.situation, plan.situation.policy
+    if isinstance(outcome, RunPlaced | Keep) and policy.guarded:
         try:
-            check(terms_of(run), situation.policy, situation.state, situation.now, run)
+            if policy.budget_total is not None:
+                check(terms_of(run), policy, situation.state, situation.now, run)
+            limits.check(terms_of(run), run.project, run)
         except RefusedByPolicy as error:
             return plan.refuse(run, str(error))
     return outcome
@@ -201,8 +237,9 @@ def _starts(situation: Situation, usual: float) -> Iterator[int | None]:
     waiting: list[Run] = []
     for run in situation.queue:
         nodes, at = places(run), float(now)
-        if without_offer(situation, run) is not None:
-            yield None
+        if situation.holds_back(run) or without_offer(situation, run) is not None:
+            lever = situation.holder(run)
+            yield None if lever is None else lever.pulled.until
             continue
         if situation.free is not None:
             at = max((heapq.heappop(frees) for _ in range(min(nodes, len(frees)))), default=inf)
@@ -304,7 +341,7 @@ def _limit(patience: int) -> str:
 
 
 def _why_no_more(run: Run, patience: int, now: int) -> str | None:
-    if run.stop_by is not None:
+    if run.stop_by is not None or run.halt is not None:
         return "a stop was requested"
     if _has_started(run):
         return "it had started"

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from steno.engine.state.levers import Lever, drainer, holder
 from steno.engine.state.policy import MINUTE, Policy
 from steno.engine.state.run import Requirements, Run
 from steno.engine.state.states import State, VmState
@@ -66,7 +67,30 @@ class Situation:
     @cached_property
     def queue(self) -> tuple[Run, ...]:
         """Runs without a place, in order of request."""
-        return tuple(run for run in self.live if run.placed is None and run.provider_id is None and not run.stop_by)
+        waiting = (run for run in self.live if run.placed is None and run.provider_id is None and not run.stop_by)
+        return tuple(run for run in waiting if not run.halted)
+
+    @property
+    def moment(self) -> int:
+        """Record time: a lever ends by it, so that a wall clock that jumps ends none."""
+        return self.now if self.state.last_at is None else self.state.last_at
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the policy allows no machine at all, which is a drain without end."""
+        return self.policy.max_vms == 0 and not self.policy.free
+
+    def holder(self, run: Run) -> Lever | None:
+        """The lever because of which the run gets no place."""
+        return holder(self.state.levers.values(), run, self.moment) if self.state.levers else None
+
+    def holds_back(self, run: Run) -> bool:
+        """True if a lever, or a policy without any machine, lets the run not start."""
+        return self.is_closed or self.holder(run) is not None
+
+    def drainer(self, vm: Vm) -> Lever | None:
+        """The lever that ends the machine once it is idle."""
+        return drainer(self.state.levers.values(), vm, self.moment) if self.state.levers else None
 
     @cached_property
     def lacking(self) -> tuple[Lacking, ...]:

@@ -10,6 +10,7 @@ from steno.engine.decide.machine import LANDING, Timeout, comer, is_told, timeou
 from steno.engine.decide.situation import Situation, slot_of
 from steno.engine.money.prices import in_force
 from steno.engine.state.archives import until_of
+from steno.engine.state.levers import SHORT, sentence
 from steno.engine.state.policy import Policy
 from steno.engine.state.run import Run, waits
 from steno.engine.state.sources import Observability, observability, open_blind
@@ -199,8 +200,14 @@ def _doing(situation: Situation, vm: Vm) -> Iterator[str]:
 def _idle(situation: Situation, vm: Vm) -> Iterator[str]:
     for occupant in vm.occupants:
         yield f"{_name(situation.state, occupant.run_id)} is on it, and the record shows no end of it."
+    if (kept := vm.kept(situation.now)) is not None:
+        yield f"{kept.by} keeps it until {format_second(kept.until)}, and pays for its idle time: {kept.why}."
+        yield f"`steno resume {kept.lever_id[:SHORT]}` releases it."
+        return
     coming = tuple(_coming(situation, vm))
     yield from coming
+    if (lever := situation.drainer(vm)) is not None and vm.ours:
+        yield f"It ends once a poll shows it idle: {sentence(lever)}."
     timeout = timeout_of(situation.state, vm, situation.policy)
     seen = idle_evidence(situation.state, vm) // SECOND * SECOND
     idle = "It is idle" if vm.idle_since is None else f"It has been idle since {format_second(vm.idle_since)}"

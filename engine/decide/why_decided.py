@@ -34,8 +34,8 @@ def why_decided(state: World, decision: Decision, at: int) -> str:
             return f"It was refused: {decision.why}"
         case types.SubmitFailed():
             return f"It was given up: {decision.error}."
-        case types.StopRequested():
-            return f"It was stopped: {_stop(state, state.runs.get(decision.run_id))}."
+        case types.StopRequested() | types.RunIdleWarned():
+            return _stop(state, decision, at)
         case types.VmDrainStarted():
             return f"It was drained ({decision.by}): {decision.detail or 'no detail is recorded'}."
         case types.VmDrainCancelled():
@@ -64,7 +64,22 @@ def _place(state: World, place: types.RunPlaced, at: int) -> str:
     return f"{place.provider} chooses an idle machine or makes one, and {limit}{gpu}"
 
 
-def _stop(state: World, run: Run | None) -> str:
+def _stop(state: World, decision: types.StopRequested | types.RunIdleWarned, at: int) -> str:
+    run = state.runs.get(decision.run_id)
+    if isinstance(decision, types.StopRequested) and decision.lever is not None:
+        halt = None if run is None else run.halt
+        why = "" if halt is None else f": {halt.why}"
+        return f"It was stopped: {decision.submitter} stopped many runs at once{why}."
+    since = decision.since if isinstance(decision, types.RunIdleWarned) else decision.idle_since
+    if since is None:
+        return f"It was stopped: {_cause(state, run)}."
+    idle = f"its GPUs were idle for {span(max(0, at - since) // SECOND * SECOND)}, since {format_second(since)}"
+    if isinstance(decision, types.RunIdleWarned):
+        return f"It was warned: {idle}; it is stopped at {format_second(decision.stops_at)} unless they work before."
+    return f"It was stopped: {idle}, and samples after the warning show no work (`vms.busy_idle_timeout`)."
+
+
+def _cause(state: World, run: Run | None) -> str:
     if run is not None and run.terms is not None and run.terms.race is not None:
         first = [other for other in state.runs.raced(run.terms.race) if other.started_at and other.stop_by != "policy"]
         names = ", ".join(run_name(state, other.run_id) for other in first) or "another"

@@ -12,14 +12,21 @@ from steno.engine.rules.rule_file import adopted_by
 from steno.engine.rules.sets import Verdict
 from steno.engine.state.archives import set_hidden
 from steno.engine.state.changes import AnomalyKind, Transition
-from steno.engine.state.policy import HOUR, load_policy
+from steno.engine.state.gpu_use import used
+from steno.engine.state.levers import Lever, lasts, stopped_by
+from steno.engine.state.policy import DAY, HOUR, load_policy
 from steno.engine.state.run import Held, Placed, Run, Said
+from steno.engine.state.samples import unpack
 from steno.engine.state.state_machines import Trigger, VmTrigger
 from steno.engine.state.states import Reason, State, VmState
-from steno.engine.state.vm import Drain, Told, Wish
+from steno.engine.state.vm import Drain, KeptSpan, Told, Vm, Wish
 from steno.engine.state.world import PlanAnswer, PolicyStep
 from steno.events import types
+from steno.events.budget_moves import BudgetMoved
+from steno.events.clock import format_second
 from steno.events.codec import Fact
+from steno.events.errors import UnreadableInput
+from steno.events.levers import LeverPulled, LeverReleased
 from steno.events.subjects import OfRun, OfSource, OfVm
 
 _NEVER_RAN: Final = "never-ran"
@@ -95,7 +102,8 @@ def _adopt(turn: FoldStep, requested: Run, seen: Run, key: str) -> Run:
     seen.submitted_from = requested.submitted_from
     seen.first_position, seen.first_at = requested.first_position, requested.first_at
     seen.terms, seen.requeues, seen.former_ids = requested.terms, requested.requeues, requested.former_ids
-    seen.said, seen.placed = requested.said, requested.placed
+    seen.said, seen.placed, seen.use = requested.said, requested.placed, seen.use or requested.use
+    seen.halt = requested.halt
     links.rename(state, seen, seen_as)
     state.runs[requested.run_id] = seen
     chains.rename(state, key, seen_as, seen)
@@ -122,11 +130,19 @@ def _part(turn: FoldStep, run: Run, provider_id: str) -> None:
     ids = chains.foreign_ids(run.provider, provider_id, run.submitted_at)
     other_id = next((foreign_id for foreign_id in ids if foreign_id not in state.runs), ids[0])
     other = replace(
-        run, run_id=other_id, requested_at=None, terms=None, said=None, stop_by=None, placed=None, submitted_from=None
+        run,
+        run_id=other_id,
+        requested_at=None,
+        terms=None,
+        said=None,
+        stop_by=None,
+        halt=None,
+        placed=None,
+        submitted_from=None,
     )
     state.runs[other_id] = other
     chains.rename(state, key, run.run_id, other)
-    run.same_id = ()
+    run.same_id, run.use = (), None
     if not other.terminal:
         state.runs.open_ids[other_id] = None
     machines.part(turn, other, run.run_id)
@@ -169,7 +185,15 @@ def _run(event: OfRun, turn: FoldStep) -> None:
         case types.RunHeld() if waits:
             if run.state is State.REQUESTED:
                 run_step.step(turn, run, Trigger.QUEUE, f"{turn.rules.name}/held")
-            run.held = Held(position=position, at=at, why=event.why, detail=event.detail, not_before=event.not_before)
+            placed_at = None if event.why != "lever" or run.held is None else run.held.placed_at  # it waits on after it
+            run.held = Held(
+                position=position,
+                at=at,
+                why=event.why,
+                detail=event.detail,
+                not_before=event.not_before,
+                placed_at=placed_at,
+            )
             if event.why == "ambiguous":  # it may have its machine already
                 turn.note(run, AnomalyKind.AMBIGUOUS_SUBMISSION, event.detail)
             else:
@@ -181,8 +205,12 @@ def _run(event: OfRun, turn: FoldStep) -> None:
             )
         # Such a run may be about to be submitted again: the stop prevents that.
         case types.StopRequested() if not run.terminal or run.unserved:
-            run.stop_by = event.by
+            run.stop_by, run.stop_idle = event.by, event.idle_since is not None
             return
+        case types.RunIdleWarned():
+            run.idle_warning = event
+            due = f"{format_second(event.stops_at)} unless they work before"
+            turn.note(run, AnomalyKind.GPU_IDLE, f"idle since {format_second(event.since)}: it is stopped at {due}")
         # A report of an earlier attempt says nothing about the current attempt.
         case types.TaskReported() if run.provider_id == event.provider_id:
             run_step.hear(turn, run, event.seq, event.frame, last=event.last)
@@ -190,6 +218,19 @@ def _run(event: OfRun, turn: FoldStep) -> None:
         case _:
             return
     turn.changed(run)
+
+
+@apply.register
+def _sampled(event: types.SamplesRecorded, turn: FoldStep) -> None:
+    """Samples move no run and say nothing of its state."""
+    run = turn.state.runs.get(event.run_id)
+    if run is None:
+        turn.note_drift(event.provider, f"samples of {event.source} are of runs that are not known")
+        return
+    try:
+        run.use = used(run.use, unpack(event.block), turn.at)
+    except UnreadableInput:
+        turn.note(run, AnomalyKind.SCHEMA_DRIFT, f"samples of {event.source} cannot be read", once=True)
 
 
 @apply.register
@@ -274,8 +315,62 @@ def _rules(event: types.RulesAdopted, turn: FoldStep) -> None:
 
 
 @apply.register
+def _pulled(event: LeverPulled, turn: FoldStep) -> None:
+    state, vm = turn.state, turn.state.vms.get(event.vm_id or "")
+    state.levers = {name: lever for name, lever in state.levers.items() if lever.holds(turn.at)}
+    if event.action == "keep":
+        if vm is None or vm.state is VmState.TERMINATED or event.until is None or event.until <= turn.at:
+            return
+        for lever_id in [name for name, lever in state.levers.items() if _keeps(lever, vm)]:
+            del state.levers[lever_id]
+        _end_keep(vm, turn.at)
+        span = KeptSpan(lever_id=event.lever_id, by=event.by, why=event.why, since=turn.at, until=event.until)
+        vm.keeps = (*vm.keeps, span)
+        turn.changed(vm)
+    lacking = state.runs.ended(lambda brief: brief.lacked and brief.at > turn.at - DAY)
+    for run in stopped_by(event, (*state.runs.open(), *lacking)) if event.action == "stop" else ():
+        run.halt = event
+        turn.changed(run)
+    if lasts(event):
+        state.levers[event.lever_id] = Lever(position=turn.position, at=turn.at, pulled=event)
+
+
+def _keeps(lever: Lever, vm: Vm) -> bool:
+    return lever.pulled.action == "keep" and lever.pulled.vm_id == vm.vm_id
+
+
+def _end_keep(vm: Vm, at: int) -> None:
+    """End the newest kept time, if it goes on."""
+    if vm.kept(at) is not None:
+        vm.keeps = (*vm.keeps[:-1], replace(vm.keeps[-1], until=at, released=True))
+
+
+@apply.register
+def _released(event: LeverReleased, turn: FoldStep) -> None:
+    """A run that it stopped stays stopped, unless the stop is not requested yet."""
+    lever = turn.state.levers.pop(event.lever_id, None)
+    if lever is None:
+        return
+    vm = turn.state.vms.get(lever.pulled.vm_id or "")
+    if vm is not None and vm.keeps and vm.keeps[-1].lever_id == event.lever_id:
+        _end_keep(vm, turn.at)
+        turn.changed(vm)
+    for run in turn.state.runs.open():
+        if run.halted and run.halt is not None and run.halt.lever_id == event.lever_id:
+            run.halt = None
+            turn.changed(run)
+
+
+@apply.register
 def _crossed(event: types.BudgetCrossed, turn: FoldStep) -> None:
     turn.state.crossed.setdefault(f"{event.threshold}/{event.total}", turn.position)
+
+
+@apply.register
+def _moved(event: BudgetMoved, turn: FoldStep) -> None:
+    moved = turn.state.moved_budget
+    for owner, amount in ((event.from_owner, -event.amount), (event.to_owner, event.amount)):
+        moved[owner] = moved.get(owner, 0) + amount
 
 
 @apply.register

@@ -27,7 +27,7 @@ from steno.engine.state.sources import Source, is_page
 from steno.engine.state.states import VmState
 from steno.events.clock import foreign_run_id
 from steno.events.poll import Poll
-from steno.events.types import Event, SourceHidden, SourceShown, SubmitSucceeded
+from steno.events.types import Event, SamplesRecorded, SourceHidden, SourceShown, SubmitSucceeded
 
 if TYPE_CHECKING:
     from steno.events.store.record import Record
@@ -234,15 +234,16 @@ class RecordFold:
                 other.changed(None)
 
     def _event(self, position: int, at: int) -> tuple[Change, ...]:
-        """Fold one of our own intents or outcomes; the next poll of every lane is read again."""
+        """Fold one of our own events; the next poll of every lane is read again."""
         self._write_down()
         event = self.record.event(position)
         changes = self.world.apply_event(position, at, event)
         if self._touched is not None:
             self._touch_event(event, self._touched)
-        for source in self._sources.values():
-            source.changes += 1
-        self._follow()
+        if not isinstance(event, SamplesRecorded):  # no reading of a poll depends on samples
+            for source in self._sources.values():
+                source.changes += 1
+            self._follow()
         return changes
 
     def _touch(self, lane: Lane) -> None:

@@ -164,6 +164,8 @@ def settle(turn: FoldStep, run: Run, verdict: Verdict, facts: RunFacts | None = 
         verdict = replace(verdict, reason=output.error)
     if verdict.exit_status == FORGOTTEN and turn.rules.hears and _keeps_machine(run):
         verdict = replace(verdict, state=State.STOPPED, reason=Reason.STOPPED_BY_POLICY)
+    if verdict.reason is Reason.STOPPED_BY_POLICY and run.stop_idle:
+        verdict = replace(verdict, reason=Reason.GPU_IDLE)
     newest = [] if facts is None else facts.newest
     whole = facts is not None and bool(newest) and len(newest) == len(facts.jobs)
     if run.terminal and run.whole_evidence and not whole:

@@ -31,9 +31,10 @@ _FIRST_PORT: Final = 20_000
 _PORTS: Final = 10_000
 _ENGINE_PATIENCE: Final = 300.0  # seconds for the machine's Docker engine to start; it costs some cents
 _FORGOTTEN: Final = 3600 * SECOND  # without an idle timeout: silence after which a listener ends by itself
+_SAMPLER: Final = ("providers/__init__.py", "providers/sampler.py")
 _SENT: Final = {
     steno: ("__init__.py",),
-    engine: ("__init__.py", "errors.py", "kernel/__init__.py", "kernel/machine/**/*", "listener/*"),
+    engine: ("__init__.py", "errors.py", "kernel/__init__.py", "kernel/machine/**/*", "listener/*", *_SAMPLER),
     events: ("__init__.py", "errors.py", "installation.py"),
 }
 """The files of Steno's packages that a listener needs."""

@@ -7,6 +7,7 @@ import secrets
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ _STATUSES = {TaskNotFound: 404, Conflict: 409, QueueFull: 429}
 
 class ListenerServer(ThreadingHTTPServer):
     """Answers at (host, port). `forgotten_after`: seconds without a request after which the machine ends, once no task
-    runs. `certificate`: a PEM file with its key; None: plain HTTP, for a tunnel.
+    runs. `certificate`: a PEM file with its key; None: plain HTTP, for a tunnel. `samples`: lines about the GPUs.
     """
 
     daemon_threads = True
@@ -41,6 +42,7 @@ class ListenerServer(ThreadingHTTPServer):
         containers: Containers,
         forgotten_after: float,
         certificate: Path | None = None,
+        samples: Callable[[], str] = str,
     ) -> None:
         super().__init__(address, _Handler)
         if certificate is not None:
@@ -49,6 +51,7 @@ class ListenerServer(ThreadingHTTPServer):
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.token, self.tasks, self.containers = token, tasks, containers
         self.forgotten_after = forgotten_after
+        self.samples = samples
         self.heard_at = time.monotonic()  # the engine's last request
         self._well = -_FRESH  # when the engine was
         self.stopped = False  # set from other threads and from signal handlers, so it is not a lock
@@ -145,6 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
                     "ends_in_seconds": round(max(0.0, server.left)),
                 }
                 return (503 if health.problems else 200), facts
+            case ("GET", "samples"):
+                return 200, {"text": server.samples()}
             case ("POST", "execute"):
                 body = self._body()
                 if problems := server.problems():
@@ -168,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = server.stopped = True
                 return 200, {"detail": "this machine is stopping"}
         self.close_connection = True
-        return 404, {"detail": "there is /health, /execute, /tasks, /tasks/{id}, /cancel/{id} and /shutdown"}
+        return 404, {"detail": "there is /health, /samples, /execute, /tasks, /tasks/{id}, /cancel/{id} and /shutdown"}
 
     def _body(self) -> dict[str, Any]:
         size = int(self.headers.get("Content-Length", "-1"))

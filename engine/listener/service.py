@@ -11,6 +11,7 @@ from pathlib import Path
 from steno.events.errors import StenoError
 
 from .daemon import SandboxUnavailable
+from .gpu_log import GpuLog
 from .sandbox import ContainerLimits, Containers
 from .server import ListenerServer
 from .tasks import Tasks
@@ -63,7 +64,8 @@ def listen(
         except OSError as error:
             raise CannotListen(f"{folder} cannot be used ({error.strerror}): give another --folder") from None
         try:
-            server = ListenerServer((host, port), token, tasks, containers, forgotten_after, certificate)
+            gpus = stack.enter_context(closing(GpuLog(folder)))
+            server = ListenerServer((host, port), token, tasks, containers, forgotten_after, certificate, gpus.text)
         except OSError as error:
             why = error.strerror or error
             raise CannotListen(f"cannot listen at {host}:{port} ({why}): give another") from None

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from steno.engine.live.live_world import LiveWorld
     from steno.events.store.record import Batch, Record, Unless
 
-_PLACES: Final = frozenset({"RunPlaced"})
+_PULLS: Final = frozenset({"LeverPulled"})
+_PLACES: Final = _PULLS | {"RunPlaced", "BudgetMoved"}
 
 
 class Journal:
@@ -43,17 +44,20 @@ class Journal:
         self.write(f"source/{source}", types.PolicyAdopted(source=source, policy=dump_policy(policy)))
         return True
 
-    def queue(self, source: str, facts: Sequence[types.Event], *, version: int, seen: int | None = None) -> None:
+    def queue(
+        self, source: str, facts: Sequence[types.Event], *, version: int, seen: int | None = None, spends: bool = False
+    ) -> None:
         """Append decisions about a source's queue, all or none. `version`: of the stream (`queue_version`), before the
-        world that the decisions rest on was folded. `seen`: the position of that world, where a place must not be given
-        beside one of another source that it does not know: both spend one budget. None: places do not cost anything.
+        world that the decisions rest on was folded. `seen`: the position of that world: no place is given after a lever
+        that it does not know, nor, if places `spend`, after a place of another source: both spend one budget. None: no
+        place is given.
 
         Raises:
             VersionConflict: another process decided meanwhile; nothing was appended.
         """
         from steno.events.store.record import Batch, Unless
 
-        unless = None if seen is None else Unless(_PLACES, seen)
+        unless = None if seen is None else Unless(_PLACES if spends else _PULLS, seen)
         self.append(Batch(stream=f"queue/{source}", events=facts, expected_version=version), unless=unless)
 
     def queue_version(self, source: str) -> int:

@@ -39,10 +39,11 @@ class Costs:
     calls `moved` after the world changed. What no later poll changes of a long bill stays in the cache.
     """
 
-    def __init__(self, state: World) -> None:
+    def __init__(self, state: World, book: Book | None = None) -> None:
+        """`book`: the prices; None: those of the world."""
         self.state = state
         self._cache = BillCache()
-        self._book = Book.of(state)
+        self._book = Book.of(state) if book is None else book
         self._bills: dict[str, Bill] = {}
         self._charges: dict[str, dict[str | None, list[Charge]]] = {}
 
@@ -119,17 +120,23 @@ class Costs:
         if run.tasks:
             known = [cost for task in run.tasks if (cost := self.of_run(task)) is not None]
             return sum(known) if known else None
+        paid, there = self.machines_of(run, machines)
+        if not paid:
+            return 0 if _never_had_one(run) else None
+        cost = sum(charge.cost for vm_id in there for charge in self.paid_by(run_id, vm_id))
+        return None if not cost and any(run_id in _undated(state.vms[vm_id]) for vm_id in paid) else cost
+
+    def machines_of(self, run: Run, machines: Iterable[str] | None = None) -> tuple[list[str], list[str]]:
+        """(the machines that a run pays for, those and the machines beneath); `machines`: as in `of_run`."""
+        state = self.state
         if machines is None:  # a requeued run has no link to its earlier machines
             machines = dict.fromkeys(run.links.values())
             if run.requeues:
                 later = (*state.vms.open(), *state.vms.ended_since(run.first_at))
-                machines = (vm.vm_id for vm in later if run_id in vm.runs)
-        paid = [vm_id for vm_id in machines if (vm := state.vms.get(vm_id)) is not None and run_id in self.payers(vm)]
-        if not paid:
-            return 0 if _never_had_one(run) else None
-        there = list(dict.fromkeys((*paid, *self.beneath(paid))))
-        cost = sum(charge.cost for vm_id in there for charge in self.paid_by(run_id, vm_id))
-        return None if not cost and any(run_id in _undated(state.vms[vm_id]) for vm_id in paid) else cost
+                machines = (vm.vm_id for vm in later if run.run_id in vm.runs)
+        there = ((vm_id, state.vms.get(vm_id)) for vm_id in machines)
+        paid = [vm_id for vm_id, vm in there if vm is not None and run.run_id in self.payers(vm)]
+        return paid, list(dict.fromkeys((*paid, *self.beneath(paid))))
 
     def of_runs(self) -> dict[str, int]:
         """run_id → micro-dollars, of every run whose cost is known; see `of_run`."""
@@ -183,6 +190,20 @@ def cut_at(charge: Charge, moments: Iterable[int]) -> list[Charge]:
             pairwise(edges), portions(charge.cost, edges), portions(charge.time, edges), strict=True
         )
     ]
+
+
+def cut_by_keeper(charge: Charge, vm: Vm) -> list[tuple[Charge, str | None]]:
+    """A charge cut at the edges of the times for which the machine was kept, each part with its keeper. The parts sum
+    to the charge exactly.
+    """
+    parts = cut_at(charge, (edge for span in vm.keeps for edge in (span.since, span.until))) if vm.keeps else [charge]
+    return [(part, keeper_of(part, vm)) for part in parts]
+
+
+def keeper_of(charge: Charge, vm: Vm) -> str | None:
+    """The user who pays for it because they had the machine kept: what no run pays of idle time. None: nobody does."""
+    idle = charge.run_id is None and charge.line is Line.IDLE
+    return kept.by if idle and (kept := vm.kept(charge.since)) is not None else None
 
 
 def _never_had_one(run: Run) -> bool:

@@ -2,6 +2,7 @@
 sum to it exactly, and so do the stacks of any of the three groupings.
 """
 
+from calendar import monthrange
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, timedelta
 from functools import lru_cache
@@ -13,10 +14,10 @@ import msgspec
 from msgspec import Meta
 
 from steno.engine.money.bill import Bill
-from steno.engine.money.costs import charges, cut_at
+from steno.engine.money.costs import charges, cut_at, cut_by_keeper
 from steno.engine.money.report import midnights
 from steno.engine.state.policy import DAY
-from steno.engine.state.vm import Phase
+from steno.engine.state.vm import Phase, Vm
 from steno.engine.wire import Cell, Shape, Tabled, Usd, dollars
 from steno.events.clock import SECOND
 
@@ -35,7 +36,7 @@ class DaySpend(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The cost of a machine on one day for one purpose."""
 
     day: int  # UTC, since 1970
-    user: str | None  # who submitted the runs that pay; None: no run pays
+    user: str | None  # who submitted the runs that pay, or kept the machine; None: nobody pays
     line: str
     cost: int  # micro-dollars
 
@@ -53,13 +54,14 @@ class MachineDays(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     spend: tuple[DaySpend, ...] = ()
     use: tuple[DayUse, ...] = ()
+    idle_inside: tuple[tuple[int, int], ...] = ()  # (day, micro-dollars) of busy time in which the GPUs were idle
 
 
-def days_of(bill: Bill, user: Callable[[str], str]) -> MachineDays:
-    """The days of one bill; `user` names who submitted a run."""
+def days_of(vm: Vm, bill: Bill, user: Callable[[str], str]) -> MachineDays:
+    """The days of a machine's bill; `user` names who submitted a run."""
     spend: dict[tuple[int, str | None, str], int] = {}
-    for charge in charges(bill):
-        who = None if charge.run_id is None else user(charge.run_id)
+    for charge, keeper in (part for whole in charges(bill) for part in cut_by_keeper(whole, vm)):
+        who = keeper if charge.run_id is None else user(charge.run_id)
         for part in cut_at(charge, midnights(charge.since, charge.until)):
             key = (part.since // DAY, who, part.line.value)
             spend[key] = spend.get(key, 0) + part.cost
@@ -230,6 +232,13 @@ def range_of(since: int | None, until: int | None, now: int) -> DayRange:
 def day_text(day: int) -> str:
     """`2026-11-20`."""
     return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
+
+
+def month_days(month: str) -> DayRange:
+    """The days of a month in UTC. Raises `ValueError`: the text is not `YYYY-MM`."""
+    first = date.fromisoformat(f"{month}-01" if len(month) == len("2026-11") else "")
+    since = (first - date(1970, 1, 1)).days
+    return DayRange(since, since + monthrange(first.year, first.month)[1] - 1)
 
 
 def _series(by: Stack, gpu: str, spent: DaySpend) -> str:

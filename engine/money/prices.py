@@ -11,11 +11,12 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from steno.engine.state.kernel_mark import is_kept
 from steno.engine.state.policy import UNNAMED_GPU, Billing, Policy, list_price
 from steno.engine.state.run import Requirements
 from steno.engine.state.vm import Pause, PriceStep, Vm
 from steno.engine.state.world import PolicyStep, World
-from steno.engine.wire import rate
+from steno.engine.wire import DOLLAR, rate
 
 
 class Rung(NamedTuple):
@@ -79,6 +80,20 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
             billing for billing in (() if policy is None else policy.billing) if billing.backend.casefold() == backend
         )
         return next(known, Billing(backend=backend))
+
+
+class GpuHours(Book, frozen=True, kw_only=True):
+    """GPU-hours in place of money: each GPU costs a dollar an hour; a kernels' machine is part of the one beneath."""
+
+    def digest(self) -> str:
+        return "gpu-hours"
+
+    def tariff(self, vm: Vm) -> Tariff:
+        hourly = 0 if is_kept(vm) else vm.facts.gpu_count * DOLLAR
+        return _without((Rung(vm.created, hourly, hourly, hourly),), vm.pauses)
+
+    def billing(self, vm: Vm, moment: int) -> Billing:  # noqa: ARG002 - as of every book
+        return Billing(backend="")
 
 
 def overridden(gpu: str | None, count: int, policy: Policy | None) -> int | None:

@@ -1,4 +1,5 @@
-"""The OTLP/HTTP collector that gets a trace of each run, and what is posted to it: spans of OpenTelemetry, in protobuf.
+"""The OTLP/HTTP collector that gets a trace of each run and the metrics of each source, and what is posted to it: spans
+and gauges of OpenTelemetry, in protobuf.
 
 A run is one trace: its id is the run's own. The root span is the run from submission to end; its children are the
 states it was in, each linked to the poll that caused it, and the root to the polls that the verdict rests on. All ids
@@ -6,7 +7,9 @@ follow from the run's id, so that what is sent twice is the same trace. A poll i
 position, for `steno poll`.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.util import find_spec
@@ -15,21 +18,37 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from steno.engine.errors import NotConfigured
+from steno.engine.money.bill import life_cost
 from steno.engine.money.costs import Costs
+from steno.engine.money.prices import Book, rung_at
+from steno.engine.money.report import gpu_of
 from steno.engine.state.run import Run
+from steno.engine.state.samples import Sample, unpack
 from steno.engine.state.states import State
-from steno.engine.wire import money
+from steno.engine.state.world import source_of, vms_of
+from steno.engine.wire import DOLLAR, money
+from steno.events.clock import SECOND
+from steno.events.errors import UnreadableInput
 from steno.events.installation import installing
+from steno.events.types import SamplesRecorded
 
 if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import KeyValue
     from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
     from steno.engine.state.world import World
+    from steno.events.store.record import Record
 
 HEADERS: Final = {"Content-Type": "application/x-protobuf", "User-Agent": "steno"}
 _PATH: Final = "/v1/traces"
+EVERY: Final = 60 * SECOND  # metrics
+MOST_SAMPLED: Final = 100  # runs whose GPUs are reported, with two series each
+_FRESH: Final = 600 * SECOND  # an older sample says nothing about now
 _NANO: Final = 1_000  # nanoseconds in a microsecond
+_KNOWN: Final = (
+    "run_id", "provider", "provider_id", "project", "state", "reason", "exit_status", "rule", "vm_id", "start",
+    "attempts",
+)  # fmt: skip
 _Value = str | int | None
 
 
@@ -38,6 +57,11 @@ class Collector:
     """Where traces go. The address may hold a password: it is never recorded or shown."""
 
     url: str = field(repr=False)
+
+    @property
+    def metrics(self) -> str:
+        """Where metrics go."""
+        return self.url.removesuffix(_PATH) + "/v1/metrics"
 
 
 def collector_at(endpoint: str | None) -> Collector | None:
@@ -55,16 +79,56 @@ def collector_at(endpoint: str | None) -> Collector | None:
 def traces_of(run_ids: Iterable[str], state: "World", record_id: str) -> bytes:
     """An ExportTraceServiceRequest with the traces of these runs as the world knows them; of none that it does not."""
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-    from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
-    from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-    from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 
-    costs = Costs(state)
+    costs, request = Costs(state), ExportTraceServiceRequest()
     runs = [run for run_id in run_ids if (run := state.runs.get(run_id)) is not None]
+    resource = request.resource_spans.add()
+    resource.resource.attributes.extend(_attributes({"service.name": "steno", "steno.record": record_id}))
     spans = [span for run in runs for span in _spans(run, costs.of_run(run.run_id))]
-    resource = Resource(attributes=_attributes({"service.name": "steno", "steno.record": record_id}))
-    scope = ScopeSpans(scope=InstrumentationScope(name="steno"), spans=spans)
-    request = ExportTraceServiceRequest(resource_spans=[ResourceSpans(resource=resource, scope_spans=[scope])])
+    resource.scope_spans.add(spans=spans).scope.name = "steno"
+    return bytes(request.SerializeToString())
+
+
+def newest_samples(record: "Record", runs: Iterable[Run], now: int) -> Iterator[tuple[Run, list[Sample]]]:
+    """The newest runs that run, with the newest sample of each GPU whose use is known; old samples are left out."""
+    for run in [run for run in runs if run.state is State.RUNNING][-MOST_SAMPLED:]:
+        for stored in record.read(stream=run.subject, types=("SamplesRecorded",), backwards=True, limit=1):
+            with suppress(UnreadableInput):
+                samples = unpack(stored.data.block) if isinstance(stored.data, SamplesRecorded) else []
+                fresh = [sample for sample in samples if sample.device and now - sample.at <= _FRESH]
+                if gpus := {sample.device: sample for sample in fresh if sample.use is not None}:
+                    yield run, list(gpus.values())
+
+
+def metrics_of(source: str, state: "World", record: "Record", now: int) -> bytes:
+    """An ExportMetricsServiceRequest with gauges of a source's runs, machines, money, and GPUs of running runs."""
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+    book, until, machines = Book.of(state), state.last_at or 0, vms_of(state, source)
+    runs = state.runs.sums("by source", lambda run: (f"{run.archive} {source_of(run)} {run.state.value}", 1))
+    paid = state.vms.sums(
+        f"by source, {book.digest()}", lambda vm: (f"{vm.archive} {vm.source}", life_cost(vm, until=until, book=book))
+    )
+    hourly = sum(rung_at(book.tariff(vm), now).best for vm in machines if vm.billed)
+    kinds = Counter((vm.state.value, gpu_of(vm)) for vm in machines)
+    open_runs = [run for run in state.runs.open() if run.archive is None and source_of(run) == source]
+    gpus = [({"steno.run_id": run.run_id}, there) for run, there in newest_samples(record, open_runs, now)]
+    figures: dict[tuple[str, str], Sequence[tuple[Mapping[str, _Value], float]]] = {
+        ("steno.runs", "{run}"): [({"steno.state": each.value}, runs[f"None {source} {each.value}"]) for each in State],
+        ("steno.machines", "{machine}"): [({"steno.state": at, "steno.gpu": gpu}, n) for (at, gpu), n in kinds.items()],
+        ("steno.cost.hourly", "USD/h"): [({}, hourly / DOLLAR)],
+        ("steno.spend", "USD"): [({}, paid[f"None {source}"] / DOLLAR)],
+        ("steno.gpu.use", "%"): [(run, sum(gpu.use or 0 for gpu in there) / len(there)) for run, there in gpus],
+        ("steno.gpu.power", "W"): [(run, sum(gpu.power or 0 for gpu in each)) for run, each in gpus if each[0].power],
+    }
+    request = ExportMetricsServiceRequest()
+    resource, about = request.resource_metrics.add(), {"service.name": "steno", "steno.record": record.id}
+    resource.resource.attributes.extend(_attributes({**about, "steno.source": source}))
+    metrics = resource.scope_metrics.add().metrics
+    for (name, unit), points in figures.items():
+        gauge = metrics.add(name=name, unit=unit).gauge
+        for labels, value in points:
+            gauge.data_points.add(time_unix_nano=now * _NANO, as_double=value, attributes=_attributes(labels))
     return bytes(request.SerializeToString())
 
 
@@ -111,20 +175,8 @@ def _spans(run: Run, cost: int | None) -> "list[Span]":
 
 
 def _said(run: Run, cost: int | None, reason: str | None) -> dict[str, _Value]:
-    return {
-        "steno.run_id": run.run_id,
-        "steno.provider": run.provider,
-        "steno.provider_id": run.provider_id,
-        "steno.project": run.project,
-        "steno.state": run.state.value,
-        "steno.reason": reason,
-        "steno.exit_status": run.exit_status,
-        "steno.rule": run.rule,
-        "steno.vm_id": run.vm_id,
-        "steno.start": run.start,
-        "steno.attempts": run.attempts,
-        "steno.cost_usd": money(cost),
-    }
+    known = {f"steno.{name}": getattr(run, name) for name in _KNOWN}
+    return {**known, "steno.state": run.state.value, "steno.reason": reason, "steno.cost_usd": money(cost)}
 
 
 def _link(run: Run, position: int) -> "Span.Link":
@@ -142,7 +194,7 @@ def _span_id(run: Run, what: str) -> bytes:
     return sha256(f"{run.run_id}/{what}".encode()).digest()[:8]
 
 
-def _attributes(values: dict[str, _Value]) -> "list[KeyValue]":
+def _attributes(values: Mapping[str, _Value]) -> "list[KeyValue]":
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
     return [

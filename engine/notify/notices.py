@@ -1,22 +1,24 @@
-"""Notices to the webhook, and traces to the collector: news is recorded as an intent, once, then posted; each outcome
-is an event. After a crash a notice without an outcome is posted again under the same id (`X-Steno-Notice`; a trace has
-the run's), so the receiver can deduplicate it.
+"""Notices to the routes, and traces to the collector: news is recorded as an intent, once, then posted; each outcome is
+an event. After a crash a notice without an outcome is posted again under the same id (`X-Steno-Notice`; a trace has the
+run's), so the receiver can deduplicate it.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 
 from steno.engine.live.journal import Journal
-from steno.engine.notify.collector import HEADERS, Collector, traces_of
-from steno.engine.notify.news import ANOMALY, BUDGET, ORPHAN, RUN_END, TRACE, News, NewsItem, notice_id
+from steno.engine.notify.collector import EVERY, HEADERS, Collector, metrics_of, traces_of
+from steno.engine.notify.news import BUDGET, ORDER, TRACE, VANISHED, News, NewsItem, notice_id
+from steno.engine.notify.routes import Route, deliver, quiet_left
 from steno.engine.notify.webhook import (
     Fields,
     Outcome,
-    Webhook,
     budget_text,
     digest,
     envelope,
@@ -33,15 +35,21 @@ from steno.events.clock import SECOND, Clock, Ids, format_time
 from steno.events.errors import IdConflict, VersionConflict
 from steno.events.store.append import Batch
 from steno.events.store.store import Lease
-
-Kind = Literal["budget", "orphan", "run_end", "anomaly", "test", "trace"]
+from steno.events.subjects import NoticeKind
 
 ROOM = 10  # open notices of a receiver at most; further facts are combined into a digest (docs/adr/0024)
 MOST = 200  # facts of one digest
 PAUSES = (1 * SECOND, 5 * SECOND, 25 * SECOND, 125 * SECOND)  # microseconds between attempts
+PATIENT = (*PAUSES, 600 * SECOND, *(24 * (3600 * SECOND,)))  # of a route: a mail server may be down for a day
+_PAUSES = {False: PAUSES, True: PATIENT}  # whether it is of a route
+URGENT = frozenset({BUDGET, VANISHED, "test"})  # quiet hours do not hold it back
+_COLLECTED = "/"  # in place of a route: the collector
 _AT_ONCE = 4  # attempts under way at the same time
 _TIMEOUT = 3.0
 """Seconds an ending process waits for an attempt under way: with its outcome recorded nothing is sent twice."""
+
+
+Message = tuple[str, str, Fields]  # (text, path of its page, fields)
 
 
 class _Traces(msgspec.Struct):
@@ -55,29 +63,30 @@ class Notices:
         self,
         journal: Journal,
         clock: Clock,
-        webhook: Webhook | None = None,
-        *,
+        *routes: Route | None,
         collector: Collector | None = None,
         source: str = "",
         made_again: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`webhook`: None: alerts are only recorded and logged. `collector`: None: no traces are sent. `source`: whose
-        ends, anomalies and machines are reported. `made_again`: as in `News`.
+        """`routes`: without any, alerts are only recorded and logged. `collector`: None: no traces are sent. `source`:
+        whose runs, anomalies and machines are reported. `made_again`: as in `News`.
         """
         self._journal = journal
         self._clock = clock
-        self._webhook = webhook
+        self._routes = {route.name: route for route in routes if route is not None}
         self._collector = collector
-        self._kinds = (frozenset() if webhook is None else webhook.kinds) | (
-            {TRACE} if collector is not None else set()
+        self._kinds = frozenset({TRACE} if collector is not None else ()).union(
+            *(route.marks for route in self._routes.values())
         )
         self._source = source
         self._news = News(journal.record, source, made_again)
         self._adopted = False
+        self._measured_at = clock.now()  # when the metrics were last sent
         self._lease: Lease | None = None
         self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
         self._attempts: dict[str, threading.Thread] = {}
         """By notice: attempts under way, or whose outcome is not recorded yet."""
+        self._accepted: dict[str, int] = {}  # when a route last took a notice: what it refused before is due
 
     # -- what is reported
 
@@ -98,9 +107,11 @@ class Notices:
         """Record that a budget threshold was crossed and, in the same transaction, the intent to report it."""
         event_id = notice_id(self._journal.record.id, f"budget/{crossed.threshold}/{crossed.total}")
         batches = [Batch(stream="budget", events=(crossed,), ids=(event_id,))]
-        if self._webhook is not None and BUDGET in self._webhook.kinds:
-            fields = msgspec.structs.asdict(crossed)
-            batches.append(self.batch("budget", event_id, budget_text(crossed), "/costs", fields))
+        for route in self._routes.values():
+            if BUDGET in route.kinds:
+                fields = msgspec.structs.asdict(crossed)
+                name = notice_id(event_id, route.name) if route.name else event_id
+                batches.append(self.batch(route, "budget", name, (budget_text(crossed), "/costs", fields)))
         try:
             self._journal.append(*batches)
         except (VersionConflict, IdConflict):
@@ -110,25 +121,38 @@ class Notices:
         """Record the intents to report the world's news: each fact once, many at once as a digest."""
         if not self._kinds:
             return
-        outbox, now = self._journal.outbox(), self._clock.now()
-        facts = self._news.collect(state, outbox, self._kinds, now)
-        traces = sum(notice.intent.kind == TRACE for notice in outbox.notices.values())
-        room = ROOM - (len(outbox.notices) - traces)
-        for kind in (ORPHAN, RUN_END, ANOMALY):
+        outbox, now, traces = self._journal.outbox(), self._clock.now(), self._collector is not None
+        facts = self._news.collect(state, outbox, tuple(self._routes.values()), now, traces=traces)
+        outstanding = Counter(map(_receiver, outbox.notices.values()))
+        for route in self._routes.values():
+            new = [fact for fact in facts if fact.route == route.name and fact.kind != TRACE]
+            self._notify(route, new, ROOM - outstanding[route.name], state, now)
+        ended = [fact for fact in facts if fact.kind == TRACE]
+        for start in range(0, len(ended), MOST)[: max(0, ROOM - outstanding[_COLLECTED])]:
+            self._report(ended[start : start + MOST], state, now)
+
+    def _notify(self, route: Route, facts: list[NewsItem], room: int, state: World, now: int) -> None:
+        """Report facts to a route. What quiet hours held back is one digest, of all kinds."""
+        held = [fact for fact in facts if fact.kind not in URGENT and quiet_left(route.quiet, fact.at)]
+        if quiet_left(route.quiet, now):
+            facts, held = [fact for fact in facts if fact.kind in URGENT], []
+        elif len(held) > 1 and room > 0:
+            self._report(held[:MOST], state, now, route)
+            room -= 1
+            facts = [fact for fact in facts if fact not in held]
+        for kind in ORDER:
             new = [fact for fact in facts if fact.kind == kind]
             while new and room > 0:
                 count = 1 if len(new) <= room else MOST
-                self._report(new[:count], state, now)
+                self._report(new[:count], state, now, route)
                 room, new = room - 1, new[count:]
-        ended = [fact for fact in facts if fact.kind == TRACE]
-        for start in range(0, len(ended), MOST)[: max(0, ROOM - traces)]:
-            self._report(ended[start : start + MOST], state, now)
 
-    def _report(self, facts: Sequence[NewsItem], state: World, now: int) -> None:
-        """Record the intent to report facts of one kind. That of traces has the runs alone: the traces are made of the
+    def _report(self, facts: Sequence[NewsItem], state: World, now: int, route: Route | None = None) -> None:
+        """Record the intent to report facts. That of traces has the runs alone: the traces are made of the
         world when they are sent.
         """
-        kind, about = cast("Kind", facts[0].kind), () if len(facts) == 1 else tuple(fact.fact_id for fact in facts)
+        kind = cast("NoticeKind", facts[0].kind if len({fact.kind for fact in facts}) == 1 else "digest")
+        about = () if len(facts) == 1 else tuple(fact.fact_id for fact in facts)
         what = "traces/" if kind == TRACE else "digest/"
         name = notice_id(self._journal.record.id, what + "/".join(about)) if about else facts[0].fact_id
         if kind == TRACE:
@@ -138,26 +162,30 @@ class Notices:
             batch = _intent(name, kind, body, about)
         else:
             message = digest(facts, state) if about else message_of(facts[0], state, now)
-            batch = self.batch(kind, name, *message, about)
+            batch = self.batch(route, kind, name, message, about)
         try:
             self._journal.append(batch)
         except VersionConflict:
             return  # another process did
 
-    def batch(self, kind: Kind, name: str, text: str, page: str, fields: Fields, about: tuple[str, ...] = ()) -> Batch:
+    def batch(
+        self, route: Route | None, kind: NoticeKind, name: str, message: Message, about: tuple[str, ...] = ()
+    ) -> Batch:
         """The intent to report something."""
+        text, page, fields = message
         ours: Fields = {"kind": kind, "notice_id": name, "record": self._journal.record.id}
         ours |= {"at": format_time(self._clock.now()), **fields}
-        dashboard = None if self._webhook is None else self._webhook.dashboard
+        dashboard = None if route is None else route.dashboard
         link = None if dashboard is None else f"{dashboard.rstrip('/')}{page}"
         body = envelope(text, link, ours | ({} if link is None else {"link": link}))
-        return _intent(name, kind, body, about)
+        return _intent(name, kind, body, about, "" if route is None else route.name)
 
     # -- delivery
 
     def round(self) -> None:
         """Record the outcomes of earlier attempts and start those that are due; never waits for the webhook."""
         self._record_outcomes()
+        self._measure()
         waiting = self._open()
         if waiting and self._lease is None:  # at most one process sends: several may record the sources of one record
             self._lease = self._journal.record.store.lease("notices")
@@ -165,35 +193,50 @@ class Notices:
             return
         now = self._clock.now()
         for name, notice in tuple(waiting.items()):
-            if len(self._attempts) < _AT_ONCE and name not in self._attempts and _wait(notice, now) == 0:
-                message = self._message(notice, now)
+            if len(self._attempts) < _AT_ONCE and name not in self._attempts and self._wait(notice, now) == 0:
                 # A daemon: an ending process does not wait for a server that hangs; the notice is sent again later.
-                thread = threading.Thread(target=self._attempt, args=(notice, *message), daemon=True)
+                thread = threading.Thread(target=self._attempt, args=(notice, self._call(notice, now)), daemon=True)
                 self._attempts[name] = thread
                 thread.start()
+
+    def _measure(self) -> None:
+        """Send the metrics of the source if they are due: once, and not again, as the next say more."""
+        now = self._clock.now()
+        if self._collector is not None and not 0 <= now - self._measured_at < EVERY:
+            self._measured_at = now
+            body = metrics_of(self._source, self._journal.state(), self._journal.record, now)
+            threading.Thread(target=send, args=(self._collector.metrics, body, HEADERS), daemon=True).start()
 
     def due_in(self, now: int) -> int | None:
         if self._attempts:
             return SECOND
-        waits = [_wait(notice, now) for notice in self._open().values()]
+        waits = [self._wait(notice, now) for notice in self._open().values()]
         return max(SECOND, min(waits)) if waits else None
 
     def _open(self) -> dict[str, OpenNotice]:
         """Notices without an outcome whose receiver this process knows, by id."""
         if not self._kinds:
             return {}
-        unknown = {kind for kind, to in ((True, self._collector), (False, self._webhook)) if to is None}
+        known = {*self._routes, *((_COLLECTED,) if self._collector is not None else ())}
         notices = self._journal.outbox().notices
-        return {name: notice for name, notice in notices.items() if (notice.intent.kind == TRACE) not in unknown}
+        return {name: notice for name, notice in notices.items() if _receiver(notice) in known}
 
-    def _message(self, notice: OpenNotice, now: int) -> tuple[str, bytes, dict[str, str]]:
-        """(address, body, headers) of an attempt."""
+    def _call(self, notice: OpenNotice, now: int) -> Callable[[], tuple[int | None, str | None]]:
+        """An attempt, which gives (status, error)."""
         name, body = notice.intent.notice_id, notice.intent.body
         if notice.intent.kind == TRACE and self._collector is not None:
             runs = msgspec.json.decode(body, type=_Traces).runs
-            return self._collector.url, traces_of(runs, self._journal.state(), self._journal.record.id), HEADERS
-        assert self._webhook is not None  # noqa: S101 - `_open` has no other
-        return self._webhook.url, body, headers_of(self._webhook, name, body, now // SECOND)
+            message = traces_of(runs, self._journal.state(), self._journal.record.id)
+            return partial(send, self._collector.url, message, HEADERS, "the collector")
+        return call_of(self._routes[notice.intent.route], name, body, now)
+
+    def _wait(self, notice: OpenNotice, now: int) -> int:
+        """Microseconds until the next attempt; 0 if it is due, or if the clock was set back since the last."""
+        route = self._routes.get(notice.intent.route)
+        quiet = 0 if route is None or notice.intent.kind in {*URGENT, TRACE} else quiet_left(route.quiet, now)
+        if notice.attempts == 0 or not self._accepted.get(notice.intent.route, 0) <= notice.failed_at <= now:
+            return quiet
+        return max(quiet, notice.failed_at + _PAUSES[bool(notice.intent.route)][notice.attempts - 1] - now)
 
     def wait(self, seconds: float) -> None:
         """Wait until no attempt is under way, at most `seconds` for each."""
@@ -210,10 +253,11 @@ class Notices:
             self._lease.release()
             self._lease = None
 
-    def _attempt(self, notice: OpenNotice, url: str, body: bytes, headers: dict[str, str]) -> None:
-        who = "the collector" if notice.intent.kind == TRACE else "the webhook"
-        status, error = send(url, body, headers, who)
-        final = notice.attempts == len(PAUSES)
+    def _attempt(self, notice: OpenNotice, call: Callable[[], tuple[int | None, str | None]]) -> None:
+        status, error = call()
+        if error is None and notice.intent.route:
+            self._accepted[notice.intent.route] = self._clock.now()
+        final = notice.attempts == len(_PAUSES[bool(notice.intent.route)])
         self._outcomes.put(outcome_of(notice.intent.notice_id, notice.attempts + 1, status, error, final=final))
 
     def _record_outcomes(self) -> None:
@@ -223,28 +267,32 @@ class Notices:
             self._journal.write(f"notice/{outcome.notice_id}", outcome)
 
 
-def _intent(name: str, kind: Kind, body: bytes, about: tuple[str, ...]) -> Batch:
+def _intent(name: str, kind: NoticeKind, body: bytes, about: tuple[str, ...], route: str = "") -> Batch:
     """The intent to send a notice, on its own stream, which can hold it only once."""
-    intent = types.NoticeIntended(notice_id=name, kind=kind, body=body, about=about)
+    intent = types.NoticeIntended(notice_id=name, kind=kind, body=body, about=about, route=route)
     return Batch(stream=f"notice/{name}", events=(intent,), expected_version=0)
 
 
-def _wait(notice: OpenNotice, now: int) -> int:
-    """Microseconds until the next attempt; 0 if it is due, or if the clock was set back since the last."""
-    if notice.attempts == 0 or now < notice.failed_at:
-        return 0
-    return max(0, notice.failed_at + PAUSES[notice.attempts - 1] - now)
+def _receiver(notice: OpenNotice) -> str:
+    return _COLLECTED if notice.intent.kind == TRACE else notice.intent.route
 
 
-def send_test_notice(journal: Journal, webhook: Webhook, clock: Clock, ids: Ids) -> tuple[str, int | None, str | None]:
+def call_of(route: Route, name: str, body: bytes, now: int) -> Callable[[], tuple[int | None, str | None]]:
+    """An attempt to send a notice to a route."""
+    if not route.posts:
+        return partial(deliver, route, body)
+    return partial(send, route.url, body, headers_of(route, name, body, now // SECOND), route.who)
+
+
+def send_test_notice(journal: Journal, route: Route, clock: Clock, ids: Ids) -> tuple[str, int | None, str | None]:
     """Record a test notice, send it once and at once, and record the outcome; never retried. Its id, the HTTP status,
-    and the error; None: the webhook accepted it.
+    and the error; None: the receiver accepted it.
     """
-    name, kinds = ids.new(), ", ".join(sorted(webhook.kinds)) or "nothing"
-    text = f"Steno: a test notice. This webhook is notified of: {kinds}."
-    journal.append(Notices(journal, clock, webhook).batch("test", name, text, "/", {}))
+    name, kinds = ids.new(), ", ".join(sorted(route.kinds)) or "nothing"
+    text = f"Steno: a test notice. {route.name or 'This webhook'} is notified of: {kinds}."
+    journal.append(Notices(journal, clock, route).batch(route, "test", name, (text, "/", {})))
     (intent,) = journal.record.read(stream=f"notice/{name}", types={"NoticeIntended"})
     body: bytes = intent.data.body  # type: ignore[union-attr]
-    status, error = send(webhook.url, body, headers_of(webhook, name, body, clock.now() // SECOND))
+    status, error = call_of(route, name, body, clock.now())()
     journal.write(f"notice/{name}", outcome_of(name, 1, status, error, final=True))
     return name, status, error

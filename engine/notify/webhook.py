@@ -3,18 +3,18 @@
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from steno.engine.deadline import Deadline
 from steno.engine.money.costs import Costs
-from steno.engine.notify.news import ANOMALY, ORPHAN, RUN_END, NewsItem
+from steno.engine.money.use_split import split_of_run
+from steno.engine.notify.news import ANOMALY, ORPHAN, RUN_END, START, STUCK, VANISHED, WAIT, NewsItem
+from steno.engine.notify.routes import Route
 from steno.engine.objects import run_object
 from steno.engine.rules.sets import CURRENT
 from steno.engine.rules.why_ended import cause
-from steno.engine.settings.values import ALERTS
 from steno.engine.state.changes import Anomaly, AnomalyKind
 from steno.engine.state.run import Run
 from steno.engine.state.states import State
@@ -31,20 +31,10 @@ TOTAL = 30.0
 Outcome = types.NoticeDelivered | types.NoticeFailed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook:
-    """Where notices go. The address may itself be a secret: it is never recorded or shown."""
-
-    url: str = field(repr=False)
-    secret: str | None = field(default=None, repr=False)  # the signing key; None: notices are not signed
-    kinds: frozenset[str] = ALERTS  # the kinds of news it receives
-    dashboard: str | None = None  # the address of our own service, for links; None: no links
-
-
 def outcome_of(notice_id: str, attempt: int, status: int | None, error: str | None, *, final: bool) -> Outcome:
     """The outcome of an attempt as an event. `final`: a failed one is not retried."""
     if error is None:
-        return types.NoticeDelivered(notice_id=notice_id, status=status or 200, attempt=attempt)
+        return types.NoticeDelivered(notice_id=notice_id, status=200 if status is None else status, attempt=attempt)
     return types.NoticeFailed(notice_id=notice_id, error=error, attempt=attempt, final=final)
 
 
@@ -54,11 +44,11 @@ def sign(secret: str, moment: int, body: bytes) -> str:
     return f"t={moment},v1={digest}"
 
 
-def headers_of(webhook: Webhook, notice_id: str, body: bytes, now: int) -> dict[str, str]:
+def headers_of(route: Route, notice_id: str, body: bytes, now: int) -> dict[str, str]:
     """The headers of one attempt made `now` (seconds since the epoch), the signature among them."""
     headers = {"Content-Type": "application/json", "User-Agent": "steno", "X-Steno-Notice": notice_id}
-    if webhook.secret is not None:
-        headers["X-Steno-Signature"] = sign(webhook.secret, now, body)
+    if route.secret is not None:
+        headers["X-Steno-Signature"] = sign(route.secret, now, body)
     return headers
 
 
@@ -110,9 +100,15 @@ def budget_text(crossed: BudgetCrossed) -> str:
 def message_of(fact: NewsItem, state: World, now: int) -> tuple[str, str, Fields]:
     """(text, path of its page, fields) of one fact."""
     match fact.subject:
+        case Run() as run if fact.kind != RUN_END:
+            fields = {"run": run_object(run, CURRENT, None, None), "detail": fact.detail}
+            return f"Steno: {_line(fact, state)}", f"/runs/{run.run_id}", fields
+        case Vm(vm_id=vm_id):
+            return f"Steno: machine {_line(fact, state)}", f"/machines/{vm_id}", _entry(fact, state)
         case Run() as run:
-            cost, ended = Costs(state).of_run(run.run_id), cause(run)
-            fields = {"position": run.transitions[-1].position, "run": run_object(run, CURRENT, cost)}
+            costs, ended = Costs(state), cause(run)
+            cost, use = costs.of_run(run.run_id), split_of_run(costs, run.run_id)
+            fields = {"position": run.transitions[-1].position, "run": run_object(run, CURRENT, cost, use)}
             fields |= msgspec.structs.asdict(ended)
             text = _run_text(run, cost, now)
             return f"{text}. {ended.why}" if run.state is State.FAILED else text, f"/runs/{run.run_id}", fields
@@ -129,7 +125,7 @@ def message_of(fact: NewsItem, state: World, now: int) -> tuple[str, str, Fields
 
 def digest(facts: Sequence[NewsItem], state: World) -> tuple[str, str, Fields]:
     """(text, path of its page, fields) of several facts of one kind, reported together."""
-    lines = [_line(fact, state) for fact in facts]
+    lines, mixed = [_line(fact, state) for fact in facts], len({fact.kind for fact in facts}) > 1
     more = f", and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
     named = "; ".join(lines[:_NAMED]) + more
     ends = sorted(fact.subject.state.value for fact in facts if isinstance(fact.subject, Run))
@@ -138,22 +134,40 @@ def digest(facts: Sequence[NewsItem], state: World) -> tuple[str, str, Fields]:
         RUN_END: (f"runs ended ({counts})", "/runs", "runs"),
         ORPHAN: ("machines may be billed without need", "/machines", "anomalies"),
         ANOMALY: ("anomalies", "/incidents", "anomalies"),
-    }[facts[0].kind]
-    fields = {"count": len(facts), key: [_entry(fact, state) for fact in facts]}
+        START: ("runs started", "/runs", "runs"),
+        STUCK: ("runs are stuck", "/incidents", "runs"),
+        WAIT: ("runs have waited for too long", "/runs", "runs"),
+        VANISHED: ("machines vanished", "/incidents", "machines"),
+        "": ("notices of the quiet hours", "/", "facts"),
+    }["" if mixed else facts[0].kind]
+    entries = [_entry(fact, state) | ({"kind": fact.kind} if mixed else {}) for fact in facts]
+    fields = {"count": len(facts), key: entries, "lines": lines}
     return f"Steno: {len(facts)} {what}: {named}", page, fields
 
 
 def _line(fact: NewsItem, state: World) -> str:
-    if isinstance(about := fact.subject, Run):
-        return f"{about.name or about.run_id} {_verdict(about)}"
-    return f"{_who(about.subject, state)}: {about.kind.value}"
+    match fact.subject:
+        case Run() as run:
+            words = {START: "started", STUCK: f"is stuck: {fact.detail}", WAIT: f"waits: {fact.detail}"}
+            return f"{run.name or run.run_id} {words.get(fact.kind) or _verdict(run)}"
+        case Vm() as vm:
+            there = [_who(f"run/{occupancy.run_id}", state) for occupancy in vm.occupancies[-1:]]
+            last = f"; the last run on it was {there[0]}" if there else ""
+            return f"{vm.facts.name or vm.provider_id} of {vm.source} vanished: {fact.detail}{last}"
+        case Anomaly() as anomaly:
+            return f"{_who(anomaly.subject, state)}: {anomaly.kind.value}"
 
 
 def _entry(fact: NewsItem, state: World) -> Fields:
-    if isinstance(about := fact.subject, Run):
-        reason = None if about.reason is None else about.reason.value
-        return {"run_id": about.run_id, "name": about.name, "state": about.state.value, "reason": reason}
-    return msgspec.structs.asdict(about) | {"of": _who(about.subject, state)}
+    match fact.subject:
+        case Run() as run:
+            reason = None if run.reason is None else run.reason.value
+            return {"run_id": run.run_id, "name": run.name, "state": run.state.value, "reason": reason}
+        case Vm() as vm:
+            known = {"vm_id": vm.vm_id, "provider_id": vm.provider_id, "name": vm.facts.name, "source": vm.source}
+            return known | {"detail": fact.detail, "runs": list(vm.runs[-_NAMED:])}
+        case Anomaly() as anomaly:
+            return msgspec.structs.asdict(anomaly) | {"of": _who(anomaly.subject, state)}
 
 
 def _run_text(run: Run, cost: int | None, now: int) -> str:

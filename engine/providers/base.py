@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from steno.engine.errors import ProviderError, VmNotFound
+from steno.engine.state.samples import Sample
 from steno.events.poll import Poll
 
 
@@ -86,6 +87,14 @@ class Way:
         """Give it up; idempotent."""
 
 
+class Entrance(msgspec.Struct, frozen=True, kw_only=True):
+    """How a person gets into a running task, and to a port of it."""
+
+    address: str | None = None  # of the port; None: no port was named
+    commands: tuple[str, ...] = ()  # to be started first, and left running; none: the address is open as it is
+    inside: str | None = None  # the command for a shell in the task; None: there is none
+
+
 class Provider(ABC):
     """A place that runs tasks, as seen by one user in one project. Several threads may call it, but only one polls.
 
@@ -133,6 +142,16 @@ class Provider(ABC):
         """As `logs`, each piece with the time at which it was written (microseconds UTC); None: not said."""
         return ((None, piece) for piece in self.logs(provider_id, name, follow=follow))
 
+    def samples(self, provider_id: str, name: str, *, since: int) -> tuple[str, list[Sample]] | None:
+        """The name of the tool that measured, and the samples of a run's devices after `since` (microseconds UTC) that
+        are still there; also of a run that has ended. None: nobody measures.
+        """
+        return None
+
+    def unhurried_logs(self, provider_id: str, name: str) -> Iterator[bytes]:
+        """As `logs` with `follow`, for a reader that can wait: with few questions a minute."""
+        return self.logs(provider_id, name, follow=True)
+
     def expect_project(self) -> None:  # noqa: B027 - not every provider has projects
         """Check before recording that the project exists; raises nothing if the provider does not answer."""
 
@@ -170,6 +189,10 @@ class Provider(ABC):
     def reach(self, provider_id: str, port: int) -> Way:
         """A way to a port on which a running task listens, at its own 127.0.0.1."""
         raise ProviderError(f"{self.name} has no way to a port of its tasks")
+
+    def entrance(self, provider_id: str, name: str, port: int | None) -> Entrance:
+        """The way for a person. Raises ProviderError: there is none, and why."""
+        raise ProviderError(f"{self.name} has no way into its tasks")
 
     def close(self) -> None:  # noqa: B027 - not every provider has connections
         """Close connections; the runs go on."""

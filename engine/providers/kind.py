@@ -154,6 +154,7 @@ class ProviderKind(ABC):
     repeats_names: ClassVar[bool] = False  # several active runs may have one name
     delete_run: ClassVar[str] = ""  # its command that deletes the finished run `{name}`, for messages
     delete_machine: ClassVar[str] = ""  # its command that deletes the machines of the fleet `{fleet}`
+    ends_idle: ClassVar[bool] = False  # it ends idle machines itself, by a timer that cannot be moved
     has_trial: ClassVar[bool] = False  # for `steno doctor --provision`: `checkup` gives a `Trial`
     commands: ClassVar[str] = ""  # `module:attribute` of a click group `steno <name> …`; gets a `Host`
     kernels: ClassVar[KernelRights] = KernelRights.NONE  # what a kernel may do there

@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from typing import BinaryIO, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from steno.engine.replay.redaction import Private, Redaction
 from steno.engine.replay.replay import replay_record
 from steno.engine.state.run import Run
 from steno.engine.state.vm import Vm
-from steno.events.bundle.form import VERSION, BundleEvent, Checker, Manifest, position_of, raw_lines
+from steno.events.bundle.form import VERSION, BundleEvent, BundleOutput, Checker, Manifest, position_of, raw_lines
 from steno.events.bundle.pack import Choice, Packer, Progress
 from steno.events.bundle.store import BundleStore
 from steno.events.clock import SystemClock
@@ -47,7 +48,7 @@ def export(
         raise StenoError(f"{record.store} is a bundle: export from the record, which has the keys of the proof.")
     why = ""
     with closing(record.store.open(write=False, create=False, check=True, clock=SystemClock())) as session:
-        for choice in _choices(record, folded):
+        for choice in _choices(record, folded, output=not kinds):
             packer = Packer(session, choice)
             redaction = _redaction(record, packer.chosen, kinds, bundle_id, session.identity)
             manifest = Manifest(
@@ -89,7 +90,7 @@ def last_poll(record: Record, run: Run) -> int:
     return last if run.terminal else max(last, run.last_position)
 
 
-def _choices(record: Record, folded: Collection[Run | Vm]) -> Iterator[Choice]:
+def _choices(record: Record, folded: Collection[Run | Vm], *, output: bool) -> Iterator[Choice]:
     """Parts of the record, from the smallest that may do to all of it."""
     runs = [thing for thing in folded if isinstance(thing, Run)]
     # A provider's own log, which dates what polls show, is of no project.
@@ -99,10 +100,17 @@ def _choices(record: Record, folded: Collection[Run | Vm]) -> Iterator[Choice]:
     own = sources.union(queues, (thing.subject for thing in folded), *map(streams_of, runs))
     first, last = min(thing.first_position for thing in folded), max(last_poll(record, run) for run in runs)
     costed = max([last, *(run.cost_at or 0 for run in runs)])  # a provider may settle its own figure later
-    for end in dict.fromkeys((last, costed)):
-        yield Choice(first=first, last=end, polls=sources, own=own)
-    yield Choice(first=1, last=costed, polls=sources, own=None)
-    yield Choice(first=1, last=record.head().position, polls=None, own=None)
+    printed = [
+        stored.position
+        for run in runs
+        if output
+        for stored in record.read(stream=run.subject, types={"OutputRecorded"}, backwards=True, limit=1)
+    ]
+    make = partial(Choice, output=output)
+    for end in dict.fromkeys((max([last, *printed]), max([costed, *printed]))):
+        yield make(first=first, last=end, polls=sources, own=own)
+    yield make(first=1, last=max([costed, *printed]), polls=sources, own=None)
+    yield make(first=1, last=record.head().position, polls=None, own=None)
 
 
 def _redaction(
@@ -137,7 +145,12 @@ def expect_same(record: Record, path: str, progress: Progress) -> None:
     """Raise IdConflict at the first line that this record would not have written into the bundle."""
     checker = Checker(path)
     lines, made, before = raw_lines(path), checker.manifest, 0
-    chosen = {line.position for line in checker.lines() if isinstance(line, BundleEvent) and line.data is not None}
+    chosen, outputs = set[int](), dict[int, bytes]()
+    for part in checker.lines():
+        if isinstance(part, BundleOutput):
+            outputs[part.position] = part.data  # the record may have dropped it
+        elif isinstance(part, BundleEvent) and part.data is not None:
+            chosen.add(part.position)
     if made.record_id != record.id:
         raise IdConflict(f"{path} is of another record.")
 
@@ -148,7 +161,9 @@ def expect_same(record: Record, path: str, progress: Progress) -> None:
         before = position_of(line) or before
 
     with closing(record.store.open(write=False, create=False, check=True, clock=SystemClock())) as session:
-        packer = Packer(session, Choice(first=made.first, last=made.head.position, polls=None, own=None), chosen)
+        packer = Packer(
+            session, Choice(first=made.first, last=made.head.position, polls=None, own=None), chosen, outputs
+        )
         packer.write(
             made, _redaction(record, chosen, made.redacted, made.bundle_id, session.identity), compare, progress
         )

@@ -7,9 +7,10 @@ import msgspec
 
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.poll_reader import PollReader, listed_once
-from steno.engine.money.costs import Costs
+from steno.engine.money.costs import Costs, charges
 from steno.engine.money.reconcile import divergences
-from steno.engine.objects import blind_object, run_object, vm_object
+from steno.engine.money.use_split import UseSplitter, split_of_run
+from steno.engine.objects import RunObject, VmObject, blind_object, run_object, vm_object
 from steno.engine.providers.registry import READINGS
 from steno.engine.rules.sets import RuleSet
 from steno.engine.state.changes import Change
@@ -38,16 +39,25 @@ class Replay:
         """In order of first sight. A run that carries another is a part of the other."""
         self.bills = costs.bills()  # by vm_id; open bills are costed to the last poll
         self.costs = costs.of_runs()  # run_id → micro-dollars, ours, of runs with a known cost
+        self._costs = costs
         self.anomalies = (*state.anomalies, *(divergences(state) if world.rules.metadata else ()))
         self.blind = (*state.blind, *still)  # in order of their end; those still open last
+
+    def run_objects(self) -> list[RunObject]:
+        uses = ((run, split_of_run(self._costs, run.run_id)) for run in self.runs)
+        return [run_object(run, self.rules, self.costs.get(run.run_id), use) for run, use in uses]
+
+    def vm_objects(self) -> list[VmObject]:
+        splitter, bills = UseSplitter(self._costs.state), self.bills
+        return [vm_object(vm, bills[vm.vm_id], splitter.total(charges(bills[vm.vm_id]))) for vm in self.vms]
 
     def to_json(self) -> JsonObject:
         """The object `steno replay --json` prints."""
         answer: JsonObject = {
             "rules": self.rules.name,
             "events": self.events,
-            "runs": [run_object(run, self.rules, self.costs.get(run.run_id)) for run in self.runs],
-            "vms": [vm_object(vm, self.bills[vm.vm_id]) for vm in self.vms],
+            "runs": self.run_objects(),
+            "vms": self.vm_objects(),
             "anomalies": self.anomalies,
             "blind": [blind_object(blind) for blind in self.blind],
         }

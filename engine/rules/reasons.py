@@ -52,6 +52,11 @@ REASONS: Final = {
         "A user aborted it: it was stopped at once, without time to clean up", blame=Blame.USER
     ),
     Reason.STOPPED_BY_POLICY: _row("A policy stopped it", "`steno explain {name}` shows its last answers", Blame.USER),
+    Reason.GPU_IDLE: _row(
+        "Its GPUs were idle for too long, and a policy stopped it (`vms.busy_idle_timeout`)",
+        "`STENO_KEEP_IDLE: 1` in the task's `env` keeps such a run",
+        Blame.USER,
+    ),
     Reason.EXIT_NONZERO: _row("{job} exited {code}", OUTPUT, Blame.TASK),
     Reason.OUT_OF_MEMORY: _row("It ran out of memory", "give it more{more_memory}", Blame.TASK),
     Reason.TIMED_OUT: _row("It ran longer than it may", "allow it more time{more_time}", Blame.TASK),
@@ -92,6 +97,12 @@ NOT_HANDED_OVER: Final = {
 
 GIVEN_UP: Final = _row("It was never handed to {provider}", blame=Blame.STENO)
 """For a run that Steno itself did not hand over: its message says why, and what to do."""
+
+WARNED: Final = _row(
+    "It is running, but its GPUs have been idle since {idle}: a policy stops it at {stops} unless they work before",
+    "look what it waits for: `steno logs {name} --tail 50`",
+    Blame.TASK,
+)
 
 MASTER_DONE: Final = _row("Its master exited 0, and its workers were stopped then (`stop_criteria: master-done`)")
 EXITED_ZERO: Final = _row("Every job exited 0")

@@ -73,6 +73,8 @@ def finding(run: Run, message: str | None = None, *, vm: Vm | None = None, silen
         "waits": lambda: _waits(run),
         "due": lambda: _due(run),
         "job": lambda: _job(run),
+        "idle": lambda: format_second(0 if run.warned is None else run.warned.since),
+        "stops": lambda: format_second(0 if run.warned is None else run.warned.stops_at),
         "code": lambda: "with an error" if run.exit_status is None else str(run.exit_status),
         "machine": lambda: _machine(run),
         "compile_error": lambda: _compile_error(message),
@@ -111,18 +113,19 @@ def _row(run: Run, message: str | None, vm: Vm | None, silent_since: int | None)
         return reasons.NOT_SEEN if run.unseen else reasons.REASONS[Reason.DELETED]
     if silent_since is not None and not run.terminal and run.provider_id is not None:
         return reasons.SILENT
-    doubt = None if vm is None or run.state is not State.RUNNING else _doubt(vm)
+    doubt = None if run.state is not State.RUNNING else _doubt(run, vm)
     scheduled = run.is_schedule and run.state is State.QUEUED
     return doubt or (reasons.SCHEDULED if scheduled else reasons.STATES[run.state])
 
 
-def _doubt(vm: Vm) -> Finding | None:
-    """The finding that the machine of a running run contradicts it; None: it does not."""
-    if vm.state is VmState.TERMINATED:
+def _doubt(run: Run, vm: Vm | None) -> Finding | None:
+    """The finding that its machine or its GPUs contradict a running run; None: they do not."""
+    if vm is not None and vm.state is VmState.TERMINATED:
         return reasons.GONE
-    if vm.facts.unreachable:
+    if vm is not None and vm.facts.unreachable:
         return reasons.CUT_OFF
-    return reasons.IDLE if vm.facts.state is VmState.IDLE else None
+    warned = None if run.warned is None else reasons.WARNED
+    return reasons.IDLE if vm is not None and vm.facts.state is VmState.IDLE else warned
 
 
 def _ended(run: Run, message: str | None) -> Finding:

@@ -5,17 +5,20 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from steno.engine.control.controller import Controller, TraceSink
+from steno.engine.control.output_recorder import OutputPolicy
 from steno.engine.control.poll_interval import Pace
+from steno.engine.errors import NotConfigured
 from steno.engine.live.live_world import LiveWorld, Progress
 from steno.engine.notify.collector import collector_at
-from steno.engine.notify.webhook import Webhook
+from steno.engine.notify.routes import Route, check_route
 from steno.engine.providers.base import Provider
 from steno.engine.providers.registry import READINGS
 from steno.engine.settings.settings import Settings, policy_from
-from steno.engine.settings.values import alerts
+from steno.engine.settings.values import ROUTED, alerts
 from steno.events.clock import SECOND, Clock, Ids
 from steno.events.store.record import Record
 
+_DAY = 86_400 * SECOND
 _NEARBY = Pace(fast=SECOND // 5, slow=5 * SECOND)  # polls of this machine are cheap
 
 
@@ -76,21 +79,38 @@ def controller_of(
         provider=provider,
         clock=app.clock,
         policy=None if in_force and not adopt else policy_from(app.settings, provider.name),
-        notify=webhook_of(app.settings),
+        notify=routes_of(app.settings),
         collector=collector_at(app.settings.value("otlp.endpoint")),
         pace=pace or (_NEARBY if provider.nearby else Pace()),
+        outputs=output_policy(app.settings),
+        samples_every=app.settings.parsed("samples.every"),
         **more,
     )
 
 
-def webhook_of(settings: Settings) -> Webhook | None:
-    """Where notices are posted, and which; None if nowhere."""
-    url = settings.value("alerts.webhook")
-    if not url:
-        return None
-    return Webhook(
-        url=url,
-        secret=settings.value("alerts.secret") or None,
-        kinds=alerts(settings.value("alerts.on") or "off"),
-        dashboard=settings.value("api.url") or None,
-    )
+def output_policy(settings: Settings) -> OutputPolicy:
+    """How much of the output of runs is kept."""
+    head, tail, days = (settings.parsed(f"output.{name}") for name in ("head", "tail", "keep"))
+    return OutputPolicy(head=head, tail=tail, keep=days * _DAY)
+
+
+def routes_of(settings: Settings) -> tuple[Route, ...]:
+    """Where notices go: the webhook, and the routes of the settings. NotConfigured: nothing can send by a route."""
+    url, named = settings.value("alerts.webhook"), dict[str, dict[str, Any]]()
+    more = {"dashboard": settings.value("api.url") or None, "patience": settings.parsed("alerts.wait")}
+    for entry in settings.entries:
+        if entry.name.startswith("notify."):
+            name, _, key = entry.name.removeprefix("notify.").rpartition(".")
+            named.setdefault(name, {})[key] = entry.parsed
+    routes = []
+    if url:
+        kinds, secret = alerts(settings.value("alerts.on") or "off"), settings.value("alerts.secret") or None
+        routes.append(Route(url=url, secret=secret, kinds=kinds, **more))
+    for name, given in named.items():
+        if "url" not in given:
+            raise NotConfigured(f"notify.{name} has no address: set notify.{name}.url")
+        owner = given.get("owner", name) if given.get("mine") == "true" else None
+        kinds, more_of = given.get("on", ROUTED), {"secret": given.get("secret"), "quiet": given.get("quiet")}
+        routes.append(Route(name=name, url=given["url"], kinds=kinds, owner=owner, **more_of, **more))
+        check_route(routes[-1])
+    return tuple(routes)

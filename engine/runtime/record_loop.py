@@ -11,6 +11,7 @@ from typing import assert_never
 from steno.engine.control.controller import Controller, Round
 from steno.engine.control.effects import GLANCE
 from steno.engine.decide.decisions import Decision
+from steno.engine.decide.limits import unknown_owners
 from steno.engine.decide.situation import run_name
 from steno.engine.notify.webhook import budget_text
 from steno.engine.runtime.signals import INTERRUPTED, Terminated, ending, stoppable
@@ -18,7 +19,7 @@ from steno.engine.state.changes import Anomaly, Blind, Heard, Moved, Transition,
 from steno.engine.state.states import Reason, VmReason
 from steno.engine.state.world import World
 from steno.events import types
-from steno.events.clock import SECOND, duration
+from steno.events.clock import SECOND, duration, format_second
 from steno.events.errors import LeaseLost, RecordLocked, RecordPaused, RecordUnreachable
 from steno.events.installation import version
 from steno.events.store.record import Record
@@ -124,6 +125,8 @@ class DaemonLog:
         self._recorder, self._source = controller, controller.source
         self._silent_since: int | None = None
         self._stopping: set[str] = set()  # machines with a stop whose outcome was not logged yet
+        for sentence in unknown_owners(controller.world.state, controller.policy):
+            _log.warning("%s", sentence)
 
     def round(self, outcome: Round) -> None:
         state, journal = self._recorder.world.state, self._recorder.journal
@@ -190,7 +193,13 @@ def said(decision: Decision, state: World) -> tuple[int, str]:
             line = f"{_vm(state, decision.vm_id)}: stays: {decision.why}"
         case types.StopRequested():
             level = logging.WARNING
-            line = f"{run_name(state, decision.run_id)}: stopped, because its machine is to be stopped"
+            why = "its machine is to be stopped" if decision.idle_since is None else "its GPUs are idle"
+            why = why if decision.lever is None else f"{decision.submitter} stops many runs at once"
+            line = f"{run_name(state, decision.run_id)}: stopped, because {why}"
+        case types.RunIdleWarned():
+            level = logging.WARNING
+            idle = f"its GPUs are idle since {format_second(decision.since)}"
+            line = f"{run_name(state, decision.run_id)}: {idle}; it is stopped at {format_second(decision.stops_at)}"
         case types.VmStopIntended():
             line = f"{_vm(state, decision.vm_id)}: stop requested ({decision.by})"
         case types.BudgetCrossed():

@@ -23,7 +23,7 @@ from steno.engine.kernel.warm_provider.kind import KIND, is_warm
 from steno.engine.live.live_world import LiveWorld
 from steno.engine.providers.registry import kind
 from steno.engine.providers.task import Draft
-from steno.engine.runtime.controllers import Surroundings
+from steno.engine.runtime.controllers import Surroundings, output_policy
 from steno.engine.runtime.record_loop import DaemonLog
 from steno.engine.settings.settings import policy_from
 from steno.engine.state.kernel_mark import KERNELS as NAME
@@ -146,6 +146,7 @@ class WarmMachines:
             decide=self._decide,
             executor=Executor(self._news),
             wake=self._news,
+            outputs=output_policy(self._app.settings),
         )
         controller.stays = True
         return _Begun(provider, controller, DaemonLog(controller))
@@ -166,7 +167,7 @@ class WarmMachines:
             if not isinstance(decision, types.RunHeld) or decision.why != "machine":
                 decisions.append(decision)
         placed = {decision.run_id for decision in decisions if isinstance(decision, types.RunPlaced)}
-        for run in situation.queue:
+        for run in (run for run in situation.queue if not situation.holds_back(run)):
             why = why_waiting(situation, self._beneath, kept, run, self._last_words)
             if run.run_id not in placed and (run.held is None or run.held.detail != why):
                 decisions.append(types.RunHeld(run_id=run.run_id, provider=NAME, why="machine", detail=why))

@@ -15,10 +15,11 @@ import msgspec
 from steno.engine.errors import NotConfigured
 from steno.engine.settings.table import PROFILES, Table
 from steno.engine.settings.values import Block, Known, Values
-from steno.engine.state.policy import Billing, Policy, Rate
+from steno.engine.state.policy import Billing, OwnerLimit, Policy, Rate
 from steno.events.errors import StenoError
 
 SITE = "default of the AMD_ variables"
+_LIMITS = "budget, daily, gpu_hours, machines or runs"
 _SHOWN = 60  # characters of a wrong value that a message repeats
 
 
@@ -194,7 +195,10 @@ def _toml(path: Path, table: Table) -> Values:
     for name, value in _flat(content, ""):
         known = table.setting(name)
         if known is None:
-            raise NotConfigured(f"{path} has an unknown setting {name}; `steno config` lists them all")
+            known_names = "`steno config` lists them all"
+            if name.startswith("limits."):
+                known_names = "limits are [limits.user.NAME], or project, gpu or label, with " + _LIMITS
+            raise NotConfigured(f"{path} has an unknown setting {name}; {known_names}")
         parts = value if isinstance(value, list) else [value]
         if any(not isinstance(part, str | int) or (isinstance(part, bool) and known.parse is None) for part in parts):
             raise NotConfigured(f"{path}: {name} must be text or a number")
@@ -268,6 +272,7 @@ def policy_from(settings: Settings, provider: str | None = None) -> Policy:
         mode=mode,
         max_vms=None if settings.schedules(provider) else text("vms.max"),
         idle_timeout=text("vms.idle_timeout"),
+        busy_idle_timeout=text("vms.busy_idle_timeout"),
         share=share.parsed,
         queue_patience=text("queue.patience"),
         rates=rates[True],
@@ -276,8 +281,19 @@ def policy_from(settings: Settings, provider: str | None = None) -> Policy:
         budget_total=text("budget.total"),
         thresholds=text("budget.alerts"),
         assumed_duration=text("budget.assumed_duration"),
+        limits=_limits(settings),
         free=hourly == 0,
     )
+
+
+def _limits(settings: Settings) -> tuple[OwnerLimit, ...]:
+    amounts: dict[str, dict[str, int]] = {}
+    for entry in settings.entries:
+        if entry.name.startswith("limits.") and entry.parsed is not None:
+            kind, _, rest = entry.name.removeprefix("limits.").partition(".")
+            owner, _, key = rest.rpartition(".")
+            amounts.setdefault(f"{kind}/{owner}", {})[key] = entry.parsed
+    return tuple(OwnerLimit(owner=owner, **of_owner) for owner, of_owner in sorted(amounts.items()))
 
 
 def _billing(settings: Settings) -> tuple[Billing, ...]:

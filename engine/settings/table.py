@@ -12,16 +12,24 @@ from steno.engine.settings.values import (
     Known,
     alerts,
     budget,
+    busy_timeout,
     cpus,
+    days,
     host,
     isolation,
+    limit_count,
+    limit_hours,
+    limit_usd,
     machines,
     memory,
     one_of,
     origins,
     port,
     positive_duration,
+    quiet_hours,
     rate,
+    route_url,
+    size,
     submit_rate,
     thresholds,
     timeout,
@@ -66,11 +74,17 @@ GENERAL: tuple[Known, ...] = (
     _setting("vms.idle_timeout", "STENO_IDLE_TIMEOUT", "AMD_VM_IDLE_TIMEOUT", default="600", parse=timeout)(
         help="Stop a machine after it was idle for this long: seconds, 10m, 0, off. A task may ask for less."
     ),
+    _setting("vms.busy_idle_timeout", "STENO_BUSY_IDLE_TIMEOUT", default="off", parse=busy_timeout)(
+        help="Stop a run after its GPUs were idle for this long: 2h. off: never. STENO_KEEP_IDLE in its env keeps it."
+    ),
     _setting("vms.share", "STENO_VMS_SHARE", default="any", parse=one_of("any", "user"))(
         help="Who shares a machine: any, or user (only runs of the same user; needs vms.mode = pool)."
     ),
     _setting("queue.patience", "STENO_QUEUE_PATIENCE", default="30m", parse=parse_duration)(
         help="Without capacity or an offer, go on trying a run for this long. 0: it fails at once."
+    ),
+    _setting("samples.every", "STENO_SAMPLES_EVERY", default="10m", parse=parse_duration)(
+        help="How often the samples of a run's GPUs are fetched. 0: never."
     ),
     _setting("budget.total", "STENO_BUDGET", "AMD_GRANT_CREDITS_TOTAL", site_default="1400.00", parse=budget)(
         help="Total budget in dollars. A submission that could exceed it is refused. off: no budget. Not set: none, or "
@@ -90,13 +104,26 @@ GENERAL: tuple[Known, ...] = (
     ),
     _setting("alerts.secret", "STENO_WEBHOOK_SECRET", secret=True)(help="Key that signs notices (HMAC-SHA256)."),
     _setting("alerts.on", "STENO_ALERTS_ON", default="run_end,anomaly,budget,orphan", parse=alerts)(
-        help="Notices to send: run_end, anomaly, budget, orphan, separated by commas. off: none."
+        help="Notices to send, separated by commas: run_end, anomaly, budget, orphan, start, stuck, wait, vanished. "
+        "off: none."
+    ),
+    _setting("alerts.wait", "STENO_ALERTS_WAIT", default="1h", parse=busy_timeout)(
+        help="A run that waits for longer than this is a notice of the kind wait. off: never."
     ),
     _setting("causes.rules", "STENO_CAUSES")(
         help="A TOML file with rules of your own for `steno causes`, read before Steno's."
     ),
+    _setting("output.keep", "STENO_OUTPUT_KEEP", default="90", parse=days)(
+        help="Days for which the output of runs is kept in the record. 0, off: none is kept."
+    ),
+    _setting("output.head", "STENO_OUTPUT_HEAD", default="8MB", parse=size)(
+        help="Bytes kept of the beginning of each output: 8MB, 1GiB, 0."
+    ),
+    _setting("output.tail", "STENO_OUTPUT_TAIL", default="24MB", parse=size)(
+        help="Bytes kept of the end of each output, besides its beginning."
+    ),
     _setting("otlp.endpoint", "STENO_OTLP_ENDPOINT", secret=True, parse=webhook)(
-        help="OTLP/HTTP endpoint that receives a trace of each run: http://localhost:4318. It is never shown."
+        help="OTLP/HTTP endpoint that receives traces of runs, and metrics: http://localhost:4318. It is never shown."
     ),
     _setting("api.url", "STENO_API_URL", parse=webhook)(
         help="Public address of the HTTP service, for links in notices."
@@ -164,10 +191,20 @@ GENERAL: tuple[Known, ...] = (
 _FAMILIES = (
     (re.compile(r"rates\.[A-Za-z0-9][A-Za-z0-9_-]*"), rate),
     (re.compile(r"billing\.[a-z][a-z0-9_-]*\.(minimum|granularity)"), parse_duration),
+    (re.compile(r"limits\.(user|project|gpu|label)\..+\.(budget|daily)"), limit_usd),
+    (re.compile(r"limits\.(user|project|gpu|label)\..+\.gpu_hours"), limit_hours),
+    (re.compile(r"limits\.(user|project|gpu|label)\..+\.(machines|runs)"), limit_count),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.url"), route_url),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.on"), alerts),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.mine"), one_of("true", "false")),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.quiet"), quiet_hours),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.(owner|secret)"), str.strip),
 )
 """Settings of `steno.toml` whose names the user chooses, and their parsers: dollars an hour of one GPU; the least time
-that a backend charges for a machine, and the time of which it charges whole multiples.
+that a backend charges for a machine, and the time of which it charges whole multiples; what an owner of runs may have;
+routes of notices.
 """
+_SECRETS = re.compile(r"notify\..*\.(url|secret)")
 
 
 class Table:
@@ -217,12 +254,15 @@ class Table:
         if name.startswith("rates."):
             rates = {known.name.lower(): known.name for known in GENERAL if known.name.startswith("rates.")}
             name = rates.get(name.lower(), "rates." + name.removeprefix("rates.").upper())
+        if name.startswith("limits.gpu."):
+            model, dot, key = name.removeprefix("limits.gpu.").rpartition(".")
+            name = f"limits.gpu.{model.upper()}{dot}{key}"
         setting = next((known for known in self.known if known.name == name), None)
         if setting is not None:
             return setting
         for names, parse in _FAMILIES:
             if names.fullmatch(name):
-                return Known(name=name, help="", parse=parse)
+                return Known(name=name, help="", parse=parse, secret=_SECRETS.fullmatch(name) is not None)
         prefix, dot, _ = name.partition(".")
         return self.setting(name) if dot and self.add(prefix) else None
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -21,7 +22,12 @@ _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 _OFF: Final = frozenset({"off", "none", "unlimited"})
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9_-]{0,62})?(\.[A-Za-z0-9][A-Za-z0-9_-]{0,62})*\.?")
 
-ALERTS: Final = frozenset({"run_end", "anomaly", "budget", "orphan"})  # kinds of notices that can go to the webhook
+ALERTS: Final = frozenset(
+    {"run_end", "anomaly", "budget", "orphan"}
+)  # kinds of notices that go to the webhook, if not said
+_ALERTS: Final = (*("run_end", "anomaly", "budget", "orphan"), *("start", "stuck", "wait", "vanished"))  # that can go
+ROUTED: Final = frozenset({"run_end", "stuck", "wait", "vanished", "budget"})  # those that go to another route
+DAY_MINUTES: Final = 24 * 60
 
 Parse = Callable[[str], Any]
 
@@ -64,7 +70,9 @@ def _number(text: str, *, least: int, most: int, expected: str = "a whole number
 
 whole = partial(_number, least=1, most=_MACHINES, expected="a whole number above 0")
 port = partial(_number, least=0, most=65_535, expected="a port from 1 to 65535, or 0 for any that is free")
-machines = _or_off(whole, "a whole number of machines above 0, or off for no limit")
+machines = _or_off(
+    partial(_number, least=0, most=_MACHINES), "a whole number of machines, 0 to start nothing, or off for no limit"
+)
 """How many machines; None: no limit."""
 
 
@@ -78,16 +86,28 @@ def positive_duration(text: str) -> int:
 
 timeout = _or_off(parse_duration, "a duration up to a year, or off for never: 600 (seconds), 10m, 0, off")
 """A length of time in microseconds; None: never."""
+busy_timeout = _or_off(positive_duration, "a duration above 0, or off for never: 2h, 90m, off")
 
 
-def memory(text: str) -> int:
-    """Bytes: 16GB, 512MB, 16GiB; at least 64 MB."""
-    size_text = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
-    step = 1024 if size_text is not None and size_text[3] else 1000
-    size = 0 if size_text is None else float(size_text[1]) * step ** " KMGT".index(size_text[2].upper() or " ")
-    if size < 64e6:
-        raise ValueError("a size of at least 64MB: 16GB, 512MB")
-    return int(size)
+def _bytes(text: str, *, least: float, expected: str) -> int:
+    size = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    step = 1024 if size is not None and size[3] else 1000
+    count = -1 if size is None else float(size[1]) * step ** " KMGT".index(size[2].upper() or " ")
+    if count < least:
+        raise ValueError(expected)
+    return int(count)
+
+
+memory = partial(_bytes, least=64e6, expected="a size of at least 64MB: 16GB, 512MB")
+"""Bytes: 16GB, 512MB, 16GiB; at least 64 MB."""
+size = partial(_bytes, least=0, expected="a size: 8MB, 24MiB, 0")
+"""Bytes: 8MB, 24MiB, 0."""
+
+
+def days(text: str) -> int:
+    """Days; 0: off."""
+    expected = "a number of days up to 3650, or off"
+    return 0 if text.strip().lower() == "off" else _number(text, least=0, most=3_650, expected=expected)
 
 
 def cpus(text: str) -> float:
@@ -132,6 +152,13 @@ budget = _or_off(partial(_dollars, most=_DOLLARS), "dollars above 0 (1400.00), o
 """Above 0; None: no budget."""
 
 
+_LIMIT: Final = "0 or more, or off for no limit"
+limit_usd = _or_off(partial(_dollars, least=0, most=_DOLLARS), f"dollars, {_LIMIT}: $20, 99.50")
+limit_hours = _or_off(partial(_dollars, least=0, most=_DOLLARS), f"GPU-hours, {_LIMIT}: 500, 0.5")
+"""Millionths of GPU-hours."""
+limit_count = _or_off(partial(_number, least=0, most=_MACHINES), f"a whole number, {_LIMIT}: 2")
+
+
 def _thresholds(text: str) -> tuple[int, ...]:
     shares = set()
     for part in text.split(","):
@@ -157,13 +184,42 @@ thresholds = _or_off(
 
 def _alerts(text: str) -> frozenset[str]:
     kinds = frozenset(part.strip() for part in text.split(","))
-    if not kinds <= ALERTS:
+    if not kinds <= {*_ALERTS, "end"}:
         raise ValueError
-    return kinds
+    return frozenset("run_end" if kind == "end" else kind for kind in kinds)
 
 
-alerts = _or_off(_alerts, "some of run_end, anomaly, budget, orphan, with commas between, or off", frozenset())
-"""The kinds of notices that go to the webhook."""
+alerts = _or_off(_alerts, f"some of {', '.join(_ALERTS)}, with commas between, or off", frozenset())
+"""The kinds of notices that go to a route; `end` is `run_end`."""
+
+
+class QuietHours(NamedTuple):
+    """Every day from one minute of the day to another, which may be of the next day."""
+
+    since: int
+    until: int
+    zone: ZoneInfo | None  # None: that of this machine
+
+
+def quiet_hours(text: str) -> QuietHours:
+    expected = "hours of the day, and a time zone if it is not this machine's: 22:00-07:00, 22:00-07:00 Europe/Paris"
+    times = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d) ?- ?([01]?\d|2[0-3]):([0-5]\d)(?: +(\S+))?", text.strip())
+    if times is None:
+        raise ValueError(expected)
+    since, until = (60 * int(times[hour]) + int(times[hour + 1]) for hour in (1, 3))
+    try:
+        zone = None if times[5] is None else ZoneInfo(times[5])
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(expected) from None
+    if since == until:
+        raise ValueError(expected)
+    return QuietHours(since, until, zone)
+
+
+def route_url(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://\S+", text.strip()):
+        raise ValueError("an address: https://example.org/hook, mailto://user:password@server?to=you@example.org")
+    return text.strip()
 
 
 def host(text: str) -> str:

@@ -17,25 +17,23 @@ class CaseSeen(NamedTuple):
 def logged(log: bytes, position: int, case: int) -> bytes:
     """The log with one observation more."""
     if not log:
-        return _packed(position) + _packed(case)
-    begin = len(log) - 1
-    while begin and log[begin - 1] & 0x80:
-        begin -= 1
-    if next(_numbers(log[begin:])) == case:
+        return packed(position) + packed(case)
+    if next(numbers_in(log[last_number(log) :])) == case:
         return log
-    return log + _packed(position - next(_numbers(log))) + _packed(case)
+    return log + packed(position - next(numbers_in(log))) + packed(case)
 
 
 def cases_seen(log: bytes) -> Iterator[CaseSeen]:
     """The observations of a log, in order."""
-    numbers = _numbers(log)
+    numbers = numbers_in(log)
     first = position = next(numbers, 0)
     for case in numbers:
         yield CaseSeen(position, case)
         position = first + next(numbers, 0)
 
 
-def _packed(number: int) -> bytes:
+def packed(number: int) -> bytes:
+    """A number in groups of seven bits."""
     groups = bytearray()
     while number > 0x7F:
         groups.append(number & 0x7F | 0x80)
@@ -44,7 +42,16 @@ def _packed(number: int) -> bytes:
     return bytes(groups)
 
 
-def _numbers(log: bytes) -> Iterator[int]:
+def last_number(log: bytes | bytearray) -> int:
+    """Where the last number of a log begins, which is not empty."""
+    begin = len(log) - 1
+    while begin and log[begin - 1] & 0x80:
+        begin -= 1
+    return begin
+
+
+def numbers_in(log: bytes) -> Iterator[int]:
+    """The numbers of such groups."""
     number = shift = 0
     for group in log:
         number |= (group & 0x7F) << shift

@@ -16,7 +16,7 @@ from steno.engine.state.vm import Vm
 T = TypeVar("T", bound=Run | Vm)
 V = TypeVar("V")
 
-Counted = tuple[str, int] | None  # what a run or machine adds to which number of a sum
+Counted = tuple[str, int] | Mapping[str, int] | None  # what a run or machine adds to which numbers of a sum
 
 
 class Brief(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -208,8 +208,10 @@ def race_of(thing: Run | Vm) -> str | None:
 def counted(each: Iterable[Counted]) -> Counter[str]:
     sums = Counter[str]()
     for part in each:
-        if part is not None:
+        if isinstance(part, tuple):
             sums[part[0]] += part[1]
+        elif part is not None:
+            sums.update(part)
     return sums
 
 

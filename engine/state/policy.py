@@ -36,6 +36,17 @@ class Billing(msgspec.Struct, frozen=True, kw_only=True):
     granularity: int = 0  # time charged is a multiple of this; 0: to the microsecond
 
 
+class OwnerLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The limits of an owner of runs; None: not limited. Micro-dollars, and millionths of GPU-hours."""
+
+    owner: str  # `user/alice`, `project/main`, `gpu/MI300X`, `label/team=vision`
+    budget: int | None = None  # in all, without moves (`BudgetMoved`)
+    daily: int | None = None  # on a day in UTC
+    gpu_hours: int | None = None  # in all
+    machines: int | None = None  # at once
+    runs: int | None = None  # at once
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Everything decisions depend on beside the world and the time."""
 
@@ -44,6 +55,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     max_vms: int | None = 3  # the most machines of ours at once; None: no limit
     idle_timeout: int | None = 600 * SECOND
     """How long a machine may idle; None: for ever. A task's shorter timeout wins for the machine it creates."""
+    busy_idle_timeout: int | None = None  # how long the GPUs of a run may be idle; None: for ever
     share: Literal["any", "user"] = "any"  # whose runs may follow one another on one machine
     queue_patience: int = 30 * MINUTE
     """How long after its request a run is still submitted again for lack of capacity, and how long one waits for which
@@ -56,8 +68,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     budget_total: int | None = None  # None: no budget
     thresholds: tuple[int, ...] = (800,)  # parts per thousand of the budget at which to alert, ascending
     assumed_duration: int = 24 * HOUR  # the assumed worst-case duration of a run without `max_duration`
+    limits: tuple[OwnerLimit, ...] = ()  # by owner, each owner once
     free: bool = False
     """Machines of this source cost nothing: no cap, no budget, and none is kept warm unless its task says so."""
+
+    @property
+    def guarded(self) -> bool:
+        """True if a place takes something that other sources may give too: a budget, or a limit of an owner."""
+        return bool(self.limits) or (self.budget_total is not None and not self.free)
 
 
 dump_policy: Final = msgspec.json.Encoder().encode  # the policy as the JSON text its event carries

@@ -8,12 +8,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from steno.engine.state.facts import RunFacts, VmEvent, VmFacts
 from steno.engine.state.run import Requirements
 from steno.events.shape.shape import BodyShape
+
+_KEEPS_IDLE: Final = b'"STENO_KEEP_IDLE":'  # a variable of a task; its value is a commitment
 
 
 class Listing(StrEnum):
@@ -191,7 +195,8 @@ class Readings:
         reading = self.of(provider)
         if reading is None:
             return Requirements(submitter=submitter, fallback=fallback)
-        return reading.terms(configuration, submitter, fallback)
+        terms = reading.terms(configuration, submitter, fallback)
+        return replace(terms, keep_idle=True) if _KEEPS_IDLE in configuration else terms
 
     def source(self, path: str, req: bytes) -> str:
         return self.scope(path, req).source

@@ -7,10 +7,12 @@ import msgspec
 
 from steno.engine.state.changes import Missing, Moved, Tracked, Transition
 from steno.engine.state.facts import RunFacts, firing_row
+from steno.engine.state.gpu_use import GpuUse, idle_since
 from steno.engine.state.state_machines import TERMINAL
 from steno.engine.state.states import Reason, State
 from steno.events.clock import format_second
-from steno.events.types import RunHeld
+from steno.events.levers import LeverPulled
+from steno.events.types import RunHeld, RunIdleWarned
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -60,6 +62,7 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     spot: Literal["spot", "on-demand", "auto"] | None = None  # none: not said, which gets an on-demand machine
     creation: Literal["create", "reuse", "reuse-or-create"] = "reuse-or-create"
     retry: bool = False  # its provider itself tries it again: as it was submitted, as often as the task allows
+    keep_idle: bool = False  # it is not stopped while its GPUs are idle
     idle: int | None = None  # how long its machine may idle after it, microseconds; -1: for ever; None: not said
     max_duration: int | None = None  # microseconds; None: no limit
     max_price: int | None = None  # micro-dollars an hour
@@ -67,6 +70,7 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     race: str | None = None  # runs with the same value were asked for together, and only the first that runs is wanted
     plan: str = ""  # equal for tasks that its provider plans alike; empty: it plans none
     crons: tuple[str, ...] = ()  # when it is due: it is a schedule, and all else is of each firing; empty: run it once
+    labels: tuple[str, ...] = ()  # `team=vision`: what its task is tagged with
     strategy: str | None = None  # what distinguishes it within its race, in a few words
 
 
@@ -176,6 +180,9 @@ class Run(Tracked, kw_only=True):
     carries: str | None = None  # the run of another provider whose machine this one is: lists and bills show that run
     requested_at: int | None = None  # when it was requested; None for a foreign run
     stop_by: str | None = None  # who asked for its newest stop: `user` or `policy`
+    stop_idle: bool = False  # that stop is for idle GPUs
+    halt: LeverPulled | None = None  # the lever that stops it
+    idle_warning: RunIdleWarned | None = None  # the newest
     links: dict[str, str] = msgspec.field(default_factory=dict)
     """`<replica_num>/<job_num>/<attempt>` → the machine of that submission; once there it stays."""
     vm_id: str | None = None  # the machine of its first job's newest submission that has one
@@ -193,6 +200,7 @@ class Run(Tracked, kw_only=True):
     transitions: tuple[Transition, ...] = ()
     cases: bytes = b""  # what the rules saw of it, by `case_log`
     said: Said | None = None  # None: a task whose output is not read
+    use: GpuUse | None = None  # what its GPUs did, in all attempts; None: no samples
 
     @property
     def subject(self) -> str:
@@ -201,6 +209,11 @@ class Run(Tracked, kw_only=True):
     def moved(self, transition: Transition | None = None) -> Moved:
         """The change to publish; without a transition only known facts have changed."""
         return Moved(run_id=self.run_id, transition=transition)
+
+    @property
+    def halted(self) -> bool:
+        """True if a lever stops it and the stop is not requested yet: it is neither placed nor handed over."""
+        return self.halt is not None and self.stop_by is None and not self.terminal
 
     @property
     def listed_as(self) -> str | None:
@@ -233,6 +246,12 @@ class Run(Tracked, kw_only=True):
         """It ended without capacity, or before anything of it ran: the same request may be submitted again."""
         unrun = self.facts is not None and any(attempt.unrun for attempt in self.facts.newest)
         return self.reason is Reason.NO_CAPACITY or (unrun and self.state is State.FAILED)
+
+    @property
+    def warned(self) -> RunIdleWarned | None:
+        """Its warning, as long as samples show no work since."""
+        warning = self.idle_warning
+        return warning if warning is not None and warning.since == idle_since(self.use) else None
 
     @property
     def phase(self) -> ReportedPhase | None:

@@ -38,6 +38,7 @@ class Reason(StrEnum):
     STOPPED_BY_USER = "stopped_by_user"
     ABORTED_BY_USER = "aborted_by_user"
     STOPPED_BY_POLICY = "stopped_by_policy"
+    GPU_IDLE = "gpu_idle"  # a policy stopped it, because its GPUs were idle
     TIMED_OUT = "timed_out"
     NO_CAPACITY = "no_capacity"
     INTERRUPTED = "interrupted"

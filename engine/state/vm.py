@@ -12,7 +12,7 @@ from steno.engine.state.facts import VmFacts
 from steno.engine.state.states import VmReason, VmState
 from steno.events.clock import foreign_run_id, format_second
 
-DrainBy = Literal["idle", "user", "create", "room", "orphan"]
+DrainBy = Literal["idle", "user", "create", "room", "orphan", "lever"]
 
 BILLED: Final = frozenset(state for state in VmState if state not in (VmState.REQUESTED, VmState.TERMINATED))
 """States in which a machine may be billed: such a machine is never forgotten."""
@@ -127,6 +127,17 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     when_idle: bool
 
 
+class KeptSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """A time for which somebody keeps the machine, and pays while it is idle."""
+
+    lever_id: str
+    by: str
+    why: str
+    since: int
+    until: int  # it was released then, if it was
+    released: bool = False
+
+
 class Vm(Tracked, kw_only=True):
     """The state of one machine. Times are microseconds UTC, money micro-dollars."""
 
@@ -164,6 +175,7 @@ class Vm(Tracked, kw_only=True):
     drain: Drain | None = None
     told: Told | None = None
     wish: Wish | None = None
+    keeps: tuple[KeptSpan, ...] = ()  # in order of time; none overlaps another
     ending_since: int | None = None  # when it was told to stop, or first seen terminating
     ending_from: int | None = None  # its source's answered time then
 
@@ -185,6 +197,10 @@ class Vm(Tracked, kw_only=True):
         """That which lasts, or lasted to its end; None: it answers."""
         last = self.unreachable[-1:]
         return last[0] if last and last[0].until is None else None
+
+    def kept(self, moment: int) -> KeptSpan | None:
+        """The time for which somebody keeps it at a moment of record time."""
+        return next((span for span in self.keeps if span.since <= moment < span.until), None)
 
     @property
     def billed(self) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 from steno.engine.state.changes import Anomaly, Blind
 from steno.engine.state.facts import RunFacts
 from steno.engine.state.inventory import Index, Inventory, decoder, encode
+from steno.engine.state.levers import Lever
 from steno.engine.state.outbox import Outbox
 from steno.engine.state.policy import Policy
 from steno.engine.state.run import Run
@@ -93,8 +94,10 @@ class World(msgspec.Struct, kw_only=True):
     """By source and vm_id: what the provider dated, by its own clock, of machines that no poll has shown yet."""
     fleets: dict[str, None] = {}  # `<provider>/<project>/<name>` of fleets we ensured
     policies: dict[str, tuple[PolicyStep, ...]] = {}  # source → the policies in force, oldest first
+    levers: dict[str, Lever] = {}  # by lever_id, those not released, in order; those whose time has passed may be there
     plans: dict[str, dict[str, PlanAnswer]] = {}  # source → `PlanAnswered.requirement` → the newest answer
     crossed: dict[str, int] = {}  # `<threshold>/<total>` → the position of the alert
+    moved_budget: dict[str, int] = {}  # owner → micro-dollars that it got from others, less what it gave
     anomalies: list[Anomaly] = []
     blind: list[Blind] = []
     clocks: dict[int, BootClock] = {}  # the upper half of `Stamp.epoch` → the clock of that boot of a machine

@@ -11,6 +11,7 @@ import msgspec
 
 from steno.engine.decide.budget import WorstCase, check
 from steno.engine.decide.idle_policy import stop_request
+from steno.engine.decide.limits import OwnerLimits
 from steno.engine.decide.placement import exceeds_limit
 from steno.engine.decide.queue import may_be_made_again
 from steno.engine.errors import Conflict, NameInUse, RefusedByPolicy
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from steno.engine.settings.settings import Settings
 
 _NAMESPACE = uuid.UUID("5f0d7a52-91b5-5c7b-8f0e-57e000000002")
-_REQUESTS = frozenset({"RunRequested"})
+_REQUESTS = frozenset({"RunRequested", "BudgetMoved"})
 _ID_DIGITS = 32  # hexadecimal digits of an event id (16 bytes)
 
 
@@ -104,7 +105,7 @@ def submit(
 
     Raises:
         NameInUse: another active run has the name.
-        RefusedByPolicy: its worst case exceeds the remaining budget, or it needs more machines than the limit allows.
+        RefusedByPolicy: its worst case exceeds a remaining budget, or it needs more machines than a limit allows.
         Conflict: the key came with another request.
     """
     from steno.events.store.record import Batch, Unless
@@ -114,7 +115,7 @@ def submit(
             return None, None
         with newest() as (state, policy, now):
             _refuse_taken_name(state, f"{provider}/{project}", task.name, run_id, now)
-            return _admit(provider, task, submitter, policy, state, now), Unless(_REQUESTS, state.position)
+            return _admit(provider, project, task, submitter, policy, state, now), Unless(_REQUESTS, state.position)
 
     worst, unless = admitted()  # first, so that the vault keeps no secret of a refused request
     request = types.RunRequested(
@@ -146,15 +147,16 @@ def submit(
 
 
 def _admit(
-    provider: str, task: "Completed", submitter: str, policy: Policy, state: World, now: int
+    provider: str, project: str, task: "Completed", submitter: str, policy: Policy, state: World, now: int
 ) -> WorstCase | None:
     """The worst-case cost of a task that the policy admits; None if its machines are free."""
-    if policy.free:
+    if policy.free and not policy.limits:
         return None
     terms = READINGS.terms(provider, msgspec.json.encode(task.configuration), submitter, task.fallback)
-    if (why := exceeds_limit(terms, policy)) is not None:
+    if not policy.free and (why := exceeds_limit(terms, policy)) is not None:
         raise RefusedByPolicy(why)
-    return check(terms, policy, state, now)
+    OwnerLimits(state, policy, now).check(terms, project)
+    return None if policy.free else check(terms, policy, state, now)
 
 
 def _refuse_taken_name(state: World, source: str, name: str, run_id: str, now: int) -> None:

@@ -38,7 +38,7 @@ class Scenario(NamedTuple):
     def applied(self, policy: Policy) -> Policy:
         """The policy to simulate. The budget does not count: who was refused by it made no demand."""
         rates: dict[str, Any] = {} if self.price is None else {"rates": ()}
-        return replace(policy, **dict(self.fields), **rates, budget_total=None)
+        return replace(policy, **dict(self.fields), **rates, budget_total=None, limits=())
 
 
 def simulate(demand: Demand, scenario: Scenario, seed: str | None = None) -> Outcome:

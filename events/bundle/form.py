@@ -15,13 +15,15 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from steno.events.codec import type_of
+from steno.events.codec import decode, type_of
 from steno.events.errors import NotARecord, RecordDamaged, RecordNotFound, RecordTooNew, UnreadableInput
 from steno.events.store.chain import Head, canonical_part, chained, subject
+from steno.events.store.output_rows import unpack
 from steno.events.store.verify import Damage, Verification
 from steno.events.traces.trace import numbered_lines
+from steno.events.types import OutputRecorded
 
-VERSION: Final = 1
+VERSION: Final = 2  # 1 had no output of runs
 _MOST: Final = 2 << 30  # bytes of an unpacked bundle
 _SLACK: Final = 64 << 20  # bytes that any file may unpack to; above, 500 times its size
 _RATIO: Final = 500
@@ -85,11 +87,16 @@ class BundleEvent(BundleLine, frozen=True, kw_only=True, tag="event"):
     hash: str
 
 
+class BundleOutput(BundleLine, frozen=True, kw_only=True, tag="output"):
+    position: _Int  # of its `OutputRecorded`, the line before
+    data: bytes  # as in the record
+
+
 class End(BundleLine, frozen=True, kw_only=True, tag="end"):
     events: int  # those with data
 
 
-AnyLine = Manifest | BundlePart | BundleEvent | End
+AnyLine = Manifest | BundlePart | BundleEvent | BundleOutput | End
 _L = TypeVar("_L", bound=BundleLine)
 _line: Final = msgspec.json.Decoder(AnyLine)
 encoded: Final = msgspec.json.Encoder().encode
@@ -154,6 +161,7 @@ class Checker:
         self._events = self._linked = self._last = 0
         self._hash: bytes | None = None  # of the last event; None: unknown
         self._seal = ""
+        self._before: BundleEvent | None = None
         self._commitments: dict[int, bytes] = {}
         self._bad: dict[int, str] = {}  # parts, and how they or their parts differ
 
@@ -166,8 +174,8 @@ class Checker:
             redacted=made.redacted, damage=tuple(self.damage),
         )  # fmt: skip
 
-    def lines(self) -> Iterator[BundlePart | BundleEvent]:
-        """The parts and events in order, without those that cannot be read."""
+    def lines(self) -> Iterator[BundlePart | BundleEvent | BundleOutput]:
+        """The parts, events and chunks of output in order, without those that cannot be read."""
         end: End | None = None
         try:
             for raw in raw_lines(self.path):
@@ -200,6 +208,9 @@ class Checker:
                 return line
             if isinstance(line, BundleEvent):
                 self._event(line)
+                self._before = line
+            if isinstance(line, BundleOutput):
+                self._output(line)
         except (ValueError, LookupError, RecursionError, struct.error):
             return None
         except RecordTooNew:  # an unknown type of event; only the seal tells a later version from a changed byte
@@ -247,6 +258,15 @@ class Checker:
         if self._digest(previous, event).hex() != event.hash:
             self._say(event.position, "chain", "the event or its hash was changed")
         self._linked += event.data is not None
+
+    def _output(self, line: BundleOutput) -> None:
+        event = decode(self._before.type, self._before.data or b"") if self._before is not None else None
+        if self._before is None or not isinstance(event, OutputRecorded) or line.position != self._before.position:
+            raise ValueError("it is out of order")
+        try:
+            unpack(line.data, event)
+        except RecordDamaged:
+            self._say(line.position, "output", "the output was changed")
 
     def _expect_open(self, event: BundleEvent) -> None:
         """A forger would close what was changed."""

@@ -1,25 +1,28 @@
 """Writes a bundle: the events of a record that were chosen, and all that they rest on."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from steno.events.bundle.form import BundleEvent, BundlePart, End, Manifest, encoded, sealed
+from steno.events.bundle.form import BundleEvent, BundleOutput, BundlePart, End, Manifest, encoded, sealed
 from steno.events.codec import CODES, POLLS
 from steno.events.errors import PositionNotFound, RecordDamaged, StenoError
 from steno.events.store.chain import Head, canonical_part, committer, followed, mark, salt_of
+from steno.events.store.output_rows import ONE
 from steno.events.store.parts import WRITER_CACHE, Parts
 from steno.events.store.poll_header import decode_data, read_numbers
 from steno.events.store.rows import Lookup, Rows
 from steno.events.store.store import Session
 from steno.events.store.verify import Verifier
-from steno.events.types import OBSERVED, PolicyAdopted
+from steno.events.types import OBSERVED, OutputRecorded, PolicyAdopted
 
 Progress = Callable[[int, int], None]
+Put = Callable[[BundlePart | BundleEvent | BundleOutput], None]
+_OUTPUT: Final = CODES[OutputRecorded]
 _OBSERVED: Final = frozenset(CODES[kind] for kind in OBSERVED.values())
 _SUBJECT: Final = re.compile(rb"[a-z]+/")  # of a stream
 _LISTING: Final = re.compile(rb"(?:run|vm|provider_event|fleet|other|opaque)\n[^\n]*\n")  # of the part of an answer
@@ -33,6 +36,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     last: int
     polls: frozenset[str] | None  # streams of sources; None: all
     own: frozenset[str] | None  # streams of events that are not polls, sources too; None: all
+    output: bool = True  # with the output of runs
 
 
 class Redactor(Protocol):
@@ -46,13 +50,21 @@ class Redactor(Protocol):
 class Packer:
     """Writes the bundle of one choice, or of the events `chosen` from `choice.first` to `choice.last`."""
 
-    def __init__(self, session: Session, choice: Choice, chosen: set[int] | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        choice: Choice,
+        chosen: set[int] | None = None,
+        outputs: Mapping[int, bytes] | None = None,
+    ) -> None:
+        """`outputs`: chunks by position; None: those that the record has."""
         self._session = session
         self._choice = choice
         self._rows, self._verifier = Rows(session), Verifier(session, None, None)
         self._commit = committer(session.identity)
         self._parts = Parts(session, self._commit.shared, cache=WRITER_CACHE)
         self._commitments, self._names = Lookup.commitments(session), Lookup.names(session)
+        self._outputs = outputs
         self._written: set[int] = set()
         self._seal = ""
         self._redaction: Redactor | None = None
@@ -75,7 +87,7 @@ class Packer:
                 elif kind in _OBSERVED:
                     takes = position - read_numbers(row[10], 0, 1)[0][0] in chosen
                 else:
-                    takes = choice.own is None or stream in choice.own
+                    takes = (choice.own is None or stream in choice.own) and (choice.output or kind != _OUTPUT)
                 chosen.update((position,) if takes else ())
         if not chosen:
             raise PositionNotFound(f"No event from position {choice.first} to {choice.last} is about these runs.")
@@ -86,7 +98,7 @@ class Packer:
     ) -> str:
         """Write all lines; the digest of the bundle."""
 
-        def put(line: Manifest | BundlePart | BundleEvent | End) -> None:
+        def put(line: Manifest | BundlePart | BundleEvent | BundleOutput | End) -> None:
             line = sealed(line, self._seal)
             self._seal = line.seal
             out(encoded(line) + b"\n")
@@ -115,7 +127,7 @@ class Packer:
             raise RecordDamaged(f"The record is damaged at position {row[0]}: run `steno verify`.")
         return digest
 
-    def _put(self, row: Any, previous: bytes, put: Callable[[BundlePart | BundleEvent], None], *, apart: bool) -> bytes:
+    def _put(self, row: Any, previous: bytes, put: Put, *, apart: bool) -> bytes:
         """Write an event behind the parts that it is the first to use; its hash."""
         digest = self._followed(previous, row)
         position, stream_id, version, kind, event_id, at, took, after, scope, body, data, _, clock = row
@@ -145,9 +157,17 @@ class Packer:
                 event = replace(event, salt=salt_of(self._session.identity, data, position).hex())
             commitments = [] if hidden or event.salt is not None else commitments[:1]
         put(replace(event, commitments=b"".join(commitments if chosen or not hidden else []).hex()))
+        if kind == _OUTPUT and chosen and (packed := self._output(position)) is not None:
+            put(BundleOutput(position=position, data=packed))
         return digest
 
-    def _put_part(self, part_id: int, put: Callable[[BundlePart | BundleEvent], None]) -> None:
+    def _output(self, position: int) -> bytes | None:
+        if self._outputs is not None:
+            return self._outputs.get(position)
+        row = self._session.run(ONE, position).fetchone() if self._session.identity.keeps_output else None
+        return None if row is None else bytes(row[0])
+
+    def _put_part(self, part_id: int, put: Put) -> None:
         if part_id in self._written:
             return
         self._written.add(part_id)

@@ -8,10 +8,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from steno.events.bundle.form import BundleEvent, BundlePart, Checker
+from steno.events.bundle.form import BundleEvent, BundleOutput, BundlePart, Checker
 from steno.events.clock import Clock
 from steno.events.errors import RecordDamaged, RecordNotWritable
 from steno.events.store.chain import committer, mark
+from steno.events.store.output_rows import KEEP
 from steno.events.store.parts import WRITER_CACHE, Parts
 from steno.events.store.sqlite.store import SqliteSession, SqliteStore
 from steno.events.store.store import FORMAT, Holder, Identity, Session
@@ -57,6 +58,7 @@ class BundleStore(SqliteStore):
         ids: dict[int, int] = {}
         streams: dict[str, tuple[int, int]] = {}  # id and version
         rows: list[tuple[Any, ...]] = []
+        outputs: list[tuple[int, bytes]] = []
         with session.guard():
             session.begin(durable=False, locked=True)
             for line in checker.lines():
@@ -64,6 +66,8 @@ class BundleStore(SqliteStore):
                     break
                 if isinstance(line, BundlePart):
                     ids[line.part] = parts.put(line.content, tuple([ids[part] for part in line.parts]))
+                elif isinstance(line, BundleOutput):
+                    outputs.append((line.position, line.data))
                 elif line.data is not None:
                     rows.append(_row(line, ids, streams, session))
             for damage in checker.damage:
@@ -72,6 +76,8 @@ class BundleStore(SqliteStore):
                     f"The bundle {self} is damaged{where} ({damage.detail}): run `steno verify {self}`."
                 )
             session.add_events(rows)
+            for row in outputs:
+                session.run(KEEP, *row)
             head = checker.manifest.head
             session.commit(
                 (head.position, bytes.fromhex(head.hash)), [(now, None, None, id_) for id_, now in streams.values()]

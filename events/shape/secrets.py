@@ -7,7 +7,7 @@ only looks like JSON. These are secret: every value under a shape's declared pat
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -40,6 +40,7 @@ _WORTH_A_LOOK: Final = re.compile(
     rf'"(?=[{_LETTERS}{_LETTERS.upper()}])(?i:(?:{"|".join(sorted(_HOLDERS))})"\s*:\s*[\[{{]\s*[^\]}}\s]'
     rf'|(?:{"|".join(sorted(_NAMED))})"\s*:\s*["\d-])'.encode()
 )
+_SHORTEST: Final = 8  # bytes of a value that is replaced in output
 _LITERALS: Final = frozenset({b"true", b"false", b"null", b"\x00", b"\x01", b'""'})
 
 
@@ -123,3 +124,16 @@ def secret_bytes(token: bytes) -> bytes:
         return str(json.loads(token)).encode("utf-8", "surrogatepass")
     except ValueError:
         return token[1:-1]
+
+
+def masked(text: bytes, values: Sequence[bytes]) -> tuple[bytes, int]:
+    """The text with a `*` for each byte of these values, the longest first, so that places stay; and how much of it
+    stays so, whatever follows: a value may begin at its end. Values below 8 bytes stay: `1` is in any text.
+    """
+    values = [value for value in values if len(value) >= _SHORTEST]
+    for value in values:
+        text = text.replace(value, b"*" * len(value))
+    for at in range(max(0, len(text) - len(values[0]) + 1) if values else len(text), len(text)):
+        if any(value.startswith(text[at:]) for value in values):
+            return text, at
+    return text, len(text)

@@ -6,7 +6,7 @@ A path is keys joined by dots; `name[]` is every element of the list under `name
 
 import re
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 import msgspec
@@ -70,6 +70,7 @@ def _guarded(node: Node, name: str) -> set[str]:
     return names
 
 
+@cache
 def compile_paths(shape: BodyShape | None) -> Node:
     """The paths of a shape as one tree, walked beside an item."""
     root = Node()
@@ -79,6 +80,7 @@ def compile_paths(shape: BodyShape | None) -> Node:
     return root
 
 
+@cache
 def compile_answer(shape: BodyShape | None) -> Node:
     """As `compile_paths`, beside the whole answer."""
     node = compile_paths(shape)

@@ -7,7 +7,6 @@ them. Each item is a part with holes for its volatile values, which the poll eve
 import re
 from collections.abc import Hashable, Iterable
 from contextlib import suppress
-from functools import cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -36,7 +35,6 @@ _OTHER: Final = BodyShape(kind="other", identity="")
 _TEMPLATE_BYTES: Final = 64 << 20
 _COLD_BYTES: Final = 16 << 20
 _SPACED: Final = re.compile(rb'[\s\[]*\{\s*"[^"\\]*"\s*:\s')  # an object, or a list of them, that is not compact
-_node: Final = cache(compile_paths)
 
 
 class Answer(NamedTuple):
@@ -105,7 +103,7 @@ class Answers:
         return Answer(listing, shape.kind, items, between), values
 
     def _item(self, raw: bytes, name: str, shape: BodyShape, values: list[bytes], family: Hashable) -> Template:
-        node = _node(shape)
+        node = compile_paths(shape)
         before = self._templates.get((shape.kind, name))
         if before is not None:
             count = len(values)

@@ -12,6 +12,7 @@ from steno.events.clock import Clock, SteadyClock
 from steno.events.codec import CODES, encode, type_of
 from steno.events.errors import IdConflict, RecordNotWritable, VersionConflict
 from steno.events.store.chain import MARK_BYTES, SEAL_EVERY, chained, subject
+from steno.events.store.output_rows import DROP, KEEP
 from steno.events.store.parts import READER_CACHE, WRITER_CACHE
 from steno.events.store.read import Reader
 from steno.events.store.store import HeadMoved, Lease, Store
@@ -163,6 +164,26 @@ class Appender(Reader):
         now = self._time()
         ready = [[(CODES[type(event)], encode(event)) for event in batch.events] for batch in batches]
         return self._appended(partial(self._add_batches, batches, ready, now, unless), durable=durable)
+
+    def append_output(
+        self, stream: str, chunks: Sequence[tuple[Event, bytes]], dropped: Sequence[int] = ()
+    ) -> tuple[int, ...]:
+        """Append events that each have bytes beside the chain, and drop the bytes at some positions; the positions of
+        the events. What a power cut loses is read again.
+        """
+        batch, now = Batch(stream, [event for event, _ in chunks]), self._time()
+        ready = [[(CODES[type(event)], encode(event)) for event in batch.events]]
+
+        def work() -> tuple[int, ...]:
+            positions = self._add_batches([batch], ready, now, None)
+            self._flush_rows()
+            for position, (_, packed) in zip(positions, chunks, strict=True):
+                self._session.run(KEEP, position, packed)
+            for position in dropped:
+                self._session.run(DROP, position)
+            return positions
+
+        return self._appended(work, durable=False)
 
     def _add_batches(
         self,

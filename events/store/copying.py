@@ -18,11 +18,12 @@ from steno.events.clock import Clock
 from steno.events.codec import CODES
 from steno.events.errors import IdConflict, RecordDamaged, RecordNotFound, StenoError
 from steno.events.store.chain import Head, committer, followed, mark
+from steno.events.store.output_rows import KEEP, ONE
 from steno.events.store.record import Batch, Record
 from steno.events.store.rows import HEAD, LAST, Rows
 from steno.events.store.schema import parts, streams
 from steno.events.store.store import Session, Store
-from steno.events.types import RecordRestored, RunObserved, VmObserved
+from steno.events.types import OutputRecorded, RecordRestored, RunObserved, VmObserved
 
 _CHUNK: Final = 2_000
 _PARTS: Final = (
@@ -36,6 +37,7 @@ _STREAMS: Final = (
 _COMMITMENTS: Final = select(parts.c.id, parts.c.commitment)
 _MOVED: Final = select(streams.c.id, streams.c.name, streams.c.version, streams.c.item_id, streams.c.since)
 _COMPANY: Final = ("vault", "tokens")
+_OUTPUT: Final = CODES[OutputRecorded]
 _OBSERVATIONS: Final = (CODES[RunObserved], CODES[VmObserved])  # they say what a run or machine showed last
 
 
@@ -125,6 +127,9 @@ class _Copier:
         else:
             good += 1
         self._target.add_events([tuple(row) for row in rows[:good]])
+        for row in rows[:good] if self._source.identity.keeps_output else ():
+            if row[3] == _OUTPUT and (packed := self._source.run(ONE, row[0]).fetchone()) is not None:
+                self._target.run(KEEP, row[0], packed[0])
         states = [(*self._streams[stream_id][1:4], stream_id) for stream_id in sorted(moved)]
         self._target.commit((self._position, self._hash), states)
         if broken is not None:

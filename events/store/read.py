@@ -15,6 +15,7 @@ from steno.events.poll import Poll
 from steno.events.shape.cut import HOLE, identity
 from steno.events.store.answers import bare_text, body_text, item_texts, read_listing
 from steno.events.store.chain import Head, committer, mark
+from steno.events.store.output_rows import OLDEST, ONE
 from steno.events.store.parts import READER_CACHE, Parts
 from steno.events.store.poll_header import SHARED, Own, PollScope, decode_data, decode_head, read_numbers, read_scope
 from steno.events.store.rows import HEAD, LAST, Rows
@@ -273,6 +274,17 @@ class Reader:
         if row is None:
             raise PositionNotFound(f"The record has no position {position}.")
         return row
+
+    # -- outputs
+
+    def packed_output(self, position: int) -> bytes | None:
+        """The packed bytes beside the `OutputRecorded` at a position; None: they were dropped."""
+        rows = self._run(ONE, position) if self._session.identity.keeps_output else []
+        return bytes(rows[0][0]) if rows else None
+
+    def oldest_outputs(self) -> list[tuple[int, int | None]]:
+        """(position, time of its event) of the oldest of them."""
+        return self._run(OLDEST) if self._session.identity.keeps_output else []
 
     # -- rows
 

@@ -1,7 +1,7 @@
 """The tables of a record, declared once; migrations, opening and verify are compared with this.
 
 `events` has one row an event, `parts` what events share, once by content. Only rows of `streams` and `head` ever
-change: they say where the next event goes.
+change: they say where the next event goes. Only rows of `outputs` are ever deleted.
 """
 
 from functools import cache
@@ -77,6 +77,13 @@ events = Table(
     Column("clock", LargeBinary),  # the epoch and boot time of `observed_at` (`steno.events.clock.Stamp`)
 )
 
+outputs = Table(  # what runs printed: may be dropped, so that the chain covers its hash alone
+    "outputs",
+    metadata,
+    Column("position", _ROWID, primary_key=True, autoincrement=False),  # of its `OutputRecorded`
+    Column("data", LargeBinary, nullable=False),  # a zstd frame
+)
+
 for _name, _columns, _unique, _condition in (
     ("events_stream", ("stream_id", "version"), True, "kind > 2"),  # polls are too many to index by stream
     ("events_kind", ("kind", "position"), False, "kind > 1"),
@@ -87,7 +94,7 @@ for _name, _columns, _unique, _condition in (
     sa.Index(_name, *_given, unique=_unique, sqlite_where=_where)
 
 
-REFUSED: Final = {"UPDATE": (events, parts, meta), "DELETE": (events, parts, meta, streams, head)}
+REFUSED: Final = {"UPDATE": (events, parts, meta, outputs), "DELETE": (events, parts, meta, streams, head)}
 """The statements that a trigger refuses, by table."""
 
 

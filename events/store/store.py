@@ -91,6 +91,11 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     schema: str = ""  # as it was read; empty: the newest
 
+    @property
+    def keeps_output(self) -> bool:
+        """False: its schema is from before the table of outputs."""
+        return self.schema in ("", REVISION)
+
     def genesis(self) -> bytes:
         """The hash before position 1, which covers all of this."""
         own = f"steno record {self.format} {self.record_id} {self.created_at}\n".encode()
@@ -336,7 +341,8 @@ def _file(url: str) -> str:
 
 
 FORMAT: Final = 2  # of bytes inside the rows (codec, parts, chain); kept in `meta`
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005_clock", "0006_roles")  # the Alembic revisions this code reads
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005_clock", "0006_roles", "0007_outputs")
+"""The Alembic revisions that this code reads."""
 CLOCKED: Final = "0005_clock"  # from this one on, events have a clock
 REVISION: Final = REVISIONS[-1]  # the one it writes
 

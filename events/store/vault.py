@@ -18,6 +18,7 @@ from steno.events.shape.secrets import COMMITMENT, PREFIX, scrub, secret_bytes
 from steno.events.shape.shape import BodyShape, Node, compile_paths
 from steno.events.store.store import Blob
 
+_OWNERS: Final = 10_000  # whose values are remembered
 _WHOLE: Final = re.compile(rb'"(steno:secret:[0-9a-f]{64})"')
 
 
@@ -33,6 +34,7 @@ class Vault:
         self._blob = blob
         self._write = write
         self._key: bytes | None = None
+        self._seen: dict[str, dict[str, str]] = {}  # `_Content.secrets` as this process read it, with what was erased
 
     def commitment(self, value: bytes) -> str:
         """`steno:secret:<hmac>` of a secret value; equal secrets give equal commitments, which do not reveal them."""
@@ -89,8 +91,19 @@ class Vault:
         """Whose values are still here."""
         return tuple(self._read().secrets)
 
+    def values(self, owner: str) -> frozenset[bytes]:
+        """The clear values of an owner that are here, or were when this process read the vault."""
+        self._read()
+        tokens = self._seen.get(owner, {}).values()
+        return frozenset(secret_bytes(token.encode("utf-8", "surrogateescape")) for token in tokens)
+
     def _read(self) -> _Content:
-        return self._decoded(self._blob.read())
+        content = self._decoded(self._blob.read())
+        for owner, kept in content.secrets.items():
+            self._seen.setdefault(owner, {}).update(kept)
+        while len(self._seen) > _OWNERS:
+            del self._seen[next(iter(self._seen))]
+        return content
 
     def _decoded(self, encoded: bytes | None) -> _Content:
         if encoded is None:

@@ -4,19 +4,22 @@ import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from zlib import crc32
 
 import msgspec
 import zstandard
 from sqlalchemy import bindparam, select
 
+from steno.events.codec import CODES, decode
 from steno.events.errors import RecordUnreachable, StenoError
 from steno.events.store.chain import SEAL_EVERY, Head, canonical_part, committer, followed, mark
+from steno.events.store.output_rows import ONE, POSITIONS, RECORDED, unpack
 from steno.events.store.parts import COMPRESSED, WRITER_CACHE, Parts
 from steno.events.store.rows import LAST, Lookup, Rows
 from steno.events.store.schema import events, head, meta, parts, revision, streams
 from steno.events.store.store import FORMAT, REVISIONS
+from steno.events.types import OutputRecorded
 
 if TYPE_CHECKING:
     from steno.events.store.store import Session
@@ -28,6 +31,7 @@ _UNREADABLE: Final = (  # errors of reading damaged columns: any type may be in 
     zstandard.ZstdError,
 )  # fmt: skip
 
+_OUTPUT: Final = CODES[OutputRecorded]
 _MOST: Final = 1000  # damages named one by one
 
 _META: Final = select(meta.c.key)
@@ -45,7 +49,7 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
     """A deviation from what was written."""
 
     position: int | None  # the first position it touches; None: the record as a whole
-    kind: str  # `page`, `schema`, `trigger`, `meta`, `chain`, `missing`, `body`, `stream`, `head` or `expect`
+    kind: str  # `page`, `schema`, `trigger`, `meta`, `chain`, `missing`, `body`, `stream`, `head`, `output` or `expect`
     detail: str
 
 
@@ -54,10 +58,12 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     head: Head
     damage: tuple[Damage, ...]
+    outputs: int = 0  # chunks of output that were looked at
+    dropped: int = 0  # those whose bytes were dropped
 
 
 class Verifier:
-    """Checks pages, schema, triggers, chain, bodies, streams and head of a record; `run` once.
+    """Checks pages, schema, triggers, chain, bodies, streams, head and output of a record; `run` once.
 
     `after`: a head saved earlier. Of the events up to it only its own hash is checked, of the parts and streams those
     that later events use, and of the pages those that are read for it; if the record does not have that head, all is
@@ -89,11 +95,13 @@ class Verifier:
         self._events = 0
         self._rows = Rows(session)
         self._last = (0, session.identity.genesis())
+        self._looked = self._dropped = 0  # chunks of output
 
     def run(self) -> Verification:
         with self._session.snapshot():
             for step in (
                 self._resume, self._database, self._meta, self._walk, self._parts, self._streams, self._head,
+                self._outputs,
             ):  # fmt: skip
                 self._take(step)
         return self._verdict()
@@ -112,7 +120,10 @@ class Verifier:
     def _verdict(self) -> Verification:
         damage = sorted(self._damage.values(), key=lambda each: (each.position is None, each.position or 0, each.kind))
         ends = Head(position=self._last[0], hash=self._last[1].hex())
-        return Verification(ok=not damage, events=self._events, head=ends, damage=tuple(damage[:_MOST]))
+        return Verification(
+            ok=not damage, events=self._events, head=ends, damage=tuple(damage[:_MOST]), outputs=self._looked,
+            dropped=self._dropped,
+        )  # fmt: skip
 
     def _say(self, position: int | None, kind: str, detail: str) -> None:
         self._damage.setdefault(
@@ -286,6 +297,26 @@ class Verifier:
                     self._say(self._events or None, "head", f"the head names {named}, the last event is {self._events}")
         if self._expect is not None:
             self._is_there(self._expect)
+
+    def _outputs(self) -> None:
+        """Output beside the chain is what the events behind the saved head say; a chunk that is missing was dropped."""
+        if not self._session.identity.keeps_output:
+            return
+        there = {position for (position,) in self._session.stream(POSITIONS)}
+        for position, data in self._session.stream(RECORDED):
+            if position <= (0 if self._after is None else self._after.position):
+                there.discard(position)
+            elif position not in there:
+                self._dropped += 1
+            else:
+                there.discard(position)
+                self._looked += 1
+                try:
+                    unpack(self._run(ONE, position).fetchone()[0], cast(OutputRecorded, decode(_OUTPUT, data)))
+                except (*_UNREADABLE, msgspec.MsgspecError) as error:
+                    self._say(position, "output", f"{error}")
+        for position in there:
+            self._say(None, "output", f"output at position {position}, which no event names")
 
     def _is_there(self, saved: Head) -> bool:
         """True if the record has a head that was saved earlier."""

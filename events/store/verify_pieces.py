@@ -151,7 +151,7 @@ class ApartVerifier(Verifier):
             whole = [piece for piece in checked if piece is not None]
             if not pieces or len(whole) < len(pieces) or not self._take(lambda: self._joined(pieces, whole)):
                 return None
-            for step in (self._meta, self._streams, self._head):
+            for step in (self._meta, self._streams, self._head, self._outputs):
                 self._take(step)
         verdict = self._verdict()
         return verdict if all(damage.kind == "expect" for damage in verdict.damage) else None

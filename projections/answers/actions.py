@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from steno.engine.state.levers import scope
 from steno.engine.wire import Position, Shape, Time, wire
 from steno.events import types
+from steno.events.levers import LeverPulled, LeverReleased
 from steno.projections.answers.record_pages import Page, events
 
 if TYPE_CHECKING:
@@ -26,7 +28,11 @@ _ACTIONS: Final[dict[type, str]] = {  # type → what was done
     types.SourceHidden: "hid the archive",
     types.SourceShown: "showed the archive",
     types.RulesAdopted: "adopted the rules",
+    LeverPulled: "pulled a lever",
+    LeverReleased: "released a lever",
 }
+_LEVERS: Final = frozenset({"LeverPulled", "LeverReleased"})
+_SETTINGS: Final = frozenset({"TokenCreated", "TokenRevoked", "SourceHidden", "SourceShown", "RulesAdopted", *_LEVERS})
 _SCANNED: Final = 20_000  # events of a page that looks for one person
 
 
@@ -43,6 +49,7 @@ class NoticeObject(Shape, frozen=True, kw_only=True):
     error: str | None
     facts: Annotated[int, Meta(description="How many facts a digest holds; else 1.")]
     text: str
+    route: Annotated[str, Meta(description="The name of the route; empty: the webhook.")] = ""
 
 
 class ActionObject(Shape, frozen=True, kw_only=True):
@@ -70,11 +77,12 @@ def notice_row(record: Record, stored: Stored, until: int | None = None) -> dict
         error=None,
         facts=len(intent.about) or 1,
         text=msgspec.json.decode(intent.body, type=dict[str, Any]).get("text", ""),
+        route=intent.route,
     )
     for outcome in record.read(stream=stored.stream, types=_OUTCOMES, until=until):
         match outcome.data:
             case types.NoticeDelivered(status=status, attempt=attempt):
-                row = msgspec.structs.replace(row, state="delivered", status=status, attempts=attempt)
+                row = msgspec.structs.replace(row, state="delivered", status=status or None, attempts=attempt)
             case types.NoticeFailed(error=error, attempt=attempt, final=final):
                 row = msgspec.structs.replace(
                     row, state="failed" if final else "pending", error=error, attempts=attempt
@@ -111,14 +119,23 @@ def actions(look: Look, *, behind: int | None, limit: int, who: str | None) -> P
     return Page(rows=rows, next=None)
 
 
+def changed_settings(look: Look, after: int) -> list[ActionObject]:
+    """Actions after a position that change something for everybody, newest first."""
+    stored = look.record.read(after=after, until=look.position, types=_SETTINGS, backwards=True)
+    return [_action(each) for each in stored]
+
+
 def _action(stored: Stored) -> ActionObject:
     fact: Any = stored.data
     by_policy = isinstance(fact, types.StopRequested) and fact.by == "policy"
+    action, name = _ACTIONS[type(fact)], getattr(fact, "name", None)
+    if isinstance(fact, LeverPulled):
+        action, name = f"{action}: {fact.action} {scope(fact)}", f"({fact.why})"
     return ActionObject(
         position=stored.position,
         at=stored.observed_at,
         who="policy" if by_policy else str(getattr(fact, "submitter", None) or getattr(fact, "by", "")),
-        action=_ACTIONS[type(fact)],
+        action=action,
         subject=stored.stream,
-        name=getattr(fact, "name", None),
+        name=name,
     )

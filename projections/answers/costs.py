@@ -22,10 +22,12 @@ from steno.engine.money.daily import (
 )
 from steno.engine.money.reconcile import Cause, Reconciliation, reconcile_sums, reconciliation
 from steno.engine.money.starts import Like, Starts, like_of, starts_of
+from steno.engine.money.use_split import UseSplit
 from steno.engine.state.policy import DAY
 from steno.engine.wire import Cell, Shape, Tabled, Usd, dollars
 from steno.events.clock import SECOND
 from steno.projections.read_models.cost_rows import ChargeSum, Paid, decode_against, decode_paid
+from steno.projections.read_models.run_query import RunQuery, check_known
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.world_table import decode_run
@@ -36,6 +38,7 @@ LINES: Final = (
 )  # fmt: skip
 """The purposes of charges, in display order."""
 _LINES: Final = tuple(line.value for line in LINES)
+_USES: Final = ("working_usd", "idle_inside_usd", "unknown_usd")
 _EACH: Final = 1_000_000  # places of one machine: more than it has parts
 _LAST: Final = 10**17  # what no run pays comes behind all else
 LIKE: Final = 200  # runs of the same name that one is compared with
@@ -50,6 +53,17 @@ class ChartRange(msgspec.Struct, frozen=True, kw_only=True):
     now: int
 
 
+class BusyUse(Shape, frozen=True, kw_only=True):
+    """How GPUs spent busy time, by their samples; unknown where a run has none."""
+
+    working_seconds: float
+    idle_inside_seconds: float
+    unknown_seconds: float
+    working_usd: Usd
+    idle_inside_usd: Usd
+    unknown_usd: Usd
+
+
 class CostRow(Shape, frozen=True, kw_only=True):
     """The cost of a machine, run, day, user or kind of GPU."""
 
@@ -62,6 +76,7 @@ class CostRow(Shape, frozen=True, kw_only=True):
     machine_seconds: float
     lines: dict[str, Usd]
     archive: Annotated[bool, Meta(description="All of this row is from archives.")]
+    busy: Annotated[BusyUse, Meta(description="Its busy time by what the GPUs did; the money sums to `lines.busy`.")]
 
 
 class CostReport(Tabled, frozen=True, kw_only=True):
@@ -76,10 +91,19 @@ class CostReport(Tabled, frozen=True, kw_only=True):
     clock_jumps: Annotated[int, Meta(description="How often a wall clock was set; bills go by boot time instead.")]
 
     def table(self) -> Iterator[tuple[Cell, ...]]:
-        yield "key", "label", *(f"{line.value}_usd" for line in LINES), "spot_usd", "machine_seconds", "total_usd"
+        yield (
+            "key",
+            "label",
+            *(f"{line.value}_usd" for line in LINES),
+            "spot_usd",
+            "machine_seconds",
+            "total_usd",
+            *_USES,
+        )
         for row in (*self.rows, self.total):
             lines = (dollars(row.lines[line.value]) for line in LINES)
-            yield row.key, row.label, *lines, dollars(row.spot_usd), row.machine_seconds, dollars(row.total_usd)
+            uses = (dollars(getattr(row.busy, name)) for name in _USES)
+            yield row.key, row.label, *lines, dollars(row.spot_usd), row.machine_seconds, dollars(row.total_usd), *uses
 
 
 class StoredCosts(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,18 +120,23 @@ class _Sum(msgspec.Struct, kw_only=True):
     spot: int = 0
     time: int = 0
     archive: bool = False
+    busy: int = 0
+    use: UseSplit = UseSplit()  # as far as samples tell
 
     def add(self, part: ChargeSum, *, spot: bool) -> None:
         self.lines[part.line] += part.cost
         self.time += part.time
         self.spot += part.cost if spot else 0
+        self.busy += part.time if part.line == Line.BUSY.value else 0
+        if part.use is not None:
+            self.use = self.use.plus(part.use)
 
     @property
     def cost(self) -> int:
         return sum(self.lines.values())
 
     def row(self) -> CostRow:
-        total = self.cost
+        total, use = self.cost, self.use.of(self.busy, self.lines[Line.BUSY.value])
         return CostRow(
             key=self.key,
             label=self.label,
@@ -117,20 +146,33 @@ class _Sum(msgspec.Struct, kw_only=True):
             machine_seconds=self.time / SECOND,
             lines=self.lines,
             archive=self.archive,
+            busy=BusyUse(
+                working_seconds=use.working_time / SECOND,
+                idle_inside_seconds=use.idle_time / SECOND,
+                unknown_seconds=use.unknown_time / SECOND,
+                working_usd=use.working_cost,
+                idle_inside_usd=use.idle_cost,
+                unknown_usd=use.unknown_cost,
+            ),
         )
 
 
-def costs(store: ProjectionStore, by: By, of: ChartRange | None = None) -> StoredCosts:
-    """All costs up to the newest poll in the store, or those of some days: as much as a chart of these days shows. The
-    reconciliation is of everything. A day's low and high are as far from its cost as those of the whole bill.
+def costs(store: ProjectionStore, by: By, of: ChartRange | None = None, user: str | None = None) -> StoredCosts:
+    """All costs up to the newest poll in the store, or those of some days: as much as a chart of these days shows; or
+    what the runs of one user pay. The reconciliation is of everything. A day's low and high, and a user's, are as far
+    from the cost as those of the whole bill.
     """
+    check_known(store, RunQuery(user=user))
     days = None if of is None else range_of(of.since or 0, of.until, of.now)
     known: dict[str, str] = {}  # run id → its row's name: the run's name or submitter
+    mine = set[str | None]()  # runs of the user
     paid = theirs = ours = 0
     causes = Counter[str]()
-    for _, run_id, name, user, compared in store.runs.against():
-        if word := name if by == "run" else user:
+    for _, run_id, name, owner, compared in store.runs.against():
+        if word := name if by == "run" else owner:
             known[run_id] = word
+        if user is not None and owner == user:
+            mine.add(run_id)
         if compared is not None:
             against = decode_against(compared)
             paid, theirs = paid + against.ours, theirs + (against.theirs or 0)
@@ -141,12 +183,13 @@ def costs(store: ProjectionStore, by: By, of: ChartRange | None = None) -> Store
     low = high = archived = 0
     for ordinal, vm_id, vm_name, kept, archive in store.vms.paid():
         machine = decode_paid(kept)
-        bill, before, within = sum(part.cost for part in machine.parts), total.cost, days is None
+        bill, before = sum(part.cost for part in machine.parts), total.cost
+        within = days is None and user is None
         ours += bill
         for index, part in enumerate(machine.parts):
             if part.run_id is None:
                 nobodys[part.line] += part.cost
-            if days is not None and not days.first <= part.day <= days.last:
+            if (days is not None and not days.first <= part.day <= days.last) or (user and part.run_id not in mine):
                 continue
             within = True
             key, label = _key(by, vm_id, vm_name, machine, part, known)
@@ -210,6 +253,8 @@ def _key(
             key = machine.gpu
         case "day":
             key = day_text(part.day)
+        case "user" if part.user is not None:
+            key = part.user
         case _ if part.run_id is None:
             key = f"({part.line})"
         case "run":

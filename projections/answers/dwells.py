@@ -7,12 +7,12 @@ taken back.
 """
 
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 from typing import Final
 
 from steno.engine.money.report import rank
+from steno.engine.notify.dwells import LEAST, LOOKED_AT, WAITS, History, history_of
 from steno.engine.state.run import Run
-from steno.engine.state.states import State, VmState
+from steno.engine.state.states import VmState
 from steno.engine.state.vm import Vm
 from steno.engine.wire import Position, Shape, Time
 from steno.events.clock import SECOND, duration
@@ -20,12 +20,7 @@ from steno.projections.read_models.schema import RunRow, VmRow
 from steno.projections.read_models.view import View
 from steno.projections.read_models.world_table import decode_run, decode_vm
 
-LEAST: Final = 20  # ended dwells without which nothing is judged
-_LOOKED_AT: Final = 200  # ended runs or machines, the newest
-_WAITS: Final = (State.QUEUED, State.PROVISIONING, State.PULLING, State.FINISHING)
 _VM_WAITS: Final = (VmState.PROVISIONING, VmState.TERMINATING)
-
-History = dict[str, list[int]]  # state → lengths of ended dwells in it, microseconds
 
 
 class Dwell(Shape, frozen=True, kw_only=True):
@@ -51,17 +46,6 @@ class Dwell(Shape, frozen=True, kw_only=True):
         return f"{lasts}; of {self.samples} {self.among} 95 % took at most {usual}"
 
 
-def history_of(things: Iterable[Run | Vm]) -> History:
-    """The dwells that are over, of these."""
-    history: History = {}
-    for thing in things:
-        steps = thing.transitions if isinstance(thing, Run) else thing.steps
-        states, moments = [step.after.value for step in steps], [step.at for step in steps]
-        for state, (entered, left) in zip(states, pairwise(moments), strict=False):
-            history.setdefault(state, []).append(left - entered)
-    return history
-
-
 def dwells(view: View) -> tuple[Dwell, ...]:
     """Every dwell that lasts: those that are stuck first, then the longest. Reads what goes on, and at most 200 ended
     runs or machines of each kind of which one waits.
@@ -71,7 +55,7 @@ def dwells(view: View) -> tuple[Dwell, ...]:
     things: tuple[Run | Vm, ...] = (*view.state.runs.open(), *view.state.vms.open())
     for thing in things:
         steps = thing.transitions if isinstance(thing, Run) else thing.steps
-        waits = thing.state in _WAITS and not thing.is_schedule if isinstance(thing, Run) else thing.state in _VM_WAITS
+        waits = thing.state in WAITS and not thing.is_schedule if isinstance(thing, Run) else thing.state in _VM_WAITS
         if not waits or not steps or thing.archive is not None or thing.hidden:
             continue
         sources = tuple(thing.started) if isinstance(thing, Run) else (thing.source,)
@@ -103,14 +87,14 @@ def _compared(view: View, thing: Run | Vm, histories: dict[str, History]) -> tup
     if isinstance(thing, Vm):
         row = view.store.vms.get(thing.vm_id)
         kind = "" if row is None else row.kind
-        kinds.append((f"machines {kind}", lambda: view.store.vms.ended_of(kind, _LOOKED_AT)))
+        kinds.append((f"machines {kind}", lambda: view.store.vms.ended_of(kind, LOOKED_AT)))
     else:
         name, provider, gpu = thing.name, thing.provider, (view.store.runs.columns(thing.run_id, "gpu") or ("",))[0]
         if name is not None:
-            kinds.append((f"runs named {name}", lambda: view.store.runs.ended_named(name, _LOOKED_AT)))
+            kinds.append((f"runs named {name}", lambda: view.store.runs.ended_named(name, LOOKED_AT)))
         models = gpu.strip().replace("\n", ", ").removeprefix("none")
         kinds.append(
-            (f"{provider} runs on {models or 'no GPU'}", lambda: view.store.runs.ended_on(provider, gpu, _LOOKED_AT))
+            (f"{provider} runs on {models or 'no GPU'}", lambda: view.store.runs.ended_on(provider, gpu, LOOKED_AT))
         )
     among, samples = "", list[int]()
     for among, rows in kinds:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from steno.engine.decide.queue import capacity_sentence
+from steno.engine.decide.start_estimate import StartEstimate, start_estimate
 from steno.engine.fold.poll_reader import PollReader
 from steno.engine.live.adopted_rules import in_force
 from steno.engine.objects import RunObject
@@ -20,7 +21,9 @@ from steno.events.clock import parse_time
 from steno.events.errors import PositionNotFound
 from steno.events.poll import Poll
 from steno.projections.answers.evidence import Quote, message_of, quote, quote_event
+from steno.projections.answers.output_cause import OutputCause, OutputCauses
 from steno.projections.answers.timeline import Gap, timeline
+from steno.projections.answers.waits import wait_of
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.view import View
 from steno.projections.read_models.world_table import decode_run
@@ -142,10 +145,15 @@ class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     why: str  # cause and remedy, in one sentence
     blame: Blame | None  # where the cause lies; None: nothing went wrong, or it is unknown
     again: bool  # the same task, run again unchanged, may succeed
+    output_cause: OutputCause | None  # None: it did not fail, or its output was not recorded
+    wait: tuple[str, ...]  # of a run that waits, or waited long: the runs before it, who has the places, what it cost
+    start: StartEstimate | None  # of a run that waits: when it may start
 
 
-def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
-    """The explanation of a run, from the polls that moved it; `now` (microseconds UTC) ends an open run's time."""
+def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputCauses) -> Explanation:
+    """The explanation of a run, from the polls that moved it and its output; `now` (microseconds UTC) ends an open
+    run's time.
+    """
     folded, run = decode_run(row.folded), view.run(row.run_id)
     positions = {*run.evidence, *(move.position for move in run.transitions)}
     polls = {position: _poll(record, position) for position in positions}
@@ -173,6 +181,8 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
         said_by_rule = _WAITING
     capacity = capacity_sentence(folded, policy_of(view.state, source_of(folded)), now)
     reading, cause = READINGS.of(run.provider), cause_now(folded, view.state, now, message_of(record, folded))
+    here = view.clock(row.archive, now)
+    start = start_estimate(view.state, folded, here)
     return Explanation(
         run=run,
         witnesses=() if reading is None else reading.testimony(folded.views),
@@ -192,6 +202,9 @@ def explain(record: "Record", view: View, row: RunRow, now: int) -> Explanation:
         why=cause.why,
         blame=cause.blame,
         again=cause.again,
+        output_cause=causes.of(record, run, folded.provider_id),
+        wait=wait_of(view, folded, here, start),
+        start=start,
     )
 
 

@@ -1,20 +1,27 @@
 """Incidents: anomalies and gaps, newest first, and marks on the record's timeline."""
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from steno.engine.fold.record_time import record_time
+from steno.engine.money.costs import runs_on
 from steno.engine.objects import BlindObject
 from steno.engine.state.changes import Anomaly
 from steno.engine.wire import Position, Shape, Time
+from steno.events.clock import parse_time
 from steno.projections.answers.dwells import Dwell, dwells, more_about
 from steno.projections.read_models.notes import Mark
+from steno.projections.read_models.past_worlds import moment_at
 from steno.projections.read_models.projector import Lag
 from steno.projections.read_models.reader_pool import Look
+from steno.projections.read_models.run_query import RunQuery, check_known
 
 _BLIND: Final = 200  # gaps shown at most
+_PAGE: Final = 100  # anomalies read at once
 _HISTORY: Final = 100  # runs or machines of a provider after which a move that is new is unusual
 _NEW: Final = 20  # such moves shown at most
 _anomaly: Final = msgspec.json.Decoder(Anomaly)
@@ -32,24 +39,89 @@ class DatedAnomaly(Shape, frozen=True, kw_only=True):
     more: Annotated[str, Meta(description="The command that shows more.")] = ""
 
 
+class AnomalyKindObject(Shape, frozen=True, kw_only=True):
+    """All anomalies of a kind."""
+
+    kind: str
+    count: int
+    first_at: Time | None
+    last_at: Time | None
+
+
 class Incidents(msgspec.Struct, frozen=True, kw_only=True):
     anomalies: tuple[DatedAnomaly, ...]
     blind: tuple[BlindObject, ...]  # those that last first; on the first page only
     dwells: tuple[Dwell, ...]  # as `blind`: those that are stuck first
     unusual: tuple[DatedAnomaly, ...]  # as `blind`: moves that nothing had made before, newest first
+    kinds: tuple[AnomalyKindObject, ...]  # as `blind`: of all pages, that with the newest anomaly first
     next: tuple[int, int] | None  # the place of the last anomaly, where there are more
 
 
-def incidents(look: Look, *, behind: tuple[int, int] | None = None, limit: int = 50) -> Incidents:
-    """Anomalies behind a place (`Incidents.next` of the previous page), newest first."""
-    rows = look.view.store.newest_anomalies(limit + 1, behind, hidden=look.view.hidden())
+def incidents(
+    look: Look,
+    *,
+    behind: tuple[int, int] | None = None,
+    limit: int = 50,
+    since: int | None = None,
+    user: str | None = None,
+    kind: str | None = None,
+) -> Incidents:
+    """Anomalies behind a place (`Incidents.next` of the previous page), newest first; with the moves and gaps, since a
+    time, about a user's runs and their machines (and gaps), of one kind. Raises `UnknownValue`: no run is of that user.
+    """
+    check_known(look.view.store, RunQuery(user=user))
+    rows = list(islice(_anomalies(look, behind, since, user, kind), limit + 1))
     page = rows[:limit]
+    first = behind is None
+    moves = (move for move in unusual(look) if (move.at or 0) >= (since or 0)) if first else ()
     return Incidents(
-        anomalies=tuple(_decoded(look, text) for _, text in page),
-        blind=blind(look) if behind is None else (),
-        dwells=dwells(look.view) if behind is None else (),
-        unusual=unusual(look) if behind is None else (),
+        anomalies=tuple(anomaly for _, anomaly in page),
+        blind=blind(look, since) if first else (),
+        dwells=tuple(dwell for dwell in dwells(look.view) if is_of(look, dwell.subject, user)) if first else (),
+        unusual=tuple(move for move in moves if is_of(look, move.subject, user)),
+        kinds=kinds(look) if first else (),
         next=page[-1][0] if len(rows) > limit else None,
+    )
+
+
+def position_before(look: Look, since: int) -> int:
+    """The last position before a time."""
+    return moment_at(look.record, since - 1, look.view.position, look.view.state)[0]
+
+
+def is_of(look: Look, subject: str, user: str | None) -> bool:
+    """True if `run/<run_id>` is a run of this user, or one was on `vm/<vm_id>`; of None, always."""
+    if user is None:
+        return True
+    kind, _, name = subject.partition("/")
+    vm = look.view.state.vms.get(name) if kind == "vm" else None
+    runs = (name,) if kind == "run" else () if vm is None else runs_on(vm)
+    return any(look.view.store.runs.columns(run_id, "user") == (user,) for run_id in runs)
+
+
+def _anomalies(
+    look: Look, behind: tuple[int, int] | None, since: int | None, user: str | None, kind: str | None
+) -> Iterator[tuple[tuple[int, int], DatedAnomaly]]:
+    """(place, anomaly), newest first."""
+    first = 0 if since is None else position_before(look, since)
+    while rows := look.view.store.newest_anomalies(_PAGE, behind, hidden=look.view.hidden(), kind=kind):
+        for place, text in rows:
+            if place[0] <= first:
+                return
+            anomaly = _anomaly.decode(text)
+            if is_of(look, anomaly.subject, user):
+                dated = _dated(look, **msgspec.structs.asdict(anomaly))
+                if since is None or (dated.at or 0) >= since:
+                    yield place, dated
+        behind = rows[-1][0]
+
+
+def kinds(look: Look) -> tuple[AnomalyKindObject, ...]:
+    """How many anomalies there are of each kind, and when the first and the newest were."""
+    rows = look.view.store.anomaly_kinds(look.view.hidden())
+    return tuple(
+        AnomalyKindObject(kind=kind, count=count, first_at=_time(look, first), last_at=_time(look, last))
+        for kind, count, first, last in rows
     )
 
 
@@ -58,10 +130,11 @@ def newest(look: Look, count: int) -> tuple[DatedAnomaly, ...]:
     return tuple(_decoded(look, text) for _, text in look.view.store.newest_anomalies(count, hidden=None))
 
 
-def blind(look: Look) -> tuple[BlindObject, ...]:
-    """Gaps: those open now, then those that ended last."""
+def blind(look: Look, since: int | None = None) -> tuple[BlindObject, ...]:
+    """Gaps: those open now, then those that ended last; `since`: not before that time."""
     over = (_blind.decode(gap) for gap in look.view.store.newest_blind(_BLIND, hidden=look.view.hidden()))
-    return (*look.view.open_gaps(look.now), *over)
+    known = (gap for gap in over if since is None or parse_time(gap.end or "") >= since)
+    return (*look.view.open_gaps(look.now), *known)
 
 
 def unusual(look: Look) -> tuple[DatedAnomaly, ...]:
@@ -86,10 +159,14 @@ def _decoded(look: Look, text: bytes) -> DatedAnomaly:
 
 
 def _dated(look: Look, kind: str, subject: str, position: int, detail: str) -> DatedAnomaly:
-    stored = next(iter(look.record.read(after=position - 1, limit=1)), None)
-    at = None if stored is None else record_time(look.view.state, stored)
     more = more_about(subject, position)
+    at = _time(look, position)
     return DatedAnomaly(kind=kind, subject=subject, position=position, at=at, detail=detail, more=more)
+
+
+def _time(look: Look, position: int) -> int | None:
+    stored = next(iter(look.record.read(after=position - 1, limit=1)), None)
+    return None if stored is None else record_time(look.view.state, stored)
 
 
 MARKS: Final = 400  # shown at most; of a shorter stretch they are closer to each other

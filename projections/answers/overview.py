@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from steno.engine.decide.budget import Account
 from steno.engine.decide.queue import Queued
+from steno.engine.money.daily import MachineDays, day_text
 from steno.engine.objects import BlindObject, RunObject, VmObject
 from steno.engine.state.kernel_mark import KERNELS
 from steno.engine.state.policy import DAY, Policy
@@ -17,6 +18,7 @@ from steno.engine.state.world import World
 from steno.engine.wire import Position, Shape, Stretched, Time, Usd
 from steno.events.clock import SECOND
 from steno.projections.answers import incidents
+from steno.projections.answers.last_lines import last_lines
 from steno.projections.read_models.cost_rows import decode_paid
 from steno.projections.read_models.reader_pool import Look
 from steno.projections.read_models.schema import VmRow
@@ -26,13 +28,26 @@ from steno.projections.read_models.world_table import decode_vm
 
 _RUNNING: Final = 500
 _RECENT: Final = 10
+_PRINTING: Final = 20  # running runs whose last line of output is looked up
 _ANOMALIES: Final = 5
 WINDOW: Final = 6 * 3600 * SECOND
 _MOST: Final = 100  # lanes shown: those that ended last are left out first where there are more
 _run: Final = msgspec.json.Decoder(RunObject)
 POINTS: Final = 120
 Stretch = tuple[int, int, int]  # (since, until, micro-dollars) at one price
+IDLE_DAYS: Final = 7
+_days: Final = msgspec.msgpack.Decoder(MachineDays).decode
 _stretches: Final = msgspec.msgpack.Decoder(list[Stretch])
+
+
+class _RunState(msgspec.Struct, frozen=True):
+    """The part of a run's JSON that says whether it runs."""
+
+    run_id: str
+    state: str
+
+
+_state: Final = msgspec.json.Decoder(_RunState)
 
 
 class Today(Shape, frozen=True, kw_only=True, rename={"start": "from", "spent": "spent_usd"}):
@@ -43,6 +58,13 @@ class Today(Shape, frozen=True, kw_only=True, rename={"start": "from", "spent": 
     succeeded: int
     failed: int
     stopped: int
+
+
+class IdleDay(Shape, frozen=True, kw_only=True):
+    """The cost of busy time in which GPUs were idle, on one day in UTC."""
+
+    day: str
+    idle_inside_usd: Usd
 
 
 class BurnPoint(Shape, frozen=True, kw_only=True, rename={"spent": "spent_usd"}):
@@ -101,18 +123,21 @@ class Overview(Shape, frozen=True, kw_only=True):
     lanes: tuple[LaneObject, ...]
     anomalies: AnomalySummary
     blind: tuple[BlindObject, ...]
+    idle_inside: Annotated[tuple[IdleDay, ...], Meta(description="The last 7 days, or nothing if none had any.")]
+    last_lines: Annotated[dict[str, str], Meta(description="Running run → the last line of its recorded output.")]
 
 
 def overview(look: Look, policy: Policy) -> Overview:
     """The whole page; `policy` is the one in force at that moment (`policy_then`)."""
     view, store = look.view, look.view.store
     window, machines = lanes(look)
+    live = [value for _, value in store.runs.page(limit=_RUNNING, live=True)]
     return Overview(
         position=look.position,
         at=look.now,
         head=look.record.head().position,
         sources=view.sources(look.now),
-        running=_stored(value for _, value in store.runs.page(limit=_RUNNING, live=True)),
+        running=_stored(live),
         queued=view.queued(look.now),
         recent=_stored(store.runs.last_ended(_RECENT)),
         today=today(look),
@@ -122,7 +147,15 @@ def overview(look: Look, policy: Policy) -> Overview:
         lanes=machines,
         anomalies=AnomalySummary(count=store.count_anomalies(), newest=incidents.newest(look, _ANOMALIES)),
         blind=view.open_gaps(look.now),
+        idle_inside=idle_inside(look),
+        last_lines=last_lines(look.record, _printing(live), look.position),
     )
+
+
+def _printing(texts: Iterable[bytes]) -> list[str]:
+    """The first `_PRINTING` runs that run."""
+    states = map(_state.decode, texts)
+    return [run.run_id for run in states if run.state == "running"][:_PRINTING]
 
 
 def _stored(texts: Iterable[bytes]) -> tuple[RunObject, ...]:
@@ -140,6 +173,17 @@ def today(look: Look) -> Today:
     ended = store.runs.ended_since(midnight)
     counts = {state: ended.get(state, 0) for state in ("succeeded", "failed", "stopped")}
     return Today(start=midnight, spent=spent, **counts)
+
+
+def idle_inside(look: Look) -> tuple[IdleDay, ...]:
+    """The last `IDLE_DAYS` days up to that moment, if any of them has idle time inside busy time."""
+    days = range(look.now // DAY - IDLE_DAYS + 1, look.now // DAY + 1)
+    costs = dict.fromkeys(days, 0)
+    for *_, kept in look.view.store.vms.days(days[0] * DAY, live=True):
+        for day, cost in _days(kept).idle_inside:
+            if day in costs:
+                costs[day] += cost
+    return tuple(IdleDay(day=day_text(day), idle_inside_usd=cost) for day, cost in costs.items() if any(costs.values()))
 
 
 def policy_then(state: World, default: Policy) -> Policy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -11,12 +12,13 @@ import msgspec
 from msgspec import Meta
 
 from steno.engine.errors import Conflict, SourceNotFound
+from steno.engine.state.samples import unpack
 from steno.engine.state.world import source_of
 from steno.engine.wire import Position, Shape, Time, wire
-from steno.events.errors import PositionNotFound
+from steno.events.errors import PositionNotFound, UnreadableInput
 from steno.events.shape.secrets import PREFIX
 from steno.events.traces.trace import write_trace_line
-from steno.events.types import RunRequested
+from steno.events.types import RunRequested, SamplesRecorded
 from steno.projections.read_models.world_table import decode_run, decode_vm
 
 if TYPE_CHECKING:
@@ -118,9 +120,14 @@ def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, An
 
 def fields_of(stored: Stored) -> dict[str, Any]:
     """The fields of an event as JSON values; null where a field that holds JSON text is empty, and for an idempotency
-    key that an old record has in clear. Without `decided_at` where nothing was decided.
+    key that an old record has in clear. Without `decided_at` where nothing was decided. Samples are a list, or null if
+    they cannot be read.
     """
     fields = msgspec.structs.asdict(stored.data)
+    if isinstance(stored.data, SamplesRecorded):
+        fields["samples"], block = None, fields.pop("block")
+        with suppress(UnreadableInput):
+            fields["samples"] = msgspec.to_builtins(unpack(block))
     if fields.get("decided_at", ...) is None:
         del fields["decided_at"]
     if not (fields.get("idempotency_key") or PREFIX).startswith(PREFIX):

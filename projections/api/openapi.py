@@ -26,6 +26,7 @@ _TAGS = {
     "runs": "Runs, their verdicts and costs",
     "machines": "Machines and their bills",
     "money": "Costs and the budget",
+    "levers": "Pause, drain and stop many runs at once; keep a machine",
     "record": "The record itself: events, polls, incidents",
     "streams": "Live changes as server-sent events",
     "kernels": "Kernels: submit, check and benchmark",

@@ -2,8 +2,8 @@
 
 import platform
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import starmap
 from typing import Final, Literal
@@ -17,12 +17,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from steno.engine.errors import NotConfigured
+from steno.engine.notify.collector import newest_samples
 from steno.engine.state.archives import live_part
 from steno.engine.state.changes import AnomalyKind
 from steno.engine.state.kernel_mark import gpu_kept
 from steno.engine.state.run import Run
+from steno.engine.state.samples import Sample
 from steno.engine.state.sources import BLIND_AFTER, Observability, observability
 from steno.engine.state.states import State, VmState
+from steno.engine.state.world import source_of
 from steno.engine.wire import DOLLAR, Shape, wire
 from steno.events.clock import SECOND
 from steno.events.errors import StenoError
@@ -39,6 +42,20 @@ from steno.projections.read_models.projector import Building, Lag
 from steno.projections.read_models.view import SourceView, source_view, waits, watched
 
 _PRESENT: Final = tuple(state for state in VmState if state is not VmState.TERMINATED)
+_KINDS: Final = 50
+_GPUS: Final[dict[str, tuple[str, Callable[[list[Sample]], float]]]] = {
+    "steno_gpu_runs": ("Runs that run and have samples of their GPUs.", lambda _: 1),
+    "steno_gpu_low_use_runs": (
+        "Of these, runs with all GPUs below 5 % of use.",
+        lambda gpus: max(gpu.use or 0 for gpu in gpus) < 5,
+    ),
+    "steno_gpu_devices": ("Their GPUs.", len),
+    "steno_gpu_use_ratio": (
+        "How busy these are; 1 for each that is fully busy.",
+        lambda gpus: sum(gpu.use or 0 for gpu in gpus) / 100,
+    ),
+    "steno_gpu_memory_used_bytes": ("Memory in use of these.", lambda gpus: sum(gpu.memory or 0 for gpu in gpus) << 20),
+}
 _Figures = Iterator[tuple[str, str, float]]  # (name, what it is, number)
 
 
@@ -57,6 +74,7 @@ class ServiceCollector(Collector):
             yield from starmap(GaugeMetricFamily, self._lag())
             yield from starmap(GaugeMetricFamily, self._money())
             yield from self._world()
+            yield from self._gpus()
         yield GaugeMetricFamily("steno_stream_clients", "Who listens to a stream now.", len(self._feed.listeners))
         too_slow = "Clients dropped because they were too slow."
         dropped = CounterMetricFamily("steno_stream_clients_dropped", too_slow, labels=("reason",))
@@ -141,6 +159,20 @@ class ServiceCollector(Collector):
         if last_at is not None:
             newest = "The newest poll, answered or not."
             yield GaugeMetricFamily("steno_record_last_poll_timestamp_seconds", newest, last_at / SECOND)
+
+    def _gpus(self) -> Iterator[Metric]:
+        """Sums over the newest runs that run, by source and model: of `_KINDS` pairs, and of the others together."""
+        there = defaultdict[tuple[str, str], list[list[Sample]]](list)
+        with self._service.pool.now() as look:
+            state = live_part(look.view.state)
+            for run, gpus in newest_samples(look.record, state.runs.open(), look.now):
+                vm = state.vms.get(run.vm_id or "")
+                kind = source_of(run), (vm and vm.facts.gpu) or "unknown"
+                there[kind if kind in there or len(there) < _KINDS else ("other", "other")].append(gpus)
+        for name, (meaning, amount) in _GPUS.items():
+            yield _gauges(
+                name, meaning, ("source", "gpu"), [(kind, sum(map(amount, runs))) for kind, runs in there.items()]
+            )
 
 
 def _state_of(run: Run) -> tuple[str, int] | None:

@@ -134,6 +134,16 @@ def text(name: str, help_: str, *, longest: int = 200, required: bool = False) -
     return Parameter(name=name, help=help_, schema=schema, expected=expected, read=read, required=required)
 
 
+_MONTH: Final = "^[12][0-9]{3}-(0[1-9]|1[0-2])$"
+MONTH: Final = Parameter(
+    name="month",
+    help="The month (UTC); default: that of the moment shown.",
+    schema={"type": "string", "pattern": _MONTH},
+    expected="a month as 2026-11",
+    read=lambda given: given if re.fullmatch(_MONTH, given) else None,
+)
+
+
 def time(name: str, help_: str) -> Parameter:
     """A time, parsed to microseconds UTC."""
     schema = {"type": "string", "format": "date-time"}

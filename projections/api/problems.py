@@ -52,7 +52,8 @@ _ERRORS: dict[int, tuple[type[BaseException], ...]] = {
     403: (engine.RefusedByPolicy,),
     404: (
         *(events.PositionNotFound, engine.ProjectNotFound, engine.RunNotFound),
-        *(engine.CaseNotFound, engine.VmNotFound, engine.TokenNotFound, engine.NothingRecorded),
+        *(engine.CaseNotFound, engine.VmNotFound, engine.TokenNotFound, engine.LeverNotFound),
+        *(engine.SourceNotFound, engine.NothingRecorded),
     ),
     409: (
         *(events.VersionConflict, events.IdConflict, events.SecretGone),
@@ -79,7 +80,8 @@ def problem_of(error: BaseException) -> Problem:
             status = STATUSES[ancestor]
             again = (("Retry-After", "1"),) if status == 503 else ()
             progress = error.progress if isinstance(error, BeingBuilt) else None
-            return Problem(status, str(error) or (error.__doc__ or "").strip(), headers=again, progress=progress)
+            detail, field = str(error) or (error.__doc__ or "").strip(), getattr(error, "filter", None)
+            return Problem(status, detail, field=field, headers=again, progress=progress)
     return Problem(500, "bug in Steno; the details are in its log")
 
 

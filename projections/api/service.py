@@ -13,6 +13,7 @@ from steno.engine.live.journal import Journal
 from steno.engine.providers.registry import READINGS, kind
 from steno.events.store.record import Record
 from steno.projections.answers.judged_kernel import JudgedKernels
+from steno.projections.answers.output_cause import OutputCauses
 
 if TYPE_CHECKING:
     from steno.engine.providers.base import Provider
@@ -43,6 +44,7 @@ class Service:
     provider: str  # where runs go
     kernels: str  # where kernels go
     opened: Callable[[Run, Clock], Provider]  # the provider of a run, in the run's own project
+    output_causes: OutputCauses
     judged_kernels: JudgedKernels = field(default_factory=JudgedKernels)
     closing: ExitStack = field(default_factory=ExitStack)  # closed by its creator after the server ended
 

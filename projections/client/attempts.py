@@ -107,7 +107,7 @@ def params_of(values: Mapping[str, Any]) -> dict[str, str]:
 def request_of(ask: Ask[Any], cursor: str | None) -> dict[str, Any]:
     """`cursor`: of a page, empty for the first; None: not a list."""
     if ask.body is not None:
-        return {"method": "POST", "url": ask.path, "json": ask.body, "headers": ask.headers}
+        return {"method": ask.method or "POST", "url": ask.path, "json": ask.body, "headers": ask.headers}
     paged = {} if cursor is None else {"limit": _PAGE, "cursor": cursor or None}
     return {"method": "GET", "url": ask.path, "params": params_of({**ask.params, **paged})}
 

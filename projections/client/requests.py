@@ -34,6 +34,7 @@ class Ask(msgspec.Struct, Generic[T], frozen=True):
     body: Mapping[str, Any] | None = None  # None: a GET
     headers: Mapping[str, str] = {}
     items: str = ""
+    method: str = ""  # if it is neither GET nor, with a body, POST
 
 
 class RunFilters(TypedDict, total=False):
@@ -133,3 +134,18 @@ def stop(word: str, *, abort: bool = False) -> Ask[StopInfo]:
 
 def stop_machine(word: str, *, when_idle: bool = False) -> Ask[StopInfo]:
     return Ask(StopInfo, f"/api/vms/{word}/stop", body={"when_idle": when_idle})
+
+
+def levers() -> Ask[dict[str, Any]]:
+    """The levers in force."""
+    return Ask(dict[str, Any], "/api/levers")
+
+
+def pull(action: Literal["pause", "drain", "stop", "keep"], why: str, **fields: str | bool) -> Ask[dict[str, Any]]:
+    """`fields` as the body of POST /api/levers, `for` as `length`. With `preview` nothing is recorded."""
+    body = {"for" if name == "length" else name: value for name, value in fields.items()}
+    return Ask(dict[str, Any], "/api/levers", body={"action": action, "why": why, **body})
+
+
+def release(lever_id: str, why: str = "") -> Ask[dict[str, Any]]:
+    return Ask(dict[str, Any], f"/api/levers/{lever_id}", body={"why": why}, method="DELETE")

@@ -47,7 +47,7 @@ def _function(name: str) -> TableFunction:
 
 
 polls, events = _function("polls"), _function("events")
-runs, transitions = _function("runs"), _function("transitions")
+runs, transitions, samples = _function("runs"), _function("transitions"), _function("samples")
 machines, intervals, costs = _function("machines"), _function("intervals"), _function("costs")
 
 

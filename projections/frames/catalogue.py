@@ -9,7 +9,7 @@ from steno.engine.providers.registry import READINGS
 from steno.projections.answers.record_pages import POLLS as POLL_TYPES
 from steno.projections.answers.record_pages import fields_of
 from steno.projections.frames.machine_tables import COSTS, INTERVALS, MACHINES
-from steno.projections.frames.run_tables import RUNS, TRANSITIONS
+from steno.projections.frames.run_tables import RUNS, SAMPLES, TRANSITIONS
 from steno.projections.frames.table import AnyTable, FrameTable, boolean, integer, number, text, time
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ EVENTS: Final = FrameTable["Stored"](
     lambda source: source.events(),
 )
 
-_TABLES: Final[tuple[AnyTable, ...]] = (RUNS, TRANSITIONS, MACHINES, INTERVALS, COSTS, POLLS, EVENTS)
+_TABLES: Final[tuple[AnyTable, ...]] = (RUNS, TRANSITIONS, SAMPLES, MACHINES, INTERVALS, COSTS, POLLS, EVENTS)
 TABLES: Final = {table.name: table for table in _TABLES}
 
 

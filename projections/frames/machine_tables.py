@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 _vm: Final = msgspec.json.Decoder(VmObject).decode
 
 
-class _Machine(NamedTuple):
+class BilledVm(NamedTuple):
     vm: Vm
     object: VmObject
     costed_to: int  # the end of an open bill
 
 
 class _Stretch(NamedTuple):
-    machine: _Machine
+    machine: BilledVm
     interval: IntervalObject
 
     @property
@@ -39,20 +39,20 @@ class _Stretch(NamedTuple):
 
 
 class _Sum(NamedTuple):
-    machine: _Machine
+    machine: BilledVm
     charge: Charge
     username: str | None
 
 
-def _machines(source: "FrameSource") -> Iterator[_Machine]:
+def machines_of(source: "FrameSource") -> Iterator[BilledVm]:
     table, state = source.view.store.vms, source.view.state
     for row in source.counted(table.all(hidden=False), table.count()):
         vm = decode_vm(row.folded)
-        yield _Machine(vm, _vm(row.object), until_of(state, vm))
+        yield BilledVm(vm, _vm(row.object), until_of(state, vm))
 
 
 def _stretches(source: "FrameSource") -> Iterator[_Stretch]:
-    for machine in _machines(source):
+    for machine in machines_of(source):
         for interval in machine.object.intervals:
             yield _Stretch(machine, interval)
 
@@ -60,13 +60,13 @@ def _stretches(source: "FrameSource") -> Iterator[_Stretch]:
 def _sums(source: "FrameSource") -> Iterator[_Sum]:
     state = source.view.state
     costs = Costs(state)
-    for machine in _machines(source):
+    for machine in machines_of(source):
         for charge in () if is_kept(machine.vm) else charges(costs.bill_of(machine.vm)):
             run = None if charge.run_id is None else state.runs.get(charge.run_id)
             yield _Sum(machine, charge, None if run is None else user_of(run))
 
 
-MACHINES: Final = FrameTable[_Machine](
+MACHINES: Final = FrameTable[BilledVm](
     "machines",
     "One machine with its bill, without those of hidden archives. An open bill counts up to the newest poll.",
     (
@@ -101,7 +101,7 @@ MACHINES: Final = FrameTable[_Machine](
         money("cost_high_microusd", "The most it can be.", lambda row: microusd(row.object.cost_high_usd)),
         text("archive", "The archive that holds it; null: live.", lambda row: row.object.archive),
     ),
-    _machines,
+    machines_of,
 )
 
 INTERVALS: Final = FrameTable[_Stretch](

@@ -1,14 +1,20 @@
-"""Runs as tables: the objects of `steno ps --json` with exact times and sums, and their changes of state."""
+"""Runs as tables: the objects of `steno ps --json` with exact times and sums, their changes of state, and the samples
+of their GPUs.
+"""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from steno.engine.objects import RanObject, RunObject, TransitionObject
+from steno.engine.state.samples import Sample, unpack
 from steno.events.clock import SECOND, parse_time
-from steno.projections.frames.table import FrameTable, integer, integers, money, seconds, text, time
+from steno.events.errors import UnreadableInput
+from steno.events.types import SamplesRecorded
+from steno.projections.frames.table import FrameTable, boolean, integer, integers, money, seconds, text, time
 
 if TYPE_CHECKING:
     from steno.projections.frames.source import FrameSource
@@ -28,6 +34,9 @@ class _Step(NamedTuple):
     run: _Run
     step: TransitionObject
     until: int | None  # the next step
+
+
+_Row = tuple[SamplesRecorded, Sample]
 
 
 def moment(text: str | None) -> int | None:
@@ -50,6 +59,17 @@ def _steps(source: "FrameSource") -> Iterator[_Step]:
         for step, following in pairwise((*run.object.transitions, None)):
             assert step is not None  # noqa: S101 - None is the last
             yield _Step(run, step, None if following is None else parse_time(following.at))
+
+
+def _samples(source: "FrameSource") -> Iterator[_Row]:
+    for stored in source.events(("SamplesRecorded",)):
+        if isinstance(event := stored.data, SamplesRecorded):
+            with suppress(UnreadableInput):
+                yield from [(event, sample) for sample in unpack(event.block)]
+
+
+def _of(field: str) -> Callable[[_Row], object]:
+    return lambda row: getattr(row[1], field)
 
 
 def _seconds(span: int | None) -> float | None:
@@ -110,6 +130,21 @@ RUNS: Final = FrameTable[_Run](
         ),
         text("kernel", "The problem that it solves, if it is a kernel.", lambda r: r.object.kernel),
         text("archive", "The archive that holds it; null: live.", lambda r: r.object.archive),
+        seconds(
+            "working_seconds",
+            "Busy time in which its GPUs worked, by their samples; null: no samples.",
+            lambda r: r.object.busy and r.object.busy.working_seconds,
+        ),
+        seconds(
+            "idle_inside_seconds",
+            "Busy time in which its GPUs were idle; null: no samples.",
+            lambda r: r.object.busy and r.object.busy.idle_inside_seconds,
+        ),
+        seconds(
+            "unknown_seconds",
+            "The rest of its busy time; null: no samples, all of it.",
+            lambda r: r.object.busy and r.object.busy.unknown_seconds,
+        ),
     ),
     _runs,
 )
@@ -128,4 +163,27 @@ TRANSITIONS: Final = FrameTable[_Step](
         text("archive", "The archive that holds the run; null: live.", lambda row: row.run.object.archive),
     ),
     _steps,
+)
+
+_BOOLEAN: Final[dict[int | None, bool]] = {0: False, 1: True}
+_DEVICE: Final = "The GPU's number, behind the machine's if there are several (`1:0`); empty: the task's processes."
+
+SAMPLES: Final = FrameTable[_Row](
+    "samples",
+    "One sample of a device of a run, hidden archives included; null: the tool does not say.",
+    (
+        text("run_id", "The run.", lambda row: row[0].run_id),
+        time("t", "When it was taken, to the second, by the clock of the tool.", _of("at")),
+        text("device", _DEVICE, _of("device")),
+        integer("use", "Percent of the device; of processes: of one core.", _of("use"), unit="percent"),
+        integer("memory_mib", "Memory in use.", _of("memory"), unit="MiB"),
+        integer("memory_total_mib", "Memory in all.", _of("memory_total"), unit="MiB"),
+        integer("power_w", "Power.", _of("power"), unit="W"),
+        integer("temperature_c", "Temperature.", _of("temperature"), unit="°C"),
+        boolean("throttled", "Its clock was held down.", lambda row: _BOOLEAN.get(row[1].throttled)),
+        integer("errors", "Uncorrected memory errors since its driver started.", _of("errors")),
+        integer("event", "The number of its driver's newest event (an XID).", _of("event")),
+        text("tool", "What measured it: the provider, or the vendor's tool.", lambda row: row[0].source),
+    ),
+    _samples,
 )

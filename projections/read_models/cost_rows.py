@@ -1,17 +1,20 @@
 """Costs of machines and runs as rows: the sums of every cost, and their changes in a catch-up."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from typing import Final
 from zlib import crc32
 
 import msgspec
 
-from steno.engine.money.bill import Bill
-from steno.engine.money.costs import Costs, charges, cut_at
+from steno.engine.money.bill import Bill, Line
+from steno.engine.money.costs import Costs, charges, cut_by_keeper
 from steno.engine.money.daily import days_of
 from steno.engine.money.life import silent_from
 from steno.engine.money.reconcile import reconcile_run
-from steno.engine.money.report import gpu_of, midnights, user_of
+from steno.engine.money.report import gpu_of, user_of
+from steno.engine.money.use_split import UseSplit, UseSplitter
 from steno.engine.objects import vm_object
 from steno.engine.state.inventory import Inventory
 from steno.engine.state.kernel_mark import is_kept
@@ -31,6 +34,8 @@ class ChargeSum(msgspec.Struct, frozen=True, array_like=True):
     day: int  # in UTC, since 1970
     cost: int  # micro-dollars
     time: int  # microseconds of the machine, shared like its cost
+    use: UseSplit | None = None  # of busy time; None: no samples
+    user: str | None = None  # who pays because they had the machine kept
 
 
 class Paid(msgspec.Struct, frozen=True, array_like=True):
@@ -50,6 +55,7 @@ class Against(msgspec.Struct, frozen=True, array_like=True):
     ours: int
     theirs: int | None  # None: the provider gives no figure
     causes: tuple[tuple[str, int], ...]
+    use: UseSplit | None = None  # of its busy time; None: no samples
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -57,17 +63,36 @@ decode_paid: Final = msgspec.msgpack.Decoder(Paid).decode
 decode_against: Final = msgspec.msgpack.Decoder(Against).decode
 
 
-def encode_paid(vm: Vm, bill: Bill) -> bytes:
+def paid_of(vm: Vm, bill: Bill, splitter: UseSplitter) -> Paid:
     """A machine's bill as stored."""
-    sums: dict[tuple[str | None, str, int], list[int]] = {}
-    for charge in charges(bill):
-        for part in cut_at(charge, midnights(charge.since, charge.until)):
-            total = sums.setdefault((part.run_id, part.line.value, part.since // DAY), [0, 0])
+    sums: dict[tuple[str | None, str, int, str | None], list[int]] = {}
+    uses: dict[tuple[str | None, str, int, str | None], UseSplit] = {}
+    for charge, keeper in (cut for whole in charges(bill) for cut in cut_by_keeper(whole, vm)):
+        for part, use in splitter.parts(charge):
+            key = part.run_id, part.line.value, part.since // DAY, keeper
+            total = sums.setdefault(key, [0, 0])
             total[0] += part.cost
             total[1] += part.time
-    parts = tuple(ChargeSum(*key, *total) for key, total in sums.items())
-    spot = bool(vm.facts.spot)
-    return _encode(Paid(low=bill.low, high=bill.high, gpu=gpu_of(vm), spot=spot, parts=parts))
+            if use is not None:
+                uses[key] = uses.get(key, UseSplit()).plus(use)
+    parts = tuple(ChargeSum(*key[:3], cost, time, uses.get(key), user=key[3]) for key, (cost, time) in sums.items())
+    return Paid(low=bill.low, high=bill.high, gpu=gpu_of(vm), spot=bool(vm.facts.spot), parts=parts)
+
+
+def _use_on(paid: Paid) -> UseSplit | None:
+    """The split of a machine's busy time; None: no run on it has samples."""
+    known = [part.use for part in paid.parts if part.use is not None]
+    busy = [part for part in paid.parts if part.line == Line.BUSY.value]
+    time, cost = sum(part.time for part in busy), sum(part.cost for part in busy)
+    return reduce(UseSplit.plus, known).of(time, cost) if known else None
+
+
+def _idle_days(paid: Paid) -> tuple[tuple[int, int], ...]:
+    """(day, micro-dollars) of idle inside busy time."""
+    days = Counter[int]()
+    for part in paid.parts:
+        days[part.day] += 0 if part.use is None else part.use.idle_cost
+    return tuple(sorted((day, cost) for day, cost in days.items() if cost))
 
 
 Money = tuple[int | None, bytes | None]  # a run's cost in micro-dollars (None: unknown), its `Against`
@@ -144,12 +169,16 @@ def _money(costs: Costs, bases: _Bases, run: Run, vms: list[Vm]) -> Money:
     reconciled = reconcile_run(run, mine, part, submissions)
     machines = {vm_id: bases.of(run.run_id, vm_id) for vm_id in there}
     causes = tuple((line.cause.value, line.amount) for line in reconciled.lines)
-    return cost, _encode(Against(machines=machines, ours=reconciled.ours, theirs=reconciled.theirs, causes=causes))
+    use = None if run.use is None else UseSplitter(costs.state).total(mine)
+    ours, theirs = reconciled.ours, reconciled.theirs
+    return cost, _encode(Against(machines=machines, ours=ours, theirs=theirs, causes=causes, use=use))
 
 
 def _row(costs: Costs, vm: Vm, folded: bytes) -> VmRow:
     bill, facts = costs.bill(vm.vm_id), vm.facts
     counted = msgspec.structs.replace(bill, intervals=()) if is_kept(vm) else bill  # its time is the machine's beneath
+    paid = paid_of(vm, counted, UseSplitter(costs.state))
+    days = days_of(vm, counted, lambda run_id: _user(costs, run_id))
     return VmRow(
         gpu=gpu_of(vm),
         vm_id=vm.vm_id,
@@ -157,15 +186,15 @@ def _row(costs: Costs, vm: Vm, folded: bytes) -> VmRow:
         name=facts.name,
         billed=vm.billed and vm.archive is None,
         ended_at=None if bill.open and vm.archive is None else bill.until,
-        object=msgspec.json.encode(vm_object(vm, bill)),
+        object=msgspec.json.encode(vm_object(vm, bill, _use_on(paid))),
         created=vm.created,
         cost=bill.cost,
         last_at=vm.last_at,
         kind=_kind(vm),
         spans=_encode(_stretches(bill)),
         folded=folded,
-        paid=encode_paid(vm, counted),
-        days=_encode(days_of(counted, lambda run_id: _user(costs, run_id))),
+        paid=_encode(paid),
+        days=_encode(msgspec.structs.replace(days, idle_inside=_idle_days(paid))),
         archive=vm.archive,
         hidden=vm.hidden,
     )

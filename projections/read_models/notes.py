@@ -9,7 +9,9 @@ import msgspec
 from sqlalchemy import (
     ColumnElement,
     Select,
+    Text,
     bindparam,
+    cast,
     func,
     literal_column,
     select,
@@ -39,6 +41,7 @@ _ALL: Final = union_all(
     ).where(text("odd IS NOT NULL")),
 ).subquery("notes")  # found by a fold, and those of a run's cost figures
 _COUNT: Final = select(func.count()).select_from(_ALL).where(text("archive IS NULL"))
+_KIND: Final = func.json_extract(cast(_ALL.c.object, Text), text("'$.kind'"))
 _JUMPS: Final = select(func.count()).where(marks.c.kind == literal_column("'clock_jump'"))
 _BLIND: Final = select(blind.c.ordinal, blind.c.object).order_by(blind.c.ordinal)
 _BLIND_OF: Final = _BLIND.where(blind.c.source == bindparam("source"))
@@ -81,13 +84,28 @@ class NoteTable(Database):
         return tuple(row[0] for row in rows)
 
     def newest_anomalies(
-        self, limit: int, behind: tuple[int, int] | None = None, *, hidden: Sequence[str] | None = ()
+        self,
+        limit: int,
+        behind: tuple[int, int] | None = None,
+        *,
+        hidden: Sequence[str] | None = (),
+        kind: str | None = None,
     ) -> tuple[tuple[tuple[int, int], bytes], ...]:
-        """(place, anomaly), newest first, after `behind`, without the archives in `hidden`; None: without any."""
-        given = {} if behind is None else {"position": behind[0], "ordinal": behind[1]}
-        statement = _newest_anomalies(None if hidden is None else len(hidden), behind=behind is not None)
+        """(place, anomaly), newest first, after `behind`, without the archives in `hidden`; None: without any. Of one
+        kind if given.
+        """
+        given: dict[str, Any] = {} if behind is None else {"position": behind[0], "ordinal": behind[1]}
+        number = None if hidden is None else len(hidden)
+        statement = _newest_anomalies(number, behind=behind is not None, of_kind=kind is not None)
+        given |= {} if kind is None else {"kind": kind}
         rows = self.execute(statement, limit=limit, **given, **_named(hidden or ()))
         return tuple(((row[0], row[1]), row[2]) for row in rows)
+
+    def anomaly_kinds(self, hidden: Sequence[str]) -> list[tuple[str, int, int, int]]:
+        """(kind, how many, positions of the first and the newest), the newest first, without the archives in
+        `hidden`.
+        """
+        return self.execute(_kinds(len(hidden)), **_named(hidden)).fetchall()
 
     def count_anomalies(self) -> int:
         """The number of anomalies, without archives."""
@@ -124,12 +142,21 @@ def _shown(archive: ColumnElement[Any], hidden: int) -> ColumnElement[bool]:
 
 
 @cache
-def _newest_anomalies(hidden: int | None, *, behind: bool) -> Select[Any]:
+def _newest_anomalies(hidden: int | None, *, behind: bool, of_kind: bool) -> Select[Any]:
     position, ordinal, _, archive = columns = tuple(_ALL.c)
     statement = select(*columns).where(archive.is_(None) if hidden is None else _shown(archive, hidden))
+    if of_kind:
+        statement = statement.where(bindparam("kind") == _KIND)
     if behind:
         statement = statement.where(tuple_(position, ordinal) < tuple_(bindparam("position"), bindparam("ordinal")))
     return statement.order_by(position.desc(), ordinal.desc()).limit(bindparam("limit"))
+
+
+@cache
+def _kinds(hidden: int) -> Select[Any]:
+    newest = func.max(_ALL.c.position)
+    statement = select(_KIND, func.count(), func.min(_ALL.c.position), newest).where(_shown(_ALL.c.archive, hidden))
+    return statement.group_by(_KIND).order_by(newest.desc())
 
 
 @cache

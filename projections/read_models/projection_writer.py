@@ -321,13 +321,13 @@ class ProjectionWriter:
                 yield from vm.runs
 
     def _of_other_users(self, changed: Iterable[str], known: Container[str]) -> Iterator[str]:
-        """The machines, except the `known` machines, of changed runs whose user is not the stored user: their days name
-        it.
+        """The machines, except the `known` machines, of changed runs whose user is not the stored user, or that have
+        samples: their rows name the user, and split the time of the run.
         """
         for run_id in changed:
             run = self._runs[run_id]
             user, against = self.store.runs.columns(run_id, "user", "against") or (None, None)
-            if user != user_of(run):
+            if user != user_of(run) or run.use is not None:
                 there = stored_machines_of(run, against)
                 yield from (vm_id for vm_id in there if vm_id not in known and vm_id in self._vms)
 

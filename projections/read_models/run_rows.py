@@ -21,7 +21,7 @@ from steno.engine.state.vm import Vm
 from steno.engine.state.world import World, source_of
 from steno.events.clock import SECOND
 from steno.events.types import RunRequested
-from steno.projections.read_models.cost_rows import Money
+from steno.projections.read_models.cost_rows import Money, decode_against
 from steno.projections.read_models.notes import FirstMove, Mark
 from steno.projections.read_models.run_query import NO_GPU
 from steno.projections.read_models.schema import RunRow
@@ -61,7 +61,7 @@ def run_row(run: Run, vm: Vm | None, configuration: RanObject, money: Money, fol
     """The row of a run; `vm` is its machine."""
     cost, against = money
     odd = divergences(World(rules=CURRENT.name, runs=Inventory({run.run_id: run})))
-    run_json = run_object(run, CURRENT, cost)
+    run_json = run_object(run, CURRENT, cost, None if against is None else decode_against(against).use)
     ran = _what_ran(run, vm, configuration)
     return RunRow(
         run_id=run.run_id,

@@ -192,6 +192,7 @@ _SPANS: Final = select(vms.c.spans).where(_LIVE)
 _DAYS: Final = select(vms.c.vm_id, vms.c.name, vms.c.gpu, vms.c.days).where(
     text(f"{SHOWN} AND coalesce(ended_at, :since) >= :since")
 )
+_LIVE_DAYS: Final = _DAYS.where(_LIVE)
 _PAID: Final = select(vms.c.ordinal, vms.c.vm_id, vms.c.name, vms.c.paid, vms.c.archive).where(text(SHOWN))
 
 
@@ -235,6 +236,8 @@ class VmTable(RowTable[VmRow]):
         """(place, vm id, name, encoded `Paid`, archive) of every visible machine, by first sight."""
         return sorted(self._database.execute(_PAID).fetchall(), key=lambda row: row[0])
 
-    def days(self, since: int) -> list[tuple[str, str | None, str, bytes]]:
-        """(vm id, name, GPU, encoded `MachineDays`) of every visible machine that did not end before a time."""
-        return self._database.execute(_DAYS, since=since).fetchall()
+    def days(self, since: int, *, live: bool = False) -> list[tuple[str, str | None, str, bytes]]:
+        """(vm id, name, GPU, encoded `MachineDays`) of every visible machine that did not end before a time; `live`: of
+        no archive.
+        """
+        return self._database.execute(_LIVE_DAYS if live else _DAYS, since=since).fetchall()

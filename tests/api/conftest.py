@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from importlib import import_module
@@ -23,7 +22,8 @@ from stenolab.dashboard import Busy
 from stenotest import steno_process
 from stenotest.command_line import VARIABLES
 from stenotest.frozen_time import Hands, time_in_hand
-from stenotest.service import PATIENCE, Served, isolated
+from stenotest.service import Served, isolated
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.cli.wiring.http_service import serving
 from steno.engine.live.live_world import LiveWorld
@@ -83,13 +83,13 @@ def _serving() -> Iterator[Serve]:
     """Services whose readers wait for the read models as long as a crowded machine needs, not two seconds."""
     with ExitStack() as every:
         patch = every.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr("steno.projections.read_models.reader_pool.PATIENCE", PATIENCE * SECOND)
-        patch.setattr("steno.projections.read_models.projector._TIMEOUT", PATIENCE)  # of who stops it
+        patch.setattr("steno.projections.read_models.reader_pool.PATIENCE", int(LIMIT_S) * SECOND)
+        patch.setattr("steno.projections.read_models.projector._TIMEOUT", LIMIT_S)  # of who stops it
 
         def serve(record: Path | str, **settings: str | None) -> Served:
             stack = every.enter_context(ExitStack())
             server = stack.enter_context(serving(isolated(record, **settings), record))
-            client = stack.enter_context(httpx.Client(base_url=server.url_here, timeout=PATIENCE, trust_env=False))
+            client = stack.enter_context(httpx.Client(base_url=server.url_here, timeout=LIMIT_S, trust_env=False))
             return Served(url=server.url_here, client=client, record=record, server=server, _end=stack.close)
 
         yield serve
@@ -201,7 +201,7 @@ class Process:
     @property
     def url(self) -> str:
         """The address that it prints, once it serves."""
-        assert self._ready.wait(PATIENCE)
+        assert self._ready.wait(LIMIT_S)
         address = next((match[1] for line in self.out if (match := _READY.search(line))), None)
         assert address is not None, (self.out, self.err)
         return address
@@ -216,13 +216,13 @@ class Process:
 
     def _asked(self, method: str, path: str, **options: Any) -> httpx.Response:
         url = self.url.replace("0.0.0.0", "127.0.0.1")
-        end = time.monotonic() + PATIENCE
-        with httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client:
-            while True:
+        with httpx.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as client:
+
+            def answered() -> httpx.Response | None:
                 answer = client.request(method, path, **options)
-                if answer.status_code != 503 or "retry-after" not in answer.headers or time.monotonic() > end:
-                    return answer
-                time.sleep(0.1)
+                return None if answer.status_code == 503 and "retry-after" in answer.headers else answer
+
+            return wait(answered, "its read models")
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -230,12 +230,9 @@ class Process:
 
     def says(self, text: str) -> None:
         """Wait until it has said that."""
-        end = time.monotonic() + PATIENCE
-        while not any(text in line for line in self.out):
-            assert time.monotonic() < end, (text, self.out, self.err)
-            time.sleep(0.02)
+        wait(lambda: any(text in line for line in self.out), f"{text!r} among its lines")
 
-    def ended(self, timeout: float = PATIENCE) -> int:
+    def ended(self, timeout: float = LIMIT_S) -> int:
         """Its exit code, once it has ended and all it said is there."""
         code = self.process.wait(timeout)
         for reader in self._readers:

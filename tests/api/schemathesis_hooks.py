@@ -29,13 +29,28 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         query["known"] = KNOWN["head"] if isinstance(query["known"], int) else "now"
     if isinstance(query.get("min_position"), int):
         query["min_position"] %= KNOWN["head"] + 1
-    if case.path == "/api/runs":  # of this record and this list: a schema cannot say which values those are
+    if case.path in {
+        "/api/runs",
+        "/api/changes",
+        "/api/incidents",
+        "/api/costs",
+    }:  # of this record and this list: a schema cannot say which values those are
         for name in ("cursor", "user", "project", "gpu", "machine", "source"):
             query.pop(name, None)
-    ranged = {"/api/record", "/api/spend", "/api/utilisation", "/api/starts"}
+    ranged = {
+        "/api/record",
+        "/api/spend",
+        "/api/utilisation",
+        "/api/starts",
+        "/api/waste",
+        "/api/changes",
+        "/api/incidents",
+    }
     if case.path in ranged and "since" in query:  # not after the end
         query["since"] = KNOWN["first_at"]
         query.pop("until", None)
+    if "from" in query:  # not after `to`
+        query.pop("to", None)
     word = path.get("id")
     if isinstance(word, str) and not unquote(word).isprintable():  # refused in every path; a schema cannot say it
         path["id"] = word = "nobody"

@@ -38,6 +38,8 @@ CHANGES: Final = {
     ("POST", "/api/runs/{id}/stop"): SUBMIT,
     ("POST", "/api/amd/submit"): SUBMIT,
     ("POST", "/api/vms/{id}/stop"): ADMIN,
+    ("POST", "/api/levers"): ADMIN,
+    ("DELETE", "/api/levers/{id}"): ADMIN,
     ("POST", "/api/tokens"): ADMIN,
     ("DELETE", "/api/tokens/{id}"): ADMIN,
     ("POST", "/api/session"): OPEN,

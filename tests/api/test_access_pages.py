@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from stenotest.service import RUN, bearer, problem, raw_answer, token
+from stenotest.waiting import wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,9 +66,8 @@ def test_a_link_on_a_page_of_another_site_can_be_followed(here: Served) -> None:
 def test_a_page_that_has_a_token_of_its_own_is_asked_for_nothing_else(here: Served) -> None:
     """A token that it sends is its own right, not its visitor's; without api.cors it still reads no answer."""
     headers = bearer(token(here.record, "read")) | {"Sec-Fetch-Site": "cross-site"}
-    end = time.monotonic() + 120
-    while (answer := here.client.get("/api/runs", headers=headers)).status_code == 401:
-        assert time.monotonic() < end
+    wait(lambda: here.client.get("/api/runs", headers=headers).status_code != 401, "the token to be known")
+    answer = here.client.get("/api/runs", headers=headers)
     assert answer.status_code == 200
     assert not [name for name in answer.headers if name.startswith("access-control")]
 

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ import httpx
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from stenotest.waiting import wait
 
 if TYPE_CHECKING:
     from conftest import Serve
@@ -186,11 +186,11 @@ def test_a_real_prometheus_scrapes_a_service_by_these_rules(
         for sample in family.samples
     }
     with running(prometheus, tmp_path, here.url.removeprefix("http://")) as api:
-        (target,) = _once(
+        (target,) = wait(
             lambda: [active for active in _ask(api, "targets")["activeTargets"] if active["health"] == "up"]
         )
         assert target["lastError"] == ""
-        (group,) = _once(
+        (group,) = wait(
             lambda: [
                 rules
                 for rules in _ask(api, "rules")["groups"]
@@ -198,7 +198,7 @@ def test_a_real_prometheus_scrapes_a_service_by_these_rules(
             ]
         )
         assert {rule["name"] for rule in group["rules"]} == alerts().keys()
-        _once(
+        wait(
             lambda: [
                 alert for alert in _ask(api, "alerts")["alerts"] if alert["labels"]["alertname"] == "StenoRecorderGone"
             ]
@@ -237,7 +237,7 @@ def running(prometheus: str, folder: Path, target: str) -> Iterator[httpx.Client
         ) as process,
     ):
         try:
-            port = _once(lambda: listening(process))
+            port = wait(lambda: listening(process))
             with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1/", trust_env=False, timeout=120) as api:
                 yield api
         finally:
@@ -264,12 +264,3 @@ def _ask(api: httpx.Client, what: str) -> Any:
     except httpx.TransportError:
         return {"activeTargets": [], "groups": [], "alerts": []}
     return answer.json()["data"] if answer.status_code == 200 else {"activeTargets": [], "groups": [], "alerts": []}
-
-
-def _once(ask: Any) -> Any:
-    """The first true value of `ask()`."""
-    end = time.monotonic() + 300
-    while not (value := ask()):
-        assert time.monotonic() < end
-        time.sleep(0.2)
-    return value

@@ -22,6 +22,7 @@ from httpx_sse import connect_sse
 from stenotest import steno_process
 from stenotest.command_line import VARIABLES
 from stenotest.kernels import BRIEF, DOING, SHIPPED, asked, briefly
+from stenotest.waiting import LIMIT_S
 
 from steno.events.clock import SystemClock
 from steno.events.store.record import Record
@@ -54,8 +55,6 @@ METRICS = [
 ]
 PRICED = {"STENO_LOCAL_PRICE": "1.99", "STENO_LOCAL_GPU": "MI300X", "STENO_LOCAL_BOOT": "12", "STENO_MAX_VMS": "1"}
 """This machine as one MI300X at $1.99 an hour; it boots once, for longer than any poll of it takes."""
-PATIENCE = 300
-"""Seconds without a word, not even a heartbeat."""
 BAD = SHIPPED["vector-add"].example.replace("a[i] + b[i]", "a[i] - b[i]")
 
 
@@ -84,7 +83,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         try:
             yield Site(record, environment)
             up.terminate()
-            up.wait(PATIENCE)
+            up.wait(LIMIT_S)
         finally:
             up.kill()
 
@@ -117,7 +116,7 @@ def gate() -> Iterator[Gate]:
 
 def shown(url: str, path: str, least: int = 0) -> Any:
     """The answer of the service, once it shows that position."""
-    with httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client:
+    with httpx.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as client:
         assert client.get("/api/runs", params={"min_position": least}).status_code == 200
         answer = client.get(path)
     assert answer.status_code == 200, answer.text
@@ -136,7 +135,7 @@ def url(site: Site, served: Serve) -> str:
 def streaming(url: str, method: str = "POST", path: str = SUBMIT, **more: Any) -> Iterator[Iterator[Item]]:
     """The statuses of a kernel as they arrive."""
     with (
-        httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client,
+        httpx.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as client,
         connect_sse(client, method, path, **more) as source,
     ):
         assert source.response.status_code == 200, source.response.read()
@@ -159,7 +158,7 @@ def resumed(url: str, run_id: str, after: int | None = None) -> list[Item]:
 def refused(url: str, body: Item | bytes, **headers: str) -> Iterator[Item]:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"} | {k.replace("_", "-"): v for k, v in headers.items()}
-    answer = httpx.post(f"{url}/api/amd/submit", content=content, headers=headers, trust_env=False, timeout=PATIENCE)
+    answer = httpx.post(f"{url}/api/amd/submit", content=content, headers=headers, trust_env=False, timeout=LIMIT_S)
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     yield answer.json()
 
@@ -199,7 +198,7 @@ def seeds_request(host: str) -> bytes:
 
 def by_socket(url: str, request: bytes) -> tuple[http.client.HTTPResponse, bytes]:
     at = urlsplit(url)
-    with closing(socket.create_connection((at.hostname, at.port or 80), timeout=PATIENCE)) as raw:
+    with closing(socket.create_connection((at.hostname, at.port or 80), timeout=LIMIT_S)) as raw:
         raw.sendall(request)
         answer = http.client.HTTPResponse(raw)
         answer.begin()
@@ -337,7 +336,7 @@ def test_closing_the_stream_stops_a_kernel_only_if_so_set(
 def test_a_stop_of_the_run_ends_its_story(url: str, gate: Gate) -> None:
     """POST …/stop is there for whoever wants to cancel."""
     with streaming(url, json=asked(solution_code=gate.source, endpoint="checker")) as items:
-        stopped = httpx.post(f"{url}/api/runs/{next(items)['run_id']}/stop", timeout=PATIENCE, trust_env=False)
+        stopped = httpx.post(f"{url}/api/runs/{next(items)['run_id']}/stop", timeout=LIMIT_S, trust_env=False)
         assert stopped.status_code == 202
         *_, last = items
     assert (last["status"], last["reason"], last["message"]) == ("ERROR", "stopped_by_user", "stopped by a user")

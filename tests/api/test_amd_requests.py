@@ -116,17 +116,7 @@ def test_what_is_missing_is_named(client: httpx.Client) -> None:
         assert refusal(client, json.dumps(body).encode()) == (422, missing)
 
 
-NO_OBJECT = (
-    b"",
-    b"{",
-    b"[]",
-    b"7",
-    b'"matmul"',
-    b"null",
-    b"\xff\xfe",
-    b'{"solution_code": "\xff"}',
-    b"[" * 2000,
-)
+NO_OBJECT = (b"", b"{", b"[]", b"7", b'"matmul"', b"null", b"\xff\xfe", b'{"solution_code": "\xff"}', b"[" * 2000)
 
 
 def test_what_is_no_json_object_is_refused_as_such(client: httpx.Client) -> None:

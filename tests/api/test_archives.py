@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 from steno.cli.wiring.files import trace_reading
 from steno.engine.fold.poll_reader import Until
@@ -117,11 +117,12 @@ def test_a_bill_is_one_figure_in_every_answer(with_nine: Any) -> None:
     listed = {vm["vm_id"]: vm for vm in told(client, "/api/vms?limit=100")["vms"]}
     with Record.open(record, shapes=READINGS.shape, clock=SystemClock()) as there:
         replayed = {vm["vm_id"]: vm for vm in replay_record(there).to_json()["vms"]}
-    assert listed == replayed
+    assert listed.keys() == replayed.keys()
+    assert {vm_id: {key: listed[vm_id][key] for key in vm} for vm_id, vm in replayed.items()} == replayed
     rows = {row["key"]: row for row in told(client, "/api/costs?by=vm")["rows"]}
     for vm_id, vm in listed.items():
         alone = told(client, f"/api/vms/{vm_id}")
-        assert {key: alone[key] for key in vm} == vm
+        assert {key: alone[key] for key in replayed[vm_id]} == replayed[vm_id]
         assert rows[vm_id]["total_usd"] == vm["cost_usd"]
         assert rows[vm_id]["archive"] is (vm["source"] != f"dstack/{LIVE}")
         assert vm.get("archive") == (None if vm["source"] == f"dstack/{LIVE}" else vm["source"])
@@ -179,7 +180,7 @@ def test_the_dashboard_marks_archives_and_calls_none_blind(
     seen = see(here.url)
     page = seen.go("/")
     assert "blind" not in page.locator(".strip").inner_text()
-    assert "No live run has ended yet" in page.get_by_label("Recently ended").inner_text()
+    assert page.get_by_role("heading", name="Recently ended").count() == 0, "no live run has ended"
     for place in ("/runs", "/machines", "/costs?by=vm", "/costs?by=run"):
         assert seen.go(place).locator("td", has_text="archive").count() > 0, place
     vm = next(vm for vm in told(here.client, "/api/vms?limit=100")["vms"] if vm["archive"] == OPEN)
@@ -237,5 +238,5 @@ def test_traces_imported_beside_a_service_are_in_no_counter(served: Callable[...
     before = counted()
     head = imported(record, NINE)
     assert len(told(here.client, f"/api/sources?min_position={head}")["sources"]) > len(NINE)
-    wait(lambda: "steno_stream_lag_positions 0.0" in here.client.get("/metrics").text, seconds=120, what="the feed")
+    wait(lambda: "steno_stream_lag_positions 0.0" in here.client.get("/metrics").text, what="the feed")
     assert counted() == before

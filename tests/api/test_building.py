@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from stenotest.records import read_models_file
-from stenotest.service import eventually
+from stenotest.waiting import wait
 
 from steno.events.clock import SystemClock
 from steno.events.store.record import Record
@@ -104,7 +104,7 @@ def test_a_read_is_told_how_far_it_is_and_when_to_come_again(served: Serve, unre
         assert told(answer) == {"done": 64, "total": head}
         assert f" {100 * 64 // head} %, 64 of {head:,} events. Ask again" in answer.json()["detail"]
     held.go_on()
-    eventually(answered(here))
+    wait(answered(here))
     assert answered(here, f"/api/runs?at={head - 1}")()
 
 
@@ -118,7 +118,7 @@ def test_readiness_tells_it(served: Serve, unread: Path, held: Held) -> None:
     assert body["building"] == {"done": 64, "total": body["head"]}
     assert any(reason.startswith("the read models are being built: ") for reason in body["reasons"])
     held.go_on()
-    eventually(answered(here, "/readyz"))
+    wait(answered(here, "/readyz"))
     assert here.client.get("/readyz").json()["building"] is None
 
 
@@ -130,7 +130,7 @@ def test_the_log_tells_it_step_by_step(
     here = served(unread)
     held.reached()
     held.go_on()
-    eventually(answered(here, "/readyz"))
+    wait(answered(here, "/readyz"))
     lines = [record.getMessage() for record in caplog.records if record.name == live.__name__]
     assert lines[0].startswith("building the read models: 0 %, 0 of ")
     assert lines[-1] == "the read models are built"
@@ -144,11 +144,11 @@ def test_while_another_process_builds_them_that_is_told(served: Serve, unread: P
     held.go_on()
     with ReadModels(unread).building():
         here = served(unread)
-        eventually(lambda: here.client.get("/readyz").json()["building"] is not None)
+        wait(lambda: here.client.get("/readyz").json()["building"] is not None)
         answer = here.client.get("/api/runs")
         assert told(answer)["done"] is None
         assert "another process reads the " in answer.json()["detail"]
-    eventually(answered(here))
+    wait(answered(here))
 
 
 def test_an_end_meanwhile_leaves_nothing_half_built(unread: Path, held: Held) -> None:
@@ -158,7 +158,7 @@ def test_an_end_meanwhile_leaves_nothing_half_built(unread: Path, held: Held) ->
     held.reached()
     ending = threading.Thread(target=projector.stop)
     ending.start()
-    eventually(projector._stopping.is_set)
+    wait(projector._stopping.is_set)
     held.go_on()
     ending.join(60)
     assert not ending.is_alive()
@@ -171,10 +171,10 @@ def test_up_records_meanwhile(started: Starts, unread: Path) -> None:
     """Nobody is blind because pages are not there yet; and what is recorded has the history before it."""
     with ReadModels(unread).building():
         process = started("up", "--record", unread)
-        eventually(lambda: any(" recording " in line for line in process.out))
-        eventually(lambda: httpx.get(f"{process.url}/readyz", timeout=60).json()["building"] is not None)
+        wait(lambda: any(" recording " in line for line in process.out))
+        wait(lambda: httpx.get(f"{process.url}/readyz", timeout=60).json()["building"] is not None)
         assert not read_models_file(unread).exists()
-    eventually(lambda: httpx.get(f"{process.url}/api/runs", timeout=60).status_code == 200)
+    wait(lambda: httpx.get(f"{process.url}/api/runs", timeout=60).status_code == 200)
     process.signal(signal.SIGTERM)
     assert process.ended(60) == 0
     assert process.err == []

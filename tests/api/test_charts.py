@@ -147,3 +147,25 @@ def test_the_page_of_a_run_shows_the_median_cost_of_its_name(here: Served, see: 
         round(Decimal(beside[key]), 4) for key in ("cost_usd", "median_cost_usd")
     ]
     assert seen.complaints == []
+
+
+def test_a_month_is_reported_with_the_sums_of_its_costs(here: Served) -> None:
+    """The tables of its rows sum to the costs of its days; a month to come has a reason instead of figures."""
+    report = told(here.client, "/api/report", month="2025-12")
+    costs = told(here.client, "/api/costs", since="2025-12-01", until="2025-12-31")["total"]["total_usd"]
+    users = [Decimal(row["usd"]) for row in report["rows"] if row["section"] == "By user"]
+    assert (report["total_usd"], sum(users)) == (costs, Decimal(costs))
+    table = here.client.get("/api/report", params={"month": "2025-12", "format": "csv"})
+    assert len(list(csv.DictReader(io.StringIO(table.text)))) == len(report["rows"])
+    assert told(here.client, "/api/report", month="2999-01")["unknown"] == "2999-01 has not begun"
+    for wrong in ("2025-13", "2025-1", "soon"):
+        refused = here.client.get("/api/report", params={"month": wrong})
+        assert (refused.status_code, refused.json()["field"]) == (400, "month")
+
+
+def test_the_forecast_says_why_there_is_none(here: Served) -> None:
+    """The record's days are over; at a moment within them there is a band."""
+    assert told(here.client, "/api/forecast")["unknown"].startswith("the newest poll is of ")
+    then = told(here.client, "/api/forecast", at="2025-12-18T12:00:00Z")
+    assert then["unknown"].startswith("it needs 7 whole days")
+    assert then["month"] == "2025-12"

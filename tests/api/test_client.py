@@ -51,7 +51,7 @@ ANSWERS = {
     objects.PhaseInfo: "IntervalObject",
     objects.CostInfo: "CostAnswer",
     objects.CostRowInfo: "CostRow",
-    objects.BudgetInfo: "AccountAnswer",
+    objects.BudgetInfo: "BudgetAnswerAnswer",
     objects.SpendInfo: "SpendAnswer",
     objects.SeriesInfo: "Series",
     objects.UseInfo: "UtilisationAnswer",

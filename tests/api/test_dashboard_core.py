@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.dashboard import Busy, told
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 from steno.engine.providers.registry import READINGS
 from steno.events import types
@@ -101,7 +101,7 @@ def test_the_slider_puts_every_page_back_and_forth(busied: Served, see: See) -> 
     assert overview["position"] == then
     assert page.locator(".block.run").count() == sum(len(lane["runs"]) for lane in overview["lanes"])
     page.get_by_role("link", name="Machines", exact=True).click()
-    seen.until("document.title.startsWith('Machines')")
+    seen.until("document.title.includes('Machines')")
     seen.settled()
     assert seen.position() == then
     assert page.locator("tbody tr").count() == len(told(busied.client, "/api/vms", at=then)["vms"])
@@ -111,7 +111,7 @@ def test_the_slider_puts_every_page_back_and_forth(busied: Served, see: See) -> 
     page.get_by_role("button", name="Back to live").click()
     seen.until("!location.search.includes('at=')")
     page.get_by_role("link", name="Overview", exact=True).click()
-    seen.until("document.title.startsWith('Overview')")
+    seen.until("document.title.includes('Overview')")
     seen.settled()
     assert page.locator(".vital").nth(2).inner_text() == now
     assert seen.complaints == []
@@ -132,7 +132,7 @@ def test_the_keyboard_goes_everywhere(busied: Served, see: See) -> None:
     seen.until(f"location.search.endsWith('at={max(mark for mark in marks if mark < marks[-1])}')")
     keys.press("g")
     keys.press("m")
-    seen.until("document.title.startsWith('Machines')")
+    seen.until("document.title.includes('Machines')")
     seen.until("document.activeElement.tagName === 'H1'")
     keys.press("/")
     seen.until("document.activeElement.hasAttribute('data-filter')")
@@ -230,9 +230,9 @@ def test_nothing_is_lost_when_the_server_restarts(busy: Busy, steno_served: Star
     seen.until("document.querySelector('.strip').innerText.includes('Reconnecting')")
     busy.goes_on()
     again = steno_served(busy.path, STENO_API_PORT=a_port)
-    seen.until("document.querySelector('.strip').innerText.includes('Live')", seconds=120)
+    seen.until("document.querySelector('.strip').innerText.includes('Live')")
     ended = again.get("/api/overview").json()["recent"][0]["name"]
-    seen.until(f"document.querySelector('[aria-label=\"Recently ended\"]').innerText.includes({ended!r})", seconds=120)
+    seen.until(f"document.querySelector('[aria-label=\"Recently ended\"]').innerText.includes({ended!r})")
 
 
 def test_the_theme_follows_the_system_until_a_person_chooses(busied: Served, see: See) -> None:
@@ -330,7 +330,7 @@ def test_a_page_shows_at_least_what_the_stream_told(served: Serve, busy: Busy, s
         else:
             route.continue_()
 
-    page.route(re.compile(r"/api/vms(\?|$)"), answer)
+    page.route(re.compile(r"/api/vms\?limit=100"), answer)  # the list, not those that are summed
     page.get_by_role("link", name="Machines", exact=True).click()
     page.locator("tbody tr").first.wait_for()
     least = [re.search(r"min_position=(\d+)", url) for url in urls]
@@ -339,4 +339,4 @@ def test_a_page_shows_at_least_what_the_stream_told(served: Serve, busy: Busy, s
     assert least[1] is None, "what there is"
     assert page.locator(".problem").count() == 0
     again = "the page asks again"
-    wait(lambda: page.evaluate("1") and len(urls) > 2 and "min_position" in urls[-1], seconds=120, what=again)
+    wait(lambda: page.evaluate("1") and len(urls) > 2 and "min_position" in urls[-1], what=again)

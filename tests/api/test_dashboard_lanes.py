@@ -59,7 +59,7 @@ def _hatched(here: Served, head: int, overview: dict[str, Any], see: See, option
 
     seen = see(here.url, reduced_motion="reduce", **options)
     page = seen.go(f"/?at={head}")  # a moment stands: live, both would be blind by and by
-    seen.until("document.querySelector('.lane svg.unseen') && document.querySelector('.gap-handle')", seconds=60)
+    seen.until("document.querySelector('.lane svg.unseen') && document.querySelector('.gap-handle')")
     lanes = page.locator(".lane:has(.label)")
     drawn_lanes = [
         (lane.locator(".rate").get_attribute("title"), lane.locator("svg.unseen").count()) for lane in lanes.all()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +92,7 @@ def test_new_events_wait_until_they_are_asked_for(
             more.click()
         return page.locator("tbody a.row").first.inner_text() == f"{head:,}"
 
-    wait(at_head, seconds=120, what="the head of the record")
+    wait(at_head, what="the head of the record")
     assert first != f"{head:,}"
     page.get_by_label("Follow").check()
     recorded_again(empty_record, polls("failure")[:20])
@@ -108,7 +108,7 @@ def test_new_events_wait_until_they_are_asked_for(
     showed = page.get_by_role("region", name="What it showed")
     assert showed.locator("tbody tr").all_inner_texts() == ["run\tok-run\trunning\trunning → succeeded"]
     showed.get_by_role("link", name="ok-run").click()
-    seen.until("document.title.startsWith('ok-run')")
+    seen.until("document.title.includes('ok-run')")
     assert seen.complaints == []
 
 

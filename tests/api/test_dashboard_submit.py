@@ -41,22 +41,22 @@ def test_a_command_is_submitted_followed_and_stopped(up: str, see: See) -> None:
     assert page.get_by_label("Longest duration").get_attribute("aria-invalid") == "true"
     page.get_by_label("Longest duration").fill("10m")
     page.get_by_label("Name").fill("counting")
-    seen.until("JSON.stringify(localStorage).includes('counting')", 10)
+    seen.until("JSON.stringify(localStorage).includes('counting')")
     page.reload()
     seen.settled()
     assert page.get_by_label("Name").input_value() == "counting"
     page.get_by_role("button", name="Submit").click()
-    seen.until("document.querySelector('.run-verdict')?.innerText.includes('running')", 60)
+    seen.until("document.querySelector('.run-verdict')?.innerText.includes('running')")
     page.get_by_role("tab", name="Output").click()
-    seen.until("/line 2\\n[^]*line 9\\n/.test(document.querySelector('.output pre')?.innerText)", 60)
+    seen.until("/line 2\\n[^]*line 9\\n/.test(document.querySelector('.output pre')?.innerText)")
     page.get_by_role("button", name="Stop").click()
     page.get_by_role("button", name="Keep it").click()
     assert text_of(page, ".run-verdict").startswith("running")
     page.get_by_role("button", name="Stop").click()
     page.get_by_role("button", name="Stop it").click()
-    seen.until("document.querySelector('.run-verdict').innerText.includes('stopped_by_user')", 60)
+    seen.until("document.querySelector('.run-verdict').innerText.includes('stopped_by_user')")
     assert page.get_by_role("button", name="Stop").count() == 0
-    seen.until("document.querySelector('.output-state').innerText === 'Complete'", 60)
+    seen.until("document.querySelector('.output-state').innerText === 'Complete'")
     assert [complaint for complaint in seen.complaints if "status of 4" not in complaint] == []
 
 
@@ -70,9 +70,9 @@ def test_a_kernel_is_followed_to_its_end_across_a_reload(up: str, see: See) -> N
     page = seen.go("/submit")
     page.get_by_role("button", name="Start from the example").click()
     page.get_by_role("button", name="Submit").click()
-    seen.until("location.search.includes('run=')", 60)
+    seen.until("location.search.includes('run=')")
     page.reload()
-    seen.until("document.querySelector('#progress')?.innerText === 'Benchmark completed successfully'", 120)
+    seen.until("document.querySelector('#progress')?.innerText === 'Benchmark completed successfully'")
     assert page.locator(".phase-mark").all_inner_texts() == ["✓"] * page.locator(".phase").count()
     assert "3 of 3 passed" in text_of(page, "[aria-label=Tests]")
     assert page.get_by_role("region", name="Benchmarks").locator("tbody tr").count() == 1
@@ -94,12 +94,12 @@ def test_what_is_wrong_with_a_kernel_is_told_where_it_is(up: str, see: See) -> N
     head = 'extern "C" void solution(const float* A, float* C, float alpha, size_t M, size_t N)'
     page.get_by_label("Source").fill(head + " { retrn; }")
     page.get_by_role("button", name="Submit").click()
-    seen.until("document.querySelector('#progress')?.innerText === 'Compilation failed'", 120)
+    seen.until("document.querySelector('#progress')?.innerText === 'Compilation failed'")
     assert "retrn" in text_of(page, "pre[aria-label='Compiler output']")
     page.get_by_role("button", name="Submit another").click()
     page.get_by_label("Source").fill(head + " {}")
     page.get_by_role("button", name="Submit").click()
-    seen.until("document.querySelector('#progress')?.innerText === 'Wrong answer'", 120)
+    seen.until("document.querySelector('#progress')?.innerText === 'Wrong answer'")
     assert "wrong" in text_of(page, "[aria-label=Tests]")
 
 

@@ -24,11 +24,7 @@ pytestmark = pytest.mark.slow
 DASHBOARD: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "docs" / "grafana" / "steno.json").read_text(encoding="utf-8")
 )
-SUFFIXES = {
-    "counter": ("_total",),
-    "histogram": ("_bucket", "_count", "_sum"),
-    "gauge": ("",),
-}
+SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum"), "gauge": ("",)}
 LABELS = {"le", "job", "instance", "source", "endpoint", "kind", "route", "method", "status"}
 """Labels that Prometheus adds, or of families that have no sample in a quiet service."""
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
-from stenotest.service import eventually
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.engine.providers.registry import READINGS
 from steno.events.clock import SystemClock
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from conftest import Serve, Served
 
-PATIENCE = 120
 HOST = b"Host: localhost\r\n"
 GET = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 POST = b"POST /api/runs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
@@ -29,7 +28,7 @@ POST = b"POST /api/runs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\
 
 def connected(service: Served) -> socket.socket:
     """A connection."""
-    return socket.create_connection(("127.0.0.1", service.server.port), timeout=PATIENCE)
+    return socket.create_connection(("127.0.0.1", service.server.port), timeout=LIMIT_S)
 
 
 def rest(client: socket.socket) -> bytes:
@@ -66,8 +65,7 @@ def runs(service: Served) -> int:
 
 
 @pytest.mark.parametrize(
-    "target",
-    [b"http://localhost/api/runs", b"http://evil.example/api/runs", b"*", b"/api/runs#x", b"evil.example:80"],
+    "target", [b"http://localhost/api/runs", b"http://evil.example/api/runs", b"*", b"/api/runs#x", b"evil.example:80"]
 )
 def test_a_request_line_holds_a_path(here: Served, target: bytes) -> None:
     """An absolute target names a second host beside `Host`; a fragment is never sent."""
@@ -189,7 +187,7 @@ def test_who_does_not_read_an_answer_is_cut_off(here: Served, monkeypatch: pytes
         client.sendall((b"GET /openapi.json HTTP/1.1\r\n" + HOST + b"\r\n") * 90)
         ended = select.poll()
         ended.register(client, select.POLLHUP | select.POLLERR)
-        assert ended.poll(PATIENCE * 1000)
+        assert ended.poll(LIMIT_S * 1000)
 
 
 def test_connections_are_bounded(served: Serve, town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +201,7 @@ def test_connections_are_bounded(served: Serve, town: Path, monkeypatch: pytest.
             come = rest(one_too_many)
         assert statuses(come) == [503]
         assert b"retry-after: " in come.lower()
-    eventually(lambda: not service.server._uvicorn.server_state.connections)
+    wait(lambda: not service.server._uvicorn.server_state.connections)
     assert service.client.get("/healthz").status_code == 200
 
 
@@ -230,4 +228,4 @@ def test_two_thousand_streams_keep_nobody_from_an_answer(here: Served) -> None:
 
 def until(service: Served, line: str) -> None:
     """Wait until the metrics have that line."""
-    eventually(lambda: line in service.client.get("/metrics").text.splitlines())
+    wait(lambda: line in service.client.get("/metrics").text.splitlines())

@@ -76,10 +76,7 @@ def test_a_setting_lets_tokens_submit(served: Serve, empty_record: Path) -> None
     assert submitted(service, headers)[0] == 200, submitted(service, headers)
 
 
-@pytest.mark.parametrize(
-    ("roles", "words", "warned"),
-    [(("read",), (), False), (("submit",), (), True)],
-)
+@pytest.mark.parametrize(("roles", "words", "warned"), [(("read",), (), False), (("submit",), (), True)])
 def test_a_service_warns_if_others_may_run_commands_here(
     steno_served: StartSteno, empty_record: Path, roles: tuple[str, ...], words: tuple[str, ...], warned: bool
 ) -> None:

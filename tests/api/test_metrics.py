@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from stenotest.service import eventually
+from stenotest.waiting import wait
 
 from steno.engine.providers.registry import READINGS
 from steno.engine.replay.replay import replay_record
+from steno.engine.state.run import Run
+from steno.engine.state.samples import Sample, pack
+from steno.engine.state.states import State
 from steno.events import types
 from steno.events.clock import SECOND, SystemClock
 from steno.events.poll import Poll
 from steno.events.store.append import Batch
 from steno.events.store.record import Record
+from steno.projections.api import operations
 from steno.projections.api.problems import OTHER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conftest import Serve, Served
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -95,7 +101,7 @@ def test_polls_are_counted_by_source_and_endpoint(served: Serve, town: Path, mon
     with writing(town) as record:
         record.append_polls([a_poll(answered=True), a_poll(answered=False), a_poll(answered=True)])
     where = {"source": "dstack/lab", "endpoint": "runs/list"}
-    eventually(lambda: samples(here).get(("steno_poll_duration_seconds_count", tuple(sorted(where.items())))) == 3)
+    wait(lambda: samples(here).get(("steno_poll_duration_seconds_count", tuple(sorted(where.items())))) == 3)
     monkeypatch.setattr("steno.engine.state.sources.STALE_AFTER", 3600 * SECOND)  # however long this takes
     values = samples(here)
     assert of(values, "steno_poll_failures_total", **where) == 1
@@ -119,7 +125,7 @@ def test_a_gap_counts_as_blind_time(served: Serve, town: Path) -> None:
     with writing(town) as record:
         record.append_polls([first, last])
     key = ("steno_source_blind_seconds_total", (("source", "dstack/lab"),))
-    eventually(lambda: 499 < samples(here).get(key, 0) < 501)
+    wait(lambda: 499 < samples(here).get(key, 0) < 501)
 
 
 def test_notices_are_counted_from_the_beginning_of_the_record(served: Serve, town: Path) -> None:
@@ -133,7 +139,7 @@ def test_notices_are_counted_from_the_beginning_of_the_record(served: Serve, tow
     with writing(town) as record:
         failed = types.NoticeFailed(notice_id="b", error="no", attempt=9, final=True)
         record.append_many([Batch("notice/b", [failed])])
-    eventually(lambda: of(samples(here), "steno_notices_pending") == 1)
+    wait(lambda: of(samples(here), "steno_notices_pending") == 1)
     values = samples(here)
     assert of(values, "steno_notices_given_up") == 1
     assert of(values, "steno_notice_failures_total", final="true") == 1
@@ -169,6 +175,46 @@ def test_names_follow_prometheus(served: Serve, town: Path) -> None:
     assert len(families) > 30
 
 
+def test_gpus_of_running_runs_are_counted_by_source_and_model(
+    served: Serve, empty_record: Path, polls: Callable[[str], tuple[Poll, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As their newest samples say; no id of a run is a label, and there is a bound, beyond which all are `other`."""
+    path, running = empty_record, list[Run]()
+    for poll in polls("warm_reuse"):
+        with writing(path) as record:
+            record.append_polls([poll])
+            running = [run for run in replay_record(record).runs if run.state is State.RUNNING]
+        if running:
+            break
+    (run,) = running
+    here = served(path)
+    assert not [name for name, _ in samples(here) if name.startswith("steno_gpu")]
+    now = SystemClock().now()
+    gpus = [
+        Sample(at=now, device="0", use=3, memory=1024),
+        Sample(at=now, device="1", use=4),
+        Sample(at=now, device=""),
+    ]
+    old = Sample(at=now - 5 * SECOND, device="0", use=90, memory=1)
+    event = types.SamplesRecorded(
+        run_id=run.run_id, provider="dstack", provider_id="1", source="dstack", block=pack([old, *gpus])
+    )
+    with writing(path) as record:
+        record.append_many([Batch(run.subject, [event])])
+    wait(lambda: any(name == "steno_gpu_runs" for name, _ in samples(here)))
+    values = samples(here)
+    labels = [dict(labels) for name, labels in values if name.startswith("steno_gpu")]
+    assert all(set(pair) == {"source", "gpu"} for pair in labels)
+    where = labels[0]
+    assert where["source"] == "dstack/warm-reuse"
+    for name, value in (
+        ("runs", 1), ("low_use_runs", 1), ("devices", 2), ("use_ratio", 0.07), ("memory_used_bytes", 1024 << 20)
+    ):  # fmt: skip
+        assert of(values, f"steno_gpu_{name}", **where) == pytest.approx(value)
+    monkeypatch.setattr(operations, "_KINDS", 0)
+    assert of(samples(here), "steno_gpu_runs", source="other", gpu="other") == 1
+
+
 def test_listeners_are_counted(served: Serve, town: Path) -> None:
     """While they listen."""
     here = served(town)
@@ -176,14 +222,14 @@ def test_listeners_are_counted(served: Serve, town: Path) -> None:
         lines = response.iter_lines()
         assert next(lines) == "retry: 1000"
         assert of(samples(here), "steno_stream_clients") == 1
-    eventually(lambda: of(samples(here), "steno_stream_clients") == 0)
+    wait(lambda: of(samples(here), "steno_stream_clients") == 0)
 
 
 def test_healthy_and_ready(served: Serve, town: Path) -> None:
     """With where it stands, and the sources."""
     here = served(town)
     assert here.client.get("/healthz").json() == {"status": "ok"}
-    eventually(lambda: here.client.get("/readyz").status_code == 200)
+    wait(lambda: here.client.get("/readyz").status_code == 200)
     ready = here.client.get("/readyz").json()
     assert (ready["status"], ready["reasons"], ready["lag"]["positions"]) == ("ready", [], 0)
     assert ready["position"] == ready["head"] > 0
@@ -193,10 +239,10 @@ def test_healthy_and_ready(served: Serve, town: Path) -> None:
 def test_a_record_that_cannot_be_read_is_told_and_the_process_lives(served: Serve, town: Path) -> None:
     """503 with the reason; `/metrics` goes on with what is left."""
     here = served(town)
-    eventually(lambda: here.client.get("/readyz").status_code == 200)
+    wait(lambda: here.client.get("/readyz").status_code == 200)
     for end in ("", "-wal", "-shm"):
         Path(f"{town}{end}").unlink(missing_ok=True)
-    eventually(lambda: here.client.get("/readyz").status_code == 503)
-    eventually(lambda: any("replaced" in reason for reason in here.client.get("/readyz").json()["reasons"]))
+    wait(lambda: here.client.get("/readyz").status_code == 503)
+    wait(lambda: any("replaced" in reason for reason in here.client.get("/readyz").json()["reasons"]))
     assert here.client.get("/healthz").status_code == 200
     assert of(samples(here), "steno_ready") == 0

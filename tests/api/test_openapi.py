@@ -151,6 +151,11 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404",
 include-operation-id = "rerunRun"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
 
+# nor which fields an action needs: `keep` a machine and how long
+[[operations]]
+include-operation-id = "pullLever"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
+
 # output is asked of the run's provider, which is not there: the record is a recording
 [[operations]]
 include-operation-id = "getRunLogs"

@@ -36,7 +36,7 @@ def test_one_run_is_the_object_the_command_line_prints(reader: httpx.Client, tow
     """A run has one object: the API and `steno show` give the same values."""
     run = all_runs(reader)[0]
     printed = told(town, "show", run["run_id"])
-    beside = {"observability", "anomalies", "position", "queued", "why", "blame", "again", "like"}
+    beside = {"observability", "anomalies", "position", "queued", "why", "blame", "again", "like", "use"}
     assert {key: value for key, value in printed.items() if key not in beside} == run
     assert printed["why"] == reader.get(f"/api/runs/{run['run_id']}/explain").json()["why"]
     like = reader.get(f"/api/runs/{run['run_id']}/like").json()
@@ -68,6 +68,8 @@ def test_timeline_explanation_costs_and_budget_are_those_of_the_command_line(rea
     assert costs.pop("next") is None
     assert costs == told(town, "costs", "--by", "run")
     budget, printed = reader.get("/api/budget").json(), told(town, "budget")
+    month = reader.get("/api/forecast").json()
+    assert {**printed.pop("month"), "position": position} == month
     assert {**budget, "exhausted_at": None} == {**printed, "exhausted_at": None, "position": position}
     assert (budget["exhausted_at"] is None) == (printed["exhausted_at"] is None)  # it is reckoned from the present time
 

@@ -1,6 +1,7 @@
 """GET /api/runs/{id}/logs: what a real process of this machine wrote, as it writes it."""
 
 import os
+import shutil
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from stenotest import steno_process
+from stenotest.outputs import keep_output
 
 from steno.events.clock import SystemClock
 from steno.events.store.record import Record
@@ -41,7 +43,7 @@ def client(served: Serve, empty_record: Path) -> httpx.Client:
 
 
 def test_the_output_is_what_the_process_wrote_byte_by_byte(client: httpx.Client, empty_record: Path) -> None:
-    """Any bytes, text or not; HEAD has the headers alone; a moment is refused, as output is not in the record."""
+    """Any bytes, text or not; HEAD has the headers alone; a moment is refused, as output has none."""
     submitted(empty_record, "wrote", "printf 'one\\ntwo\\377\\000three'", wait=True)
     shows_all(client, empty_record)
     answer = client.get("/api/runs/wrote/logs")
@@ -52,6 +54,19 @@ def test_the_output_is_what_the_process_wrote_byte_by_byte(client: httpx.Client,
     assert (only.status_code, only.content) == (200, b"")
     refused = client.get("/api/runs/wrote/logs", params={"at": 1})
     assert (refused.status_code, refused.json()["field"]) == (400, "at")
+
+
+def test_output_that_its_machine_has_no_more_comes_from_the_record(client: httpx.Client, empty_record: Path) -> None:
+    """With a header that says so."""
+    submitted(empty_record, "wrote", "echo of the machine", wait=True)
+    shows_all(client, empty_record)
+    assert "steno-output" not in client.get("/api/runs/wrote/logs").headers
+    run = client.get("/api/runs/wrote").json()
+    with Record.open(empty_record, clock=SystemClock(), write=True) as record:
+        keep_output(record, run["run_id"], run["provider_id"], b"of the ", b"record\n")
+    shutil.rmtree(empty_record.with_name(f"{empty_record.name}.local"))
+    answer = client.get("/api/runs/wrote/logs", params={"follow": "true"})
+    assert (answer.content.endswith(b"of the record\n"), answer.headers["steno-output"]) == (True, "record")
 
 
 def test_output_is_followed_while_it_is_written_until_the_run_ends(client: httpx.Client, empty_record: Path) -> None:

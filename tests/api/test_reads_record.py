@@ -77,3 +77,18 @@ def test_an_event_of_every_type_is_answered_as_json(served: Serve, tmp_path: Pat
             seen.add(row["type"])
         cursor = page.json()["next"] or ""
     assert seen == types.NAMES
+
+
+def test_what_changed_is_of_a_range_and_of_a_user(reader: httpx.Client) -> None:
+    """The range begins a day before its end; a later beginning than the end, and an unknown user, are refused."""
+    whole = reader.get("/api/changes", params={"since": "2000-01-01T00:00:00Z"}).json()["changes"]
+    users = {row["user"] for row in whole if row["kind"] == "run"}
+    assert users
+    for user in users:
+        part = reader.get("/api/changes", params={"since": "2000-01-01T00:00:00Z", "user": user}).json()
+        ended = [[row for row in rows if row["kind"] == "run"] for rows in (part["changes"], whole)]
+        assert ended[0] == [row for row in ended[1] if row["user"] == user]
+    for words, field in (({"since": "2099-01-01T00:00:00Z"}, "since"), ({"user": "nobody"}, "user")):
+        answer = reader.get("/api/changes", params=words)
+        assert (answer.status_code, answer.json()["field"]) == (400, field)
+        assert reader.get("/api/incidents", params=words).status_code == 400

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 import psycopg
 import pytest
+from stenotest.waiting import wait
 
 from steno.events import types
 from steno.events.clock import SystemClock
@@ -65,10 +65,7 @@ def head_of(place: Path | str) -> int:
 
 def refused(here: Served) -> httpx.Response:
     """The first answer of a read that is none."""
-    end = time.monotonic() + 60
-    while (answer := here.client.get("/api/runs")).status_code == 200:
-        assert time.monotonic() < end, "the lost world is shown for ever"
-    return answer
+    return wait(lambda: answer if (answer := here.client.get("/api/runs")).status_code != 200 else None)
 
 
 @pytest.mark.parametrize("goes_on", [False, True])

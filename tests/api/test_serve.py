@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from stenotest import steno_process
-from stenotest.service import eventually
+from stenotest.waiting import wait
 
 from steno.engine.errors import NotConfigured
 
@@ -139,7 +139,7 @@ def test_a_request_under_way_is_answered_before_the_end(started: Starts, town: P
     with waiting(process.url, len(body)) as client:
         client.sendall(body[:10])
         process.signal(signal.SIGTERM)
-        eventually(lambda: takes_no_more(process.url))
+        wait(lambda: takes_no_more(process.url))
         client.sendall(body[10:])
         answer = b""
         while piece := client.recv(65536):
@@ -178,7 +178,7 @@ def test_a_second_ctrl_c_ends_it_at_once(started: Starts, town: Path) -> None:
     process = started("serve", "--record", town, program=PATIENT)
     with waiting(process.url, 9):
         process.signal(signal.SIGINT)
-        eventually(lambda: takes_no_more(process.url))
+        wait(lambda: takes_no_more(process.url))
         process.signal(signal.SIGINT)
         assert process.ended() == 130
     assert not any("Traceback" in line for line in process.err)
@@ -254,7 +254,7 @@ def test_up_records_and_serves_in_one_process(started: Starts, tmp_path: Path) -
     )
     assert answer.status_code == 202, answer.text
     run_id = answer.json()["run_id"]
-    eventually(lambda: process.get(f"/api/runs/{run_id}").json().get("state") == "succeeded")
+    wait(lambda: process.get(f"/api/runs/{run_id}").json().get("state") == "succeeded")
     process.signal(signal.SIGTERM)
     assert process.ended() == 0
     assert process.err == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from stenotest.service import eventually
+from stenotest.waiting import wait
 
 from steno.engine.providers.registry import READINGS
 from steno.events import types
@@ -84,7 +84,7 @@ def test_up_ends_in_order_when_its_server_has_ended(
         answer = after.get(f"/api/runs/{run_id}")
         return answer.status_code == 200 and answer.json()["state"] == "succeeded"
 
-    eventually(succeeded)
+    wait(succeeded)
 
 
 @pytest.mark.parametrize(("how", "why"), HOW)

@@ -7,7 +7,7 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
-from stenotest.service import eventually
+from stenotest.waiting import wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def test_open_shows_the_dashboard(
     """The browser is given the address at which this machine reaches it, once."""
     process = started(command, "--record", town, "--open", BROWSER=str(browser("exit 0")))
     arguments = tmp_path / "shown"
-    eventually(lambda: arguments.exists() and arguments.read_text().endswith("\n"))
+    wait(lambda: arguments.exists() and arguments.read_text().endswith("\n"))
     assert arguments.read_text() == f"{process.url}\n"
     assert warnings(process) == []
     goes_on(process)
@@ -71,7 +71,7 @@ def test_where_no_browser_is_the_address_is_said(
 ) -> None:
     """In one line, and it goes on."""
     process = started(command, "--record", town, "--open", **variables)
-    eventually(lambda: bool(warnings(process)))
+    wait(lambda: bool(warnings(process)))
     (line,) = warnings(process)
     assert line.endswith(f" WARNING no browser could be started; open {process.url} yourself")
     goes_on(process)
@@ -80,7 +80,7 @@ def test_where_no_browser_is_the_address_is_said(
 def test_a_browser_that_fails_is_none(started: Starts, town: Path, browser: Callable[[str], Path]) -> None:
     """It says so by its exit code."""
     process = started("serve", "--record", town, "--open", BROWSER=str(browser("exit 1")))
-    eventually(lambda: bool(warnings(process)))
+    wait(lambda: bool(warnings(process)))
     goes_on(process)
 
 
@@ -92,9 +92,9 @@ def test_nothing_waits_for_a_browser_that_stays(
     stays = browser('while [ ! -e "$0.over" ]; do sleep 0.1; done')
     try:
         process = started(command, "--record", town, "--open", BROWSER=str(stays))
-        eventually((tmp_path / "shown").exists)
+        wait((tmp_path / "shown").exists)
         if command == "up":
-            eventually(lambda: any(" recording " in line for line in process.out))
+            wait(lambda: any(" recording " in line for line in process.out))
         assert process.get("/healthz").status_code == 200
         process.signal(signal.SIGTERM)
         assert process.process.wait(60) == 0

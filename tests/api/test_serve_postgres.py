@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import httpx
 import psycopg
 from stenotest.records import StandingClock
+from stenotest.waiting import wait
 
 from steno.events.store.record import Record
 
@@ -27,9 +27,7 @@ def post(process: Process) -> int:
 
 def becomes_ready(process: Process) -> None:
     """Wait until it says so: it reads the record first, and the state of a lock is looked at now and then."""
-    while (ready := process.get("/readyz").json())["status"] != "ready":
-        assert ready["reasons"], ready
-        time.sleep(0.05)
+    wait(lambda: process.get("/readyz").json()["status"] == "ready")
 
 
 def test_a_vault_that_is_locked_refuses_secrets_after_five_seconds(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from stenotest.service import eventually
+from stenotest.waiting import wait
 
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.record_fold import RecordFold
@@ -79,8 +79,8 @@ def test_a_client_that_reads_nothing_is_dropped(served: Serve, town: Path, monke
         stuck.connect((where.hostname, where.port))
         stuck.send(f"GET /api/stream?after=0 HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode())
         metric = 'steno_stream_clients_dropped_total{reason="stuck"} 1.0'
-        eventually(lambda: metric in here.client.get("/metrics").text)
-        eventually(lambda: "steno_stream_clients 0.0" in here.client.get("/metrics").text)
+        wait(lambda: metric in here.client.get("/metrics").text)
+        wait(lambda: "steno_stream_clients 0.0" in here.client.get("/metrics").text)
         with pytest.raises(ConnectionResetError):
             list(iter(lambda: stuck.recv(1 << 20), b""))
     monkeypatch.setattr("steno.projections.api.feed.listener.STUCK", 600)  # a slow reader here must not be dropped
@@ -161,7 +161,7 @@ def test_a_loop_that_is_slower_than_the_fold_loses_nothing(town: Path, monkeypat
         first = await anext(slow)
         for _ in range(6):  # the loop does nothing else meanwhile, as a busy one
             tell(town, 5)
-            eventually(lambda: feed.live.position == feed.head())
+            wait(lambda: feed.live.position == feed.head())
         assert len(feed._publisher._queue) < 8
         assert feed.position == before + 1
         assert await feed.beyond(before + 31, 120)

@@ -6,12 +6,12 @@ import asyncio
 import re
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from stenotest.waiting import wait
 
 from steno.engine.fold.fold import Fold
 from steno.engine.providers.registry import READINGS
@@ -22,7 +22,7 @@ from steno.events.store.record import Record
 from steno.projections.api.feed.framer import Framer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from conftest import Process, StartSteno
 
@@ -128,18 +128,18 @@ def test_a_restart_under_a_hundred_clients_loses_and_doubles_nothing(
         address["url"] = process.url
         tasks = [asyncio.ensure_future(client.run(address, until)) for client in clients]
         for turn in range(3):
-            await _eventually(lambda turn=turn: all(client.connected > turn for client in clients))
+            await asyncio.to_thread(wait, lambda turn=turn: all(client.connected > turn for client in clients))
             await asyncio.sleep(1.5)
             await asyncio.to_thread(restart, process)
             process = await asyncio.to_thread(steno_served, town)
             address["url"] = process.url
-        await _eventually(lambda: all(client.connected > 3 for client in clients))
+        await asyncio.to_thread(wait, lambda: all(client.connected > 3 for client in clients))
         await asyncio.sleep(1)
         stop.set()
         await asyncio.to_thread(writer.join)
         with Record.open(town, clock=SystemClock()) as record:
             end = record.head().position
-        await _eventually(lambda: all(client.last == end for client in clients))
+        await asyncio.to_thread(wait, lambda: all(client.last == end for client in clients))
         until.set()
         await asyncio.gather(*tasks)
 
@@ -155,10 +155,3 @@ def test_a_restart_under_a_hundred_clients_loses_and_doubles_nothing(
     for client in clients:
         assert client.got == [message for message in wanted if message[0] > began_at[id(client)]]
         assert client.connected >= 4
-
-
-async def _eventually(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 300
-    while not done():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.05)

@@ -3,10 +3,10 @@
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -16,9 +16,8 @@ import pytest
 from stenotest import steno_process
 from stenotest.command_line import VARIABLES, Steno
 from stenotest.dstack_api import DstackApi
-
-DEADLINE = 600
-"""Seconds after which a test gives up waiting: no test takes that long, whatever else the machine does."""
+from stenotest.recorded_trace import recorded_trace
+from stenotest.waiting import LIMIT_S, wait
 
 Background = Callable[..., "subprocess.Popen[str]"]
 
@@ -53,11 +52,22 @@ def _end_runs(home: Path) -> None:
             answer = json.loads(started.read_text())
             pid = answer["supervisor" if "supervisor" in answer else "pid"]
             command = Path(f"/proc/{pid}/cmdline")
-            late = time.monotonic() + DEADLINE
             if os.fsencode(started.parent) in command.read_bytes():
                 os.kill(pid, signal.SIGTERM)
-            while os.fsencode(started.parent) in command.read_bytes() and time.monotonic() < late:
-                time.sleep(0.02)
+            wait(lambda: os.fsencode(started.parent) not in command.read_bytes(), "the end of a run")  # noqa: B023
+
+
+@pytest.fixture(scope="module")
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A record of the module's `TRACE` and its read models, for all of its tests."""
+    return recorded_trace(tmp_path_factory.mktemp("record"), request.module.TRACE)
+
+
+@pytest.fixture
+def imported(steno: Steno, made: Path, record_file: Path) -> Steno:
+    """The command over a copy of it."""
+    shutil.copytree(made, record_file.parent, dirs_exist_ok=True)
+    return steno
 
 
 @pytest.fixture
@@ -86,13 +96,7 @@ def record_file(home: Path) -> Path:
 @pytest.fixture
 def environment(home: Path, place: str) -> dict[str, str]:
     """The environment of a call: nothing of the developer's own settings."""
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "LANG": "C.UTF-8",
-        "STENO_RECORD": place,
-        **VARIABLES,
-    }
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "STENO_RECORD": place, **VARIABLES}
 
 
 @pytest.fixture
@@ -101,7 +105,7 @@ def steno(home: Path, environment: dict[str, str]) -> Steno:
 
     def call(*words: object, stdin: str | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
         return steno_process.run(
-            [*map(str, words)], cwd=home, env=environment | variables, typed=stdin, timeout=DEADLINE
+            [*map(str, words)], cwd=home, env=environment | variables, typed=stdin, timeout=LIMIT_S
         )
 
     return call
@@ -110,7 +114,7 @@ def steno(home: Path, environment: dict[str, str]) -> Steno:
 @contextmanager
 def _killed_late(process: "subprocess.Popen[str]") -> Iterator[None]:
     """So that a test that reads what never comes fails in the end."""
-    timer = threading.Timer(DEADLINE, process.kill)
+    timer = threading.Timer(LIMIT_S, process.kill)
     timer.start()
     try:
         yield
@@ -131,12 +135,7 @@ def background(home: Path, environment: dict[str, str]) -> Iterator[Background]:
             *words: object, out: int | None = subprocess.DEVNULL, err: int | None = subprocess.DEVNULL, **variables: str
         ) -> "subprocess.Popen[str]":
             process = steno_process.Popen(
-                [*map(str, words)],
-                cwd=home,
-                env=environment | variables,
-                stdout=out,
-                stderr=err,
-                text=True,
+                [*map(str, words)], cwd=home, env=environment | variables, stdout=out, stderr=err, text=True
             )
             started.enter_context(process)
             started.callback(process.kill)
@@ -144,19 +143,6 @@ def background(home: Path, environment: dict[str, str]) -> Iterator[Background]:
             return process
 
         yield start
-
-
-@pytest.fixture
-def until() -> Callable[[Callable[[], object]], None]:
-    """`until(done)`: wait for it."""
-
-    def wait(done: Callable[[], object]) -> None:
-        end = time.monotonic() + DEADLINE
-        while not done():
-            assert time.monotonic() < end, "it took too long"
-            time.sleep(0.05)
-
-    return wait
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 from stenotest.decided_record import DecidedRecord, story
-from stenotest.growing_record import patiently
 from stenotest.in_process import InProcess
+from stenotest.waiting import wait
 
 from steno.cli.program import steno as command
 from steno.cli.wiring.app import App
@@ -44,7 +44,7 @@ def test_a_record_of_right_decisions_passes(site: DecidedRecord, steno: InProces
     """It says how many, up to where; nothing is listed."""
     page, audit = steno.page("audit"), steno.json("audit", "--missing")
     head = site.record.head().position
-    assert page.startswith("✓ every decision follows from the record: 14 decisions, up to event ")
+    assert page.startswith("✓ every decision follows from the record: 17 decisions, up to event ")
     assert (audit["position"], audit["older"], audit["differing"], audit["findings"]) == (head, 0, 0, [])
 
 
@@ -80,13 +80,13 @@ def test_the_background_goes_on_where_it_was_and_doctor_counts(
 
     def followed(until: int) -> None:
         with BackgroundAudit(store, SystemClock(), settled=0.01, rest=0):
-            patiently(lambda: (audit := last_audit(site.record)) is not None and audit.position == until)
+            wait(lambda: (audit := last_audit(site.record)) is not None and audit.position == until)
 
     followed(head)
     audit = last_audit(site.record)
     assert audit is not None
-    assert (audit.exact, audit.differing) == (14, 0)
-    assert f"14 follow from the record, up to event {head:,}" in steno("doctor").output
+    assert (audit.exact, audit.differing) == (17, 0)
+    assert f"17 follow from the record, up to event {head:,}" in steno("doctor").output
     forged = site.stamp(FORGED)
     position = site.plant(replace(forged, decided_at=replace(forged.decided_at, software=version())))
     log = logging.getLogger("steno.audit")
@@ -95,6 +95,6 @@ def test_the_background_goes_on_where_it_was_and_doctor_counts(
     log.removeHandler(caplog.handler)
     audit = last_audit(site.record)
     assert audit is not None
-    assert (audit.exact, audit.differing, [each.position for each in audit.findings]) == (14, 1, [position])
+    assert (audit.exact, audit.differing, [each.position for each in audit.findings]) == (17, 1, [position])
     assert f"a decision does not follow from the record: event {position}, RunPlaced of run/run-x" in caplog.text
     assert "1 do not: see `steno audit`" in steno("doctor").output

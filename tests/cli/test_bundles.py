@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64decode
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stenotest.bundle_files import lines_of, recorded, refused, sealed, unpacked, written
 from stenotest.in_process import InProcess
 
-from steno.cli.wiring.errors import code_of
 from steno.engine.providers.registry import READINGS
 from steno.engine.replay.redaction import KINDS, Private
-from steno.engine.replay.replay import open_trace
 from steno.events import types
-from steno.events.bundle import form
-from steno.events.bundle.form import AnyLine, BundleEvent, BundlePart, Checker, Manifest, encoded, position_of
+from steno.events.bundle.form import VERSION, AnyLine, BundleEvent, BundlePart, Checker, Manifest, encoded, position_of
 from steno.events.clock import SystemClock
 from steno.events.errors import NotARecord, RecordTooNew
-from steno.events.store.record import Batch, Record
+from steno.events.store.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 TRACES = Path(__file__).parent.parent / "traces"
 BUNDLES = Path(__file__).parent.parent / "incidents" / "bundles"
@@ -39,16 +35,6 @@ DSTACK_WORDS = (
 )  # fmt: skip
 SLURM = TRACES / "slurm-22.05" / "fail_exit1.jsonl.zst"
 _line = msgspec.json.Decoder(AnyLine)
-
-
-def recorded(path: Path, trace: Path, *ours: types.Event) -> None:
-    """The record that a recorder would have written of a trace, after events of our own about one run."""
-    polls = [poll for _, poll in open_trace(trace) if poll is not None]
-    with Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
-        for source in sorted({poll.source for poll in polls}):
-            record.append_many([Batch(f"source/{source}", (types.RecorderStarted(source=source, software="1"),))])
-        record.append_many([Batch(f"run/{getattr(event, 'run_id', '')}", (event,)) for event in ours])
-        record.append_polls(polls)
 
 
 @pytest.fixture
@@ -69,41 +55,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recorded(folder / "record.db", DSTACK)
     InProcess(folder).page("export", "ok-run", "-o", folder / "i.steno", "--redact", ALL)
     return folder
-
-
-def lines_of(bundle: Path) -> list[bytes]:
-    with bundle.open("rb") as file:
-        return zstandard.ZstdDecompressor().stream_reader(file).read().splitlines()
-
-
-def written(path: Path, lines: list[bytes]) -> Path:
-    path.write_bytes(zstandard.compress(b"\n".join(lines) + b"\n"))
-    return path
-
-
-def sealed(path: Path, lines: Iterator[AnyLine]) -> Path:
-    """A bundle of other lines that somebody sealed again."""
-    own, seal = [], ""
-    for line in lines:
-        own.append(form.sealed(line, seal))
-        seal = own[-1].seal
-    return written(path, list(map(encoded, own)))
-
-
-def unpacked(bundle: Path) -> bytes:
-    """All that a bundle holds, its events' own bytes too."""
-    lines = lines_of(bundle)
-    inner = [b64decode(text) for line in lines for text in re.findall(rb'"(?:data|raw)":"([^"]*)"', line)]
-    return b"\n".join([*lines, *inner, *(line.encode() for line in map(str, map(json.loads, lines)))])
-
-
-def refused(call: InProcess, *words: object, **variables: str) -> tuple[int, str]:
-    """The exit code and the line of a command that fails."""
-    done = call(*words, **variables)
-    if done.exception is None or isinstance(done.exception, SystemExit):
-        return done.exit_code or call.app.exit_code, done.stderr
-    assert "\n" not in str(done.exception)
-    return code_of(done.exception), str(done.exception)
 
 
 def verdicts(call: InProcess, *words: object) -> list[Any]:
@@ -347,7 +298,7 @@ def test_a_name_in_a_bundle_is_no_file(elsewhere: InProcess, tmp_path: Path, sha
 
 
 def test_what_is_not_a_bundle_is_refused(elsewhere: InProcess, tmp_path: Path, shared: Path) -> None:
-    later = msgspec.structs.replace(Checker(shared / "i.steno").manifest, version=2)
+    later = msgspec.structs.replace(Checker(shared / "i.steno").manifest, version=VERSION + 1)
     cases = {
         "missing.steno": (None, 4, "There is no "),
         "text.steno": (b"hello\n", 7, "is not an incident bundle"),
@@ -381,15 +332,17 @@ def test_words_that_make_no_bundle_are_usage_errors(call: InProcess, tmp_path: P
 
 def test_bundles_of_every_version_are_read(elsewhere: InProcess) -> None:
     """The file of each version is kept as it was written."""
-    for number, (run, state, reason, linked) in {
-        1: ("df84ed27-5fc8-5c83-9dd3-843dcb71e90f", "succeeded", "exit_zero", 418)
+    for number, (run, state, reason, linked, redacted) in {
+        1: ("df84ed27-5fc8-5c83-9dd3-843dcb71e90f", "succeeded", "exit_zero", 418, list(KINDS)),
+        2: ("ef8ce72e-3ede-4998-8f35-e28d0aab6356", "failed", "exit_nonzero", 20, []),
     }.items():
         bundle = BUNDLES / f"version-{number}.steno"
         proof = elsewhere.json("verify", bundle)
-        assert (proof["ok"], proof["linked"], proof["redacted"]) == (True, linked, list(KINDS))
+        assert (proof["ok"], proof["linked"], proof["redacted"]) == (True, linked, redacted)
         assert Checker(bundle).manifest.version == number
         page = elsewhere.json("show", bundle)
         assert (page["run_id"], page["state"], page["reason"]) == (run, state, reason)
+    assert elsewhere("logs", bundle).stdout == "hello\nfailed at step 7\n"
 
 
 def test_the_manifest_says_what_the_bundle_is(shared: Path) -> None:

@@ -16,6 +16,7 @@ from stenotest.frozen_time import time_in_hand
 from stenotest.gated_run import holding
 from stenotest.in_process import InProcess
 from stenotest.shifted_clock import ShiftedClock
+from stenotest.waiting import wait
 
 from steno.engine.providers.registry import READINGS
 from steno.engine.replay.replay import open_trace
@@ -32,7 +33,7 @@ from steno.projections.read_models.reader_pool import Pool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stenotest.command_line import Steno, Until
+    from stenotest.command_line import Steno
 
 
 HOUR = 3600
@@ -57,21 +58,21 @@ def clock(tmp_path: Path, home: Path, environment: dict[str, str], record_file: 
 
 @pytest.mark.parametrize("wrong", [2 * HOUR, -2 * HOUR])
 def test_a_clock_that_is_wrong_for_a_while_changes_no_time_and_no_bill(
-    clock: ShiftedClock, wrong: int, steno: Steno, until: Until, gate: Path, tmp_path: Path
+    clock: ShiftedClock, wrong: int, steno: Steno, gate: Path, tmp_path: Path
 ) -> None:
     """Requests made meanwhile, by a process that knew no other clock, or afterwards; and the log says what happened."""
     log, began, boot = tmp_path / "log", SystemClock().now(), time.monotonic()
     clock.start("record", "--interval", "1", log=log)
-    until(lambda: re.search("recording local/", log.read_text()) and polled(steno))
+    wait(lambda: re.search("recording local/", log.read_text()) and polled(steno))
     clock.set(wrong)
     assert clock.start("submit", "--name", "meanwhile", "--", holding(gate), log=tmp_path / "submit").wait() == 0
-    until(lambda: re.search("clock_jump at position .* 2h (ahead|behind)", log.read_text()))
+    wait(lambda: re.search("clock_jump at position .* 2h (ahead|behind)", log.read_text()))
     clock.set(0)
-    until(lambda: "is right again" in log.read_text())
+    wait(lambda: "is right again" in log.read_text())
     assert steno("submit", "--name", "afterwards", "--", holding(gate)).returncode == 0
-    until(lambda: len(re.findall(r"(?:meanwhile|afterwards): \w+ → running", log.read_text())) == 2)
+    wait(lambda: len(re.findall(r"(?:meanwhile|afterwards): \w+ → running", log.read_text())) == 2)
     gate.touch()
-    until(lambda: len(re.findall(r"(?:meanwhile|afterwards): \w+ → succeeded", log.read_text())) == 2)
+    wait(lambda: len(re.findall(r"(?:meanwhile|afterwards): \w+ → succeeded", log.read_text())) == 2)
     answer = json.loads(steno("replay", "--json").stdout)
     passed, ended = time.monotonic() - boot, SystemClock().now()
     for run in answer["runs"]:
@@ -83,22 +84,22 @@ def test_a_clock_that_is_wrong_for_a_while_changes_no_time_and_no_bill(
 
 
 def test_a_recorder_that_starts_with_the_wrong_clock_tells_the_right_time(
-    clock: ShiftedClock, steno: Steno, until: Until, gate: Path, tmp_path: Path
+    clock: ShiftedClock, steno: Steno, gate: Path, tmp_path: Path
 ) -> None:
     """Killed and started again, twice: before the clock is right again, and after. The service says what happened."""
     log, began = tmp_path / "log", SystemClock().now()
     for number, wrong in enumerate((0, HOUR, 0)):
         clock.set(wrong)
         service = clock.start("up", log=log)
-        until(partial(has_polled, steno, polled(steno) + 3))
+        wait(partial(has_polled, steno, polled(steno) + 3))
         if number == 0:
             assert steno("submit", "--name", "one", "--", holding(gate)).returncode == 0
-            until(lambda: re.search(r"one: \w+ → running", log.read_text()))
+            wait(lambda: re.search(r"one: \w+ → running", log.read_text()))
         if number < 2:
             service.kill()
             service.wait()
     gate.touch()
-    until(lambda: re.search(r"one: \w+ → succeeded", log.read_text()))
+    wait(lambda: re.search(r"one: \w+ → succeeded", log.read_text()))
     (url,) = re.findall(r"http://127\.0\.0\.1:\d+", log.read_text())[-1:]
     ready = httpx.get(f"{url}/readyz").json()
     assert ready["status"] == "ready"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from stenotest import steno_process
 from stenotest.gated_run import holding
+from stenotest.waiting import wait
 
 from steno.events.clock import SECOND, SystemClock, parse_time
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from stenotest.command_line import Steno, Until
+    from stenotest.command_line import Steno
 
-    Skewed = Callable[[int, Path], subprocess.Popen[str]]
+    Skewed = Callable[[int, Path], Any]
 
 pytestmark = pytest.mark.slow
 
@@ -40,10 +40,10 @@ def controller(environment: dict[str, str], home: Path) -> Iterator[Skewed]:
     """`recorder(3600, log)`: a recorder whose machine's clock is an hour ahead, and where it logs."""
     with ExitStack() as started:
 
-        def start(skew: int, log: Path) -> subprocess.Popen[str]:
+        def start(skew: int, log: Path) -> Any:
             out = started.enter_context(log.open("w"))
-            command = [sys.executable, "-c", PROGRAM, str(skew), "record", "--interval", "1"]
-            process = subprocess.Popen(command, cwd=home, env=environment, stdout=out, stderr=out, text=True)
+            words, files = (str(skew), "record", "--interval", "1"), {"stdout": out, "stderr": out}
+            process = steno_process.Popen(words, program=PROGRAM, cwd=home, env=environment, **files)
             started.callback(process.wait)
             started.callback(process.kill)
             return process
@@ -54,7 +54,6 @@ def controller(environment: dict[str, str], home: Path) -> Iterator[Skewed]:
 def test_recorders_on_one_database_tell_its_time(
     steno: Steno,
     controller: Skewed,
-    until: Until,
     gate: Path,
     tmp_path: Path,
     environment: dict[str, str],
@@ -65,14 +64,14 @@ def test_recorders_on_one_database_tell_its_time(
     logs = [tmp_path / "ahead.log", tmp_path / "behind.log"]
     began = SystemClock().now()
     first = controller(HOUR, logs[0])
-    until(lambda: '"held":true' in "".join(steno("workers", "--json").stdout.split()))  # else `submit` looks itself
+    wait(lambda: '"held":true' in "".join(steno("workers", "--json").stdout.split()))  # else `submit` looks itself
     done = steno("submit", "--name", "one", "--", holding(gate))
     assert done.returncode == 0, done.stderr
-    until(lambda: re.search(r"one: \w+ → running", logs[0].read_text()))
+    wait(lambda: re.search(r"one: \w+ → running", logs[0].read_text()))
     first.kill()
     controller(-HOUR, logs[1])
     gate.touch()
-    until(lambda: re.search(r"one: \w+ → succeeded", logs[1].read_text()))  # `ps` would look for itself
+    wait(lambda: re.search(r"one: \w+ → succeeded", logs[1].read_text()))  # `ps` would look for itself
     ended = SystemClock().now()
     (run,) = json.loads(steno("ps", "--all", "--json").stdout)["runs"]
     for name in ("submitted_at", "started_at", "finished_at"):
@@ -85,7 +84,6 @@ def test_recorders_on_one_database_tell_its_time(
 def test_a_recorder_goes_on_at_once_after_one_whose_clock_was_ahead(
     steno: Steno,
     controller: Skewed,
-    until: Until,
     record_file: Path,
     gate: Path,
     tmp_path: Path,
@@ -93,11 +91,11 @@ def test_a_recorder_goes_on_at_once_after_one_whose_clock_was_ahead(
     """On one machine: nothing stands still until the clock is there again, and the log says what is wrong."""
     logs = [tmp_path / "before.log", tmp_path / "after.log"]
     first = controller(HOUR, logs[0])
-    until(lambda: record_file.exists() and "PollRecorded" in steno("events", "--json").stdout)
+    wait(lambda: record_file.exists() and "PollRecorded" in steno("events", "--json").stdout)
     first.kill()
     controller(0, logs[1])
-    until(lambda: "it jumped back by 1h and is 1h behind" in logs[1].read_text())
+    wait(lambda: "it jumped back by 1h and is 1h behind" in logs[1].read_text())
     assert steno("submit", "--name", "one", "--", holding(gate)).returncode == 0
-    until(lambda: re.search(r"one: \w+ → running", logs[1].read_text()))
+    wait(lambda: re.search(r"one: \w+ → running", logs[1].read_text()))
     gate.touch()
-    until(lambda: re.search(r"one: \w+ → succeeded", logs[1].read_text()))
+    wait(lambda: re.search(r"one: \w+ → succeeded", logs[1].read_text()))

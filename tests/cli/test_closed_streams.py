@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from stenotest.command_line import Steno
 from stenotest.dstack_history import DstackHistory, single
 
 pytestmark = pytest.mark.slow
@@ -76,13 +77,13 @@ def test_a_full_disk_names_the_file_and_says_what_to_do(home: Path, environment:
 
 
 @pytest.mark.usefixtures("trace")
-def test_an_export_onto_a_folder_is_refused(home: Path, environment: dict[str, str], record_file: Path) -> None:
+def test_an_export_onto_a_folder_is_refused(home: Path, steno: Steno, record_file: Path) -> None:
     """With its name, and nothing is left behind."""
     (home / "folder").mkdir()
     before = sorted(path.name for path in home.iterdir())
-    assert shell("$STENO import t.jsonl", home, environment).returncode == 0
+    assert steno("import", "t.jsonl").returncode == 0
     for target in (".", "/", "folder", "none/x.jsonl"):
-        done = shell(f"$STENO export --trace {target}", home, environment)
+        done = steno("export", "--trace", target)
         assert done.returncode in (2, 4)
         assert done.stderr.startswith(f"steno: {target}: ")
     assert not [path for path in set(home.iterdir()) if path.name not in before and record_file.name not in path.name]

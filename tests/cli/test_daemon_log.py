@@ -8,8 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from stenolab.waiting import wait
 from stenotest import steno_process
+from stenotest.waiting import wait
 
 from steno.engine.decide.decisions import Decision
 from steno.engine.providers.registry import READINGS
@@ -150,9 +150,9 @@ def test_a_log_that_nobody_reads_stops_no_recorder(tmp_path):
     }
     with os.fdopen(reading, "rb", buffering=0) as log:
         with steno_process.Popen(["record", "--interval=1"], env=environ, stdout=writing, stderr=writing) as controller:
-            wait(lambda: record.exists() and head_of(record) >= 2, seconds=300, what="events")
+            wait(lambda: record.exists() and head_of(record) >= 2, what="events")
             assert len(log.read(full)) == full
-            wait(lambda: head_of(record) >= 4, seconds=300, what="more events")
+            wait(lambda: head_of(record) >= 4, what="more events")
             controller.send_signal(signal.SIGTERM)
             assert controller.wait(300) == 0
         os.close(writing)

@@ -16,6 +16,7 @@ import pytest
 from stenotest.command_line import refused
 from stenotest.postgres import FAST, lacking, new_server
 from stenotest.records import StandingClock
+from stenotest.waiting import wait
 
 from steno.events.clock import SystemClock
 from steno.events.errors import RecordPaused
@@ -27,7 +28,7 @@ from steno.events.types import RecorderStopped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stenotest.command_line import Background, Steno, Until
+    from stenotest.command_line import Background, Steno
     from stenotest.postgres import Server
 
 
@@ -54,7 +55,7 @@ def server() -> Iterator[Server]:
 
 
 def test_a_read_only_database_answers_and_a_recorder_waits_until_it_takes_writes(
-    steno: Steno, background: Background, until: Until, postgres_url: str, environment: dict[str, str], home: Path
+    steno: Steno, background: Background, postgres_url: str, environment: dict[str, str], home: Path
 ) -> None:
     """As hosts make it when its disk is nearly full: the setting of new sessions. Writes say so in one line."""
     environment["STENO_RECORD"] = postgres_url
@@ -62,13 +63,13 @@ def test_a_read_only_database_answers_and_a_recorder_waits_until_it_takes_writes
     log = home / "recorder.log"
     with log.open("w") as out:
         controller = background("record", "--provider", "local", out=out, err=out)
-    until(lambda: "RecorderStarted" in steno("events").stdout)  # its first round
+    wait(lambda: "RecorderStarted" in steno("events").stdout)  # its first round
     with psycopg.connect(postgres_url, autocommit=True) as database:
         name = database.info.dbname
         database.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
         database.execute(others, (name,))
-        until(lambda: "is read-only" in log.read_text())
+        wait(lambda: "is read-only" in log.read_text())
         for question in ("ps --all", "costs", "workers", "verify", "db status", "rebuild", "events"):
             assert steno(*question.split()).returncode == 0, question
         for words in (
@@ -131,7 +132,6 @@ def test_a_recorder_goes_on_when_a_full_disk_has_room_again(
     small_disk: Path,
     steno: Steno,
     background: Background,
-    until: Until,
     environment: dict[str, str],
     home: Path,
 ) -> None:
@@ -144,7 +144,7 @@ def test_a_recorder_goes_on_when_a_full_disk_has_room_again(
     log = home / "recorder.log"
     with log.open("w") as out:
         controller = background("record", "--provider", "local", out=out, err=out)
-    until(lambda: "RecorderStarted" in steno("events").stdout)
+    wait(lambda: "RecorderStarted" in steno("events").stdout)
 
     def submit(number: int, size: int) -> subprocess.CompletedProcess[str]:
         task = f"echo n{number} >>{home}/ran #{os.urandom(size).hex()}"
@@ -163,14 +163,14 @@ def test_a_recorder_goes_on_when_a_full_disk_has_room_again(
     with Record.open(server.url("steno"), write=True, clock=SystemClock()) as record:
         noted = fill_pages(record, small_disk)
         assert record.event(noted) == NOTE
-    until(lambda: "is full" in log.read_text())
+    wait(lambda: "is full" in log.read_text())
     assert "is full" in refused(submit(len(accepted), 100), 8)
     assert steno("ps", "--all").returncode == 0
     assert steno("verify").returncode == 0
     (small_disk / "ballast").unlink()
     done = steno(*SUBMIT, "--wait", "--name", "last", "--", "sh", "-c", f"echo last >>{home}/ran")
     assert done.returncode == 0, done.stderr + log.read_text()
-    until(lambda: len((home / "ran").read_text().split()) > len(accepted))
+    wait(lambda: len((home / "ran").read_text().split()) > len(accepted))
     controller.terminate()
     assert controller.wait() == 0, log.read_text()
     with Record.open(server.url("steno"), clock=SystemClock()) as record:
@@ -217,7 +217,6 @@ def test_a_server_proves_who_it_is(server: Server, steno: Steno, tmp_path: Path)
 def test_an_upgrade_that_was_interrupted_is_completed_by_the_next(
     steno: Steno,
     background: Background,
-    until: Until,
     postgres_url: str,
     environment: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
@@ -248,7 +247,7 @@ def test_an_upgrade_that_was_interrupted_is_completed_by_the_next(
         def begun() -> tuple[subprocess.Popen[str], int]:
             while True:  # it waits for 5 s, which a crowded machine may sleep over
                 process = background("db", "upgrade", err=subprocess.PIPE)
-                until(partial(started, process))
+                wait(partial(started, process))
                 if (pid := waiting()) is not None:
                     return process, pid
 
@@ -262,7 +261,7 @@ def test_an_upgrade_that_was_interrupted_is_completed_by_the_next(
         killed.wait()
         assert "held by another process" in refused(steno("db", "upgrade"), 5)
         holder.rollback()
-        until(lambda: waiting() is None)
+        wait(lambda: waiting() is None)
     assert steno("db", "upgrade").returncode == 0
     assert steno("import", TRACE).returncode == 0
     assert steno("verify").returncode == 0

@@ -7,7 +7,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from stenotest.command_line import Steno, Until, refused
+from stenotest.command_line import Steno, refused
+from stenotest.waiting import wait
 
 from steno.engine.providers.local.durable import is_locked
 
@@ -59,9 +60,7 @@ def test_the_tour_keeps_its_record_and_says_where(steno: Steno) -> None:
 PRICED = {"STENO_LOCAL_PRICE": "1.99", "STENO_LOCAL_GPU": "MI300X:1"}
 
 
-def test_a_machine_that_went_unseen_is_seen_gone_at_the_next_look(
-    steno: Steno, until: Until, record_file: Path
-) -> None:
+def test_a_machine_that_went_unseen_is_seen_gone_at_the_next_look(steno: Steno, record_file: Path) -> None:
     """Nobody records: two runs share a machine, and it dies meanwhile; the list then says so, and bills it."""
     for name, start in (("first", "cold"), ("second", "warm")):
         done = steno("submit", "--wait", "--json", "--name", name, "--idle-duration", "2h", "--", "true", **PRICED)
@@ -69,7 +68,7 @@ def test_a_machine_that_went_unseen_is_seen_gone_at_the_next_look(
         assert json.loads(done.stdout)["start"] == start
     (started,) = Path(f"{record_file}.local", ".machines").glob("*/started.json")
     os.kill(json.loads(started.read_text())["pid"], signal.SIGKILL)
-    until(lambda: not is_locked(started.parent))
+    wait(lambda: not is_locked(started.parent))
     (vm,) = json.loads(steno("vms", "--all", "--json", **PRICED).stdout)["vms"]
     assert (vm["state"], vm["reason"], vm["price_usd_per_hour"]) == ("terminated", "unreachable", "1.990000")
     assert len(vm["runs"]) == 2

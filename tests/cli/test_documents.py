@@ -149,7 +149,7 @@ def test_every_command_of_a_page_works_in_its_order(
     """Each exits 0, or as its page says, and prints what is shown below it, figures aside. A session that is marked as
     checked prints exactly that, of the record that it names.
     """
-    words = {":8642": r"/serving http://[\d.]+(:\d+)", **sitting.words}
+    words = sitting.words | {":8642": r"/serving http://[\d.]+(:\d+)"}  # its words have the port too
     for context in (SERVERS[server], *sitting.needs):
         words |= request.getfixturevalue(context)
     for path, text in sitting.files.items():

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from stenotest.command_line import refused
 from stenotest.postgres import FAST, lacking, new_server
+from stenotest.waiting import wait
 
 from steno.events.clock import RandomIds, SystemClock
 from steno.events.errors import RecordLocked, RecordPaused, RecordUnreachable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stenotest.command_line import Background, Steno, Until
+    from stenotest.command_line import Background, Steno
     from stenotest.postgres import Server
 
 
@@ -46,8 +47,7 @@ def pair() -> Iterator[tuple[Server, Server]]:
         with psycopg.connect(primary.url(), autocommit=True) as database:
             database.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             database.execute("SELECT pg_reload_conf()")
-            while database.execute("SELECT sync_state FROM pg_stat_replication").fetchall() != [("sync",)]:
-                time.sleep(0.02)
+            wait(lambda: database.execute("SELECT sync_state FROM pg_stat_replication").fetchall() == [("sync",)])
         yield primary, standby
 
 
@@ -77,7 +77,7 @@ class Writer(threading.Thread):
 
 
 def test_a_recorder_goes_on_at_the_promoted_standby(
-    pair: tuple[Server, Server], steno: Steno, background: Background, until: Until, home: Path
+    pair: tuple[Server, Server], steno: Steno, background: Background, home: Path
 ) -> None:
     """Nothing acknowledged is lost, nothing is there twice, and each run is started once."""
     primary, standby = pair
@@ -94,7 +94,7 @@ def test_a_recorder_goes_on_at_the_promoted_standby(
 
     assert submit("before")
     alone = {"STENO_RECORD": url("postgres", (standby,)).replace("read-write", "any")}
-    until(lambda: "before" in steno("ps", "--all", **alone).stdout)
+    wait(lambda: "before" in steno("ps", "--all", **alone).stdout)
     assert steno("verify", **alone).returncode == 0
     line = refused(steno("submit", "--provider", "local", "--", "true", **alone), 8)
     assert "is read-only" in line
@@ -105,17 +105,17 @@ def test_a_recorder_goes_on_at_the_promoted_standby(
         controller = background("record", "--provider", "local", out=out, err=out, STENO_RECORD=url("postgres"))
     writer = Writer(url("writes"))
     writer.start()
-    until(lambda: "recording" in log.read_text() and len(writer.acknowledged) > 50)
+    wait(lambda: "recording" in log.read_text() and len(writer.acknowledged) > 50)
     primary.stop(signal.SIGQUIT)
     seen = len(writer.acknowledged)
-    until(lambda: "cannot be reached" in log.read_text())
+    wait(lambda: "cannot be reached" in log.read_text())
     standby.promote()
-    until(lambda: len(writer.acknowledged) > seen + 50 or writer.trouble)
+    wait(lambda: len(writer.acknowledged) > seen + 50 or writer.trouble)
     writer.over.set()
     writer.join()
     assert not writer.trouble
     assert submit("after")
-    until(lambda: (home / "ran").read_text().split() == ["before", "after"])
+    wait(lambda: (home / "ran").read_text().split() == ["before", "after"])
     controller.terminate()
     assert controller.wait() == 0, log.read_text()
     assert "Traceback" not in log.read_text()

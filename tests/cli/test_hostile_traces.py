@@ -2,9 +2,7 @@
 
 import os
 import re
-import resource
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 import zstandard
 from click.testing import CliRunner
+from stenotest import steno_process
 
 from steno.cli.program import steno
 from steno.cli.wiring.app import App
@@ -20,7 +19,12 @@ pytestmark = pytest.mark.slow
 
 GOOD = b'{"t":"2026-01-01T00:00:00Z","path":"/api/runs/list","req":{},"status":200,"ms":5,"body":[]}\n'
 OPEN = GOOD[: GOOD.index(b"[]")]
-MEMORY = 900_000_000
+LITTLE_MEMORY = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (900_000_000, 900_000_000))
+from steno.cli.main import main
+main()
+"""
 """Bytes of address space a command may take here; without a file it takes 400 MB, most of it never touched."""
 
 
@@ -37,10 +41,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "newlines.jsonl.zst": (lambda: bomb(GOOD, b"\n" * 10_000_000, times=150), "lines up to line 1000002 are blank"),
     "body.jsonl.zst": (lambda: bomb(GOOD, OPEN + b"[", b"0," * 5_000_000, times=150), "line 2 is longer than 64 MB"),
     "cut.jsonl.zst": (lambda: bomb(GOOD, BLANK, times=1)[:-10], "cannot be unpacked behind line 1"),
-    "wide.jsonl": (
-        lambda: OPEN + b"[" + b"[]," * 1_000_000 + b"[]]}\n",
-        "it holds too many values",
-    ),
+    "wide.jsonl": (lambda: OPEN + b"[" + b"[]," * 1_000_000 + b"[]]}\n", "it holds too many values"),
     "huge.jsonl": (lambda: GOOD.replace(b":5", b":1e308"), "its times are out of range"),
     "early.jsonl": (lambda: GOOD.replace(b"2026", b"0001").replace(b"00Z", b"00+23:59"), "out of range"),
     "zeros.jsonl": (lambda: b"\0" * 100_000, "line 1 is no"),
@@ -51,16 +52,8 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
 
 def called(home: Path, *words: object) -> "subprocess.CompletedProcess[str]":
     """The genuine command with little memory."""
-    return subprocess.run(
-        [sys.executable, "-m", "steno.cli.main", *map(str, words)],
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "STENO_RECORD": str(home / "r.db")},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "STENO_RECORD": str(home / "r.db")}
+    return steno_process.run([*map(str, words)], program=LITTLE_MEMORY, env=env, stdin=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize("name", BOMBS)

@@ -200,12 +200,7 @@ def test_an_estimate_follows_the_settings(call: InProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("--reconcile", "--by", "run"),
-        ("--reconcile", "--format", "csv"),
-        ("--format", "csv", "--by", "run"),
-    ],
+    "words", [("--reconcile", "--by", "run"), ("--reconcile", "--format", "csv"), ("--format", "csv", "--by", "run")]
 )
 def test_two_pages_at_once_are_a_usage_error(call: InProcess, words: tuple[str, ...]) -> None:
     """Two options of which one would have no effect are refused."""

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ import pytest
 from stenotest import postgres
 from stenotest.postgres import FAST, lacking, new_server
 from stenotest.records import StandingClock
+from stenotest.waiting import wait
 
 from steno.events.clock import SystemClock
 from steno.events.errors import RecordNotFound, StenoError
@@ -35,7 +35,7 @@ from steno.events.types import SubmitIntended
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stenotest.command_line import Background, Steno, Until
+    from stenotest.command_line import Background, Steno
     from stenotest.postgres import Server
 
     There = Callable[..., subprocess.Popen[bytes]]
@@ -123,20 +123,20 @@ def there(cable: Cable, server: Server, environment: dict[str, str], home: Path)
 
 @pytest.mark.slow
 def test_who_is_cut_off_with_a_lock_holds_up_nobody(
-    cable: Cable, until: Until, server: Server, there: There, steno: Steno, home: Path
+    cable: Cable, server: Server, there: There, steno: Steno, home: Path
 ) -> None:
     """The server frees it: TCP by itself would keep the lock of who does not answer for two hours."""
     log = home / "cut-off.log"
     Record.open(server.url(), clock=SystemClock(), write=True, create=True).close()
     there(log, "-c", HOLDS_A_LOCK)
-    until(lambda: "locked" in log.read_text())
+    wait(lambda: "locked" in log.read_text())
     cable.pull()
     assert steno("token", "create", "--role", "read").returncode == 0
 
 
 @pytest.mark.slow
 def test_a_holder_that_is_cut_off_is_followed_and_stands_by_when_it_is_back(
-    cable: Cable, background: Background, until: Until, server: Server, there: There, home: Path
+    cable: Cable, background: Background, server: Server, there: There, home: Path
 ) -> None:
     """It says that the database is away; the other one takes over within 10 s and keeps the source with its token."""
     log, store = home / "cut-off.log", store_at(server.url())
@@ -148,16 +148,16 @@ def test_a_holder_that_is_cut_off_is_followed_and_stands_by_when_it_is_back(
         except RecordNotFound:
             return 0, 0
 
-    until(lambda: holder()[0] == first.pid)
+    wait(lambda: holder()[0] == first.pid)
     second = background("record", "--interval", "1")
     cable.pull()
     assert max(lease.seconds_left or 0 for lease in store.leases()) < TAKE_OVER_S - 1  # by the database's clock
-    until(lambda: holder()[0] == second.pid)
+    wait(lambda: holder()[0] == second.pid)
     _, token = holder()
     assert token > 1
-    until(lambda: "cannot be reached" in log.read_text())
+    wait(lambda: "cannot be reached" in log.read_text())
     cable.plug()
-    until(lambda: f"process {second.pid} records" in log.read_text())
+    wait(lambda: f"process {second.pid} records" in log.read_text())
     assert holder() == (second.pid, token)
     assert first.poll() is None
     first.terminate()
@@ -193,11 +193,8 @@ def pooler(url: str, mode: str, size: int = 5) -> Iterator[str]:
         with log.open("wb") as out:
             process = subprocess.Popen([PROGRAM, settings], stdout=out, stderr=out, **postgres.as_user())
         try:
-            end = time.monotonic() + 60
-            while "process up" not in log.read_text():
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < end, log.read_text()
-                time.sleep(0.02)
+            wait(lambda: process.poll() is not None or "process up" in log.read_text(), "PgBouncer")
+            assert process.poll() is None, log.read_text()
             yield f"postgresql://anybody@127.0.0.1:{port}/{database}"
         finally:
             process.send_signal(signal.SIGTERM)
@@ -270,7 +267,6 @@ def events(steno: Steno, kind: str) -> list[dict[str, object]]:
 def test_neither_cap_nor_budget_is_exceeded(
     steno: Steno,
     background: Background,
-    until: Until,
     environment: dict[str, str],
     home: Path,
     postgres_url: str,
@@ -287,9 +283,9 @@ def test_neither_cap_nor_budget_is_exceeded(
         log = home / f"up-{number}.log"
         with log.open("w") as out:
             background("up", out=out.fileno(), err=out.fileno())
-        until(lambda log=log: re.search(r"serving http://\S+", log.read_text()))
+        wait(lambda log=log: re.search(r"serving http://\S+", log.read_text()))
         urls.append(re.search(r"serving (http://\S+)", log.read_text())[1])  # type: ignore[index]
-    until(lambda: events(steno, "PolicyAdopted"))
+    wait(lambda: events(steno, "PolicyAdopted"))
     with ThreadPoolExecutor(16) as threads:
         answers = list(threads.map(post, (urls[number % PROCESSES] for number in range(REQUESTS))))
     requested = {event["data"]["run_id"] for event in events(steno, "RunRequested")}  # type: ignore[index]
@@ -303,7 +299,7 @@ def test_neither_cap_nor_budget_is_exceeded(
         over = [run for run in runs if run["state"] == "failed"]
         return len(going) + len(over) == len(requested) and sum(run["state"] == "running" for run in runs) == most
 
-    until(settled)
+    wait(settled)
     placed = [event["data"]["run_id"] for event in events(steno, "RunPlaced")]  # type: ignore[index]
     assert len(placed) == len(set(placed)) == most
     refused = [event["data"] for event in events(steno, "IntentAbandoned")]

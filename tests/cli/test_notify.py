@@ -6,14 +6,23 @@ import hmac
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stenotest.command_line import Background, Steno, Until
+from stenotest.command_line import Background, Steno
+from stenotest.dstack_api import DstackApi
+from stenotest.dstack_history import DstackHistory, job, run_item, submission
 from stenotest.gated_run import holding
+from stenotest.mail_server import MailServer
 from stenotest.traces import requests_of, spans_of, values
+from stenotest.waiting import wait
 from stenotest.webhook_server import WebhookServer
+
+from steno.engine.providers.registry import READINGS
+from steno.events.clock import SECOND, SystemClock
+from steno.events.store.record import Record
 
 
 @pytest.fixture
@@ -143,7 +152,7 @@ def states(steno: Steno) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_an_end_is_told_once_through_a_webhook_that_fails_and_a_recorder_that_is_killed(
-    steno: Steno, up: Up, until: Until, hook: WebhookServer, gate: Path
+    steno: Steno, up: Up, hook: WebhookServer, gate: Path
 ) -> None:
     """500, then a try that hangs when the recorder is killed -9, then taken: one notice by its id, one in the record,
     and nothing of the run that ended before any notice was sent.
@@ -152,15 +161,15 @@ def test_an_end_is_told_once_through_a_webhook_that_fails_and_a_recorder_that_is
     hook.answers = [500, "hang"]
     settings = {"STENO_WEBHOOK": hook.url, "STENO_WEBHOOK_SECRET": "s3cret", "STENO_API_URL": "https://steno.example/"}
     first = up(**settings)
-    until(lambda: adopted(steno))
+    wait(lambda: adopted(steno))
     assert steno("submit", "--name", "job-1", "--", f"{holding(gate)}; exit 3").returncode == 0
-    until(lambda: states(steno)["job-1"] == "running")
+    wait(lambda: states(steno)["job-1"] == "running")
     gate.touch()
-    until(lambda: len(hook.taken) >= 2)
+    wait(lambda: len(hook.taken) >= 2)
     first.kill()
     first.wait()
     up(**settings)
-    until(lambda: listed(steno, "--state", "delivered"))
+    wait(lambda: listed(steno, "--state", "delivered"))
     assert len({headers["X-Steno-Notice"] for headers, _ in hook.taken}) == 1
     assert len(hook.taken) >= 3
     assert all(signed(headers, body, b"s3cret") for headers, body in hook.taken)
@@ -178,27 +187,25 @@ def test_an_end_is_told_once_through_a_webhook_that_fails_and_a_recorder_that_is
 
 
 @pytest.mark.slow
-def test_a_dozen_ends_at_once_are_each_told_once(
-    steno: Steno, up: Up, until: Until, hook: WebhookServer, gate: Path
-) -> None:
+def test_a_dozen_ends_at_once_are_each_told_once(steno: Steno, up: Up, hook: WebhookServer, gate: Path) -> None:
     """Whatever notice each is in; nothing is left to tell."""
     for number in range(12):
         assert steno("submit", "--name", f"job-{number}", "--", holding(gate)).returncode == 0
     up(STENO_WEBHOOK=hook.url)
-    until(lambda: adopted(steno) and set(states(steno).values()) == {"running"})
+    wait(lambda: adopted(steno) and set(states(steno).values()) == {"running"})
     gate.touch()
 
     def told() -> list[str]:
         bodies = [json.loads(body) for _, body in hook.taken]
         return [run["name"] for body in bodies for run in body.get("runs", [body.get("run")])]
 
-    until(lambda: len(told()) >= 12)
+    wait(lambda: len(told()) >= 12)
     assert sorted(told()) == sorted(f"job-{number}" for number in range(12))
     assert all(notice["state"] != "failed" for notice in listed(steno))
 
 
 @pytest.mark.slow
-def test_nothing_of_a_trace_or_of_the_past_is_told(steno: Steno, up: Up, until: Until, hook: WebhookServer) -> None:
+def test_nothing_of_a_trace_or_of_the_past_is_told(steno: Steno, up: Up, hook: WebhookServer) -> None:
     """Import, replay, rebuild and the first look of a recorder at a record full of ended runs send nothing."""
     trace = Path(__file__).parent.parent / "traces" / "dstack-0.22.5" / "warm_reuse.jsonl.zst"
     settings = {"STENO_WEBHOOK": hook.url}
@@ -206,12 +213,119 @@ def test_nothing_of_a_trace_or_of_the_past_is_told(steno: Steno, up: Up, until: 
     for words in (("import", trace), ("replay",), ("rebuild",), ("import", trace)):
         assert steno(*words, **settings).returncode == 0
     controller = up(**settings)
-    until(lambda: adopted(steno))
+    wait(lambda: adopted(steno))
     polls = len(steno("polls", "--json").stdout.splitlines())
-    until(lambda: len(steno("polls", "--json").stdout.splitlines()) > polls + 5)
+    wait(lambda: len(steno("polls", "--json").stdout.splitlines()) > polls + 5)
     controller.terminate()
     assert controller.wait() == 0
     assert (listed(steno), hook.taken) == ([], [])
+
+
+# -- routes
+
+
+def row(number: int, status: str, start: int, exit_status: int | None = None) -> dict[str, Any]:
+    """A run named train as dstack lists it; each number is a run of its own."""
+    at, word = number * 100, "done" if status == "terminated" else status
+    newest = job(submission(status, submitted=at, exit_status=exit_status, start=start))
+    return run_item("train", word, newest, label=f"train-{number}", submitted=at, start=start)
+
+
+def stuck_run(place: Path, start: int) -> dict[str, Any]:
+    """A record at that place: 20 runs that were provisioning for 10 s, and then a run that is provisioning still."""
+    story = DstackHistory(start=start)
+    for number in range(20):
+        for seconds, status in ((1, "provisioning"), (11, "running"), (20, "terminated")):
+            story.now = number * 100 + seconds
+            story.listed(row(number, status, start, 0 if status == "terminated" else None))
+    last = row(20, "provisioning", start)
+    story.wait(100).listed(last)
+    with closing(Record.open(place, write=True, create=True, shapes=READINGS.shape, clock=SystemClock())) as record:
+        record.append_polls([poll for _, poll in story.polls() if poll is not None])
+    return last
+
+
+@pytest.mark.slow
+def test_a_stuck_run_reaches_its_owner_once_by_mail_and_webhook_through_kills_of_up(
+    steno: Steno, background: Background, hook: WebhookServer, home: Path
+) -> None:
+    """The first `up` is killed -9 while both receivers hang, the second after they took it, the third tells nobody."""
+    server = DstackApi()
+    server.runs = [stuck_run(home / "record.db", SystemClock().now() - 2 * 3600 * SECOND)]
+    names = {"STENO_DSTACK_URL": server.url, "DSTACK_TOKEN": "t", "STENO_PROJECT": "main", "STENO_BUDGET": "off"}
+    up = functools.partial(background, "up", "--provider", "dstack", "--no-api", **names)
+    with MailServer() as mail:
+        (home / "steno.toml").write_text(
+            f'[notify.admin]\nurl = "{mail.url("admin@example.org")}"\nmine = true\non = "stuck"\n'
+            f'[notify.admin-chat]\nurl = "{hook.url}"\nowner = "admin"\nmine = true\non = "stuck"\n'
+            f'[notify.other]\nurl = "{mail.url("other@example.org")}"\nmine = true\non = "stuck"\n'
+        )
+        mail.replies, hook.answers = ["hang"], ["hang"]
+        first = up()
+        wait(lambda: mail.tries and hook.taken)
+        first.kill()
+        first.wait()
+        second = up()
+        wait(lambda: len(listed(steno, "--state", "delivered")) == 2)
+        second.kill()
+        second.wait()
+        up()
+        polls = server.count("runs/list")
+        wait(lambda: server.count("runs/list") > polls + 3)
+        (message,) = mail.taken
+        assert message["To"] == "admin@example.org"
+        assert message["Subject"].startswith("Steno: train is stuck: provisioning for ")
+    assert len({headers["X-Steno-Notice"] for headers, _ in hook.taken}) == 1
+    assert sorted(notice["route"] for notice in listed(steno)) == ["admin", "admin-chat"]
+    assert json.loads(hook.taken[-1][1])["run"]["name"] == "train"
+    server.close()
+
+
+def test_a_test_notice_goes_by_each_route_or_by_one(steno: Steno, hook: WebhookServer, home: Path) -> None:
+    """Each receiver is named with its answer; an address is never shown, and a route that is none is named."""
+    with MailServer() as mail:
+        settings = f'[notify.alice]\nurl = "{mail.url("alice@example.org")}"\n[notify.chat]\nurl = "{hook.url}"\n'
+        (home / "steno.toml").write_text(settings)
+        mail.replies = ["250 ok", "550 nobody"]
+        done = steno("notify", "test", "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert {(each["route"], each["delivered"]) for each in json.loads(done.stdout)["routes"]} == {
+            ("alice", True),
+            ("chat", True),
+        }
+        done = steno("notify", "test", "alice")
+        assert done.returncode == 3
+        assert done.stderr.startswith("steno: the receiver of alice did not accept the test notice: not delivered")
+        assert (len(mail.taken), len(hook.taken)) == (1, 1)
+    done = steno("notify", "test", "bob")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "steno: there is no route bob: set notify.bob.url in steno.toml to its address\n",
+    )
+    assert "secret-path" not in steno("config").stdout + steno("notify").stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ('url = "mailtoo://u:hunter2@x"', "apprise does not understand notify.bob.url (mailtoo://…)"),
+        ('url = "hunter2"', "notify.bob.url is set ("),
+        ('on = "end"', "notify.bob has no address: set notify.bob.url"),
+        ('url = "http://x/"\nquiet = "22-25"', "notify.bob.quiet is '22-25'"),
+        ('url = "http://x/"\non = "ends"', "notify.bob.on is 'ends'"),
+    ],
+)
+def test_a_route_that_cannot_be_is_a_line_without_its_password(
+    steno: Steno, home: Path, settings: str, error: str
+) -> None:
+    """`notify test`, `up` and `doctor` say so, before anything is recorded."""
+    (home / "steno.toml").write_text(f"[notify.bob]\n{settings}\n")
+    for words in (("notify", "test"), ("doctor",), ("record",)):
+        done = steno(*words)
+        assert done.returncode == 2, done.stdout
+        assert error in done.stdout + done.stderr
+        assert "hunter2" not in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 from stenotest.postgres import FAST, new_server
+from stenotest.waiting import wait
 
 from steno.events.store.store import REVISION
 
@@ -122,9 +122,9 @@ def test_recording_goes_on_after_the_database_was_restarted(
                 ["up", which, "local", "--no-api"], cwd=home, env=environment, stdout=out, stderr=out
             )
         try:
-            _wait(lambda: "recording local" in log.read_text())
+            wait(lambda: "recording local" in log.read_text())
             server.stop(signal.SIGQUIT)
-            _wait(lambda: "cannot be reached" in log.read_text())
+            wait(lambda: "cannot be reached" in log.read_text())
             server.start()
             done = steno("submit", "--wait", "--", "true")
             assert done.returncode == 0, done.stderr + log.read_text()
@@ -134,10 +134,3 @@ def test_recording_goes_on_after_the_database_was_restarted(
         assert steno("verify").returncode == 0
     finally:
         server.remove()
-
-
-def _wait(until: object) -> None:
-    end = time.monotonic() + 300
-    while not until():  # type: ignore[operator]
-        assert time.monotonic() < end
-        time.sleep(0.05)

@@ -8,8 +8,9 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from stenotest.command_line import Background, Steno, Until, refused
+from stenotest.command_line import Background, Steno, refused
 from stenotest.dstack_api import DstackApi
+from stenotest.waiting import wait
 
 from steno.engine.providers.registry import READINGS
 from steno.events.clock import SystemClock
@@ -70,12 +71,11 @@ def test_whoever_waits_for_a_recorder_without_answers_is_told_and_the_request_st
     place: str,
     settings: dict[str, str],
     nobody: str,
-    until: Until,
 ) -> None:
     """It used to wait for a minute, and then said that the process with the lease had not acted."""
     down = settings | {"STENO_DSTACK_URL": nobody}
     background("record", "--provider", "dstack", "--interval", "1", **down)
-    until(lambda: kinds(place, "PollFailed"))
+    wait(lambda: kinds(place, "PollFailed"))
     error = refused(steno(*WORDS, **down), 3)
     assert "dstack/main does not answer the process that records it (ConnectError" in error
     assert "one stays requested: `steno record` submits it later" in error
@@ -88,24 +88,23 @@ def submitting(
     place: str,
     server: DstackApi,
     settings: dict[str, str],
-    until: Until,
 ) -> subprocess.Popen[str]:
     """A recorder whose submission hangs at the server; its submitter has gone."""
     server.hangs = ("/runs/apply",)
     controller = background("record", "--provider", "dstack", "--interval", "0.2", out=subprocess.PIPE, **settings)
-    until(lambda: kinds(place, "PollRecorded"))
+    wait(lambda: kinds(place, "PollRecorded"))
     submission = background(*WORDS, **settings)
-    until(lambda: server.count("/runs/apply"))
+    wait(lambda: server.count("/runs/apply"))
     submission.kill()
     return controller
 
 
 def test_polls_go_on_while_a_submission_hangs_and_its_answer_is_awaited_at_the_end(
-    submitting: subprocess.Popen[str], place: str, server: DstackApi, until: Until
+    submitting: subprocess.Popen[str], place: str, server: DstackApi
 ) -> None:
     """Rounds follow one another beside it; on SIGTERM the answer is still written down, and the exit code is 0."""
     before = server.count("/runs/list")
-    until(lambda: server.count("/runs/list") >= before + 5)
+    wait(lambda: server.count("/runs/list") >= before + 5)
     submitting.send_signal(signal.SIGTERM)
     assert submitting.stdout is not None
     assert any("stopped by SIGTERM" in line for line in submitting.stdout)
@@ -125,14 +124,13 @@ def test_a_submission_without_an_answer_at_the_end_is_looked_for_by_the_next(
     place: str,
     server: DstackApi,
     settings: dict[str, str],
-    until: Until,
 ) -> None:
     """The process ends though the server does not answer; the run that came of it is found, and not made twice."""
     submitting.send_signal(signal.SIGTERM)
     assert submitting.wait() == 0
     assert not kinds(place, "SubmitSucceeded", "SubmitFailed")
     server.gate.set()
-    until(lambda: server.runs)
+    wait(lambda: server.runs)
     background("record", "--provider", "dstack", "--interval", "0.2", **settings)
-    until(lambda: kinds(place, "SubmitSucceeded"))
+    wait(lambda: kinds(place, "SubmitSucceeded"))
     assert server.count("/runs/apply") == len(server.runs) == 1

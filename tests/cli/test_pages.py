@@ -158,10 +158,7 @@ def test_silence_of_the_source_is_drawn_under_the_scale() -> None:
     assert len(hatched) == 2
 
 
-@given(
-    st.lists(st.floats(0, 1e6), min_size=1, max_size=8),
-    st.integers(20, 200),
-)
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=8), st.integers(20, 200))
 def test_a_picture_never_overflows_the_terminal(times: list[float], columns: int) -> None:
     """Whatever the times, no line is wider than the terminal (48 columns at least)."""
     states = ["queued", "provisioning", "pulling", "running", "queued", "provisioning", "running", "finishing"]

@@ -9,17 +9,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 from stenotest.command_line import Background, Steno, refused
 from stenotest.dstack_history import DstackHistory, run_item
 from stenotest.records import StandingClock
+from stenotest.waiting import LIMIT_S, wait
 
 from steno import engine
 from steno.engine.providers.registry import READINGS
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 PROJECTS = "abcd"
-PATIENCE_S = 300.0
+
 PIPE = subprocess.PIPE
 
 
@@ -45,15 +45,6 @@ def fill(where: str | Path) -> None:
         stories.append([poll for _, poll in story.polls() if poll is not None])
     with Record.open(where, clock=StandingClock(), write=True, create=True, shapes=READINGS.shape) as record:
         record.append_polls(list(chain(*zip(*stories, strict=True))))
-
-
-def until(what: Callable[[], Any], why: str) -> Any:
-    """Its first true value."""
-    end = time.monotonic() + PATIENCE_S
-    while not (value := what()):
-        assert time.monotonic() < end, why
-        time.sleep(0.02)
-    return value
 
 
 def descendants(pid: int) -> set[int]:
@@ -113,7 +104,7 @@ class Cluster:
         self._started: list[subprocess.Popen[bytes]] = []
         file = folder / "scheduler.json"
         self.scheduler = self._dask("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", file)
-        until(lambda: file.exists() and file.read_text().rstrip().endswith("}"), "no scheduler")
+        wait(lambda: file.exists() and file.read_text().rstrip().endswith("}"), "no scheduler")
         self.address: str = json.loads(file.read_text())["address"]
 
     def worker(self, **variables: str) -> subprocess.Popen[bytes]:
@@ -121,7 +112,7 @@ class Cluster:
         number = len(self._started)
         log = self._folder / f"dask-{number}.log"
         made = self._dask("worker", self.address, "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1", **variables)
-        until(lambda: b"Registered to" in log.read_bytes(), "the worker is not registered")
+        wait(lambda: b"Registered to" in log.read_bytes(), "the worker is not registered")
         return made
 
     def stop(self) -> None:
@@ -158,10 +149,10 @@ def test_a_cluster_gives_the_answer_of_one_process_though_a_worker_is_killed(
     workers = [cluster.worker(), cluster.worker()]
     with parts_locked(postgres_url) as waiting:
         replay = background("replay", "--dask", cluster.address, "--json", "--record", postgres_url, out=PIPE, err=PIPE)
-        until(lambda: waiting() == 2, "two workers are to be in the middle")
+        wait(lambda: waiting() == 2, "two workers are to be in the middle")
         workers[0].send_signal(signal.SIGKILL)
         workers[0].wait()
-    out, err = replay.communicate(timeout=PATIENCE_S)
+    out, err = replay.communicate(timeout=LIMIT_S)
     assert (replay.returncode, out, err) == (expected.returncode, expected.stdout, "")
     alone, several = (
         steno("verify", *words, "--json", "--record", postgres_url)
@@ -191,15 +182,15 @@ def test_processes_end_with_the_command(number: signal.Signals, environment: dic
         replay = subprocess.Popen(
             words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
-        until(lambda: waiting() == 2, "two processes are to be in the middle")
+        wait(lambda: waiting() == 2, "two processes are to be in the middle")
         below = descendants(replay.pid)
         assert len(below) > 2
         if number is signal.SIGINT:
             os.killpg(replay.pid, number)  # as a terminal does
         else:
             replay.send_signal(number)
-        _, err = replay.communicate(timeout=PATIENCE_S)
-        until(lambda: not alive(below), "a process went on")
+        _, err = replay.communicate(timeout=LIMIT_S)
+        wait(lambda: not alive(below), "a process went on")
     expected = (130, "steno: interrupted") if number is signal.SIGINT else (143, "")
     assert (replay.returncode, err.strip()) == expected
 
@@ -209,11 +200,11 @@ def test_a_killed_process_is_one_line(background: Background, postgres_url: str)
     fill(postgres_url)
     with parts_locked(postgres_url) as waiting:
         replay = background("replay", "--jobs", "2", "--record", postgres_url, out=PIPE, err=PIPE)
-        until(lambda: waiting() == 2, "two processes are to be in the middle")
+        wait(lambda: waiting() == 2, "two processes are to be in the middle")
         below = descendants(replay.pid)
         os.kill(max(below), signal.SIGKILL)
-        out, err = replay.communicate(timeout=PATIENCE_S)
-        until(lambda: not alive(below), "a process went on")
+        out, err = replay.communicate(timeout=LIMIT_S)
+        wait(lambda: not alive(below), "a process went on")
     assert (replay.returncode, out) == (3, "")
     assert err == (
         "steno: A process that worked on a piece of the record was killed. If memory ran out, use fewer: --jobs 1.\n"
@@ -251,9 +242,9 @@ def test_a_scheduler_that_is_lost_is_one_line(background: Background, postgres_u
     cluster.worker()
     with parts_locked(postgres_url) as waiting:
         replay = background("replay", "--dask", cluster.address, "--record", postgres_url, out=PIPE, err=PIPE)
-        until(lambda: waiting() == 1, "a worker is to be in the middle")
+        wait(lambda: waiting() == 1, "a worker is to be in the middle")
         cluster.scheduler.kill()
-        out, err = replay.communicate(timeout=PATIENCE_S)
+        out, err = replay.communicate(timeout=LIMIT_S)
     expected = f"steno: The Dask scheduler {cluster.address} ended or was lost.\n"
     assert (replay.returncode, out, err) == (3, "", expected)
 

@@ -1,10 +1,12 @@
 """`steno submit` where there is no room, no money, or somebody else acts: with machines of this host at a price."""
 
+import getpass
 import json
 from pathlib import Path
 
 import pytest
-from stenotest.command_line import Background, Steno, Until
+from stenotest.command_line import Background, Steno, refused
+from stenotest.waiting import wait
 
 ONE = {"STENO_LOCAL_PRICE": "1.99", "STENO_MAX_VMS": "1", "STENO_IDLE_TIMEOUT": "1"}
 
@@ -26,6 +28,14 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
     page = steno("submit", "--name", "third", "--", "true", **kept)
     assert page.stdout == "third\n"
     assert "queued: position 2" in page.stderr
+    waits = json.loads(steno("explain", "third", "--json").stdout)["wait"]
+    assert "number 2 in the queue" in waits[0]
+    assert f"behind second of {getpass.getuser()}." in waits[0]
+    assert f"(first of {getpass.getuser()} since " in waits[2]
+    assert f"of runs of {getpass.getuser()}" in waits[3]
+    assert "none is before it" in json.loads(steno("explain", "second", "--json").stdout)["wait"][0]
+    assert json.loads(steno("explain", "first", "--json").stdout)["wait"] == []
+    assert "second is queued and does not run yet" in refused(steno("attach", "second", "--port", "80"), 5)
     patient = steno("submit", "--wait", "--timeout", "1s", "--name", "patient", "--", "true", **kept)
     assert "patient  queued  position 3" in patient.stderr
     assert "still runs" in patient.stderr
@@ -42,10 +52,32 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
 
 
 @pytest.mark.slow
+def test_after_nine_starts_of_its_kind_it_is_said_when_a_run_may_start(steno: Steno, background: Background) -> None:
+    """At submission and by `explain` while it waits, with the share that such ranges held. None while it runs."""
+    kept = ONE | {"STENO_IDLE_TIMEOUT": "1h"}
+    names = [f"run{number}" for number in range(10)]
+    for name in names:
+        steno("submit", "--name", name, "--", "sleep 3600", **kept)
+    background("record", "--interval", "0.2", **kept)
+    for name in names[:-1]:  # each waits for those before it
+        wait(lambda: json.loads(steno("show", name, "--json").stdout)["state"] == "running")  # noqa: B023 - asked now
+        steno("stop", name, **kept)
+    wait(lambda: json.loads(steno("show", names[-1], "--json").stdout)["state"] == "running")
+    assert json.loads(steno("explain", names[-1], "--json").stdout)["start"] is None
+    waits = steno("submit", "--name", "waits", "--", "true", **kept)
+    assert "It may start between " in waits.stderr
+    assert "runs of local/vm without a GPU that waited as long, 80 % started " in waits.stderr
+    start = json.loads(steno("explain", "waits", "--json").stdout)["start"]
+    assert (start["level_percent"], start["unknown"]) == (80, None)
+    assert "It may start between " in steno("explain", "waits").stdout
+    assert json.loads(steno("submit", "--json", "--name", "more", "--", "true", **kept).stdout)["start"]["samples"] >= 9
+    steno("stop", names[-1], "waits", "more", **kept)
+
+
+@pytest.mark.slow
 def test_who_only_submits_leaves_the_providers_timer_as_the_guard(
     steno: Steno,
     background: Background,
-    until: Until,
 ) -> None:
     """It is told the timeout itself. A recorder ends idle machines first, so that the provider is told 30 s more."""
     short = ONE | {"STENO_IDLE_TIMEOUT": "2"}
@@ -57,7 +89,7 @@ def test_who_only_submits_leaves_the_providers_timer_as_the_guard(
     assert steno("submit", "--wait", "--", "true", **short).returncode == 0
     assert told() == [2_000_000]
     background("record", "--interval", "0.2", **short)
-    until(lambda: "RecorderStarted" in types(steno))
+    wait(lambda: "RecorderStarted" in types(steno))
     assert steno("submit", "--", "true", **short).returncode == 0
     assert told() == [2_000_000, 32_000_000]
 
@@ -87,16 +119,15 @@ def test_a_run_that_needs_more_machines_than_are_allowed_is_refused(steno: Steno
 def test_a_recorder_that_sleeps_wakes_when_somebody_asks(
     steno: Steno,
     background: Background,
-    until: Until,
     home: Path,
 ) -> None:
     """A warm start must not wait for the next poll: here that would be an hour away."""
     log = home / "log"
     with log.open("w") as out:
         controller = background("record", "--interval", "3600", out=out, err=out, **ONE)
-    until(lambda: "RecorderStarted" in types(steno))
+    wait(lambda: "RecorderStarted" in types(steno))
     assert steno("submit", "--name", "asked", "--", "true", **ONE).returncode == 0
-    until(lambda: "asked: the provider chooses an idle machine or starts one" in log.read_text())
+    wait(lambda: "asked: the provider chooses an idle machine or starts one" in log.read_text())
     controller.terminate()
     assert controller.wait() == 0
     assert "RecorderStopped" in types(steno)

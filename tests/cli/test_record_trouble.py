@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from stenotest.command_line import Background, Steno, Until, refused
+from stenotest.command_line import Background, Steno, refused
 from stenotest.gated_run import holding
+from stenotest.waiting import wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("record_file")]
 
@@ -107,7 +108,7 @@ def test_a_byte_changed_by_hand_is_found_and_named(steno: Steno, record: Path) -
     done = steno("verify", "--json")
     assert done.returncode == 7
     answer = json.loads(done.stdout)
-    assert list(answer) == ["ok", "events", "head", "damage"]
+    assert list(answer) == ["ok", "events", "head", "damage", "outputs", "dropped"]
     assert answer["ok"] is False
     assert 7 in {damage["position"] for damage in answer["damage"]}
     assert done.stderr.count("\n") == 1
@@ -181,17 +182,15 @@ def test_the_future_is_refused(steno: Steno, record: Path) -> None:
     assert "not a time" in refused(steno("ps", "--at", "tomorrow"), 2)
 
 
-def test_a_second_engine_on_a_link_to_the_record_stands_by(
-    steno: Steno, background: Background, until: Until, home: Path
-) -> None:
+def test_a_second_engine_on_a_link_to_the_record_stands_by(steno: Steno, background: Background, home: Path) -> None:
     """It says who records, whichever of the two names the first was given; both names show one world."""
     (home / "link.db").symlink_to("record.db")
     first = background("up", "--no-api", "--provider", "local", "--record", "link.db")
-    until(lambda: "held" in steno("workers").stdout)
+    wait(lambda: "held" in steno("workers").stdout)
     log = home / "second.log"
     with log.open("w") as file:
         background("up", "--no-api", "--provider", "local", out=file, err=file)
-        until(lambda: f"process {first.pid} records" in log.read_text())
+        wait(lambda: f"process {first.pid} records" in log.read_text())
     assert steno("submit", "--provider", "local", "--name", "one", "--", "true").returncode == 0
     by_name, by_link = (
         json.loads(steno("ps", "--all", "--json", *words).stdout) for words in ([], ["--record", "link.db"])
@@ -214,13 +213,13 @@ def test_a_record_with_two_hard_links_is_refused_in_one_line(steno: Steno, home:
 
 @pytest.mark.parametrize("api", ["--no-api", "--api"])
 def test_a_folder_renamed_under_an_engine_ends_it_and_no_run(
-    steno: Steno, background: Background, until: Until, home: Path, gate: Path, api: str
+    steno: Steno, background: Background, home: Path, gate: Path, api: str
 ) -> None:
     """Exit 8 and one line; moved back, the run still goes on, and ends normally."""
     folder = home / "data"
     there = {"STENO_RECORD": str(folder / "record.db")}
     up = background("up", api, "--provider", "local", err=subprocess.PIPE, **there)
-    until(lambda: "held" in steno("workers", **there).stdout)
+    wait(lambda: "held" in steno("workers", **there).stdout)
     submitted = steno("submit", "--provider", "local", "--", "sh", "-c", holding(gate), **there)
     assert submitted.returncode == 0, submitted.stderr
 
@@ -228,7 +227,7 @@ def test_a_folder_renamed_under_an_engine_ends_it_and_no_run(
         (run,) = json.loads(steno("ps", "--all", "--json", **there).stdout)["runs"]
         return str(run["state"])
 
-    until(lambda: state() == "running")
+    wait(lambda: state() == "running")
     folder.rename(home / "elsewhere")
     assert up.wait() == 8
     assert up.stderr is not None
@@ -239,5 +238,5 @@ def test_a_folder_renamed_under_an_engine_ends_it_and_no_run(
     assert state() == "running"
     background("up", "--no-api", "--provider", "local", **there)
     gate.touch()
-    until(lambda: state() == "succeeded")
+    wait(lambda: state() == "succeeded")
     assert steno("verify", **there).returncode == 0

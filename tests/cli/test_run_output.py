@@ -4,16 +4,19 @@ import json
 import logging
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.command_line import Steno, refused
+from stenotest.gated_run import holding
+from stenotest.outputs import keep_output
 
 from steno.cli.wiring.logging_setup import log_for_daemon, log_for_data
 from steno.cli.wiring.run_output import dated_lines, last_lines, lines_of, without_frames
@@ -22,6 +25,7 @@ from steno.engine.kernel.machine.framing import MARK
 from steno.engine.state.state_machines import VM, VmTrigger
 from steno.engine.state.states import VmState
 from steno.events.clock import SystemClock
+from steno.events.store.record import Record
 
 FRAME = f'{MARK}{{"key": "k", "status": "CHECKED"}}'.encode()
 SOME = st.lists(st.sampled_from([b"a", b"::", b"::steno::", MARK.encode(), b"\n", FRAME, b"\r"]), max_size=12)
@@ -105,10 +109,50 @@ def test_several_runs_in_one_call(steno: Steno) -> None:
     assert len(steno("explain", "one", "two", "--json").stdout.splitlines()) == 2
     assert len(steno("timeline", "two", "one", "--json").stdout.splitlines()) == 2
     assert steno("stop", "one", "two").stdout.count("had already ended") == 2
-    assert "one run" in refused(steno("logs", "-f", "one", "two"), 2)
     assert "there is no run" in steno("show", "one", "nobody").stderr
     assert "does not say when output was written" in refused(steno("logs", "one", "--since", "10m"), 5)
     assert "in the future" in refused(steno("logs", "one", "--since", "2999-01-01T00:00:00Z"), 2)
+
+
+@pytest.mark.slow
+def test_runs_are_followed_together_with_their_names_and_states(
+    steno: Steno, background: Callable[..., subprocess.Popen[str]], gate: Path
+) -> None:
+    """Each line as it comes, also of a run that waits for another; it ends with the last of them."""
+    steno("submit", "--name", "late", "--", f"echo begins; {holding(gate)}; printf ends")
+    steno("submit", "--name", "early", "--", "echo only")
+    process = background("logs", "late", "early", "-f", out=subprocess.PIPE, err=subprocess.PIPE)
+    assert process.stdout is not None
+    first = {process.stdout.readline() for _ in range(2)}
+    assert first == {"late | begins\n", "early | only\n"}
+    gate.touch()
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (0, "late | ends\n")
+    for name in ("late", "early"):
+        assert f"{name}  ● succeeded" in err
+    lines = [json.loads(line) for line in steno("logs", "late", "early", "-f", "--json").stdout.splitlines()]
+    assert [line["text"] for line in lines if line["run"] == "late"] == ["begins", "ends"]
+    assert "there is no run" in refused(steno("logs", "-f", "late", "nobody"), 4)
+
+
+def test_logs_of_a_machine_that_is_gone_come_from_the_record(steno: Steno, record_file: Path) -> None:
+    """With a sentence on stderr that says so; without a record of it, the provider's own answer."""
+    for name in ("one", "two"):
+        steno("submit", "--wait", "--name", name, "--", f"echo from {name}")
+    assert "from the record" not in steno("logs", "one").stderr
+    with Record.open(record_file, clock=SystemClock(), write=True) as record:
+        run = next(event.data for event in record.read(types={"SubmitSucceeded"}))
+        keep_output(record, run.run_id, run.provider_id, b"kept of ", b"one\n", b"lost\n", drop=[2])
+    shutil.rmtree(record_file.with_name("record.db.local"))
+    done = steno("logs", "one", "--tail", "2")
+    assert done.stdout == "kept of one\n… 5 bytes were not kept …\n"
+    assert done.stderr.startswith("steno: one: from the record, because there is no local run one")
+    assert json.loads(steno("logs", "one", "--tail", "1", "--json", "--search", "of one").stdout or "{}") == {}
+    (match,) = [json.loads(line) for line in steno("logs", "--search", "of one", "--json").stdout.splitlines()]
+    assert match == {"run": "one", "run_id": run.run_id, "offset": 0, "text": "kept of one"}
+    assert steno("logs", "one", "--search", "kept").stdout == "one:0: kept of one\n"
+    assert "no recorded line contains 'kept'" in steno("logs", "two", "--search", "kept").stderr
+    assert "leave -f" in refused(steno("logs", "-f", "one", "--search", "kept"), 2)
 
 
 @pytest.mark.slow
@@ -218,3 +262,16 @@ def test_a_signal_in_the_middle_of_a_step_is_no_error(
     monkeypatch.setattr(VM.machine, "finalize_event", [terminated])
     step(VmState.REQUESTED, VmTrigger.PROVISION)
     assert capsys.readouterr() == ("", "")
+
+
+def test_explain_quotes_the_line_of_the_output_after_the_run_is_gone(steno: Steno, home: Path) -> None:
+    """By its bytes in the recorded output: the provider has forgotten the run."""
+    program = "python3 -c 'print(1); raise ValueError(chr(27) + str(42))'"
+    steno("submit", "--wait", "--name", "bad", "--", program)
+    output = steno("logs", "bad").stdout
+    for folder in home.glob("*.local"):
+        shutil.rmtree(folder)
+    cause = json.loads(steno("explain", "bad", "--json").stdout)["output_cause"]
+    assert (cause["cause"], cause["blame"], cause["missing"]) == ("python_error", "task", 0)
+    assert output.encode()[cause["from"] : cause["to"]].decode() == cause["line"] == "ValueError: \x1b42"
+    assert "“ValueError: \\x1b42”" in steno("explain", "bad").stdout

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from stenotest.command_line import Background, Steno, Until, refused
+from stenotest.command_line import Background, Steno, refused
 from stenotest.gated_run import holding
+from stenotest.waiting import wait
 
 pytestmark = pytest.mark.slow
 
@@ -68,6 +69,7 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
         "blame",
         "again",
         "like",
+        "use",
     ]
 
     drawn = json.loads(steno("timeline", "fine", "--json").stdout)
@@ -90,9 +92,7 @@ def test_a_command_that_succeeds(steno: Steno) -> None:
     assert list(explained) == [
         *("run", "sentence", "rule", "evidence", "steps", "flips", "anomalies", "blind", "witnesses", "why"),
         "blame",
-        "again",
-        "not_warm",
-        "decisions",
+        *("again", "output_cause", "wait", "start", "not_warm", "decisions"),
     ]
     fields = {field["path"]: field["value"] for field in explained["evidence"][0]["fields"]}
     assert fields[".[0].exit_status"] == 0
@@ -126,7 +126,7 @@ def test_what_explain_quotes_is_found_in_the_poll(steno: Steno) -> None:
         assert value == field["value"]
 
 
-def test_a_run_of_this_machine_is_looked_at_before_it_is_shown(steno: Steno, until: Until, gate: Path) -> None:
+def test_a_run_of_this_machine_is_looked_at_before_it_is_shown(steno: Steno, gate: Path) -> None:
     """Without a recorder `ps` still shows the present state; it only looks: a request in the queue stays there."""
 
     def shown() -> tuple[str, int | None]:
@@ -136,33 +136,33 @@ def test_a_run_of_this_machine_is_looked_at_before_it_is_shown(steno: Steno, unt
     assert steno("submit", "--name", "quick", "--", f"{holding(gate)}; exit 4").returncode == 0
     assert shown()[1] is None
     gate.touch()
-    until(lambda: shown() == ("failed", 4))
+    wait(lambda: shown() == ("failed", 4))
     polls = len(steno("polls", "--json").stdout.splitlines())
     assert steno("ps").returncode == 0
     assert len(steno("polls", "--json").stdout.splitlines()) == polls, "nothing goes on, so nobody is asked"
 
 
-def test_a_run_is_stopped(steno: Steno, until: Until) -> None:
+def test_a_run_is_stopped(steno: Steno) -> None:
     """`stop` asks, and looks for half a minute whether it has ended."""
     submitted = json.loads(steno("submit", "--name", "endless", "--json", "--", "sleep", "3600").stdout)
-    assert list(submitted) == ["run_id", "provider_id", "name", "provider", "project", "position", "state"]
+    assert list(submitted) == ["run_id", "provider_id", "name", "provider", "project", "position", "state", "start"]
     stopped = json.loads(steno("stop", "endless", "--json").stdout)
     assert list(stopped) == ["run_id", "name", "state", "asked"]
     assert (stopped["run_id"], stopped["name"], stopped["asked"]) == (submitted["run_id"], "endless", True)
-    until(lambda: state_of(steno, "endless") == "stopped")
+    wait(lambda: state_of(steno, "endless") == "stopped")
     assert json.loads(steno("show", "endless", "--json").stdout)["reason"] == "stopped_by_user"
 
 
-def test_waiting_ends_with_the_timeout_and_the_run_goes_on(steno: Steno, until: Until) -> None:
+def test_waiting_ends_with_the_timeout_and_the_run_goes_on(steno: Steno) -> None:
     """Exit 1, and a line that says so."""
     done = steno("submit", "--wait", "--timeout", "1s", "--name", "slow", "--", "sleep", "3600")
     assert done.returncode == 1
     assert "still runs" in done.stderr.splitlines()[-1]
     assert json.loads(steno("stop", "slow", "--abort", "--json").stdout)["asked"]
-    until(lambda: state_of(steno, "slow") == "stopped")
+    wait(lambda: state_of(steno, "slow") == "stopped")
 
 
-def test_ctrl_c_leaves_the_run_alive(steno: Steno, background: Background, until: Until) -> None:
+def test_ctrl_c_leaves_the_run_alive(steno: Steno, background: Background) -> None:
     """Exit 130, one line."""
     waits = ("submit", "--wait", "--name", "alive", "--", "sleep", "3600")
     process = background(*waits, out=subprocess.PIPE, err=subprocess.PIPE)
@@ -175,7 +175,7 @@ def test_ctrl_c_leaves_the_run_alive(steno: Steno, background: Background, until
     assert "alive still runs" in err
     assert "Traceback" not in err
     assert json.loads(steno("stop", "alive", "--json").stdout)["asked"]
-    until(lambda: state_of(steno, "alive") == "stopped")
+    wait(lambda: state_of(steno, "alive") == "stopped")
 
 
 def test_a_name_in_use_is_refused(steno: Steno) -> None:

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
-import shutil
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from stenotest.recorded_trace import recorded_trace
 
 if TYPE_CHECKING:
     from stenotest.command_line import Steno
 
 TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "retry_success.jsonl.zst"
 QUESTION = "select name, usd(cost_microusd) as cost, evidence, submitted_at, attempts > 1 as again from runs"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A record and its read models, for all of these."""
-    return recorded_trace(tmp_path_factory.mktemp("record"), TRACE)
-
-
-@pytest.fixture
-def imported(steno: Steno, made: Path, record_file: Path) -> Steno:
-    shutil.copytree(made, record_file.parent, dirs_exist_ok=True)
-    return steno
 
 
 def test_three_forms_say_the_same(imported: Steno) -> None:
@@ -96,6 +83,12 @@ def test_tables_are_described(imported: Steno) -> None:
         (("export", "--format", "csv", "--from", "1h", "-o", "out"), 2, "--at"),
         (("export", "--trace", "x.jsonl", "-o", "out"), 2, "--from"),
         (("export", "a", "b", "--trace", "x.jsonl"), 2, "one RUN"),
+        (("export", "--format", "perfetto"), 2, "-o FILE.json"),
+        (("export", "--format", "perfetto", "-o", "x.txt"), 2, "-o FILE.json"),
+        (("export", "--format", "perfetto", "-o", "x.json", "--trace", "y.jsonl"), 2, "--trace FILE, or --format"),
+        (("export", "--format", "perfetto", "-o", "x.json", "nobody"), 4, "no run 'nobody'"),
+        (("export", "--format", "perfetto", "-o", "x.json", "--from", "soon"), 2, "not a time"),
+        (("export", "--format", "perfetto", "-o", "no/x.json"), 4, "no/x.json"),
     ],
 )
 def test_what_cannot_be_is_one_line(imported: Steno, home: Path, words: tuple[str, ...], code: int, line: str) -> None:
@@ -119,9 +112,23 @@ def test_tables_become_files(imported: Steno, home: Path) -> None:
     assert sorted(path.name for path in (home / "all").iterdir()) == sorted(
         f"{table['table']}.parquet" for table in written
     )
-    assert all(table["rows"] for table in written)
+    assert all(table["rows"] for table in written if table["table"] != "samples")
     assert imported("export", "runs", "costs", "--format", "csv", "-o", "two/deep", "--at", "40").returncode == 0
     assert sorted(path.name for path in (home / "two" / "deep").iterdir()) == ["costs.csv", "runs.csv"]
+
+
+def test_a_timeline_is_a_file(imported: Steno, home: Path) -> None:
+    """Plain or packed, of all or of a part."""
+    done = imported("export", "--format", "perfetto", "-o", "all.json", "--json")
+    whole = json.loads((home / "all.json").read_bytes())["traceEvents"]
+    assert json.loads(done.stdout) == {"trace": "all.json", "events": len(whole)}
+    assert imported("export", "--format", "perfetto", "-o", "all.json.gz").returncode == 0
+    assert json.loads(gzip.decompress((home / "all.json.gz").read_bytes()))["traceEvents"] == whole
+    run = imported("sql", "select run_id from runs limit 1", "--csv").stdout.split()[-1]
+    part = imported("export", "--format", "perfetto", "-o", "part.json", run, "--from", "20", "--to", "60")
+    assert (part.returncode, "ui.perfetto.dev" in part.stdout) == (0, True), part.stderr
+    assert 0 < len(json.loads((home / "part.json").read_bytes())["traceEvents"]) < len(whole)
+    assert not list(home.glob("*.part"))
 
 
 def test_postgresql_answers_alike(imported: Steno, postgres_url: str) -> None:

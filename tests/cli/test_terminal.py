@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stenotest.command_line import Background, Steno, Until, refused
+from stenotest import steno_process
+from stenotest.command_line import Background, Steno, refused
 from stenotest.dstack_history import DstackHistory, single
 from stenotest.every_event import record_of_every_event
 from stenotest.gated_run import holding
 from stenotest.terminal import Shown, on_terminal
+from stenotest.waiting import wait
 
 from steno.events import types
 
@@ -82,7 +84,7 @@ def test_an_event_of_every_type_is_printed_as_json(steno: Steno, place: str) -> 
 
 @pytest.mark.parametrize("command", ["events", "polls"])
 def test_following_begins_now_or_with_the_last_rows(
-    steno: Steno, background: Background, until: Until, tmp_path: Path, command: str
+    steno: Steno, background: Background, tmp_path: Path, command: str
 ) -> None:
     """Alone it prints nothing that was there before; with -n the newest rows first."""
     steno("submit", "--wait", "-q", "--", "true")
@@ -91,13 +93,13 @@ def test_following_begins_now_or_with_the_last_rows(
     with new.open("w") as out, last.open("w") as other:
         background(command, "-f", "--json", out=out)
         background(command, "-n", "1", "-f", "--json", out=other)
-        until(last.read_text)
+        wait(last.read_text)
 
         def said() -> bool:
             steno("submit", "--wait", "-q", "--", "true")
             return bool(new.read_text()) and last.read_text().count("\n") > 1
 
-        until(said)
+        wait(said)
     first = [json.loads(path.read_text().splitlines()[0])["position"] for path in (new, last)]
     assert first[0] > before
     assert first[1] == before
@@ -178,8 +180,8 @@ main()
 """Steno that shows progress of short work too."""
 
 
-def impatient(words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-    return subprocess.Popen([sys.executable, "-c", AT_ONCE, *words], **options)
+def impatient(words: Sequence[str], **options: Any) -> Any:
+    return steno_process.Popen(words, program=AT_ONCE, **options)
 
 
 def shown(words: Sequence[object], home: Path, environment: Mapping[str, str]) -> Shown:

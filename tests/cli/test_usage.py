@@ -165,12 +165,7 @@ def test_a_trace_is_replayed_without_importing_sqlalchemy() -> None:
         "import sys; from steno.cli.program import run; "
         "done = run(['replay', sys.argv[1]]); print(done, 'sqlalchemy' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, TRACE],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = subprocess.run([sys.executable, "-c", code, TRACE], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 False"
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stenotest.command_line import Background, Steno, Until, refused
+from stenotest.command_line import Background, Steno, refused
 from stenotest.gated_run import holding
+from stenotest.waiting import wait
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +62,7 @@ def told(call: Steno, *words: object, **variables: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_the_second_run_is_warm_and_the_bill_names_both(priced: Steno, until: Until) -> None:
+def test_the_second_run_is_warm_and_the_bill_names_both(priced: Steno) -> None:
     """A machine, one cold and one warm start; a user ends it, and what it cost is the sum of its lines."""
     first = told(priced, "submit", "--wait", "--name", "first", "--", "true")
     second = told(priced, "submit", "--wait", "--name", "second", "--", "true")
@@ -72,7 +73,7 @@ def test_the_second_run_is_warm_and_the_bill_names_both(priced: Steno, until: Un
 
     ended = told(priced, "vms", "stop", first["vm_id"])
     assert (ended["asked"], ended["told"]) == (True, True)
-    until(lambda: told(priced, "vms", first["vm_id"])["state"] == "terminated")
+    wait(lambda: told(priced, "vms", first["vm_id"])["state"] == "terminated")
     vm = told(priced, "vms", first["vm_id"])
     assert (vm["reason"], vm["ours"], vm["gpu"]) == ("stopped_by_user", True, "MI300X")
     assert vm["runs"] == [first["run_id"], second["run_id"]]
@@ -99,7 +100,7 @@ def test_a_run_that_may_overrun_the_budget_is_refused_with_the_arithmetic(priced
     assert priced("submit", "--wait", *bound, "--", "true", STENO_BUDGET="2").returncode == 0
 
 
-def test_a_run_more_than_machines_waits_in_the_queue(priced: Steno, up: Up, until: Until, gate: Path) -> None:
+def test_a_run_more_than_machines_waits_in_the_queue(priced: Steno, up: Up, gate: Path) -> None:
     """Its place, why, and when it may start; then it gets the machine."""
     holder = priced("submit", "--name", "holder", "--max-duration", "2h", "--", holding(gate), STENO_MAX_VMS="1")
     assert holder.returncode == 0
@@ -112,15 +113,15 @@ def test_a_run_more_than_machines_waits_in_the_queue(priced: Steno, up: Up, unti
     assert "waits" in priced("show", "waiter").stdout
     gate.touch()
     with up("--max-vms", "1"):
-        until(lambda: told(priced, "show", "waiter")["state"] == "succeeded")
+        wait(lambda: told(priced, "show", "waiter")["state"] == "succeeded")
     assert told(priced, "show", "waiter")["start"] == "warm"
 
 
-def test_up_ends_a_machine_that_idled_too_long(priced: Steno, up: Up, until: Until) -> None:
+def test_up_ends_a_machine_that_idled_too_long(priced: Steno, up: Up) -> None:
     """And explains it afterwards."""
     run = told(priced, "submit", "--wait", "--", "true", STENO_IDLE_TIMEOUT="2s")
     with up("--idle-timeout", "2s"):
-        until(lambda: told(priced, "vms", run["vm_id"])["state"] == "terminated")
+        wait(lambda: told(priced, "vms", run["vm_id"])["state"] == "terminated")
     assert told(priced, "vms", run["vm_id"])["reason"] == "idle_timeout"
 
 
@@ -130,16 +131,16 @@ def test_a_machine_that_is_seen_alive_is_not_gone(priced: Steno) -> None:
     assert "vms stop" in refused(priced("vms", "gone", run["vm_id"], "--at", "1s"), 5)
 
 
-def test_a_machine_with_a_run_on_it_goes_when_that_has_ended(priced: Steno, until: Until) -> None:
+def test_a_machine_with_a_run_on_it_goes_when_that_has_ended(priced: Steno) -> None:
     """--when-idle waits; without it the run is stopped first."""
     run = told(priced, "submit", "--name", "long-run", "--", "sleep 3600")
-    until(lambda: told(priced, "show", "long-run")["vm_id"] is not None)
+    wait(lambda: told(priced, "show", "long-run")["vm_id"] is not None)
     vm = told(priced, "show", "long-run")["vm_id"]
     kept = told(priced, "vms", "stop", vm, "--when-idle")
     assert (kept["state"], kept["told"]) == ("busy", False)
     assert "A user requested its stop" in priced("explain", vm).stdout
     assert told(priced, "vms", "stop", vm)["told"]
-    until(lambda: told(priced, "vms", vm)["state"] == "terminated")
+    wait(lambda: told(priced, "vms", vm)["state"] == "terminated")
     answer = told(priced, "show", run["run_id"])
     assert (answer["state"], answer["reason"]) == ("stopped", "stopped_by_policy")
 

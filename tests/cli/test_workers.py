@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stenotest.command_line import refused
+from stenotest.waiting import wait
 
 from steno.events.clock import SECOND, SystemClock
 from steno.events.errors import RecordNotFound
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from stenotest.command_line import Background, Steno, Until
+    from stenotest.command_line import Background, Steno
 
     from steno.events.store.store import Holder
 
@@ -44,12 +45,10 @@ def lease(steno: Steno) -> dict[str, object] | None:
     return next((lease for lease in json.loads(done.stdout)["leases"] if lease["lease"] == SOURCE), None)
 
 
-def test_it_says_who_holds_a_source_and_who_held_it(
-    steno: Steno, background: Background, until: Until, record: str
-) -> None:
+def test_it_says_who_holds_a_source_and_who_held_it(steno: Steno, background: Background, record: str) -> None:
     """Process, host and token; after the holder ends the source is free, and the next holder has the next token."""
     controller = background("record")
-    until(lambda: (lease(steno) or {}).get("held"))
+    wait(lambda: (lease(steno) or {}).get("held"))
     held = lease(steno) or {}
     assert (held["process"], held["host"], held["token"]) == (controller.pid, platform.node(), 1)
     assert str(held["since"]).startswith("20")
@@ -58,20 +57,20 @@ def test_it_says_who_holds_a_source_and_who_held_it(
     page = steno("workers").stdout
     assert f"{SOURCE}  held" in page
     assert str(controller.pid) in page
-    until(lambda: steno("polls").stdout)
+    wait(lambda: steno("polls").stdout)
     controller.send_signal(signal.SIGTERM)
     controller.wait()
     held = lease(steno) or {}
     assert (held["held"], held["process"]) == (False, controller.pid)
     assert f"nobody acts on {SOURCE}; `steno up --source {SOURCE}` takes over" in steno("workers").stderr
     second = background("record")
-    until(lambda: (lease(steno) or {}).get("held"))
+    wait(lambda: (lease(steno) or {}).get("held"))
     again = lease(steno) or {}
     assert (again["process"], again["token"]) == (second.pid, 2)
     assert again["worker"] != held["worker"]
     second.send_signal(signal.SIGKILL)
     second.wait()
-    until(lambda: not (lease(steno) or {"held": True})["held"])
+    wait(lambda: not (lease(steno) or {"held": True})["held"])
 
 
 def test_it_names_no_source_that_never_answered(steno: Steno, record: str) -> None:
@@ -131,7 +130,6 @@ def processes(held: dict[str, Holder]) -> set[int]:
 def test_sources_are_shared_evenly_and_taken_over_within_ten_seconds(
     steno: Steno,
     background: Background,
-    until: Until,
     postgres_url: str,
     holders: Callable[[], dict[str, Holder]],
 ) -> None:
@@ -139,21 +137,21 @@ def test_sources_are_shared_evenly_and_taken_over_within_ten_seconds(
     leases, and what it does when it wakes has no effect.
     """
     first = background("record", *NAMED)
-    until(lambda: shares(holders()) == [6])
+    wait(lambda: shares(holders()) == [6])
     second = background("record", *NAMED)
-    until(lambda: shares(holders()) == [3, 3])
+    wait(lambda: shares(holders()) == [3, 3])
     third = background("record", *NAMED)
-    until(lambda: shares(holders()) == [2, 2, 2])
+    wait(lambda: shares(holders()) == [2, 2, 2])
     assert processes(holders()) == {first.pid, second.pid, third.pid}
 
     first.send_signal(signal.SIGKILL)
     ends_soon(postgres_url, first.pid)
-    until(lambda: first.pid not in processes(holders()) and shares(holders()) == [3, 3])
+    wait(lambda: first.pid not in processes(holders()) and shares(holders()) == [3, 3])
     before = holders()
     second.send_signal(signal.SIGSTOP)
     asleep = SystemClock().now() + SECOND
     ends_soon(postgres_url, second.pid)
-    until(lambda: shares(holders()) == [6])
+    wait(lambda: shares(holders()) == [6])
     after = holders()
     assert all(after[name].token > holder.token for name, holder in before.items() if holder.process == second.pid)
     third.send_signal(signal.SIGSTOP)  # so that nobody but the sleeper can append, but for what is on its way
@@ -161,15 +159,15 @@ def test_sources_are_shared_evenly_and_taken_over_within_ten_seconds(
     with Record.open(postgres_url, clock=SystemClock()) as record:
         head = record.head().position
         second.send_signal(signal.SIGCONT)
-        until(lambda: second.pid in processes(holders()) and record.head().position > head)
+        wait(lambda: second.pid in processes(holders()) and record.head().position > head)
         held = [holder.since or 0 for holder in holders().values() if holder.process == second.pid]
         for stored in record.read(after=head):  # not under its former leases
             assert stored.recorded_at >= min(held) or asleep < stored.recorded_at <= stopped, stored
     third.send_signal(signal.SIGCONT)
-    until(lambda: shares(holders()) == [3, 3])
+    wait(lambda: shares(holders()) == [3, 3])
     second.terminate()
     assert second.wait() == 0
-    until(lambda: shares(holders()) == [6])
+    wait(lambda: shares(holders()) == [6])
     assert steno("verify").returncode == 0
 
 
@@ -180,11 +178,11 @@ def test_a_source_that_is_named_wrongly_is_one_line(steno: Steno) -> None:
 
 
 def test_one_recorder_of_a_local_source_runs_what_is_asked_for(
-    steno: Steno, background: Background, until: Until, home: Path
+    steno: Steno, background: Background, home: Path
 ) -> None:
     """On SQLite too, beside a source that does not answer: neither waits for the other."""
     controller = background("record", "--source", "local", "--source", "dstack/away", **NOBODY)
-    until(lambda: "local/" in steno("workers").stdout)
+    wait(lambda: "local/" in steno("workers").stdout)
     done = steno("submit", "--wait", "--provider", "local", "--", "echo", "it ran")
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "it ran"), done.stderr
     controller.terminate()

@@ -16,12 +16,11 @@ import pytest
 import stenotest
 from stenotest.postgres import FAST, lacking, new_server
 from stenotest.records import StandingClock
+from stenotest.waiting import wait
 
 from steno.events.store.record import Record
 
 WRITERS = 16
-PATIENCE_S = 300
-"""A test that waits longer has failed, however busy the machine is."""
 
 
 class Cast:
@@ -48,10 +47,7 @@ class Cast:
 
     def wait(self, names: list[str]) -> None:
         """Until these have ended."""
-        end = time.monotonic() + PATIENCE_S
-        while any(Path(f"/proc/{self.pids[name]}").exists() for name in names):
-            assert time.monotonic() < end, "they do not end"
-            time.sleep(0.02)
+        wait(lambda: not any(Path(f"/proc/{self.pids[name]}").exists() for name in names), "their end")
 
     def close(self) -> None:
         for name in self.pids:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import psycopg
 import pytest
+from stenotest.outputs import keep_output
 from stenotest.records import START, MachineClock, StandingClock, poll_of, temporary_record
 
 from steno.engine.providers.registry import READINGS
@@ -87,6 +88,7 @@ def fill(record: Record, numbers: range) -> None:
         intent = types.SubmitIntended(run_id=str(number), provider="dstack", name=f"name-{number}")
         record.append_many([Batch(f"run/{number % 5}", [intent])])
         record.append_many([Batch("run/x", [intent], ids=[f"{number + 1:032x}"])])
+    keep_output(record, "x", f"p{numbers.start}", b"one\n", b"two\n" * 9, b"three\n", drop=[1])
 
 
 def opened(where: str) -> Record:

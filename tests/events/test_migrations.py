@@ -7,7 +7,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import NullPool, create_engine
+from stenotest import steno_process
 from stenotest.records import StandingClock, temporary_record
 
 from steno.engine.providers.registry import READINGS
@@ -61,7 +61,7 @@ def test_triggers_and_partial_indexes_are_equal_too(made: Path) -> None:
         assert migrated.exec_driver_sql("PRAGMA application_id").scalar() == 0x53544E4F
     assert sorted(name for name, (kind, *_) in schema.items() if kind == "trigger") == [
         "events_no_delete", "events_no_update", "head_no_delete", "meta_no_delete", "meta_no_update",
-        "parts_no_delete", "parts_no_update", "streams_no_delete",
+        "outputs_no_update", "parts_no_delete", "parts_no_update", "streams_no_delete",
     ]  # fmt: skip
 
 
@@ -105,9 +105,9 @@ def _unpacked(name: str) -> bytes:
     return zstandard.ZstdDecompressor().decompress((RECORDS / name).read_bytes(), max_output_size=1 << 20)
 
 
-def steno(*words: object) -> subprocess.CompletedProcess[bytes]:
-    """A finished command of the installed program."""
-    return subprocess.run([Path(sys.executable).with_name("steno"), *map(str, words)], check=False, capture_output=True)
+def steno(*words: object) -> subprocess.CompletedProcess[str]:
+    """A finished command."""
+    return steno_process.run([*map(str, words)], env=os.environ)
 
 
 def expect_unchanged(path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_writer_is_told_how_to_upgrade_an_old_record(old: Path) -> None:
         Record.open(old, clock=StandingClock(), write=True)
     refused = steno("serve", "--record", old)
     assert refused.returncode == 8
-    assert f"run `steno db upgrade --record {old}`".encode() in refused.stderr
+    assert f"run `steno db upgrade --record {old}`" in refused.stderr
     assert old.read_bytes() == before
 
 
@@ -161,9 +161,9 @@ def test_an_old_record_is_not_upgraded_under_its_holder(old: Path, note: bytes |
         if note is not None:
             Path(f"{old}.lease-local-here").write_bytes(note)
         done = steno("db", "upgrade", "--record", old)
-        process = b"4711" if note is not None else b"%d on" % os.getpid()
-        assert (done.returncode, done.stderr.count(b"\n")) == (5, 1), done.stderr
-        assert b"is in use by process %s" % process in done.stderr
+        process = "4711" if note is not None else f"{os.getpid()} on"
+        assert (done.returncode, done.stderr.count("\n")) == (5, 1), done.stderr
+        assert f"is in use by process {process}" in done.stderr
         assert old.read_bytes() == before
     assert steno("db", "upgrade", "--record", old).returncode == 0
     with store.lease("local/here") or pytest.fail("it is free"):
@@ -189,7 +189,7 @@ def killed(*given, **named):
 setattr(owner, {step!r}, killed)
 store_at(sys.argv[1]).upgrade()
 """
-    run = subprocess.run([sys.executable, "-c", script, str(old)], check=False, capture_output=True)
+    run = steno_process.run([str(old)], program=script, env=os.environ)
     assert run.returncode == -signal.SIGKILL, run.stderr
     expect_unchanged(old)
     with pytest.raises(RecordTooOld):
@@ -232,8 +232,8 @@ def test_a_sealed_record_is_refused_with_the_way_back(sealed: Path, words: str) 
     before = sealed.read_bytes()
     given = (sealed, sealed.with_name("new.db")) if words == "db copy" else ("--record", sealed)
     done = steno(*words.split(), *given)
-    assert (done.returncode, done.stderr.count(b"\n")) == (8, 1), done.stderr
-    assert f"run `steno db copy {sealed} NEW` with the version that sealed them".encode() in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (8, 1), done.stderr
+    assert f"run `steno db copy {sealed} NEW` with the version that sealed them" in done.stderr
     assert sealed.read_bytes() == before
     assert not sealed.with_name("new.db").exists()
 

@@ -17,15 +17,10 @@ import psycopg
 import pytest
 from stenotest.postgres import FAST, new_server
 from stenotest.records import StandingClock, poll_of
+from stenotest.waiting import wait
 
 from steno.events.clock import RandomIds
-from steno.events.errors import (
-    LeaseLost,
-    RecordLocked,
-    RecordTooNew,
-    RecordUnreachable,
-    StenoError,
-)
+from steno.events.errors import LeaseLost, RecordLocked, RecordTooNew, RecordUnreachable, StenoError
 from steno.events.store import schema
 from steno.events.store.copying import copy
 from steno.events.store.record import Batch, Record
@@ -35,9 +30,6 @@ from steno.events.types import SubmitIntended
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-PATIENCE_S = 300
-"""A test that waits longer has failed, however busy the machine is."""
 
 
 def opened(url: object, *, write: bool = True, create: bool = True) -> Record:
@@ -78,10 +70,13 @@ def test_two_writers_and_a_reader_that_follows_miss_nothing(postgres_url: str) -
     for writer in writers:
         writer.start()
     seen: list[int] = []
-    end = time.monotonic() + PATIENCE_S
     with opened(postgres_url, write=False) as record:
-        while len(seen) < total and not trouble and time.monotonic() < end:
-            seen += [stored.position for stored in record.read(after=len(seen))]
+
+        def followed() -> bool:
+            seen.extend(stored.position for stored in record.read(after=len(seen)))
+            return len(seen) >= total or bool(trouble)
+
+        wait(followed, "every event of both")
         for writer in writers:
             writer.join()
         assert not trouble
@@ -130,16 +125,12 @@ def test_a_server_that_crashes_in_mid_append_loses_and_doubles_nothing() -> None
 
         writer = threading.Thread(target=write)
         writer.start()
-        end = time.monotonic() + PATIENCE_S
-        for _ in range(3):
+        for crashes in range(4):
             before = len(acknowledged)
-            while len(acknowledged) < before + 20 and not trouble and time.monotonic() < end:
-                time.sleep(0.01)
-            server.stop(signal.SIGQUIT)
-            server.start()
-        before = len(acknowledged)
-        while len(acknowledged) < before + 20 and not trouble and time.monotonic() < end:
-            time.sleep(0.01)
+            wait(lambda before=before: trouble or len(acknowledged) >= before + 20, "twenty appends")
+            if crashes < 3:
+                server.stop(signal.SIGQUIT)
+                server.start()
         over.set()
         writer.join()
         assert not trouble
@@ -163,10 +154,7 @@ def test_a_holder_that_lost_its_lease_appends_nothing(owner: psycopg.Connection[
         with pytest.raises(LeaseLost):
             record.append_many([numbered(2)])
         assert record.head().position == 1
-        end = time.monotonic() + PATIENCE_S
-        while mine.valid and time.monotonic() < end:
-            time.sleep(0.02)
-        assert not mine.valid
+        wait(lambda: not mine.valid, "the end of the lease")
         mine.release()
         assert theirs.valid
         other.bind(theirs)
@@ -194,12 +182,7 @@ def test_a_killed_holder_is_followed_within_ten_seconds(owner: psycopg.Connectio
         process.kill()
     killed, expires = owner.execute("SELECT clock_timestamp(), expires FROM leases").fetchone() or (None, None)
     assert (expires - killed).total_seconds() < 10
-    lease, end = None, time.monotonic() + PATIENCE_S
-    while lease is None and time.monotonic() < end:
-        lease = store.lease("local/here")
-        time.sleep(0.05)
-    assert lease is not None
-    lease.release()
+    wait(lambda: store.lease("local/here"), "the lease").release()
 
 
 def test_an_append_goes_on_in_the_next_partition(owner: psycopg.Connection[Any], postgres_url: str) -> None:

@@ -33,7 +33,13 @@ def test_an_event_of_every_version_is_still_read(kind: int) -> None:
     event = decode(kind, bytes.fromhex(kept["bytes"]))
     assert type(event).__name__ == KINDS[kind][0]
     assert msgspec.to_builtins(event, builtin_types=(bytes,)) == {
-        key: value.encode() if key in JSON_TEXTS else tuple(value) if isinstance(value, list) else value
+        key: value.encode()
+        if key in JSON_TEXTS
+        else bytes.fromhex(value)
+        if key == "block"
+        else tuple(value)
+        if isinstance(value, list)
+        else value
         for key, value in kept["event"].items()
     }
 

@@ -243,10 +243,7 @@ def test_the_triggers_refuse_change(sql: str, original: Path, tmp_path: Path) ->
     """Whoever opens the file by hand must first take the triggers away."""
     copy = tmp_path / "copy.db"
     copy.write_bytes(original.read_bytes())
-    with (
-        closing(sqlite3.connect(copy)) as connection,
-        pytest.raises(sqlite3.IntegrityError, match="append-only"),
-    ):
+    with closing(sqlite3.connect(copy)) as connection, pytest.raises(sqlite3.IntegrityError, match="append-only"):
         connection.execute(sql)
 
 

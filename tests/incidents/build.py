@@ -199,14 +199,7 @@ def active_list_drops_finished() -> DstackHistory:
     while story.now < 60:
         story.active(second(story.now), first(story.now)).wait(5)
     ended = task(
-        "first",
-        "done",
-        "done",
-        now=60,
-        reason="all_jobs_done",
-        why="done_by_runner",
-        exit_status=0,
-        finished=58,
+        "first", "done", "done", now=60, reason="all_jobs_done", why="done_by_runner", exit_status=0, finished=58
     )
     story.got(ended, id=ended["id"])
     while story.now < 300:

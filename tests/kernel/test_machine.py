@@ -130,11 +130,7 @@ def test_a_wrong_answer_names_the_first_wrong_entry(judged: Judged) -> None:
             "test 2: 1000 of 1000",
         ),
         ("if (N == 1000) abort();", ["TEST_RESULT", "RUNTIME_ERROR"], "test 2: it was ended by SIGABRT"),
-        (
-            "if (N == 1000) abort(); B = A;",
-            ["TEST_RESULT", "WRONG_ANSWER"],
-            "test 1: 1 of 1",
-        ),
+        ("if (N == 1000) abort(); B = A;", ["TEST_RESULT", "WRONG_ANSWER"], "test 1: 1 of 1"),
     ],
     ids=["wrong", "crash", "wrong-before-a-crash"],
 )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stenolab.waiting import wait
+from stenotest import smi
 from stenotest.dstack_history import START, DstackHistory, single
 from stenotest.memory_store import MemoryStore
+from stenotest.waiting import wait
 
 from steno.engine.decide.kernel_machines import kept_machines
 from steno.engine.errors import ProviderUnreachable
@@ -19,20 +22,21 @@ from steno.engine.fold.fold import Fold
 from steno.engine.fold.poll_reader import PollReader
 from steno.engine.kernel.kept_machine import name_of, token_of
 from steno.engine.kernel.warm_provider.provider import KernelsProvider
+from steno.engine.listener.gpu_log import GpuLog
 from steno.engine.listener.server import ListenerServer
-from steno.engine.listener.tasks import Tasks
+from steno.engine.listener.tasks import MachineTask, Tasks
 from steno.engine.providers.base import Way
 from steno.engine.providers.registry import READINGS
 from steno.engine.state.kernel_mark import FORGOTTEN
 from steno.engine.state.run import Run
+from steno.engine.state.samples import Sample
 from steno.engine.state.states import VmState
 from steno.engine.state.vm import Vm
 from steno.events import types
-from steno.events.clock import SystemClock
+from steno.events.clock import SECOND, SystemClock
 
 OURS = "11111111-2222-4333-8444-555555555555"
 NAME = name_of(OURS, None)
-PATIENCE = 30.0
 
 
 class Beneath:
@@ -95,7 +99,7 @@ class Site:
 
     def seen(self, condition: Callable[[Vm], bool], what: str) -> Vm:
         """The machine, as soon as a poll makes the condition true."""
-        return wait(lambda: vm if condition(vm := self.polled()) else None, seconds=PATIENCE, what=what)
+        return wait(lambda: vm if condition(vm := self.polled()) else None, what=what)
 
     @property
     def run(self) -> Run:
@@ -116,8 +120,14 @@ def site() -> Iterator[Site]:
 @pytest.fixture
 def port(site: Site, tmp_path: Path) -> Iterator[int]:
     """Where the listener of the machine answers."""
-    tasks = Tasks(None, tmp_path)  # type: ignore[arg-type]  # it gets no task
-    server = ListenerServer(("127.0.0.1", 0), token_of(site.store, OURS), tasks, None, 3600)  # type: ignore[arg-type]
+    with closing(GpuLog(tmp_path)) as gpus:
+        yield from listening(site, tmp_path, gpus)
+
+
+def listening(site: Site, folder: Path, gpus: GpuLog) -> Iterator[int]:
+    tasks = Tasks(None, folder)  # type: ignore[arg-type]  # it gets no task
+    address = ("127.0.0.1", 0)
+    server = ListenerServer(address, token_of(site.store, OURS), tasks, None, 3600, samples=gpus.text)  # type: ignore[arg-type]
     thread = threading.Thread(target=server.serve)
     thread.start()
     yield server.server_address[1]
@@ -140,6 +150,29 @@ def test_a_restarted_process_moves_no_machine_before_its_listener_answers(site: 
     site.process(port)
     vm = site.seen(lambda vm: vm.facts.state is VmState.IDLE, "the listener's answer")
     assert (vm.state, vm.facts.unreachable, site.odd) == (VmState.IDLE, False, [])
+
+
+def test_a_kernel_has_the_samples_of_its_time_on_the_machine(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """They are of the GPUs, and not of the listener's processes; an unknown kernel has none."""
+    monkeypatch.setenv("PATH", smi.stand_in(tmp_path / "tools", "nvidia-smi", 50))
+    now = SystemClock().now()
+    start, end = now + 1000 * SECOND, now + 2000 * SECOND  # the stand-in prints the next hour at once
+    task = MachineTask("one", "", state="ended", code=0, queued_at=now, started_at=start, ended_at=end)
+    (tmp_path / "one.task").write_text(json.dumps(vars(task)))
+    site.process(request.getfixturevalue("port"))
+    site.seen(lambda vm: vm.state is VmState.IDLE, "the listener's first answer")
+
+    def samples(since: int = 0) -> list[Sample]:
+        return (site.provider.samples(f"one.{OURS}", "", since=since) or ("", []))[1]
+
+    wait(lambda: len(samples()) == 100, what="the samples")
+    assert {sample.device for sample in samples()} == {"0"}
+    assert all(start < sample.at <= end for sample in samples())
+    assert sum(sample.use or 0 for sample in samples()) / 100 == 50
+    assert len(samples(start + 500 * SECOND)) == 50
+    assert site.provider.samples(f"two.{OURS}", "", since=0) is None
 
 
 def test_a_listener_that_nobody_asked_is_a_stop_by_policy(site: Site) -> None:

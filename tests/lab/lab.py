@@ -12,7 +12,7 @@ import sys
 from stenolab import lab_process
 from stenolab.environment import EnvironmentUnavailable
 from stenolab.versions import NEWEST, VERSIONS
-from stenolab.waiting import StillWaiting
+from stenotest.waiting import StillWaiting
 
 
 def main() -> int:

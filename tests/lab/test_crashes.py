@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
+from stenolab.lab import GPU, IMAGE, Lab
 from stenolab.ledger import bills_of
+from stenotest import steno_process
 from stenotest.inline_executor import InlineExecutor
+from stenotest.waiting import LIMIT_S
 
 from steno.engine.control.controller import Controller
 from steno.engine.live.live_world import LiveWorld
@@ -47,17 +48,15 @@ def killed(script: Path, folder: Path, home: Path, boundary: int, *words: str, *
     """The exit code of `steno`, killed at that boundary, over a record in `folder`."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("STENO_", "DSTACK_", "AMD_"))}
     env |= {"HOME": str(home), "STENO_RECORD": str(folder / "record.db"), **SETTINGS, **settings}
-    command = [sys.executable, str(script), str(boundary), *words]
-    return subprocess.run(
-        command, env=env, cwd=folder, capture_output=True, check=False, timeout=LOADED_S, stdin=subprocess.DEVNULL
-    ).returncode
+    options = {"env": env, "cwd": folder, "timeout": LIMIT_S, "stdin": subprocess.DEVNULL}
+    return steno_process.run((str(boundary), *words), program=script.read_text(), **options).returncode
 
 
 @contextmanager
 def recording(lab: Lab, project: str, folder: Path, policy: Policy) -> Iterator[Controller]:
     """A recorder of that project over the record in `folder`, in this process."""
     clock = SystemClock()
-    provider = DstackProvider(address(lab.url, lab.token, project), clock=clock, ids=RandomIds(), read_timeout=LOADED_S)
+    provider = DstackProvider(address(lab.url, lab.token, project), clock=clock, ids=RandomIds(), read_timeout=LIMIT_S)
     opened = Record.open(folder / "record.db", write=True, create=True, shapes=READINGS.shape, clock=clock)
     with closing(provider), opened as record:
         live, executor = LiveWorld(READINGS, record), InlineExecutor(clock)
@@ -122,7 +121,7 @@ def test_a_stop_of_a_machine_killed_anywhere_is_one_stop(
                 controller.round()
                 return [vm.state for vm in controller.world.state.vms.all()] == [VmState.TERMINATED]
 
-            lab.wait(gone, seconds=LOADED_S, what=f"the machine to be gone after kill {boundary}")
+            lab.wait(gone, what=f"the machine to be gone after kill {boundary}")
         recorded = kinds(folder)
         assert [recorded.count(kind) for kind in ("VmDrainStarted", "VmStopIntended", "VmStopSucceeded")] == [1, 1, 1]
         assert "VmStopFailed" not in recorded
@@ -153,7 +152,7 @@ def make_idle_machine(lab: Lab, project: str, folder: Path, *, wait: bool) -> No
             controller.round()
             return [vm.state for vm in controller.world.state.vms.all()] == [VmState.IDLE]
 
-        lab.wait(idle, seconds=LOADED_S, what="an idle machine")
+        lab.wait(idle, what="an idle machine")
 
 
 def deletions(lab: Lab) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from stenolab.lab import GPU, IMAGE, LOADED_S, Lab
+from stenolab.lab import GPU, IMAGE, Lab
 from stenolab.ledger import bills_of, most_at_once
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
 from stenolab.versions import NEWEST
+from stenotest.waiting import LIMIT_S
 
 from steno.engine.decide.machine import claims, looks_free
 from steno.engine.decide.queue import is_due
@@ -93,7 +94,7 @@ def test_55_runs_over_12_machines_leave_no_machine_idle_for_more_than_one_poll(
         runs = steno.world().runs
         return len(runs) == RUNS and all(run["state"] in ("succeeded", "failed", "stopped") for run in runs.values())
 
-    steno.until(over, seconds=8 * LOADED_S, what="every run to end")
+    steno.until(over, seconds=4 * LIMIT_S, what="every run to end")
     assert {run["state"] for run in steno.world().runs.values()} == {"succeeded"}
     assert most_at_once(bills_of(lab, project)) <= MACHINES
     assert kept_waiting(steno, f"dstack/{project}") == []

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from stenolab.lab import Lab
 from stenolab.versions import LAB, NEWEST
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 PARENT = """
 import json, sys, time
@@ -56,4 +56,4 @@ def test_server_cloud_and_jobs_end_when_their_parent_is_killed(
         server, cloud, job = json.loads(parent.stdout.readline())
         assert all(map(is_alive, (server, cloud, job)))
         parent.send_signal(signal.SIGKILL)
-        wait(lambda: not any(map(is_alive, (server, cloud, job))) or None, seconds=120, what="everything to end")
+        wait(lambda: not any(map(is_alive, (server, cloud, job))) or None, what="everything to end")

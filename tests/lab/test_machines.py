@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from stenolab.lab import LOADED_S, Gate, Lab
+from stenolab.lab import Gate, Lab
 from stenolab.ledger import bill_of, bills_of, micros, most_at_once, of_kind, seconds
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno, StenoWorld
@@ -75,7 +75,7 @@ def until_all_is_over(steno: Steno, lab: Lab, project: str) -> History:
         ended = all(run["state"] in ("succeeded", "failed", "stopped") for run in world.runs.values())
         return ended and all(vm["state"] == "terminated" for vm in world.vms)
 
-    steno.until(over, seconds=2 * LOADED_S, what="every run to end, and every machine to go")
+    steno.until(over, what="every run to end, and every machine to go")
     assert world is not None
     return History(
         lab=lab,

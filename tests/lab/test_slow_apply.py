@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from stenolab.lab import LOADED_S, Gate, Lab
+from stenolab.lab import Gate, Lab
 from stenolab.ledger import seconds
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
@@ -99,10 +99,10 @@ def test_nobody_goes_blind_and_idle_machines_go_in_time(real_lab: Lab, steno_at:
             steno.until(lambda steno=steno: steno.seen("PollRecorded"), what="a recorder")
             steno.submit("only", [places[timeout][2].passed])
         for steno, _, gate in places.values():
-            steno.wait("only", "running", seconds=2 * LOADED_S)
+            steno.wait("only", "running")
             gate.open()
         for steno, project, _ in places.values():
-            steno.wait("only", "succeeded", seconds=2 * LOADED_S)
+            steno.wait("only", "succeeded")
             for number in range(MANY):
                 ask(steno, project, f"slow-{number}")
         for steno, _, _ in places.values():
@@ -110,9 +110,7 @@ def test_nobody_goes_blind_and_idle_machines_go_in_time(real_lab: Lab, steno_at:
             def over(steno: Steno = steno) -> bool:
                 return steno.seen("SubmitSucceeded") == MANY + 1 and steno.seen("VmStopSucceeded") == 1
 
-            steno.until(
-                over, seconds=2 * LOADED_S, what="every run to be handed over, and the machine to be told to go"
-            )
+            steno.until(over, what="every run to be handed over, and the machine to be told to go")
         for timeout, (steno, _, _) in places.items():
             replay = steno("replay", "--json").json()
             assert replay["blind"] == []

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from stenolab.lab import LOADED_S, Gate, Lab
+from stenolab.lab import Gate, Lab
 from stenolab.ledger import bills_of, micros, most_at_once, seconds
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
@@ -41,7 +41,7 @@ def all_ended(steno: Steno, *names: str) -> dict[str, dict[str, Any]]:
         known = {name: runs[name] for name in names if name in runs}
         return known if len(known) == len(names) and all(run["state"] in ENDS for run in known.values()) else None
 
-    return steno.until(ended, seconds=2 * LOADED_S, what="the runs to end")
+    return steno.until(ended, what="the runs to end")
 
 
 def a_retried_run_gets_another_machine(lab: Lab, project: str, begin: Begin) -> None:
@@ -77,7 +77,7 @@ def a_schedule(lab: Lab, project: str, begin: Begin) -> None:
         ended = [run for run in runs if "#" in (run["provider_id"] or "") and run["state"] in ENDS]
         return ended if len(ended) >= 2 else None
 
-    first, second, *_ = steno.until(firings, seconds=2 * LOADED_S, what="two firings to end")
+    first, second, *_ = steno.until(firings, what="two firings to end")
     assert [(run["state"], run["exit_status"]) for run in (first, second)] == [("succeeded", 0), ("failed", 3)]
     assert all(micros(run["cost_usd"]) > 0 for run in (first, second))
     steno("stop", "nightly")
@@ -146,7 +146,7 @@ def a_kernel_machine_fails(lab: Lab, _project: str, begin: Begin) -> None:
     def ended(sentence: str) -> str | None:
         return sentence if "did not keep its machine" in sentence else None
 
-    steno.until(lambda: len(machines()) > 1, seconds=2 * LOADED_S, what="the second machine to be requested")
+    steno.until(lambda: len(machines()) > 1, what="the second machine to be requested")
     first, second, *_ = sorted(machines(), key=lambda run: run["submitted_at"])
     pause = seconds(second["submitted_at"]) - seconds(first["transitions"][-1]["at"])
     assert pause >= 15

@@ -12,12 +12,10 @@ import pytest
 from stenolab.lab import Lab
 from stenolab.machine_ssh import IP, KERNELS, MachineSsh
 from stenolab.plugin import StenoAt
-from stenolab.waiting import wait
 from stenotest.kernels import ADDITION, told
+from stenotest.waiting import wait
 
 pytestmark = pytest.mark.slow
-
-PATIENCE = 240.0
 
 
 @pytest.mark.usefixtures("machine_image")
@@ -25,7 +23,7 @@ def test_the_second_kernel_finds_the_machine_warm(dstack_22: Lab, steno_at: Sten
     """Through the provider, its machine, a tunnel with keys, a container and back; then the machine is given back."""
     steno = steno_at(dstack_22, dstack_22.project(), **KERNELS)
     up = steno.up()
-    url = wait(lambda: re.search(r"serving (http://\S+)", up.out), seconds=PATIENCE, what="the service")[1]
+    url = wait(lambda: re.search(r"serving (http://\S+)", up.out), what="the service")[1]
     name = steno(
         "kernel", "submit", _file(steno.work), "--problem", "vector-add", "--gpu", "MI300X", "--checker"
     ).out.strip()
@@ -39,7 +37,7 @@ def test_the_second_kernel_finds_the_machine_warm(dstack_22: Lab, steno_at: Sten
 
     steno.until(kept, what="the machine to be asked for")
     public = steno.home / ".dstack" / "ssh" / "id_rsa.pub"
-    wait(public.exists, seconds=PATIENCE, what="the key that goes with the task")
+    wait(public.exists, what="the key that goes with the task")
     machine_ssh.let_in(public.read_text().strip())
     assert steno.wait(name, "succeeded")["start"] == "cold"
     for _ in range(3):

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from stenolab.lab import LOADED_S, Lab
+from stenolab.lab import Lab
 from stenolab.plugin import StenoAt
 from stenolab.steno import Steno
 from stenotest.history_file import world_of_history, write_history
@@ -40,7 +40,7 @@ def history_of(name: str, steno: Steno, folder: Path) -> Path:
         ended = all(run["state"] == "succeeded" for run in world.runs.values())
         return len(world.runs) == len(DEMAND) and ended and all(vm["state"] == "terminated" for vm in world.vms)
 
-    steno.until(over, seconds=2 * LOADED_S, what="every run to succeed, and every machine to go")
+    steno.until(over, what="every run to succeed, and every machine to go")
     controller.kill()
     path = (HISTORIES if os.environ.get("STENO_KEEP_HISTORIES") else folder) / f"{name}.jsonl.zst"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -62,8 +62,7 @@ def both_run(dstack: Lab, steno_at: StenoAt) -> None:
         name: dstack.submit(project, name, [other.passed], fleets=["theirs"])["id"] for name in ("train", "stopped")
     }
     steno.until(
-        lambda: set(theirs.values()) <= {run.provider_id for run in folded(steno).runs.all()},
-        what="their runs seen",
+        lambda: set(theirs.values()) <= {run.provider_id for run in folded(steno).runs.all()}, what="their runs seen"
     )
 
     stopped = steno("stop", "stopped", "--json").json()

@@ -90,17 +90,7 @@ def test_ten_megabytes_of_source_are_compiled(cells: Containers) -> None:
         ("signal(SIGSEGV, [](int) { _exit(0); }); raise(SIGSEGV);", LIMITS, "it ended before its work was done"),
         ("for (int one = 0; one < 64; ++one) close(one);", LIMITS, "it exited with status 4"),
     ],
-    ids=[
-        "loops",
-        "ignores-sigterm",
-        "another-program",
-        "memory",
-        "forks",
-        "floods",
-        "137",
-        "handler",
-        "closes",
-    ],
+    ids=["loops", "ignores-sigterm", "another-program", "memory", "forks", "floods", "137", "handler", "closes"],
 )
 def test_a_program_that_goes_wrong_is_a_runtime_error(
     cells: Containers, body: str, limits: dict[str, int], message: str

@@ -116,8 +116,8 @@ def test_succeeds_without_its_defence(
 
 
 def test_a_program_has_as_many_processes_as_it_may(make: Any, probe: Any) -> None:
-    within, _ = probe("forks", limit=3)
-    beyond, _ = probe("forks", sandbox=make(weaker(pids_limit=600)), limit=3)
+    within, _ = probe("forks", limit=120)
+    beyond, _ = probe("forks", sandbox=make(weaker(pids_limit=600)), limit=120)
     assert int(within.output) < 128 < 500 < int(beyond.output)
 
 
@@ -149,14 +149,14 @@ def test_the_compiler_sees_nothing_of_the_host(cells: Containers, tmp_path: Any)
         ended, taken = cells.run(
             ["g++", "-c", "a.cpp", "-o", "a.o"],
             {"a.cpp": f'#include "{path}"\n'.encode()},
-            limit=30,
+            limit=120,
             takes="a.o",
             cap=1 << 20,
         )
         assert ended.code != 0
         assert taken is None
         assert "No such file" in ended.output or "Permission denied" in ended.output
-    embedded, _ = cells.run(["g++", "-c", "a.cpp"], {"a.cpp": f'asm(".incbin \\"{secret}\\"");'.encode()}, limit=30)
+    embedded, _ = cells.run(["g++", "-c", "a.cpp"], {"a.cpp": f'asm(".incbin \\"{secret}\\"");'.encode()}, limit=120)
     assert "can't open" in embedded.output or "file not found" in embedded.output
-    plugin, _ = cells.run(["g++", f"-fplugin={secret}", "-c", "a.cpp"], {"a.cpp": b""}, limit=30)
+    plugin, _ = cells.run(["g++", f"-fplugin={secret}", "-c", "a.cpp"], {"a.cpp": b""}, limit=120)
     assert "cannot load plugin" in plugin.output

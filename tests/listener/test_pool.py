@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 from steno.engine.listener.daemon import SandboxUnavailable
 from steno.engine.listener.pool import ContainerPool
@@ -83,7 +83,7 @@ def test_it_is_full_again_by_itself_when_the_engine_is_back(
         def full() -> bool:
             return len(pool.ready) == 3 and engine.there == {container.name for container in pool.ready}
 
-        wait(full, seconds=60, what="a full pool and nothing else")
+        wait(full, what="a full pool and nothing else")
     assert engine.there == set()
 
 
@@ -91,8 +91,8 @@ def test_its_end_waits_for_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("steno.engine.listener.pool._PAUSE", 600.0)
     began = threading.active_count()
     with pool_of(Engine(tuple(range(1, 100))), 3) as pool:
-        wait(lambda: pool.trouble is not None, seconds=60, what="a pause")
-    wait(lambda: threading.active_count() == began, seconds=60, what="its end")
+        wait(lambda: pool.trouble is not None, what="a pause")
+    wait(lambda: threading.active_count() == began, what="its end")
 
 
 def test_after_its_end_there_is_none() -> None:

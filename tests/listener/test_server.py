@@ -16,9 +16,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from stenolab.waiting import wait
 from stenotest.kernels import ADDITION, PATIENT, briefly, submission
 from stenotest.listeners import TOKEN, Machine, job, listening
+from stenotest.waiting import wait
 
 from steno.engine.kernel.executor import job_of
 from steno.engine.listener.server import LARGEST, ListenerServer
@@ -114,11 +114,11 @@ def test_a_task_is_cancelled_within_a_second(machine: Machine, changes: dict[str
     definition = changes.pop("problem_def", None)
     made = job(ADDITION, **changes) if definition is None else timed_job(definition)
     machine.client.post("/execute", json={"task_id": status, "job": made})
-    wait(lambda: status in machine.client.get(f"/tasks/{status}").text, seconds=120, what="it has begun")
+    wait(lambda: status in machine.client.get(f"/tasks/{status}").text, what="it has begun")
     time.sleep(0.5)
     began = time.monotonic()
     machine.client.post(f"/cancel/{status}")
-    wait(lambda: machine.client.get("/tasks").json()["tasks"][-1]["ended_at"], seconds=60, what="its end")
+    wait(lambda: machine.client.get("/tasks").json()["tasks"][-1]["ended_at"], what="its end")
     assert time.monotonic() - began < 1 + _beside()
 
 
@@ -278,7 +278,7 @@ def test_a_task_ends_with_its_engine_and_goes_on_when_that_is_back(
 
     with listening(containers, tmp_path) as machine:
         machine.execute("endless", ENDLESS)
-        wait(lambda: "CHECKING" in machine.client.get("/tasks/endless").text, seconds=120, what="the program runs")
+        wait(lambda: "CHECKING" in machine.client.get("/tasks/endless").text, what="the program runs")
         mortal.kill()
         task, frames = machine.read("endless")
         assert (task["state"], task["code"], frames[-1]["status"]) == ("ended", 2, "ERROR"), frames
@@ -293,7 +293,7 @@ def test_a_task_ends_with_its_engine_and_goes_on_when_that_is_back(
         task, frames = machine.read("after")
         assert task["code"] == 0, frames
         assert machine.client.get("/health").status_code == 200
-        wait(full, seconds=60, what="a full pool and nothing else")
+        wait(full, what="a full pool and nothing else")
     gc.collect()  # such sockets, here
 
 
@@ -343,7 +343,7 @@ def test_nothing_is_left_of_many_tasks(
     def settled() -> dict[str, int]:
         """When the pool is full and rests: each of its containers has a connection, which comes after the container."""
         pool = containers.warm()
-        wait(lambda: len(pool.ready) == READY, seconds=60, what="a full pool")
+        wait(lambda: len(pool.ready) == READY, what="a full pool")
         pool.quiet()
         return count()
 

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from stenolab.docker import IMAGE
 from stenolab.steno import Background, Steno
-from stenolab.waiting import wait
 from stenotest.kernels import ADDITION, told
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.engine.kernel import kept_machine
 from steno.engine.kernel.executor import MAX_VARIABLE
@@ -28,7 +28,6 @@ from steno.engine.state.kernel_mark import FORGOTTEN
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
 
-PATIENCE = 240.0
 ENDLESS = 'extern "C" void solution(const float*, const float*, float*, size_t) { for (volatile int i = 0;; i = i) {} }'
 WRONG = 'extern "C" void solution(const float*, const float*, float* C, size_t N) { if (N) C[0] = 7; }'
 _SERVING = re.compile(r"serving (http://\S+)")
@@ -44,7 +43,7 @@ class Site:
 
     def start(self, **environment: str) -> Background:
         self.up = up = self.steno.up(**environment)
-        address = wait(lambda: _SERVING.search(up.out), seconds=PATIENCE, what="the service")
+        address = wait(lambda: _SERVING.search(up.out), what="the service")
         self.url = address[1]
         return up
 
@@ -141,6 +140,25 @@ def test_a_kernel_that_goes_on_for_ever_is_stopped(site: Site) -> None:
     assert site.submitted()[-1]["status"] == "CHECKED"
 
 
+def test_a_kernel_in_the_queue_names_the_machine_it_waits_for(site: Site) -> None:
+    """In `show` as in its statuses: another kernel has the only machine."""
+    first = site.submit(ENDLESS, "endless.cpp")
+    site.steno.wait(first, "running")
+    second = site.submit()
+    name = site.machines()[0]["name"]
+    wait(lambda: f"{name} has another kernel" in site.steno("show", second).out, what="the reason")
+    site.steno("stop", first)
+    assert site.steno.wait(second, "succeeded")["start"] == "warm"
+
+
+def test_a_machine_is_stopped_by_hand(site: Site) -> None:
+    """The last of the tests of this host: any other would wait for another machine."""
+    site.submitted()
+    (machine,) = site.machines()
+    site.steno("vms", "stop", machine["vm_id"])
+    assert site.steno.wait(machine["name"], "succeeded", "stopped")
+
+
 def test_a_service_that_is_killed_loses_nothing(other: Site) -> None:
     """The kernel goes on without it; the next service reads what it reported meanwhile."""
     other.start()
@@ -190,27 +208,7 @@ def test_an_idle_machine_is_given_back(other: Site) -> None:
     name = other.machines()[0]["name"]
     ended = other.steno.wait(name, "succeeded")
     assert (ended["reason"], ended["exit_status"]) == ("exit_zero", 0)
-    wait(lambda: not other.machines(), seconds=PATIENCE, what="the machine to be gone")
-
-
-def test_a_machine_is_stopped_by_hand(other: Site) -> None:
-    other.start()
-    other.submitted()
-    (machine,) = other.machines()
-    other.steno("vms", "stop", machine["vm_id"])
-    assert other.steno.wait(machine["name"], "succeeded", "stopped")
-
-
-def test_a_kernel_in_the_queue_names_the_machine_it_waits_for(other: Site) -> None:
-    """In `show` as in its statuses: another kernel has the only machine."""
-    other.start()
-    first = other.submit(ENDLESS, "endless.cpp")
-    other.steno.wait(first, "running")
-    second = other.submit()
-    name = other.machines()[0]["name"]
-    wait(lambda: f"{name} has another kernel" in other.steno("show", second).out, seconds=PATIENCE, what="the reason")
-    other.steno("stop", first)
-    assert other.steno.wait(second, "succeeded")["start"] == "warm"
+    wait(lambda: not other.machines(), what="the machine to be gone")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +240,7 @@ def test_without_an_engine_kernels_are_refused(other: Site) -> None:
     nowhere = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
     other.start(**nowhere)
     body = {"solution_code": ADDITION, "problem": "vector-add", "gpu_type": "CPU", "language": "cpp"}
-    answer = httpx.post(f"{other.url}/api/amd/submit", json=body, timeout=PATIENCE, trust_env=False)
+    answer = httpx.post(f"{other.url}/api/amd/submit", json=body, timeout=LIMIT_S, trust_env=False)
     assert answer.status_code == 503
     assert "apt-get install docker.io" in answer.json()["detail"]
     command = other.steno("kernel", "submit", other.file(), "--problem", "vector-add", code=6, **nowhere)

@@ -10,8 +10,8 @@ from benchmarks import page, suite, support
 from benchmarks.targets import TARGETS, Target
 
 ROOT = Path(__file__).parents[2]
-OTHERS = {"__init__", "gpu_judge", "page", "simulator", "suite", "support", "targets"}
-"""Files of the benchmarks that measure nothing; of `gpu_judge`, which needs a GPU, its exit status is the result."""
+OTHERS = {"__init__", "gpu_duty", "gpu_judge", "page", "simulator", "suite", "support", "targets"}
+"""Files of the benchmarks that measure nothing; of those that need a GPU, the exit status is the result."""
 CHEAP = ("cli_start", "dstack_client", "growth", "postgres_append", "record_append", "record_polls", "recorder")
 """Each takes a few seconds of CPU at its smallest size."""
 LONG = [script for script in suite.SCRIPTS if script not in CHEAP]

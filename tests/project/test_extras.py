@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from stenotest.mail_server import MailServer
 from stenotest.packages import uv
 from stenotest.postgres import lacking
 
@@ -91,6 +92,16 @@ def otlp(call: Call, _: pytest.FixtureRequest) -> Generator[str]:
         assert arrived
 
 
+def notices(call: Call, request: pytest.FixtureRequest) -> Generator[str]:
+    """A test notice arrives by mail."""
+    with MailServer() as mail:
+        settings = f'[notify.alice]\nurl = "{mail.url("alice@example.org")}"\n'
+        (request.getfixturevalue("tmp_path") / "steno.toml").write_text(settings)
+        done = call("notify", "test")
+        yield done.stderr
+        assert (done.returncode, len(mail.taken)) == (0, 1), done.stderr
+
+
 @contextmanager
 def collector() -> Iterator[tuple[str, list[str]]]:
     arrived: list[str] = []
@@ -156,7 +167,7 @@ def dstack(call: Call, _: pytest.FixtureRequest) -> Generator[str]:
     assert "bug in Steno" not in done.stderr
 
 
-CASES = (questions, postgres, otlp, dask, listener, dstack)
+CASES = (questions, postgres, otlp, notices, dask, listener, dstack)
 LONG = {dask: pytest.mark.long}
 """A cluster of processes starts and ends."""
 

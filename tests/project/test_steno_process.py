@@ -68,3 +68,15 @@ def test_many_threads_may_start_commands_at_once(tmp_path):
         answers = users.map(lambda n: steno_process.run([f"no-such-{n}"], env=env, cwd=tmp_path).stderr, range(24))
         for number, answer in enumerate(answers):
             assert f"no-such-{number}'" in answer
+
+
+@pytest.mark.slow
+def test_a_program_changes_the_steno_that_it_calls_and_no_other(tmp_path, monkeypatch):
+    """Forked as by `python -c`: its arguments, its functions, its exit code."""
+    program = "import sys\nfrom steno.cli import main as module\ncode = int(sys.argv[1])\n"
+    program += "def main(): sys.exit(code)\nmodule.main = main\nmodule.main()\n"
+    options = {"env": environment(tmp_path), "cwd": tmp_path}
+    for fork in ("1", "0"):
+        monkeypatch.setenv("STENO_TEST_FORK", fork)
+        assert steno_process.run(["7"], program=program, **options).returncode == 7
+        assert steno_process.run(["--version"], **options).returncode == 0

@@ -8,26 +8,25 @@ from typing import Any, Final, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stenotest.dstack_history import START, DstackHistory, Item, job, poll_of, provider_id, run_item, submission
+from stenotest.dstack_history import START, Item, job, poll_of, provider_id, run_item, submission
 from stenotest.histories import History, histories
 from stenotest.machines import HOST, MachineHistory, machine_event, machine_histories, machine_item
+from stenotest.telling import Telling
 from stenotest.whole_costs import cost_report, expect_ranges_to_sum, reconcile
 
 from steno.engine.money.costs import Costs
 from steno.engine.money.daily import STACKS, STRIPS
 from steno.engine.money.reconcile import Cause
-from steno.engine.providers.registry import READINGS
 from steno.engine.state.kernel_mark import is_kept
-from steno.engine.state.policy import DAY, Billing, Policy, Rate, dump_policy
+from steno.engine.state.policy import DAY, Billing, Policy, Rate
 from steno.engine.wire import wire
 from steno.events import types
-from steno.events.clock import SECOND, SystemClock, format_time, parse_time
+from steno.events.clock import SECOND, format_time, parse_time
 from steno.events.poll import Poll
-from steno.events.store.record import ANY, Batch, Record
+from steno.events.store.record import Record
 from steno.projections.answers.costs import By, ChartRange, costs, run_reconciliations, spend, utilisation
 from steno.projections.read_models import projection_writer as keeper
 from steno.projections.read_models.past_worlds import opened
-from steno.projections.read_models.projection_writer import ProjectionWriter
 from steno.projections.read_models.projector import caught_up
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import View
@@ -35,69 +34,7 @@ from steno.projections.read_models.view import View
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
 BYS: Final[tuple[By, ...]] = get_args(By)
-SOURCE = "dstack/main"
 OURS = "11111111-0000-4000-8000-000000000001"
-STEP = 5
-
-
-class Standing(SystemClock):
-    """A clock that stands, until it is set."""
-
-    def __init__(self) -> None:
-        self.moment = START
-
-    def now(self) -> int:
-        """Always the same."""
-        return self.moment
-
-
-class Telling:
-    """A record that is told polls and events, and the projections that one keeper makes of it."""
-
-    def __init__(self, path: Path) -> None:
-        self.clock = Standing()
-        self.story = DstackHistory()
-        self.record = Record.open(path, write=True, create=True, shapes=READINGS.shape, clock=self.clock)
-        self.store = ProjectionStore.create(None)
-        self.keeper = ProjectionWriter(self.record, self.store, spacing=1 << 62)
-
-    def __enter__(self) -> "Telling":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.store.close()
-        self.record.close()
-
-    def event(self, stream: str, event: types.Event) -> None:
-        """Something we did ourselves, at the story's moment."""
-        self.clock.moment = START + round(self.story.now * SECOND)
-        self.record.append_many([Batch(stream=stream, events=[event], expected_version=ANY)])
-
-    def adopted(self, policy: Policy) -> None:
-        """A policy is in force from now on."""
-        self.event(f"queue/{SOURCE}", types.PolicyAdopted(source=SOURCE, policy=dump_policy(policy)))
-
-    def look(
-        self,
-        runs: Sequence[Item] = (),
-        machines: Sequence[Item] = (),
-        after: float = STEP,
-        *,
-        log: Sequence[Item] = (),
-    ) -> None:
-        """The next answers of both lists, some seconds later, and the provider's log where it has one."""
-        self.story.wait(after).listed(*runs).machines(*machines)
-        if log:
-            self.story.logged(*log)
-        self.record.append_polls([poll for _, poll in self.story.polls() if poll is not None])
-        self.story.lines.clear()
-
-    def caught_up(self, *, restarted: bool = False) -> ProjectionStore:
-        """The projections, up to the head."""
-        if restarted:
-            self.keeper = ProjectionWriter(self.record, self.store, spacing=1 << 62)
-        self.keeper.advance(self.record.head().position)
-        return self.store
 
 
 def summed(store: ProjectionStore, by: By) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from stenotest.dstack_history import DstackHistory, Item, job, run_item, submiss
 from stenotest.machines import machine_item
 
 from steno.engine.money.report import rank
+from steno.engine.notify.dwells import LEAST
 from steno.events.poll import Poll
 from steno.events.store.record import Record
-from steno.projections.answers.dwells import LEAST, Dwell, dwells
+from steno.projections.answers.dwells import Dwell, dwells
 from steno.projections.answers.incidents import unusual
 from steno.projections.read_models.past_worlds import as_it_was, opened
 from steno.projections.read_models.projector import caught_up

@@ -31,9 +31,12 @@ def rows_of(name: str, record: Record | Path | str, at: int | str | None = None)
     return frame(name, record, at).to_arrow().to_pylist()
 
 
-@pytest.fixture(params=RECORDINGS)
-def record(request: pytest.FixtureRequest, tmp_path: Path, recording: Polls, recorded: Recorded) -> Iterator[Record]:
-    with recorded(tmp_path / "record.db", recording(request.param)) as opened_record:
+@pytest.fixture(scope="module", params=RECORDINGS)
+def record(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, recording: Polls, recorded: Recorded
+) -> Iterator[Record]:
+    """No test writes to it."""
+    with recorded(tmp_path_factory.mktemp("frames") / "record.db", recording(request.param)) as opened_record:
         yield opened_record
 
 
@@ -154,7 +157,7 @@ def test_postgresql_has_the_same_tables(
     with recorded(tmp_path / "record.db", taken) as here, recorded(postgres_url, taken) as there:  # type: ignore[arg-type]
         for table in TABLES:
             left, right = rows_of(table, here), rows_of(table, there)
-            assert left
+            assert left or table == "samples"
             for row in (*left, *right):
                 row.pop("hash", None)
                 row.pop("recorded_at", None)

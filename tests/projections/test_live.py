@@ -5,12 +5,12 @@ import os
 import sqlite3
 import stat
 import threading
-import time
 from contextlib import closing
 
 import pytest
-from stenotest.growing_record import CLOCK, Growing, looked, patiently, same_as_replay
+from stenotest.growing_record import CLOCK, Growing, looked, same_as_replay
 from stenotest.records import read_models_file
+from stenotest.waiting import wait
 
 from steno.engine.providers.registry import READINGS
 from steno.events.clock import SECOND
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.slow
 def test_what_is_appended_is_soon_shown(growing: Growing, live: tuple[Projector, Pool]) -> None:
     """Without anybody waking it, and with `min_position` in the very next read."""
     projector, pool = live
-    patiently(looked(pool, growing.record.head().position))
+    wait(looked(pool, growing.record.head().position))
     for _ in range(5):
         head = growing.grow(7)
         with pool.now(min_position=head) as look:
             assert look.position >= head
-    patiently(lambda: projector.lag.positions == 0)
+    wait(lambda: projector.lag.positions == 0)
     assert projector.position == growing.record.head().position
     assert projector.lag.seconds == 0
     with pool.now() as look:
@@ -55,11 +55,11 @@ def test_a_position_that_never_comes_is_refused_after_a_while(
 def test_one_look_is_of_one_position(growing: Growing, live: tuple[Projector, Pool]) -> None:
     """Whatever is appended and written meanwhile."""
     projector, pool = live
-    patiently(looked(pool, growing.record.head().position))
+    wait(looked(pool, growing.record.head().position))
     with pool.now() as look:
         before = [row.object for row in look.view.store.runs.all()]
         head = growing.grow(80)
-        patiently(lambda: projector.position >= head)
+        wait(lambda: projector.position >= head)
         assert [row.object for row in look.view.store.runs.all()] == before
         assert look.view.position == look.position < head
     with pool.now() as look:
@@ -94,7 +94,7 @@ def test_a_rebuild_appends_nothing(growing: Growing) -> None:
 def test_readers_never_stop_nor_go_back_while_files_are_swapped(growing: Growing, live: tuple[Projector, Pool]) -> None:
     """With a writer that appends all the time, rebuilds one after the other, and readers in several threads."""
     _, pool = live
-    patiently(looked(pool, growing.record.head().position))
+    wait(looked(pool, growing.record.head().position))
     over = threading.Event()
     trouble: list[BaseException] = []
     seen = [0, 0, 0]
@@ -125,19 +125,19 @@ def test_readers_never_stop_nor_go_back_while_files_are_swapped(growing: Growing
     for thread in threads:
         thread.start()
     files = set()
-    end = time.monotonic() + 300
+
+    def enough() -> bool:
+        growing.grow(3)
+        files.add(read_models_file(growing.path).readlink())
+        return bool(trouble) or (len(files) >= 4 and min(seen) >= 20)
+
     try:
-        while (len(files) < 4 or min(seen) < 20) and not trouble and time.monotonic() < end:
-            growing.grow(3)
-            files.add(read_models_file(growing.path).readlink())
-            time.sleep(0.01)
+        wait(enough, "four files and sixty looks")
     finally:
         over.set()
         for thread in threads:
             thread.join()
     assert not trouble, trouble[0]
-    assert len(files) >= 4
-    assert min(seen) >= 20
     head = growing.record.head().position
     with pool.now(min_position=head) as look:
         same_as_replay(look)
@@ -150,7 +150,7 @@ def test_other_rules_build_a_new_file_while_the_old_is_read(
 ) -> None:
     """As when a newer version begins to serve: what the old rules said is shown until the new have said it."""
     projector, pool = live
-    patiently(looked(pool, growing.record.head().position))
+    wait(looked(pool, growing.record.head().position))
     before = read_models_file(growing.path).readlink()
     newer = "newer@9 " + keeper.RULES.rpartition(" ")[2]
     monkeypatch.setattr(keeper, "RULES", newer)
@@ -158,8 +158,8 @@ def test_other_rules_build_a_new_file_while_the_old_is_read(
     head = growing.grow(5)
     with pool.now() as look:
         assert look.position > 0
-    patiently(lambda: read_models_file(growing.path).readlink() != before)
-    patiently(lambda: projector.position >= head)
+    wait(lambda: read_models_file(growing.path).readlink() != before)
+    wait(lambda: projector.position >= head)
     with pool.now(min_position=head) as look:
         checkpoint = look.view.store.checkpoint()
         assert checkpoint is not None
@@ -172,7 +172,7 @@ def test_a_lost_or_damaged_file_is_rebuilt_under_the_service(
 ) -> None:
     """Readers get an answer or are told to ask again, never anything else; soon all is well again."""
     _, pool = live
-    patiently(looked(pool, growing.record.head().position))
+    wait(looked(pool, growing.record.head().position))
     path = read_models_file(growing.path)
     file = path.resolve()
     if harm == "link":
@@ -202,7 +202,7 @@ def test_a_lost_or_damaged_file_is_rebuilt_under_the_service(
             return look.position >= head and len(list(look.view.store.runs.all())) > 0
         return False
 
-    patiently(is_well)
+    wait(is_well)
     with pool.now(min_position=head) as look:
         same_as_replay(look)
 

@@ -1,14 +1,15 @@
 """Several processes at the projections of one record, and processes killed while they write them."""
 
+import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from contextlib import ExitStack, closing
 
 import pytest
-from stenotest.growing_record import CLOCK, Growing, child, looked, patiently, same_as_replay
+from stenotest import steno_process
+from stenotest.growing_record import CLOCK, Growing, child, looked, same_as_replay
+from stenotest.waiting import wait
 
 from steno.projections.read_models.projector import caught_up, rebuilt
 from steno.projections.read_models.reader_pool import Pool
@@ -65,9 +66,7 @@ def test_a_process_killed_anywhere_leaves_what_others_go_on_with(
             before = look.position
         head = growing.grow(200)
         program = _BUILDER.format(module=module, name=name, call=call, after=after, work=work)
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(growing.path)], check=False, capture_output=True, text=True
-        )
+        done = steno_process.run([str(growing.path)], program=program, env=os.environ)
         assert done.returncode == -signal.SIGKILL, done.stderr
         with pool.now() as look:
             assert look.position >= before
@@ -114,7 +113,7 @@ def test_several_projectors_may_follow_one_record(growing: Growing) -> None:
         for _ in range(100):
             head = growing.grow(4)
             time.sleep(0.02)
-        patiently(looked(pool, head))
+        wait(looked(pool, head))
         for process in running:
             output, trouble = process.communicate(f"{head}\n")
             assert (process.returncode, trouble) == (0, "")

@@ -116,12 +116,7 @@ def test_a_run_that_turns_out_to_be_ours_is_two_before_and_one_after(
     with recorded(tmp_path / "record.db", polls[:300]) as record:
         ours = "11111111-0000-4000-8000-000000000001"
         request = types.RunRequested(
-            run_id=ours,
-            provider="dstack",
-            project="name-reuse",
-            name="same-run",
-            configuration=b"{}",
-            submitter="test",
+            run_id=ours, provider="dstack", project="name-reuse", name="same-run", configuration=b"{}", submitter="test"
         )
         record.append_many([Batch(stream=f"run/{ours}", events=[request], expected_version=ANY)])
         with caught_up(record) as store:

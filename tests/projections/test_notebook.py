@@ -29,9 +29,7 @@ nbformat.write(notebook, made)
 
 @pytest.mark.slow
 def test_the_notebook_draws_every_picture(
-    tmp_path: Path,
-    recording: Callable[[str], tuple[Poll, ...]],
-    recorded: Callable[[Path, Sequence[Poll]], Record],
+    tmp_path: Path, recording: Callable[[str], tuple[Poll, ...]], recorded: Callable[[Path, Sequence[Poll]], Record]
 ) -> None:
     """Over a record of a cold and a warm start; its total is that of the machines' bills."""
     with recorded(tmp_path / "record.db", recording("dstack-0.22.5/warm_reuse")) as record, caught_up(record) as store:

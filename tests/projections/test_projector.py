@@ -85,10 +85,7 @@ def test_any_moment_of_the_past_is_the_replay_up_to_it(two_runs: Record) -> None
             assert said(store) == replayed(two_runs, position)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"no database", b"SQLite format 3\0" + b"\1" * 500],
-)
+@pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"\1" * 500])
 def test_a_damaged_file_is_rebuilt(two_runs: Record, content: bytes) -> None:
     """Projections are disposable."""
     with caught_up(two_runs) as store:

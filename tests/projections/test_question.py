@@ -18,9 +18,7 @@ from steno.projections.frames.table import ArrowFrame
 
 @pytest.fixture
 def source(
-    tmp_path: Path,
-    recording: Callable[[str], tuple[Poll, ...]],
-    recorded: Callable[[Path, Sequence[Poll]], Record],
+    tmp_path: Path, recording: Callable[[str], tuple[Poll, ...]], recorded: Callable[[Path, Sequence[Poll]], Record]
 ) -> Iterator[FrameSource]:
     with (
         recorded(tmp_path / "record.db", recording("dstack-0.22.5/retry_success")) as record,

@@ -1,5 +1,6 @@
 """The pages of the service, over genuine recordings: now, and at any moment before."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -42,6 +43,8 @@ KEYS = {
     "today",
     "budget",
     "burn",
+    "idle_inside",
+    "last_lines",
     "window",
     "lanes",
     "anomalies",
@@ -223,6 +226,12 @@ def test_anomalies_come_newest_first_page_by_page_those_of_cost_among_them(weeks
             if behind is None:
                 break
         assert paged == everything.anomalies
+        counts = Counter(anomaly.kind for anomaly in everything.anomalies)
+        assert {each.kind: each.count for each in everything.kinds} == counts
+        for each in everything.kinds:
+            alike = incidents.incidents(look, kind=each.kind, limit=500).anomalies
+            assert alike == tuple(anomaly for anomaly in everything.anomalies if anomaly.kind == each.kind)
+            assert (each.last_at, each.first_at) == (alike[0].at, alike[-1].at)
         odd = next(anomaly for anomaly in everything.anomalies if anomaly.kind == "cost_divergence")
         assert odd in incidents.newest(look, 500)
         run = look.view.run(odd.subject.removeprefix("run/"))

@@ -12,7 +12,7 @@ from steno.engine.state.changes import Anomaly
 from steno.projections.read_models.cost_rows import Against, Paid
 from steno.projections.read_models.schema import VERSION, ddl
 
-FORM = (16, "876b17f8b91b8a4a")
+FORM = (18, "9678073071ad5f7b")
 """`VERSION` of projections/read_models/schema.py, and the digest of the form that it stands for."""
 
 

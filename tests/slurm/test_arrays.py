@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
-LONG_S = 180.0
 TASK = """
 type: task
 name: {name}
@@ -41,7 +40,8 @@ def test_waiting_for_an_array_is_waiting_for_its_tasks(on_slurm: Steno) -> None:
     assert [line for line in on_slurm("logs", "odd").out.splitlines() if line.startswith("I am")] == [
         "I am 1", "I am 2", "I am 3",
     ]  # fmt: skip
-    assert "one run" in on_slurm("logs", "-f", "odd", code=2).err
+    followed = {line for line in on_slurm("logs", "-f", "odd").out.splitlines() if "I am" in line}
+    assert followed == {f"odd[{number}] | I am {number}" for number in (1, 2, 3)}
     listed = on_slurm("ps", "--all").out
     assert next(line for line in listed.splitlines() if "odd" in line).startswith("odd [3 runs]")
     assert "odd[1]" not in listed
@@ -57,12 +57,12 @@ def test_a_task_and_then_the_array_is_stopped(on_slurm: Steno, slurm_cluster: Cl
         runs = on_slurm("ps", "--all", "--json").json()["runs"]
         return sorted(run["state"] for run in runs if run["name"] == "long" and run.get("group") is not None)
 
-    wait(lambda: "running" in states(), seconds=LONG_S, what="a task to run", pause=0.5)
+    wait(lambda: "running" in states(), what="a task to run", pause=0.5)
     on_slurm("stop", "long[0]")
-    wait(lambda: states().count("stopped") == 1, seconds=LONG_S, what="the task to be stopped", pause=0.5)
+    wait(lambda: states().count("stopped") == 1, what="the task to be stopped", pause=0.5)
     assert on_slurm.shown("long")["state"] == "running"
     on_slurm("stop", "long")
-    wait(lambda: states() == ["stopped"] * 6, seconds=LONG_S, what="every task to be stopped", pause=0.5)
+    wait(lambda: states() == ["stopped"] * 6, what="every task to be stopped", pause=0.5)
     array = on_slurm.shown("long")
     assert (array["state"], array["reason"]) == ("stopped", "stopped_by_user")
     assert array["provider_id"] not in slurm_cluster.run("squeue", "-h", "-o", "%F")

@@ -9,15 +9,14 @@ import pytest
 from stenolab.slurm import Cluster
 from stenolab.slurm_slow import batch
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
-LONG_S = 240.0
 ENDS = ("succeeded", "failed", "stopped")
 
 
 def ended(steno: Steno, name: str) -> dict[str, Any]:
     """The run of that name once it has its verdict."""
-    return steno.wait(name, *ENDS, seconds=LONG_S)
+    return steno.wait(name, *ENDS)
 
 
 def verdict(run: dict[str, Any]) -> tuple[str, str, int | None, int]:
@@ -34,7 +33,7 @@ def test_an_array_is_one_run_per_task(slow_endings: Steno, slurm_cluster: Cluste
         listed = [run for run in runs if run["name"] == "array"]
         return listed if len(listed) == 4 and all(run["state"] in ENDS for run in listed) else None
 
-    ended_tasks = sorted(wait(tasks, seconds=LONG_S, what="four tasks", pause=0.5), key=lambda run: run["provider_id"])
+    ended_tasks = sorted(wait(tasks, what="four tasks", pause=0.5), key=lambda run: run["provider_id"])
     array = ended_tasks[0]["provider_id"].partition("_")[0]
     assert [run["provider_id"] for run in ended_tasks] == [f"{array}_{task}" for task in range(4)]
     assert [verdict(run) for run in ended_tasks] == [
@@ -51,7 +50,7 @@ def test_tasks_that_wait_are_cancelled_while_others_run(slow_endings: Steno) -> 
         listed = {run["provider_id"].partition("_")[2]: run for run in runs if run["name"] == "cut-short"}
         return listed if all(run["state"] in ENDS for run in listed.values()) else None
 
-    by_task = wait(tasks, seconds=LONG_S, what="every task", pause=0.5)
+    by_task = wait(tasks, what="every task", pause=0.5)
     assert {*by_task} == {str(task) for task in range(8)}
     began = {task for task, run in by_task.items() if run["start"] is not None}
     assert {"0", "1"} <= began < {*by_task}
@@ -84,11 +83,11 @@ def test_a_job_whose_node_died_is_tried_again(slow_endings: Steno, slurm_cluster
     # A node that comes back ends the attempt that it lost, and starts no other of the same job in that second.
     slurm_cluster.run("scontrol", "hold", job)
     slurm_cluster.start_node("node4")
-    wait(lambda: "idle" in slurm_cluster.run("sinfo", "-h", "-n", "node4", "-o", "%T"), seconds=LONG_S, what="node4")
+    wait(lambda: "idle" in slurm_cluster.run("sinfo", "-h", "-n", "node4", "-o", "%T"), what="node4")
     back = int(time.time())
-    wait(lambda: int(time.time()) > back + 1, seconds=LONG_S, what="the next second")
+    wait(lambda: int(time.time()) > back + 1, what="the next second")
     slurm_cluster.run("scontrol", "release", job)
-    again = slow_endings.wait("node-dies", "running", seconds=LONG_S)
+    again = slow_endings.wait("node-dies", "running")
     assert again["attempts"] == 2
     slow_endings("stop", "node-dies")
     run = ended(slow_endings, "node-dies")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 PAUSE_S = 5
 
@@ -24,9 +24,7 @@ def test_a_suspended_job_is_billed_for_the_time_it_ran(on_slurm: Steno, slurm_cl
     ).done()  # fmt: skip
     job = on_slurm.wait("paused", "running")["provider_id"]
     slurm_cluster.run("scontrol", "suspend", job)
-    wait(
-        lambda: counted(slurm_cluster, job, "Suspended") >= f"00:00:{PAUSE_S:02}", seconds=60, what="it to be suspended"
-    )
+    wait(lambda: counted(slurm_cluster, job, "Suspended") >= f"00:00:{PAUSE_S:02}", what="it to be suspended")
     slurm_cluster.run("scontrol", "resume", job)
     (on_slurm.work / "go").touch()
     run = on_slurm.wait("paused", "succeeded")

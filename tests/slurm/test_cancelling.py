@@ -9,7 +9,7 @@ import pytest
 from stenolab.sites import SlurmSite
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 from steno.engine.errors import Conflict
 from steno.engine.providers.base import StopTarget
@@ -19,7 +19,6 @@ from steno.events.clock import SystemClock
 
 JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
 CONFLICT = 5
-LONG_S = 200.0
 OTHER = "games"
 
 
@@ -45,7 +44,7 @@ def recycled(cluster: Cluster, job: str, *options: str) -> None:
             cluster.run("scancel", new)
         return new == job
 
-    wait(again, seconds=LONG_S, what=f"the id {job} to come again", pause=0.2)
+    wait(again, what=f"the id {job} to come again", pause=0.2)
 
 
 def state(cluster: Cluster, job: str) -> str:
@@ -58,7 +57,7 @@ def test_a_recycled_id_is_not_cancelled(on_wrapping: Steno, slurm_wrapping: Clus
     """Whoever asks, and when: with one clear line. Nor when the job of that id had been stopped once."""
     gone = on_wrapping("submit", "--json", "--name", "mine", *JOB, "--", "sleep 600").json()["provider_id"]
     slurm_wrapping.run("scancel", gone)
-    wait(lambda: not state(slurm_wrapping, gone), seconds=LONG_S, what="the controller to forget it")
+    wait(lambda: not state(slurm_wrapping, gone), what="the controller to forget it")
     recycled(slurm_wrapping, gone, *options)
 
     done = on_wrapping("stop", "mine", code=CONFLICT)
@@ -99,11 +98,11 @@ def test_an_array_of_200_is_cancelled_half_way(site: SlurmSite, tasks: Callable[
         going = {task for task, word in tasks(job).items() if word not in ("COMPLETED", "PENDING")}
         return f"{job}_9" in going and not {f"{job}_{number}" for number in range(8)} & going
 
-    wait(half_way, seconds=LONG_S, what="the array to be half-way")
+    wait(half_way, what="the array to be half-way")
 
     site.provider.stop(site.stopping(job, wanted.name, False))
 
-    wait(lambda: not {"PENDING", "RUNNING"} & {*tasks(job).values()}, seconds=LONG_S, what="the array to end")
+    wait(lambda: not {"PENDING", "RUNNING"} & {*tasks(job).values()}, what="the array to end")
 
 
 def test_a_task_that_waits_is_cancelled_alone(
@@ -115,11 +114,11 @@ def test_a_task_that_waits_is_cancelled_alone(
     (submitted,) = {seen.facts.submitted_at for key, seen in site.look()[0].items() if key.startswith(f"{job}_")}
 
     site.provider.stop(StopTarget(provider_id=f"{job}_50", name="wrap", submitted_at=submitted))
-    wait(lambda: "PENDING" not in tasks(f"{job}_50").values(), seconds=LONG_S, what="the task to be cancelled")
+    wait(lambda: "PENDING" not in tasks(f"{job}_50").values(), what="the task to be cancelled")
     assert "PENDING" in tasks(f"{job}_51").values()
 
     site.provider.stop(StopTarget(provider_id=job, name="wrap", submitted_at=submitted))
-    wait(lambda: not {"PENDING", "RUNNING"} & {*tasks(job).values()}, seconds=LONG_S, what="the array to end")
+    wait(lambda: not {"PENDING", "RUNNING"} & {*tasks(job).values()}, what="the array to end")
 
 
 def test_somebody_elses_job_is_cancelled_only_as_it_was_shown(slurm_cluster: Cluster, site: SlurmSite) -> None:
@@ -137,7 +136,7 @@ def test_somebody_elses_job_is_cancelled_only_as_it_was_shown(slurm_cluster: Clu
     assert state(slurm_cluster, job) in ("PENDING", "RUNNING")
 
     site.provider.stop(StopTarget(provider_id=job, name="wrap", submitted_at=submitted, user="root"))
-    wait(lambda: state(slurm_cluster, job) in ("", "CANCELLED"), seconds=LONG_S, what="it to end")
+    wait(lambda: state(slurm_cluster, job) in ("", "CANCELLED"), what="it to end")
 
 
 def test_a_site_that_rewrites_comments(slurm_cluster: Cluster, site: SlurmSite) -> None:
@@ -156,5 +155,5 @@ def test_a_site_that_rewrites_comments(slurm_cluster: Cluster, site: SlurmSite) 
         site.provider.stop(StopTarget(provider_id=second, name=other.name, mark=wanted.run_id))
     site.provider.stop(site.stopping(job, wanted.name, False))
 
-    wait(lambda: state(slurm_cluster, job) in ("", "CANCELLED"), seconds=LONG_S, what="it to end")
+    wait(lambda: state(slurm_cluster, job) in ("", "CANCELLED"), what="it to end")
     assert state(slurm_cluster, second) in ("PENDING", "RUNNING")  # the fixture ends it, by its script too

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from stenolab.slurm import processes_of
 from stenolab.versions import LAB
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 PARENT = """
 import sys, time
@@ -42,4 +42,4 @@ def test_nothing_of_a_cluster_outlives_a_killed_run() -> None:
         assert parent.stdout.readline().strip() == "up"
         assert processes_of(folder)
         parent.send_signal(signal.SIGKILL)
-    wait(lambda: not folder.exists() and not processes_of(folder), seconds=120, what="everything to end")
+    wait(lambda: not folder.exists() and not processes_of(folder), what="everything to end")

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 A6000 = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
-LONG_S = 120.0
 ENDS = ("succeeded", "failed", "stopped")
 
 
@@ -65,7 +64,7 @@ def test_a_job_that_takes_too_much_memory(on_slurm: Steno) -> None:
 def test_a_fast_job_at_a_slow_poll(on_slurm: Steno, listed: Callable[[], str]) -> None:
     """Bugs 2 and 7 of the first tool: it ended between two polls, and squeue had forgotten it."""
     job = submitted(on_slurm, "fast", "true")
-    wait(lambda: f"{job}|" not in listed(), seconds=LONG_S, what="squeue to forget it")
+    wait(lambda: f"{job}|" not in listed(), what="squeue to forget it")
     on_slurm.start("record", "--interval", "5s")
     run = on_slurm.wait("fast", *ENDS)
     assert (run["state"], run["reason"], run["exit_status"]) == ("succeeded", "exit_zero", 0)
@@ -75,7 +74,7 @@ def test_cancelled_while_it_waits_and_while_it_runs(recorded: Steno, listed: Cal
     """Both are stopped by the user; neither has an exit status."""
     going = submitted(recorded, "stays-running", "sleep 300")
     held = submitted(recorded, "stays-queued", "true", "--account", "lab", "--qos", "capped", "--cpu", "8")
-    wait(lambda: f"{going}|RUNNING" in listed(), seconds=LONG_S, what="the job to run")
+    wait(lambda: f"{going}|RUNNING" in listed(), what="the job to run")
     assert f"{held}|PENDING" in listed()
     for name in ("stays-queued", "stays-running"):
         recorded("stop", name)

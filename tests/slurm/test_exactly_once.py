@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
-LONG_S = 200.0
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,7 @@ def test_a_crash_between_the_call_and_its_answer(
         return job not in slurm.run("squeue", "-h", "-t", "all", "-o", "%i").split()
 
     if forgotten:
-        wait(gone, seconds=LONG_S, what="the controller to forget it")
+        wait(gone, what="the controller to forget it")
     steno.follow("0.5", PATH=path)
     run = steno.wait(name, "failed", "succeeded", "stopped")
     steno.close()
@@ -105,7 +104,7 @@ class Slow:
             ended = {run["provider_id"] for run in runs if run["finished_at"] is not None}
             return runs if len(submitted) >= jobs and submitted <= ended else None
 
-        runs = self.steno.until(over, seconds=LONG_S, what="all jobs to end")
+        runs = self.steno.until(over, what="all jobs to end")
         ours = [run for run in runs if run["run_id"] in requested]
         assert {(run["state"], run["reason"]) for run in ours} == {("succeeded", "exit_zero")}
         others = [run["reason"] for run in runs if run["name"] in names and run not in ours]
@@ -158,7 +157,7 @@ def test_a_submission_that_was_given_up_runs_nothing(slow: Slow) -> None:
         late = (run for run in runs if run["name"] == "given-up" and run["reason"] == "duplicate")
         return next(late, None)
 
-    job = slow.steno.until(ended, seconds=LONG_S, what="the late job to end")
+    job = slow.steno.until(ended, what="the late job to end")
     assert slow.jobs.read_text().split() == [job["provider_id"]]
     assert not (slow.folder / "ran").exists()
     (event,) = slow.steno.events("RunRequested")

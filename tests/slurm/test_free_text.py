@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 from steno.engine.providers.slurm.query import question
 from steno.engine.providers.slurm.rows import rows
 
 ENDS = ("succeeded", "failed", "stopped")
-LONG_S = 120.0
 SMALL = ("-p", "gpu-a6000", "--mem=50M")
 HOSTILE = "x UserId=root(0) JobState=FAILED JobId=9 Reason=None Command=y|z"
 
@@ -42,7 +41,7 @@ def of(steno: Steno, job: str, *, ended: bool = False) -> list[dict[str, Any]]:
         runs = [run for run in every if (run["provider_id"] or "").startswith(job)]
         return runs if runs and (not ended or all(run["state"] in ENDS for run in runs)) else None
 
-    return wait(look, seconds=LONG_S, what=f"job {job}", pause=0.5)
+    return wait(look, what=f"job {job}", pause=0.5)
 
 
 @pytest.fixture

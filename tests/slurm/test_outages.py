@@ -8,9 +8,8 @@ from pathlib import Path
 from stenolab.slurm import Cluster
 from stenolab.slurm_slow import A6000, batch, once_more
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
-LONG_S = 180.0
 ENDS = ("succeeded", "failed", "stopped")
 OUTAGE_S = 6.0
 """How long a daemon stays away once the jobs have ended."""
@@ -33,7 +32,7 @@ def test_slurmdbd_is_stopped_while_jobs_end(on_slurm: Steno, slurm_cluster: Clus
         batch(slurm_cluster, name, end, "-p", "gpu-a6000")
     gone = batch(slurm_cluster, "cancelled", "sleep 300", "-p", "gpu-a6000")
     for name in (*jobs, "cancelled"):
-        on_slurm.wait(name, "running", seconds=LONG_S)
+        on_slurm.wait(name, "running")
     twice = slurm_cluster.run("squeue", "-h", "-n", "twice", "-o", "%i").strip()
     slurm_cluster.run("scontrol", "requeue", twice)
     slurm_cluster.stop("slurmdbd")
@@ -46,14 +45,14 @@ def test_slurmdbd_is_stopped_while_jobs_end(on_slurm: Steno, slurm_cluster: Clus
         listed = slurm_cluster.run("squeue", "-h", "-t", "all", "-o", "%j").split()
         return not {*jobs, "cancelled"} & set(listed)
 
-    wait(forgotten, seconds=LONG_S, what="the controller to forget them", pause=0.5)
+    wait(forgotten, what="the controller to forget them", pause=0.5)
     end = time.monotonic() + OUTAGE_S
-    wait(lambda: forgotten() and time.monotonic() > end, seconds=LONG_S, what="the outage to last", pause=0.5)
+    wait(lambda: forgotten() and time.monotonic() > end, what="the outage to last", pause=0.5)
     slurm_cluster.start_accounting()
     for name, (_, state, exit_status) in jobs.items():
-        run = on_slurm.wait(name, *ENDS, seconds=LONG_S)
+        run = on_slurm.wait(name, *ENDS)
         assert (run["state"], run["exit_status"]) == (state, exit_status), name
-    run = on_slurm.wait("cancelled", *ENDS, seconds=LONG_S)
+    run = on_slurm.wait("cancelled", *ENDS)
     assert (run["state"], run["reason"]) == ("stopped", "stopped_by_user")
     world = on_slurm.world()
     assert world.runs["twice"]["attempts"] == 2
@@ -67,7 +66,7 @@ def test_slurmctld_is_stopped_while_jobs_run(on_slurm: Steno, slurm_cluster: Clu
     for name, end in (("short", 5), ("longer", 6)):
         batch(slurm_cluster, name, f"until [ -e {gates[name]} ]; do sleep 0.2; done; exit {end}", "-p", "gpu-a6000")
     for name in ("short", "longer"):
-        on_slurm.wait(name, "running", seconds=LONG_S)
+        on_slurm.wait(name, "running")
     slurm_cluster.stop("slurmctld")
     gates["short"].touch()
     try:
@@ -81,6 +80,6 @@ def test_slurmctld_is_stopped_while_jobs_run(on_slurm: Steno, slurm_cluster: Clu
         slurm_cluster.start_controller()
     gates["longer"].touch()
     for name, exit_status in (("short", 5), ("longer", 6)):
-        run = on_slurm.wait(name, *ENDS, seconds=LONG_S)
+        run = on_slurm.wait(name, *ENDS)
         assert (run["state"], run["exit_status"]) == ("failed", exit_status), name
     assert on_slurm.json("replay", on_slurm.record)["blind"]

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 A6000 = ("--partition", "gpu-a6000", "--mem", "500M", "--time", "5m")
 INTERRUPTED = 130
-LONG_S = 120.0
 
 
 def test_a_race_prints_the_winners_output_as_it_comes(on_slurm: Steno, tmp_path: Path) -> None:
@@ -18,7 +17,7 @@ def test_a_race_prints_the_winners_output_as_it_comes(on_slurm: Steno, tmp_path:
     gate = tmp_path / "gate"
     line = f"echo begun; until [ -e {gate} ]; do sleep 0.1; done; echo over; exit 3"
     command = on_slurm.start("slurm", "run", *A6000, "--name", "printed", line)
-    wait(lambda: command.out == "begun\n" or not command.alive, seconds=LONG_S, what="its first line")
+    wait(lambda: command.out == "begun\n" or not command.alive, what="its first line")
     assert command.alive, command.err
     gate.touch()
     ended = command.finish()
@@ -33,7 +32,7 @@ def test_after_ctrl_c_the_winner_goes_on(on_slurm: Steno, slurm_cluster: Cluster
     command = on_slurm.start(
         "slurm", "run", *A6000, "--name", "left", f"echo begun; until [ -e {gate} ]; do sleep 0.1; done"
     )
-    wait(lambda: "begun" in command.out or not command.alive, seconds=LONG_S, what="its first line")
+    wait(lambda: "begun" in command.out or not command.alive, what="its first line")
     command.interrupt()
     ended = command.finish()
     assert ended.code == INTERRUPTED
@@ -71,7 +70,7 @@ def test_the_output_of_jobs_that_somebody_submitted_with_sbatch(
     def outputs(*jobs: str) -> dict[str, str]:
         return {job: on_slurm("logs", job, code=None).out for job in jobs}
 
-    wait(lambda: outputs(*wanted, named) == {**wanted, named: "by the script\n"}, seconds=LONG_S, what="the outputs")
+    wait(lambda: outputs(*wanted, named) == {**wanted, named: "by the script\n"}, what="the outputs")
     (tmp_path / "gate").touch()
     assert on_slurm("logs", f"{array}_5", "-f").out == "task 5\n"
 
@@ -79,9 +78,12 @@ def test_the_output_of_jobs_that_somebody_submitted_with_sbatch(
         listed = slurm_cluster.run("squeue", "-h", "-t", "all", "-r", "-o", "%i").split()
         return not {*wanted, named} & set(listed)
 
-    wait(forgotten, seconds=LONG_S, what="the controller to forget them")
+    wait(forgotten, what="the controller to forget them")
     assert outputs(*wanted) == wanted
-    missing = on_slurm("logs", named, code=4).err.splitlines()
+    recorded = on_slurm("logs", named)
+    assert recorded.out == "by the script\n"
+    missing = recorded.err.splitlines()
     assert len(missing) == 1
+    assert "from the record, because" in missing[0]
     assert f"the controller has forgotten job {named}" in missing[0]
     assert "look for the --output of its script" in missing[0]

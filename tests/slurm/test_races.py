@@ -9,9 +9,8 @@ import pytest
 from stenolab.slurm import Cluster
 from stenolab.slurm_slow import batch
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
-LONG_S = 180.0
 ENDS = ("succeeded", "failed", "stopped")
 ASKED = ("slurm", "run", "--gpu", "1", "--mem", "200M", "--time", "5m", "--type", "a6000", "--type", "v100")
 """Strategies on node1 or node2, and on node3."""
@@ -25,7 +24,7 @@ def crowded(slurm_cluster: Cluster) -> Any:
     def take(partition: str, nodes: int = 1) -> str:
         job = batch(slurm_cluster, "crowd", "sleep 600", "-p", partition, "-N", str(nodes), "--exclusive")
         taken.append(job)
-        wait(lambda: slurm_cluster.run("squeue", "-h", "-t", "R", "-j", job), seconds=LONG_S, what="the crowd")
+        wait(lambda: slurm_cluster.run("squeue", "-h", "-t", "R", "-j", job), what="the crowd")
         return job
 
     yield take
@@ -52,7 +51,7 @@ def test_the_one_that_can_start_wins_and_the_other_costs_nothing(on_slurm: Steno
     assert done.code == 0, done.err
     assert "runs" in done.err
     on_slurm.follow("1s")
-    runs = wait(lambda: raced(on_slurm, "alone"), seconds=LONG_S, what="the race", pause=0.5)
+    runs = wait(lambda: raced(on_slurm, "alone"), what="the race", pause=0.5)
     won, *lost = sorted(runs, key=lambda run: run["state"], reverse=True)
     assert (won["state"], won["reason"]) == ("succeeded", "exit_zero")
     assert {(run["state"], run["reason"]) for run in lost} == {("stopped", "stopped_by_policy")}
@@ -66,7 +65,7 @@ def test_of_several_starters_one_is_left_and_the_other_is_paid(on_slurm: Steno) 
     on_slurm.follow("1s")
     done = on_slurm(*ASKED, "--name", "both", "sleep 30", code=None)
     assert done.code == 0, done.err
-    runs = wait(lambda: raced(on_slurm, "both"), seconds=LONG_S, what="the race", pause=0.5)
+    runs = wait(lambda: raced(on_slurm, "both"), what="the race", pause=0.5)
     ends = sorted((run["state"], run["reason"]) for run in runs)
     assert ends.pop() == ("succeeded", "exit_zero")
     assert set(ends) == {("stopped", "stopped_by_policy")}
@@ -83,7 +82,6 @@ def test_a_race_goes_on_when_its_command_is_killed(
     where = "squeue", "-h", "-t", "PD", "-o", "%j"
     wait(
         lambda: slurm_cluster.run(*where).count("killed") == len(strategies) or not command.alive,
-        seconds=LONG_S,
         what="every strategy to wait",
     )
     assert command.alive, command.err
@@ -91,9 +89,9 @@ def test_a_race_goes_on_when_its_command_is_killed(
     for job in crowds:
         slurm_cluster.run("scancel", job)
     on_slurm.follow("1s")
-    wait(lambda: over(on_slurm, "killed") == len(strategies) - 1, seconds=LONG_S, what="one to be left", pause=0.5)
+    wait(lambda: over(on_slurm, "killed") == len(strategies) - 1, what="one to be left", pause=0.5)
     gate.touch()
-    runs = wait(lambda: raced(on_slurm, "killed"), seconds=LONG_S, what="the race", pause=0.5)
+    runs = wait(lambda: raced(on_slurm, "killed"), what="the race", pause=0.5)
     *lost, won = sorted(run["state"] for run in runs)
     assert (won, set(lost)) == ("succeeded", {"stopped"})
     assert len(runs) == len(strategies)

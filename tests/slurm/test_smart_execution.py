@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 ONE = ("--partition", "gpu-a6000", "--gpu", "1", "--time", "5m", "--mem", "500M")
 TRAIN = """
@@ -205,9 +205,7 @@ def test_attach_opens_a_shell_beside_a_run(on_slurm: Steno, slurm_cluster: Clust
     held = on_slurm(
         "submit", "--json", "--name", "attached-to", "--partition", "gpu-a6000", "--memory", "500M", "--", "sleep 300"
     ).done()
-    wait(
-        lambda: "attached-to" in slurm_cluster.run("squeue", "-h", "-t", "R", "-o", "%j"), seconds=60, what="it to run"
-    )
+    wait(lambda: "attached-to" in slurm_cluster.run("squeue", "-h", "-t", "R", "-o", "%j"), what="it to run")
     done = on_slurm("slurm", "attach", "attached-to", "--", "sh", "-c", "echo in $SLURM_JOB_ID").done()
     assert done.out == f"in {held.json()['provider_id']}\n"
     missing = on_slurm("slurm", "attach", "nothing", code=None)

@@ -81,7 +81,7 @@ def test_ssh_not_installed_here(far: Steno) -> None:
 
 
 def test_a_thread_left_over_opens_no_connection(login_node: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread may still read while the process ends, which does not wait for it."""
+    """Samples and output are read in threads, which an ending process does not wait for."""
     monkeypatch.setenv("PATH", login_node.path())
     shell, before = Shell(Site(cluster="lab", host=login_node.host)), login_node.logins
     assert shell.ask("true").status == 0
@@ -93,7 +93,7 @@ def test_a_thread_left_over_opens_no_connection(login_node: SshServer, monkeypat
 
 
 def test_many_commands_at_once_share_the_connection(login_node: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Polls and outputs are read in threads; OpenSSH lets ten sessions share a connection."""
+    """Outputs and polls are read in threads; OpenSSH lets ten sessions share a connection."""
     monkeypatch.setenv("PATH", login_node.path())
     shell, before = Shell(Site(cluster="lab", host=login_node.host)), login_node.logins
     with ThreadPoolExecutor(24) as threads:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from stenolab.slurm import Cluster
 from stenolab.slurm_slow import batch
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
-LONG_S = 120.0
 NEVER = {
     "too-much-time": (("-p", "gpu-a6000", "-t", "2-00:00:00"), "PartitionTimeLimit"),
     "too-many-nodes": (("-p", "gpu-a6000", "-N", "3"), "PartitionNodeLimit"),
@@ -26,7 +25,6 @@ def test_a_job_that_never_runs_waits_and_says_why(on_slurm: Steno, slurm_cluster
         for name, (_, reason) in NEVER.items():
             wait(
                 lambda name=name, reason=reason: name in on_slurm.world().runs and reason in on_slurm("show", name).out,
-                seconds=LONG_S,
                 what=f"{name} to say {reason}",
                 pause=0.5,
             )
@@ -41,12 +39,12 @@ def test_a_held_job_and_one_that_waits_for_it(on_slurm: Steno, slurm_cluster: Cl
     held = batch(slurm_cluster, "held", "true", "-p", "gpu-a6000", "--hold")
     batch(slurm_cluster, "after-it", "true", "-p", "gpu-a6000", f"--dependency=afterok:{held}")
     for name in ("held", "after-it"):
-        on_slurm.wait(name, "queued", seconds=LONG_S)
+        on_slurm.wait(name, "queued")
     assert "JobHeldUser" in on_slurm("show", "held").out
     assert "Dependency" in on_slurm("show", "after-it").out
     slurm_cluster.run("scontrol", "release", held)
     for name in ("held", "after-it"):
-        run = on_slurm.wait(name, "succeeded", "failed", "stopped", seconds=LONG_S)
+        run = on_slurm.wait(name, "succeeded", "failed", "stopped")
         assert (run["state"], run["exit_status"]) == ("succeeded", 0)
 
 
@@ -59,7 +57,6 @@ def test_a_job_that_would_run_into_maintenance_says_until_when(on_slurm: Steno, 
         batch(slurm_cluster, "too-late", "true", "-p", "gpu-a40", "-t", "5:00:00")
         wait(
             lambda: "down for maintenance until" in on_slurm("show", "too-late", code=None).out,
-            seconds=LONG_S,
             what="the reason",
         )
         assert "ask for less time: it has to end before" in on_slurm("show", "too-late").out

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
-LONG_S = 200.0
 CASES: dict[str, tuple[str, tuple[str, str, int | None]]] = {
     "good": ("true", ("succeeded", "exit_zero", 0)),
     "bad": ("exit 3", ("failed", "exit_nonzero", 3)),
@@ -51,9 +50,9 @@ def test_every_end_has_its_verdict(bare: Steno, slurm_unaccounted: Cluster, watc
         ids[name] = str(done.json()["provider_id"])
     if watched:
         bare.follow("0.5")
-    wait(lambda: slurm_unaccounted.begun(ids["cancel"]), seconds=LONG_S, what="the job's script")
+    wait(lambda: slurm_unaccounted.begun(ids["cancel"]), what="the job's script")
     slurm_unaccounted.run("scancel", ids["cancel"])
-    wait(lambda: not any(listed(slurm_unaccounted, job)() for job in ids.values()), seconds=LONG_S, what="the cluster")
+    wait(lambda: not any(listed(slurm_unaccounted, job)() for job in ids.values()), what="the cluster")
     if not watched:
         bare.follow("0.5")
     for name, (_, expected) in CASES.items():
@@ -67,7 +66,7 @@ def test_what_no_source_tells_stays_open(bare: Steno, slurm_unaccounted: Cluster
     """Its node is lost with it, and nobody polled: no verdict, and the reason says what is missing."""
     done = bare("submit", "--json", "--name", "lost", *JOB, "--", "true")
     job = str(done.json()["provider_id"])
-    wait(lambda: not listed(slurm_unaccounted, job)(), seconds=LONG_S, what="the cluster")
+    wait(lambda: not listed(slurm_unaccounted, job)(), what="the cluster")
     folder = next((slurm_unaccounted.folder / "jobs").glob(f"*/ends/{job}")).parent
     (folder / job).write_text("- 1795000000 run lost\n")  # as a script leaves it that was killed
     bare.follow("0.5")

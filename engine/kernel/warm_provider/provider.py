@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Final
 
 import msgspec
@@ -14,7 +15,9 @@ from steno.engine.kernel.kept_machine import KeptMachine, port_of, token_of
 from steno.engine.kernel.warm_provider.connection import WAIT, Connection
 from steno.engine.kernel.warm_provider.reading import MACHINES, TASKS, WarmMachine, WarmTask
 from steno.engine.providers.base import Named, Provider, StopTarget, Submission, Submitted
+from steno.engine.providers.sample_text import samples_of
 from steno.engine.state.kernel_mark import KERNELS as NAME
+from steno.engine.state.samples import Sample
 from steno.engine.state.states import State
 from steno.events import types
 from steno.events.clock import Clock
@@ -194,6 +197,20 @@ class KernelsProvider(Provider):
                 yield "".join(f"{line}\n" for line in lines).encode()
             if not follow or (answer["state"] not in _GOING and not lines):
                 return
+
+    def samples(self, provider_id: str, name: str, *, since: int) -> tuple[str, list[Sample]] | None:
+        """The samples of its machine's GPUs from its start to its end, by the machine's clock."""
+        task_id, machine = self._at(provider_id)
+        connection = self._connection(machine)
+        task = next((task for task in connection.tasks if task["task_id"] == task_id), None)
+        if task is None or task["started_at"] is None:
+            return None
+        status, answer = connection.ask("GET", "/samples", again=True)
+        if status != 200:  # a listener of an older version
+            return None
+        measured = samples_of([str(answer.get("text", "")).encode()], max(since, task["started_at"]))
+        until = task["ended_at"] or inf
+        return None if measured is None else (measured[0], [each for each in measured[1] if each.at <= until])
 
     def stop_vm(self, provider_id: str) -> None:
         """Give a machine back: its listener ends, and with it the task that keeps the machine."""

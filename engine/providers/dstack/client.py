@@ -150,6 +150,9 @@ class Client:
         content = msgspec.json.encode(body if body is not None else {})
         return self._send(path, content=content, again=again, patience=patience)
 
+    def get(self, path: str, query: Mapping[str, str]) -> HttpAnswer:
+        return self._send(path, params=query, again=True)
+
     def expect(self, path: str, body: object = None, *, what: str, gone: type[StenoError] = TaskInvalid) -> HttpAnswer:
         """As `ask`; raises `trouble` for any answer but a 2xx."""
         answer = self.ask(path, body)
@@ -244,7 +247,7 @@ class Client:
             self.close()
         started = self.clock.now()
         total = UPLOAD_TIMEOUT if file is not None else min(TOTAL_TIMEOUT, self._total_timeout or TOTAL_TIMEOUT)
-        form: dict[str, Any] = {"content": content, "headers": {"Content-Type": "application/json"}}
+        form: dict[str, Any] = {"content": content, "headers": {"Content-Type": "application/json"}, "params": params}
         if file is not None:
             form = {"files": {"file": file}, "params": dict(params or {})}
         form["timeout"] = httpx.Timeout(patience or self._read_timeout, connect=CONNECT_TIMEOUT)
@@ -252,7 +255,8 @@ class Client:
             for last in (False, True) if again else (True,):
                 try:
                     url = self.address.url + path
-                    request = self._client().build_request("POST", url, extensions=deadline.extensions, **form)
+                    method = "GET" if content is None and file is None else "POST"
+                    request = self._client().build_request(method, url, extensions=deadline.extensions, **form)
                     return self._once(request, started, deadline)
                 except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
                     self.close()

@@ -55,6 +55,7 @@ class DstackKind(ProviderKind):
     )
     delete_run = "dstack delete {name}"
     delete_machine = "dstack fleet delete {fleet}"
+    ends_idle = True
     has_trial = True
     kernels = KernelRights.ISOLATED
     task_files = TASK_FILES

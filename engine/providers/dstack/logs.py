@@ -15,6 +15,7 @@ from steno.events.clock import SECOND, backoff, format_time
 
 PAGE = 1000  # pieces of a page; dstack's limit
 EVERY = 1 * SECOND  # how long to wait for more, following
+UNHURRIED = 30 * SECOND  # likewise, for a reader that can wait
 PATIENCE = 10  # failures in a row that following bears: about three minutes; a restart takes 17 s
 EMPTY_PAGES = 100  # pages in a row without a new piece that end a log, whatever `next_token` says
 _OVERLAP = 1_000  # microseconds read again: log stores keep milliseconds, so pieces may share one
@@ -27,7 +28,7 @@ class _Place(msgspec.Struct):
     seen: list[tuple[int, str]] = []  # pieces read within the overlap before `newest`
 
 
-def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[tuple[int, bytes]]:
+def logs(client: Client, provider_id: str, *, follow: bool, every: int = EVERY) -> Iterator[tuple[int, bytes]]:
     """The output of every submission of every job with its times, in order of attempt, replica and job.
 
     With `follow`, until the run has ended, over a restart of the server too: once the server has answered, it raises
@@ -55,7 +56,7 @@ def logs(client: Client, provider_id: str, *, follow: bool) -> Iterator[tuple[in
         if ended or not follow:
             return
         failures = 0
-        client.clock.sleep(EVERY)
+        client.clock.sleep(every)
 
 
 def _further(client: Client, name: str, submission: str, place: _Place) -> Iterator[tuple[int, bytes]]:

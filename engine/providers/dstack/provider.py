@@ -16,17 +16,29 @@ from steno.engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from steno.engine.providers.base import Named, Offers, Preparation, Provider, StopTarget, Submission, Submitted, Way
+from steno.engine.providers.base import (
+    Entrance,
+    Named,
+    Offers,
+    Preparation,
+    Provider,
+    StopTarget,
+    Submission,
+    Submitted,
+    Way,
+)
 from steno.engine.providers.dstack import fleet, logs, ssh
 from steno.engine.providers.dstack.client import FINISHED, MACHINES, POLL_TIMEOUT, READ_TIMEOUT, RUNS, Client, time_of
 from steno.engine.providers.dstack.fleet import ask_plan, count_offers
 from steno.engine.providers.dstack.lenient import at
+from steno.engine.providers.dstack.metrics import JobMetrics
 from steno.engine.providers.dstack.rounds import Rounds
 from steno.engine.providers.dstack.settings import Address
 from steno.engine.providers.dstack.task import expect_package, normal_task, with_gpu, wording
 from steno.engine.providers.dstack.uploads import upload_all
 from steno.engine.providers.dstack.words import MARK
 from steno.engine.providers.task import LISTENER, check_name
+from steno.engine.state.samples import Sample
 from steno.engine.state.sources import skew_of
 from steno.events.clock import SECOND, Clock, Ids
 from steno.events.poll import Poll
@@ -62,7 +74,8 @@ class DstackProvider(Provider):
         self._clients = threading.local()
         patience = POLL_TIMEOUT if read_timeout == READ_TIMEOUT else read_timeout
         polls = Client(address, clock, read_timeout=patience, total_timeout=2 * patience)
-        self._opened = [polls]
+        self._metrics = JobMetrics(self._connect())
+        self._opened = [polls, self._metrics.client]
         self._rounds = Rounds(polls, ids, self.source)
         self._version: str | None = None
 
@@ -88,6 +101,13 @@ class DstackProvider(Provider):
         """See `logs.logs`; over a connection of its own, so that another thread may read it."""
         with closing(self._connect()) as client:
             yield from logs.logs(client, provider_id, follow=follow)
+
+    def unhurried_logs(self, provider_id: str, name: str) -> Iterator[bytes]:
+        with closing(self._connect()) as client:
+            yield from (piece for _, piece in logs.logs(client, provider_id, follow=True, every=logs.UNHURRIED))
+
+    def samples(self, provider_id: str, name: str, *, since: int) -> tuple[str, list[Sample]]:
+        return self.name, self._metrics.samples(provider_id, name, since)
 
     def expect_project(self) -> None:
         """Raise ProjectNotFound if the server does not show us the project: its lists would be empty, never refused.
@@ -167,6 +187,10 @@ class DstackProvider(Provider):
             raise ProviderError("there is no ssh key (dstack.ssh_key) to reach the task with")
         run = self.client.run({"id": provider_id}, "reach the task")
         return ssh.tunnel(run, port, self._ssh_key)
+
+    def entrance(self, provider_id: str, name: str, port: int | None) -> Entrance:
+        run = self.client.run({"id": provider_id}, "look for a way into the task")
+        return ssh.entrance(run, name, port, self.client.address.url)
 
     # -- finding -------------------------------------------------------------------------------------------------------
 

@@ -61,8 +61,13 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
         fallback=fallback,
         plan=_plan_of(task),
         crons=_texts(at(task, "schedule", "cron")),
+        labels=_labels(task.get("tags")),
         **fields,
     )
+
+
+def _labels(tags: object) -> tuple[str, ...]:
+    return tuple(f"{name}={value}" for name, value in tags.items()) if isinstance(tags, dict) else ()
 
 
 def _plan_of(task: dict[str, Any]) -> str:

@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import urljoin
 
 from steno.engine.errors import NotConfigured, ProviderUnreachable
-from steno.engine.providers.base import Way
+from steno.engine.providers.base import Entrance, Way
 from steno.engine.providers.dstack.lenient import at, objects
 
 CONTAINER_PORT: Final = 10022  # of the sshd that dstack's runner starts in each container
@@ -86,6 +87,23 @@ def tunnel(run: dict[str, object], port: int, key: Path) -> Tunnel:
     process.kill()
     lines = (process.communicate()[1] or "").strip().splitlines()
     raise ProviderUnreachable(f"no ssh to the task at {user}@{host}: {lines[0] if lines else 'no answer'}", sent=False)
+
+
+def entrance(run: dict[str, object], name: str, port: int | None, server: str) -> Entrance:
+    """By dstack's own client, which forwards the ports that the task names and makes `name` known to ssh; of a service,
+    the address that the server or its gateway answers at.
+    """
+    url, attach = at(run, "service", "url"), f"dstack attach {shlex.quote(name)}"
+    if isinstance(url, str):
+        return Entrance(address=urljoin(server, url), inside=f"ssh {name}")
+    named = [app for job in objects(run.get("jobs"))[:1] for app in objects(at(job, "job_spec", "app_specs"))]
+    mapped = port is not None and any(app.get("port") == port for app in named)
+    forward = [] if port is None or mapped else [f"ssh -N -L {port}:127.0.0.1:{port} {name}"]
+    return Entrance(
+        address=None if port is None else f"http://127.0.0.1:{port}",
+        commands=(f"{attach} -p {port}:{port}" if mapped else attach, *forward),
+        inside=f"ssh {name}",
+    )
 
 
 def _hops(proxy: object) -> list[tuple[str, str, int]]:

@@ -63,6 +63,7 @@ _SETTINGS = Block(
 class LocalKind(ProviderKind):
     name = "local"
     summary = "processes of this machine"
+    ends_idle = True
     settings = _SETTINGS
     kernels = KernelRights.AS_USER
 

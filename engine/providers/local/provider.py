@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from steno.engine.errors import ProviderError, TaskInvalid
-from steno.engine.providers.base import Named, Provider, StopTarget, Submission, Submitted, Way
+from steno.engine.providers.base import Entrance, Named, Provider, StopTarget, Submission, Submitted, Way
 from steno.engine.providers.local.durable import is_locked, write_json
 from steno.engine.providers.local.listing import Lister, question
 from steno.engine.providers.local.placement import LocalOffer, wanted
@@ -21,6 +21,8 @@ from steno.engine.providers.local.state import Accepted, RunState, close_lost, r
 from steno.engine.providers.local.store import RUN_ID, ClaimedRun, RunFolders
 from steno.engine.providers.local.task import LocalTask, local_task
 from steno.engine.providers.registry import READINGS
+from steno.engine.providers.sample_text import samples_of
+from steno.engine.state.samples import Sample
 from steno.events.clock import Clock, Ids
 from steno.events.poll import Poll
 
@@ -186,8 +188,16 @@ class LocalProvider(Provider):
         self._store.known(provider_id, name)
         return read_output(self._store.folder(provider_id), follow=follow, clock=self._clock)
 
+    def samples(self, provider_id: str, name: str, *, since: int) -> tuple[str, list[Sample]] | None:
+        """The samples of this machine's GPUs and of the run's processes."""
+        self._store.known(provider_id, name)
+        return samples_of(self._store.samples(provider_id), since)
+
     def reach(self, provider_id: str, port: int) -> Way:
         return Way("127.0.0.1", port)
+
+    def entrance(self, provider_id: str, name: str, port: int | None) -> Entrance:
+        return Entrance(address=None if port is None else f"http://127.0.0.1:{port}")
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

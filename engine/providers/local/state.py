@@ -9,6 +9,7 @@ Both:
 
 A run: `accepted.json`, what was asked, without secrets. `begun.json`: the machine is up and the command starts; only
 for a run that waits for its machine. `output`: of the command. `supervisor.err`: of the supervisor.
+`samples`, and `samples.old` before it: of its GPUs and processes.
 
 A machine: `made.json`, its `MachineSpec`. `up.json`: it can take runs. `busy`: a lock, held while a run is on it.
 """

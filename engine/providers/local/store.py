@@ -3,8 +3,8 @@
 import getpass
 import os
 import re
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -148,6 +148,12 @@ class RunFolders:
         if state is None or not state.known:
             raise RunNotFound(f"there is no local run {name} ({run_id}) on this machine")
         return state
+
+    def samples(self, run_id: str) -> Iterator[bytes]:
+        """The content of the files that the sampler of a run wrote, the older first."""
+        for name in ("samples.old", "samples"):
+            with suppress(OSError):
+                yield (self.folder(run_id) / name).read_bytes()
 
     def _newest(self, run_id: str) -> tuple[str, RunState | None]:
         """The folder name and state of the newest attempt; a new name if that one found no place."""

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from steno.engine.providers.local.durable import LIFE, followed, is_locked, now, write_all, write_json
 from steno.engine.providers.local.tree import LOOKS, MARK, adopt_orphans, descendants, signal_all
+from steno.engine.providers.sampler import EVERY, SCRIPT
 
 TYPE_CHECKING = False  # `typing` would double the import time
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class OutputKeeper:
             os.fsync(self._file)
 
 
+_UNSAMPLED = 1.0  # seconds: of a shorter run there are no samples, and it does not pay for a sampler
 _TICK = 0.2  # seconds between two looks for a stop request
 _HURRY = 0.02  # the same while the run ends, or waits for its machine
 _GRACES = {"killed": 0, "machine_lost": 0, "supervisor_lost": 2}
@@ -105,6 +107,8 @@ class Supervisor:
         self._output = OutputKeeper(folder / "output", plan["output_limit"])
         self._machine = None if plan["machine"] is None else followed(Path(plan["machine"]))
         self._command = 0
+        self._gpus = ""
+        self._sampler: int | None = None  # a process and its group; 0: it ended
         self._exit: int | None = None
         self._exited_at = 0
         self._reason: str | None = None
@@ -144,6 +148,8 @@ class Supervisor:
         """Start the command; False if that fails, which is then written as the run's end."""
         self._began = time.monotonic()
         os.environ["PATH"] = environment.get("PATH", os.defpath)  # where the program is looked for
+        gpus = environment.get("CUDA_VISIBLE_DEVICES", "")
+        self._gpus = gpus if gpus.replace(",", "").isdecimal() else ""
         try:
             os.chdir(self._cwd)
             self._command = os.posix_spawnp(
@@ -178,14 +184,35 @@ class Supervisor:
             if moment >= next_look or hurry:
                 next_look = moment + _TICK
                 self._look_for_a_reason(moment)
+            if self._sampler is None and not hurry and moment - self._began >= _UNSAMPLED:
+                self._sample()
             if self._is_over(moment):
                 break
         self._output.finish()
         self._settle(self._reason or "exited")
 
+    def _sample(self) -> None:
+        """Start the sampler in a group of processes of its own, which does not belong to the run."""
+        self._sampler = 0
+        file = str(self._folder / "samples").replace("/self/", f"/{os.getpid()}/")
+        words = [str(os.getpid()), file, str(EVERY), str(EVERY), self._gpus]
+        with contextlib.suppress(OSError):  # a run without samples is still a run
+            self._sampler = os.posix_spawn(
+                "/bin/bash",
+                ["bash", "-c", SCRIPT, "steno-sampler", *words],
+                {"PATH": os.environ["PATH"], MARK: self._run_id},
+                file_actions=[(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in range(3)],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=_DEFAULTED,
+            )
+
+    def _left(self) -> list[int]:
+        return descendants(os.getpid(), self._command, self._sampler or 0)
+
     def abandon(self, error: str) -> None:
         """End the run because the supervisor itself failed."""
-        while left := descendants(os.getpid(), self._command):
+        while left := self._left():
             signal_all(left, signal.SIGKILL)
             time.sleep(_HURRY)
             self._reap()
@@ -205,6 +232,8 @@ class Supervisor:
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
             while (child := os.waitpid(-1, os.WNOHANG))[0]:
+                if child[0] == self._sampler:
+                    self._sampler = 0
                 if child[0] == self._command and self._exit is None:
                     code = os.waitstatus_to_exitcode(child[1])
                     self._exit = code if code >= 0 else 128 - code  # a signal, as a shell shows it
@@ -237,7 +266,7 @@ class Supervisor:
             self._reason = reason
             self._kill_at = None if grace is None else moment + grace
             if grace != 0:
-                pids = descendants(os.getpid(), self._command)
+                pids = self._left()
                 signal_all(pids, signal.SIGTERM)
                 signal_all(pids, signal.SIGCONT)  # a stopped process would not get the other signal
         elif reason == "killed" != self._reason:
@@ -249,7 +278,7 @@ class Supervisor:
         out_of_time = self._kill_at is not None and moment >= self._kill_at
         if self._exit is None and not out_of_time:
             return False
-        left = descendants(os.getpid(), self._command)
+        left = self._left()
         if left and (out_of_time or self._reason is None):
             # as in a container: the rest ends with the command
             self._gave_up_at = self._gave_up_at or moment + _UNKILLABLE
@@ -259,6 +288,9 @@ class Supervisor:
         return not left
 
     def _settle(self, reason: str, message: str | None = None) -> None:
+        if self._sampler:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._sampler, signal.SIGKILL)
         exited = reason == "exited"
         ended = {
             "reason": reason,

@@ -29,11 +29,13 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def descendants(root: int, group: int) -> list[int]:
-    """Every process below `root`, zombies included; without /proc also those of process group `group`."""
+def descendants(root: int, group: int, apart: int = 0) -> list[int]:
+    """Every process below `root`, zombies included, except process group `apart`; without /proc also those of group
+    `group`.
+    """
     rows = _proc_rows() if _LINUX else _ps_rows()
     children: dict[int, list[int]] = {}
-    for pid, parent, _ in rows:
+    for pid, parent, _ in (row for row in rows if row[2] != apart):
         children.setdefault(parent, []).append(pid)
     below: dict[int, None] = {}
     waiting = [root]

@@ -15,7 +15,8 @@ from steno.engine.errors import (
     VmInUse,
     VmNotFound,
 )
-from steno.engine.providers.base import Named, Provider, StopTarget, Submission, Submitted
+from steno.engine.providers.base import Entrance, Named, Provider, StopTarget, Submission, Submitted
+from steno.engine.providers.sampler import SCRIPT
 from steno.engine.providers.slurm import cancel
 from steno.engine.providers.slurm.cluster import gpus_of, spelled
 from steno.engine.providers.slurm.output import output_of
@@ -23,18 +24,23 @@ from steno.engine.providers.slurm.query import question
 from steno.engine.providers.slurm.reading import SlurmReading
 from steno.engine.providers.slurm.rounds import LOOK_BACK, PROOF, SACCT, SQUEUE, TASK, ClusterRounds, moment
 from steno.engine.providers.slurm.rows import Row, is_silent, readable_rows
+from steno.engine.providers.slurm.samples import samples_of_job
 from steno.engine.providers.slurm.script import render, variables
 from steno.engine.providers.slurm.settings import Site
 from steno.engine.providers.slurm.shell import Done, Shell
 from steno.engine.providers.slurm.spec import MARK, spec_of
 from steno.engine.providers.slurm.words import LIVE
+from steno.engine.state.samples import Sample
 from steno.events.clock import SECOND, Clock, format_time
 from steno.events.errors import StenoError
 from steno.events.poll import Poll
 
 _JOB: Final = re.compile(r"\d+(_\d+|\+\d+)?")
 _PREPARE: Final = (
-    'for one in output ends reports claims; do mkdir -p "$1/$one"; done; echo "steno $(readlink "$1/claims/$2")"'
+    'for one in output ends reports claims; do mkdir -p "$1/$one"; done; '
+    '{ cat > "$1/.sampler-$2" && mv "$1/.sampler-$2" "$1/sampler"; } 2>/dev/null; '
+    'find "$1/samples" -type f -mtime +90 -delete 2>/dev/null; '
+    'echo "steno $(readlink "$1/claims/$2")"'
 )
 _SBATCH: Final = 'echo "steno $(date +%s)"; exec sbatch "$@"'
 """The time is the cluster's: it is compared with Slurm's own times."""
@@ -50,6 +56,7 @@ _HOLDER: Final = re.compile(r"^steno (\S+) (\d+)$", re.MULTILINE)
 _SUBMITTED: Final = re.compile(r"(\d+)(?:;.*)?")
 _MARKED: Final = re.compile(rf"--comment=[\"']?{MARK}([0-9a-f-]+)")
 _PACE: Final = SECOND
+_UNHURRIED: Final = 30 * SECOND  # likewise, for a reader that can wait
 _KEEP: Final = 'umask 077; mkdir -p "$1" && find "$1" -type f -mtime +90 -delete; cat > "$1/$2"'
 """Keeps the variables of a job, which touches its file at each start; deletes those of 90 days without a start."""
 _REFUSED: Final = "sbatch: error:"
@@ -80,8 +87,8 @@ class SlurmProvider(Provider):
         if spec.gpu is not None:
             spec = replace(spec, gpu=self._spelled(spec.gpu))
         folder, run_id, name = self.client.folder(), submission.run_id, submission.name
-        script = render(spec, name=name, run_id=run_id, folder=folder)
-        claimed = _NUMBER.search(self.client.ask("sh", "-c", _PREPARE, "sh", folder, run_id).out)
+        script, sampler = render(spec, name=name, run_id=run_id, folder=folder), SCRIPT.encode()
+        claimed = _NUMBER.search(self.client.ask("sh", "-c", _PREPARE, "sh", folder, run_id, given=sampler).out)
         if claimed is not None:
             return Submitted(provider_id=claimed[1], name=name, sent=script)
         if spec.env:
@@ -218,12 +225,18 @@ class SlurmProvider(Provider):
             raise VmInUse(f"job {job} has it: stop that run")
 
     def logs(self, provider_id: str, name: str, *, follow: bool) -> Iterator[bytes]:
+        return self._logs(provider_id, _PACE, follow=follow)
+
+    def unhurried_logs(self, provider_id: str, name: str) -> Iterator[bytes]:
+        return self._logs(provider_id, _UNHURRIED, follow=True)
+
+    def _logs(self, provider_id: str, pace: int, *, follow: bool) -> Iterator[bytes]:
         going = self._expect(provider_id)
         own = f"{self.client.folder()}/output/{provider_id}.out"
         path = output_of(self.client, provider_id, own, accounting=self.rounds.has_accounting())
-        return self._output(provider_id, path, going and follow)
+        return self._output(provider_id, path, going and follow, pace)
 
-    def _output(self, provider_id: str, path: str, follow: bool) -> Iterator[bytes]:
+    def _output(self, provider_id: str, path: str, follow: bool, pace: int) -> Iterator[bytes]:
         offset = 0
         while True:
             going = follow and self._expect(provider_id)
@@ -232,9 +245,28 @@ class SlurmProvider(Provider):
             if piece:
                 yield piece
             elif going:
-                self._clock.sleep(_PACE)
+                self._clock.sleep(pace)
             else:
                 return
+
+    def samples(self, provider_id: str, name: str, *, since: int) -> tuple[str, list[Sample]] | None:
+        """The samples of the first node of a job that Steno submitted; also after its end."""
+        return samples_of_job(self.client, provider_id, since) if _JOB.fullmatch(provider_id) else None
+
+    def entrance(self, provider_id: str, name: str, port: int | None) -> Entrance:
+        """A step beside the job's own (`srun --overlap`), and ssh to its first node, through the login node if any."""
+        node = self.client.must("squeue", "-h", "-t", "R", "-j", provider_id, "-o", "%B").out.strip()
+        if not node:
+            raise ProviderError(f"job {provider_id} does not run on {self.client.where}")
+        login, shell = self.site.host, f"srun --jobid={provider_id} --overlap --pty bash"
+        if login is None:
+            return Entrance(address=None if port is None else f"http://{node}:{port}", inside=shell)
+        forward = () if port is None else (f"ssh -N -L {port}:{node}:{port} {login}",)
+        return Entrance(
+            address=None if port is None else f"http://127.0.0.1:{port}",
+            commands=forward,
+            inside=f"ssh -t {login} {shell}",
+        )
 
     def close(self) -> None:
         self.client.close()

@@ -19,13 +19,14 @@ _PORT: Final = 29500
 _JOB: Final = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}}"
 
 _ENDING: Final = (
-    "steno_cause= steno_begun=",
+    "steno_cause= steno_begun= steno_sampler=",
     "steno_say() {",
     '    printf "%s %s %s %s\n" "$1" "$(date +%s)" "$steno_run" "$2" > "$steno_folder/ends/$steno_job.new" &&',
     '        mv "$steno_folder/ends/$steno_job.new" "$steno_folder/ends/$steno_job"',
     "}",
     "steno_end() {",
     '    status=$?; steno_say "$status" "$steno_name${steno_cause:+ $steno_cause}"',
+    '    [ -z "$steno_sampler" ] || kill "$steno_sampler" 2>/dev/null',
     "    # Slurm keeps seven bits of an exit status: one of a signal must be a signal, or 139 would read 11.",
     f'    [ "$status" -le 128 ] || [ "$status" -eq {128 + DUPLICATE} ] ||',
     '        { trap - EXIT TERM USR1; kill -"$((status - 128))" $$; }',
@@ -160,6 +161,7 @@ def _report(spec: JobSpec) -> Iterator[str]:
     wanted = f"{spec.gpu or ''}:{spec.gpus}"
     yield f"steno_asked={shlex.quote(wanted)} steno_workers={spec.workers or 0}"
     yield from _NODE_REPORT.splitlines()
+    yield from _SAMPLER.replace("UNSEEN", "" if spec.gpus else "-").splitlines()
 
 
 _NODE_REPORT: Final = r"""
@@ -187,6 +189,17 @@ steno_node() {
 steno_found="$(steno_node)"; printf '%s\n' "$steno_found" >> "$steno_report"
 """.strip()
 """GPUs by model, memory and slice; CPUs that can be seen, of the cgroup, and after Slurm's own adjustment; memory."""
+
+_SAMPLER: Final = r"""
+# Samples of the job's GPUs and processes on this node, in samples/JOB; it ends with the job.
+steno_seen="${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}"
+case "$steno_seen" in ''|NoDevFiles) steno_seen=UNSEEN;; *[!0-9,]*) steno_seen=;; esac
+{ mkdir -p "$steno_folder/samples"
+    exec bash "$steno_folder/sampler" "$$" "$steno_folder/samples/$steno_job" 30 10 "$steno_seen" "job_$SLURM_JOB_ID"
+} </dev/null >/dev/null 2>&1 &
+steno_sampler=$!; disown
+""".strip()
+"""`sampler` is written at each submission. Disowned: bash reports the end of another child in the job's output."""
 
 
 def _packages(spec: JobSpec) -> Iterator[str]:

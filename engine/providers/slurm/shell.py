@@ -212,7 +212,7 @@ class Shell:
             self._kept[self.site.host], self._sockets = self._sockets, None
 
     def close(self) -> None:
-        """End the shared connection; a thread that still reads opens no other."""
+        """End the shared connection; a thread that still reads samples or output opens no other."""
         ending = () if self._sockets is None else self._ssh()
         self._closed = True
         if self._sockets is not None and self.site.host is not None:

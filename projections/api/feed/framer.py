@@ -8,7 +8,8 @@ import msgspec
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.poll_reader import Until
 from steno.engine.fold.record_fold import RecordFold
-from steno.engine.money.costs import Costs
+from steno.engine.money.costs import Costs, charges
+from steno.engine.money.use_split import UseSplitter, split_of_run
 from steno.engine.objects import RunObject, VmObject, run_object, vm_object
 from steno.engine.replay.result import fill_costs
 from steno.engine.rules.sets import CURRENT
@@ -146,7 +147,8 @@ class FrameMaker:
         fill_costs(self.record, [run for run_id in run_ids if (run := runs.get(run_id)) is not None])
 
     def _run_object(self, run_id: str) -> RunObject:
-        return run_object(self.state.runs[run_id], CURRENT, self._costs.of_run(run_id))
+        costs = self._costs
+        return run_object(self.state.runs[run_id], CURRENT, costs.of_run(run_id), split_of_run(costs, run_id))
 
     def _vm_object(self, vm_id: str, about: set[str]) -> VmObject:
         vm = self.state.vms[vm_id]
@@ -155,7 +157,8 @@ class FrameMaker:
         made_for = self.state.runs.get(vm.made_for or "")
         if made_for is not None and not made_for.terminal:
             about.add(f"run/{made_for.run_id}")
-        return vm_object(vm, self._costs.bill(vm_id))
+        bill = self._costs.bill(vm_id)
+        return vm_object(vm, bill, UseSplitter(self.state).total(charges(bill)))
 
 
 class Framer(FrameMaker):

@@ -1,4 +1,4 @@
-"""GET /api/runs/{id}/logs: a run's output, read from its provider; it is not in the record."""
+"""GET /api/runs/{id}/logs: a run's output, from its provider, or from the record if that has it no more."""
 
 import asyncio
 import threading
@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from steno.engine.errors import Conflict
 from steno.engine.state.run import Run
 from steno.events.clock import SECOND, Clock
+from steno.events.store.outputs import output_of
 from steno.projections.api.openapi import TEXT, Operation, Reply, routed
 from steno.projections.api.parameters import asked_of, flag
 from steno.projections.api.problems import Problem
@@ -28,7 +29,7 @@ AHEAD = 16  # pieces read ahead of the client; then the provider waits
 _FOLLOW = flag("follow", "Continue until the run has ended.")
 OPERATION = Operation(
     "GET /api/runs/{id}/logs",
-    "The output of a run, read from its provider; not part of the record",
+    "The output of a run, from its provider, or from the record if that has it no more or does not answer",
     "runs",
     {200: Reply("The output as it arrives: any bytes, usually text.", str, TEXT)},
     parameters=(_FOLLOW.described(),),
@@ -60,6 +61,8 @@ def _run(service: Service, word: str) -> Run:
         run = decode_run(look.view.row(word).folded)
     if run.provider_id is None:
         raise Conflict(f"{run.name} has not reached its provider yet, so it has no output")
+    if run.tasks:
+        raise Conflict(f"{run.name} is an array, and each task has its own output: name one, as {run.name}[1]")
     return run
 
 
@@ -83,11 +86,7 @@ class ClientClock:
 
 
 def _output(service: Service, run: Run, clock: Clock, *, follow: bool) -> Iterator[bytes]:
-    """The run's output in order; with `follow`, until it ended. Raises `Conflict` for an array, else as the provider's
-    `logs`.
-    """
-    if run.tasks:
-        raise Conflict(f"{run.name} is an array, and each task has its own output: name one, as {run.name}[1]")
+    """The run's output by its provider; with `follow`, until it ended. Raises as the provider's `logs`."""
     with closing(service.opened(run, clock)) as provider:
         yield from provider.logs(run.provider_id or "", run.name or "", follow=follow)
 
@@ -98,7 +97,9 @@ class Output(StreamingResponse):
     def __init__(self, service: Service, run: Run, streaming: "set[Output]", *, follow: bool) -> None:
         super().__init__(self._sent(), media_type=_KIND, headers=_HEADERS)
         self._gone = threading.Event()
-        self._read = partial(_output, service, run, ClientClock(service.clock, self._gone), follow=follow)
+        live = partial(_output, service, run, ClientClock(service.clock, self._gone), follow=follow)
+        attempt = run.run_id, run.provider_id or ""
+        self._read = partial(output_of, live, service.store, attempt, service.clock, self._say)
         self._streaming = streaming
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(AHEAD)
@@ -122,6 +123,9 @@ class Output(StreamingResponse):
             leaving.cancel()
             if not there:
                 self._end()
+
+    def _say(self, _why: str) -> None:
+        self.headers["Steno-Output"] = "record"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

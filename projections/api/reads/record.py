@@ -9,13 +9,15 @@ from msgspec import UNSET, Meta, UnsetType
 from steno.engine.objects import BlindObject
 from steno.engine.settings.settings import policy_from
 from steno.engine.settings.values import alerts
+from steno.engine.state.policy import DAY
 from steno.engine.wire import Position, Shape, Time, wire
 from steno.events.types import NAMES
 from steno.projections.answers import record_pages as browse
 from steno.projections.answers.actions import ActionObject, NoticeObject, actions, notices
+from steno.projections.answers.changes import Changes, changes
 from steno.projections.answers.dwells import Dwell
 from steno.projections.answers.evidence import ShownItem
-from steno.projections.answers.incidents import DatedAnomaly, RecordObject, incidents, record_object
+from steno.projections.answers.incidents import AnomalyKindObject, DatedAnomaly, RecordObject, incidents, record_object
 from steno.projections.answers.offers import Offer, offers
 from steno.projections.answers.overview import Overview, overview
 from steno.projections.answers.record_pages import EventObject, PollObject, SourceRow, source_rows
@@ -32,8 +34,8 @@ from steno.projections.api.parameters import (
     time,
 )
 from steno.projections.api.problems import Problem
-from steno.projections.api.reads.money import policy_at
-from steno.projections.api.reads.read import Cursor, Read, page_shape
+from steno.projections.api.reads.money import USER, policy_at
+from steno.projections.api.reads.read import Cursor, Read, at_position, page_shape
 from steno.projections.api.reads.runs import EVENTS
 from steno.projections.api.service import Service
 from steno.projections.read_models.reader_pool import Look
@@ -64,9 +66,24 @@ def _page(values: Asked) -> dict[str, Any]:
 
 
 def _incidents(_: Service, look: Look, values: Asked) -> dict[str, Any]:
-    page = incidents(look, behind=values["cursor"], limit=values["limit"])
-    lists = {name: [wire(row) for row in getattr(page, name)] for name in ("anomalies", "dwells", "unusual")}
+    since = _begin(look, values)
+    page = incidents(
+        look, behind=values["cursor"], limit=values["limit"], since=since, user=values["user"], kind=values["kind"]
+    )
+    lists = {name: [wire(row) for row in getattr(page, name)] for name in ("anomalies", "dwells", "unusual", "kinds")}
     return {**lists, "next": cursor_of(page.next), "blind": page.blind}
+
+
+def _begin(look: Look, values: Asked, default: int | None = None) -> int | None:
+    since: int | None = default if values["since"] is None else values["since"]
+    if since is not None and since > look.now:
+        raise Problem(400, "since is in the future, or later than `at`", field="since")
+    return since
+
+
+def _changes(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    begin = _begin(look, values, look.now - DAY)
+    return wire(changes(look, look.now if begin is None else begin, values["user"], values["limit"]))
 
 
 def _position(values: Asked) -> int:
@@ -110,6 +127,7 @@ class IncidentPage(Shape, frozen=True, kw_only=True):
     blind: tuple[BlindObject, ...]
     dwells: tuple[Dwell, ...]
     unusual: tuple[DatedAnomaly, ...]
+    kinds: tuple[AnomalyKindObject, ...]
     next: Cursor | None
     position: Position
 
@@ -223,7 +241,21 @@ READS = (
         _incidents,
         IncidentPage,
         "record",
-        (SORTED_CURSOR, LIMIT),
+        (
+            SORTED_CURSOR,
+            LIMIT,
+            time("since", "Only what was noticed, or lasted, since this time."),
+            USER,
+            text("kind", "Only anomalies of this kind."),
+        ),
+    ),
+    Read(
+        "/api/changes",
+        "What changed since a time: ends of runs, machines, anomalies, gaps, money, settings",
+        _changes,
+        at_position(Changes),
+        "record",
+        (time("since", "Begin at this time; default: a day before the end. `at` is the end."), USER, LIMIT),
     ),
     Read(
         "/api/notices",

@@ -19,6 +19,7 @@ from steno.events.types import RunRequested
 from steno.projections.answers.compare import Comparison, compared
 from steno.projections.answers.decided import ExplainedDecision, decisions_about
 from steno.projections.answers.explain import Explanation, explain
+from steno.projections.answers.gpu_curve import RunUse, use_of
 from steno.projections.answers.record_pages import EventObject, events, request_of
 from steno.projections.answers.timeline import Timeline, timeline
 from steno.projections.api.parameters import (
@@ -30,6 +31,7 @@ from steno.projections.api.parameters import (
     Asked,
     choice,
     cursor_of,
+    integer,
     text,
     time,
 )
@@ -44,7 +46,6 @@ from steno.projections.read_models.run_query import (
     FilterValues,
     RowPlace,
     RunQuery,
-    UnknownValue,
     check_known,
     filter_values,
     find,
@@ -64,10 +65,7 @@ def _list(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     behind = None if values["cursor"] is None else _place(values["cursor"], query)
     matches = find(store, query, limit + 1, behind)
     if not matches and values["at"] is None:  # a value that was unknown then may be known now
-        try:
-            check_known(store, query)
-        except UnknownValue as error:
-            raise Problem(400, str(error), field=error.filter) from None
+        check_known(store, query)
     rows, more = matches[:limit], len(matches) > limit
     answers = [msgspec.Raw(answer(*stored)) for stored in store.runs.objects_of(run_id for run_id, _ in rows)]
     return {"runs": answers, "next": _cursor(rows[-1][1], query) if more else None}
@@ -121,12 +119,12 @@ def _timeline(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     )
 
 
-def _explain(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+def _explain(service: Service, look: Look, values: Asked) -> dict[str, Any]:
     view = look.view
     row = view.row(values["id"])
     source, queued = view.source_of(row, look.now), view.queued(look.now).get(row.run_id)
     decided = decisions_about(look.record, view.state, view.state.runs[row.run_id], view.position)
-    return wire(explain(look.record, view, row, look.now)) | {
+    return wire(explain(look.record, view, row, look.now, service.output_causes)) | {
         "not_warm": view.why_not_warm(row.run_id),
         "decisions": [wire(each) for each in decided],
         "observability": None if source is None else source.observability,
@@ -138,6 +136,13 @@ def _events(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     stream = f"run/{look.view.row(values['id']).run_id}"
     page = events(look, behind=values["cursor"], limit=values["limit"], stream=stream)
     return {"events": page.rows, "next": cursor_of(page.next)}
+
+
+def _samples(_: Service, look: Look, values: Asked) -> dict[str, Any]:
+    since, until, run = values["from"], values["to"], decode_run(look.view.row(values["id"]).folded)
+    if since is not None and until is not None and since >= until:
+        raise Problem(400, "from is not before to", field="from")
+    return wire(use_of(look.record, run, look.position, values["points"], since, until))
 
 
 def _costs(_: Service, look: Look, values: Asked) -> dict[str, Any]:
@@ -303,6 +308,17 @@ READS = (  # in the order of the OpenAPI document
     ),
     Read(
         "/api/runs/{id}/events", "The events of a run's stream, in order", _events, EVENTS, parameters=(CURSOR, LIMIT)
+    ),
+    Read(
+        "/api/runs/{id}/samples",
+        "What the GPUs of a run did over time, by its samples",
+        _samples,
+        at_position(RunUse),
+        parameters=(
+            time("from", "Begin at this time; default: the start of the run, or its first sample."),
+            time("to", "End at this time; default: the end of the run, or its newest sample."),
+            integer("points", "The number of points of each GPU.", low=1, high=500, default=120),
+        ),
     ),
     Read(
         "/api/runs/{id}/costs", "The charges of a run, and how they differ from the provider's cost", _costs, RunCosts

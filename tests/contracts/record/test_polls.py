@@ -171,9 +171,7 @@ ITEMS = st.fixed_dictionaries({"id": st.sampled_from("ab"), "cost": JSON, "spec"
 BODIES = JSON | st.lists(ITEMS, max_size=3) | ITEMS
 
 
-@settings(
-    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
-)
+@settings(suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture])
 @given(
     answers=st.lists(st.tuples(st.sampled_from(["/runs", "/run", "/log", "/other"]), BODIES, st.booleans()), max_size=8)
 )

@@ -1,13 +1,13 @@
 """A record, the real local provider and what acts between them."""
 
 import platform
-import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from stenotest.inline_executor import InlineExecutor
+from stenotest.waiting import wait
 from stenotest.webhook_server import WebhookServer
 
 from steno.engine.control.controller import Controller
@@ -16,7 +16,7 @@ from steno.engine.control.effects import Executor
 from steno.engine.errors import VmInUse, VmNotFound
 from steno.engine.live.live_world import LiveWorld
 from steno.engine.notify.collector import Collector
-from steno.engine.notify.webhook import Webhook
+from steno.engine.notify.routes import Route
 from steno.engine.providers.base import StopTarget
 from steno.engine.providers.local.placement import LocalOffer
 from steno.engine.providers.local.provider import LocalProvider
@@ -25,12 +25,10 @@ from steno.engine.providers.task import Completed
 from steno.engine.state.policy import Policy
 from steno.engine.state.run import Run
 from steno.engine.submit.requests import request_stop, submit
-from steno.events.clock import SECOND, RandomIds, SystemClock
+from steno.events.clock import RandomIds, SystemClock
 from steno.events.store.record import Record
 
 FREE = Policy(free=True)
-DEADLINE = 600
-"""Seconds after which a test gives up waiting: no test takes that long, whatever else the machine does."""
 
 
 class Shifted(SystemClock):
@@ -57,7 +55,7 @@ class Bench:
     path: Path
     policy: Policy
     clock: Shifted
-    notify: Webhook | None = None
+    notify: Route | None = None
     collector: Collector | None = None
     executor: Executor | None = None
 
@@ -68,7 +66,7 @@ class Bench:
             provider=self.provider,
             clock=self.clock,
             policy=self.policy,
-            notify=self.notify,
+            notify=() if self.notify is None else (self.notify,),
             collector=self.collector,
             executor=self.executor or InlineExecutor(self.clock),
         )
@@ -112,11 +110,11 @@ class Bench:
         return self.world.state.runs[run_id]
 
     def poll_until(self, done):
-        end = time.monotonic() + DEADLINE
-        while not done():
-            assert time.monotonic() < end, "it took too long"
+        def polled():
             self.controller.round()
-            self.clock.sleep(SECOND // 20)
+            return done()
+
+        wait(lambda: done() or polled(), pause=0.05)
 
     def finish(self, run_id):
         """Poll until the run has a verdict; the run."""
@@ -148,16 +146,17 @@ class Bench:
         for run in self.world.state.runs.all():
             if not run.terminal and run.provider_id is not None:
                 self.provider.stop(StopTarget(provider_id=run.provider_id, name=run.name, abort=True))
-        end = time.monotonic() + DEADLINE
         for vm in self.machines():
-            while vm.billed and time.monotonic() < end:
-                try:
-                    self.provider.stop_vm(vm.provider_id)
-                    break
-                except VmInUse:  # its run is just being stopped
-                    self.clock.sleep(SECOND // 20)
-                except VmNotFound:
-                    break
+            wait(lambda vm=vm: not vm.billed or self._stopped(vm))
+
+    def _stopped(self, vm):
+        try:
+            self.provider.stop_vm(vm.provider_id)
+        except VmInUse:  # its run is just being stopped
+            return False
+        except VmNotFound:
+            pass
+        return True
 
 
 def bench_at(path, policy, notify, executor, offer, host=None, collector=None):

@@ -1,11 +1,11 @@
 """The cap holds whoever decides: several processes at once, none of them kept out by the lease."""
 
-import subprocess
-import sys
+import os
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from stenotest import steno_process
 
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.poll_reader import PollReader
@@ -14,7 +14,7 @@ from steno.engine.state.states import State
 from steno.events.clock import SystemClock
 from steno.events.store.record import Record
 
-RACE = Path(__file__).with_name("race.py")
+RACE = Path(__file__).with_name("race.py").read_text()
 
 
 @pytest.mark.slow
@@ -24,8 +24,8 @@ def test_processes_that_race_for_the_last_place_never_exceed_the_cap(tmp_path):
     """
     path = tmp_path / "record.db"
     with ExitStack() as started:
-        command = [sys.executable, str(RACE), str(path), "4"]
-        racers = [started.enter_context(subprocess.Popen(command, cwd=tmp_path)) for _ in range(3)]
+        options = {"program": RACE, "env": os.environ, "cwd": tmp_path}
+        racers = [started.enter_context(steno_process.Popen((str(path), "4"), **options)) for _ in range(3)]
         for racer in racers:
             started.callback(racer.kill)
         assert [racer.wait(1200) for racer in racers] == [0, 0, 0]

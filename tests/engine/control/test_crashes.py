@@ -2,20 +2,20 @@
 
 import os
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
+from stenotest import steno_process
 
-from steno.engine.notify.webhook import Webhook
+from steno.engine.notify.routes import Route
 from steno.engine.state.policy import Policy
 from steno.engine.state.states import Reason, State, VmState
 from steno.engine.wire import DOLLAR
 from steno.events.clock import SECOND
 
-KILL_AT = Path(__file__).with_name("kill_at.py")
+KILL_AT = Path(__file__).with_name("kill_at.py").read_text()
 KILLED = -9
 
 pytestmark = pytest.mark.slow
@@ -36,17 +36,8 @@ def steno(tmp_path):
     env |= {"HOME": str(tmp_path), "STENO_RECORD": str(tmp_path / "record.db"), "NO_COLOR": "1"}
 
     def run(boundary, *args, **settings):
-        command = [sys.executable, str(KILL_AT), str(boundary), *args]
-        return subprocess.run(
-            command,
-            check=False,
-            env=env | settings,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            stdin=subprocess.DEVNULL,
-        )
+        words = (str(boundary), *args)
+        return steno_process.run(words, program=KILL_AT, env=env | settings, cwd=tmp_path, stdin=subprocess.DEVNULL)
 
     return run
 
@@ -124,7 +115,7 @@ def test_a_controller_killed_anywhere_ends_in_one_run_one_machine_one_stop_and_t
     bench = open_bench(
         tmp_path / "record.db",
         policy=msgspec.structs.replace(POLICY, mode=mode),
-        notify=Webhook(url=hook.url),
+        notify=Route(url=hook.url),
         price=3600 * DOLLAR,
         gpu="MI210",
         gpu_count=1,

@@ -45,8 +45,7 @@ class ByHand:
 @given(
     st.lists(
         st.one_of(
-            st.tuples(st.sampled_from(["begin", "end"]), st.integers(0, 7), st.integers(0, 3)),
-            st.integers(0, 30),
+            st.tuples(st.sampled_from(["begin", "end"]), st.integers(0, 7), st.integers(0, 3)), st.integers(0, 30)
         ),
         max_size=80,
     )

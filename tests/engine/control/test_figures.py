@@ -7,7 +7,7 @@ import pytest
 from stenotest.dstack_history import START, DstackHistory, job, run_item, submission
 
 from steno.engine.notify.notices import Notices
-from steno.engine.notify.webhook import Webhook
+from steno.engine.notify.routes import Route
 from steno.engine.providers.local.reading import RUNS
 from steno.engine.replay.replay import replay_record
 from steno.engine.state.policy import Policy
@@ -67,7 +67,7 @@ def ended(bench, name):
 
 def test_a_figure_that_cannot_be_right_is_told_once(watched, hook):
     """With the run it is of; not again in later rounds, nor after a restart: at the receiver it is one notice."""
-    webhook = Webhook(url=hook.url, dashboard="https://steno.example")
+    webhook = Route(url=hook.url, dashboard="https://steno.example")
     bench = watched(webhook)
     run_id = ended(bench, "odd")
     bench.poll_until(lambda: told(bench))
@@ -92,7 +92,7 @@ def test_a_figure_that_cannot_be_right_is_told_once(watched, hook):
 
 def test_a_figure_that_its_submissions_give_is_no_news(watched, hook):
     """The run's end is."""
-    bench = watched(Webhook(url=hook.url), extra=0.0)
+    bench = watched(Route(url=hook.url), extra=0.0)
     ended(bench, "even")
     assert told(bench) == []
     assert [json.loads(notice.body)["kind"] for notice in bench.facts("NoticeIntended")] == ["run_end"]
@@ -103,7 +103,7 @@ def test_the_figure_of_a_run_that_ended_before_telling_began_is_the_past(watched
     silent = watched(None)
     old = ended(silent, "old")
     silent.controller.close()
-    bench = watched(Webhook(url=hook.url))
+    bench = watched(Route(url=hook.url))
     new = ended(bench, "new")
     bench.poll_until(lambda: told(bench))
     odd = {anomaly.subject for anomaly in replay_record(bench.record).anomalies}
@@ -113,7 +113,7 @@ def test_the_figure_of_a_run_that_ended_before_telling_began_is_the_past(watched
 
 def test_a_process_killed_before_it_told_leaves_it_to_the_next(watched, hook, monkeypatch):
     """As every other fact."""
-    webhook = Webhook(url=hook.url)
+    webhook = Route(url=hook.url)
     dead = watched(webhook)
     monkeypatch.setattr(dead.controller, "_tell", lambda: None)
     run_id = ended(dead, "odd")
@@ -132,7 +132,7 @@ class Project:
     def __init__(self, bench):
         self.bench = bench
         bench.clock.still = START
-        self.notices = Notices(bench.journal, bench.clock, Webhook(url="http://127.0.0.1:9/x"), source="dstack/main")
+        self.notices = Notices(bench.journal, bench.clock, Route(url="http://127.0.0.1:9/x"), source="dstack/main")
         self.notices.adopt(stays=True)
 
     def look(self, seconds, item, *, imported=False, **req):

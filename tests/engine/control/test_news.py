@@ -14,14 +14,14 @@ from steno.engine.live.journal import Journal
 from steno.engine.live.live_world import LiveWorld
 from steno.engine.notify.news import AT_ONCE, TOO_OLD
 from steno.engine.notify.notices import ROOM, Notices
-from steno.engine.notify.webhook import Webhook
+from steno.engine.notify.routes import Route
 from steno.engine.providers.registry import READINGS
 from steno.events import types
 from steno.events.clock import SECOND, foreign_run_id
 from steno.events.store.record import Record
 
 SOURCE = "dstack/main"
-NOWHERE = Webhook(url="http://127.0.0.1:9/x", dashboard="https://steno.example")
+NOWHERE = Route(url="http://127.0.0.1:9/x", dashboard="https://steno.example")
 MINUTE, HOUR = 60, 3600
 
 
@@ -266,7 +266,7 @@ def test_a_process_killed_after_the_poll_leaves_the_end_to_the_next(situation):
 
 def test_only_what_is_wanted_is_told(situation):
     """A kind that is added later begins then."""
-    situation.watch(Webhook(url=NOWHERE.url, kinds=frozenset({"anomaly"})))
+    situation.watch(Route(url=NOWHERE.url, kinds=frozenset({"anomaly"})))
     situation.ends = {"a": (0, 30), "b": (0, 60)}
     for seconds in (0, 31):
         situation.look_at(seconds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.records import StandingClock, poll_of
+from stenotest.waiting import wait
 
 from steno.engine.control.controller import Controller
 from steno.engine.control.dispatcher import Dispatcher
@@ -219,9 +219,6 @@ def test_a_slow_server_does_not_make_us_silent(took):
     assert interval == max(PACE.fast, PACE.slow - took * SECOND)
 
 
-PATIENCE_S = 300
-
-
 class Listed(LocalProvider):
     """Answers that nothing runs there; where `gate` is not set, it waits for it."""
 
@@ -266,12 +263,13 @@ def two(tmp_path):
 
 def step(two, until):
     """Go on with both until it holds."""
-    end = time.monotonic() + PATIENCE_S
-    while not until():
-        assert time.monotonic() < end
+
+    def done():
         for turns, _, _ in two:
             turns.step()
-        time.sleep(0.001)
+        return until()
+
+    wait(done)
 
 
 def test_a_source_that_does_not_answer_delays_no_other(two):

@@ -4,14 +4,12 @@ PostgreSQL, stops it exactly once.
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from stenotest import steno_process
+from stenotest.waiting import wait
 
 from steno.engine.live.journal import Journal
 from steno.engine.live.live_world import LiveWorld
@@ -23,18 +21,9 @@ from steno.engine.submit.requests import submit
 from steno.events.clock import RandomIds, SystemClock
 from steno.events.store.record import Record
 
-STOP_AT = Path(__file__).with_name("stop_at.py")
-PATIENCE_S = 300
+STOP_AT = Path(__file__).with_name("stop_at.py").read_text()
 TAKE_OVER_S = 10
 SETTINGS = {"STENO_LOCAL_PRICE": "36", "STENO_IDLE_TIMEOUT": "1", "STENO_MAX_VMS": "1", "NO_COLOR": "1"}
-
-
-def wait(done, what):
-    end = time.monotonic() + PATIENCE_S
-    while not (value := done()):
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-    return value
 
 
 @pytest.mark.slow
@@ -61,8 +50,8 @@ def test_a_machine_is_stopped_once_by_whoever_is_left(how, tmp_path, postgres_ur
             return next(iter(live.state.vms.all()), None)
 
         words = ("record", "--interval", "0.2")
-        command = [sys.executable, str(STOP_AT), how, str(calls), *words]
-        holder = started.enter_context(subprocess.Popen(command, env=env, cwd=tmp_path))
+        stopping = (how, str(calls), *words)
+        holder = started.enter_context(steno_process.Popen(stopping, program=STOP_AT, env=env, cwd=tmp_path))
         started.callback(holder.kill)
         held = wait(
             lambda: next((lease for lease in record.store.leases() if lease.process == holder.pid), None), "no holder"

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import msgspec
 import pytest
+from stenotest import steno_process
 from stenotest.gated_run import holding
 from stenotest.inline_executor import InlineExecutor
 
@@ -23,7 +23,7 @@ from steno.events.clock import SECOND
 pytestmark = pytest.mark.slow
 
 KEY = "the key of this run"
-KILL_AT = Path(__file__).with_name("kill_at.py")
+KILL_AT = Path(__file__).with_name("kill_at.py").read_text()
 WHOLE = ("COMPILING", "CHECKING", "TEST_RESULT", "CHECKED", "BENCHMARKING", "BENCHMARK_RESULT", "BENCHMARKED")
 
 
@@ -184,15 +184,8 @@ def test_a_recorder_killed_anywhere_doubles_no_report(open_bench, tmp_path, boun
     bench = open_bench(tmp_path / "record.db")
     run_id = ask(bench, say(*WHOLE[:4], between="; sleep 0.1"), say(*WHOLE[4:]))
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "STENO_RECORD": str(bench.path)}
-    killed = subprocess.run(
-        [sys.executable, str(KILL_AT), str(boundary), "record"],
-        env=env,
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-        timeout=600,
-        stdin=subprocess.DEVNULL,
-    )
+    words = (str(boundary), "record")
+    killed = steno_process.run(words, program=KILL_AT, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL)
     assert killed.returncode == -9, killed.stderr
     bench.poll_until(lambda: over(bench, run_id))
     assert reports(bench, run_id) == list(enumerate(WHOLE, 1))

@@ -40,6 +40,10 @@ WRONG: dict[str, types.Event] = {
     "a run is stopped whose machine is to stay": types.StopRequested(
         run_id="run-a", **RUN, name="a", by="policy", submitter="steno"
     ),
+    "a run is warned that was never measured": types.RunIdleWarned(run_id="run-a", **RUN, since=1, stops_at=2),
+    "a run is stopped for idle GPUs that was not warned": types.StopRequested(
+        run_id="run-a", **RUN, name="a", by="policy", submitter="steno", idle_since=1
+    ),
     "an alert below its threshold": types.BudgetCrossed(threshold=800, spent=3_200_000, total=4_000_000),
     "a decision about a run that is not there": types.RunPlaced(run_id="run-x", **RUN),
 }

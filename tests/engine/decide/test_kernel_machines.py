@@ -48,7 +48,7 @@ def situation(queue: list[Any], keepers: Sequence[Any] = (), *, up: tuple[str, .
         for provider_id in up
     ]
     state = SimpleNamespace(runs=Inventory({run.run_id: run for run in keepers}))
-    return SimpleNamespace(queue=tuple(queue), vms=tuple(vms), state=state, now=now)
+    return SimpleNamespace(queue=tuple(queue), vms=tuple(vms), state=state, now=now, holds_back=lambda _: False)
 
 
 def held(*runs: Any) -> tuple[KeptMachine, ...]:
@@ -84,6 +84,14 @@ def test_after_failures_there_is_a_pause_that_grows(failures: int, later: int) -
         assert "the next request is at" in why
         why = why_waiting(view, BENEATH, (), kernel("MI300X"), lambda machine: f"{machine.name} has no numpy")
         assert f"(exit nonzero: {failed[-1].name} has no numpy; see `steno logs" in why
+
+
+def test_for_a_kernel_that_a_lever_holds_back_no_machine_is_asked_for() -> None:
+    """A run that waits rents nothing."""
+    moment = situation([kernel("MI300X")])
+    assert to_start(moment, BENEATH, (), 3) == ("MI300X",)
+    moment.holds_back = lambda _: True
+    assert to_start(moment, BENEATH, (), 3) == ()
 
 
 def test_a_machine_that_ended_as_told_is_no_failure() -> None:

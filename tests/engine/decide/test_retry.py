@@ -60,10 +60,7 @@ def look(town: RowSimulation, name: str) -> None:
     cap=st.integers(1, 4),
     warm=st.integers(0, 3),
     runs=st.lists(
-        st.tuples(
-            st.sampled_from([None, False, True, RETRY]),
-            st.sampled_from(["reuse", "reuse-or-create", "create"]),
-        ),
+        st.tuples(st.sampled_from([None, False, True, RETRY]), st.sampled_from(["reuse", "reuse-or-create", "create"])),
         max_size=6,
     ),
 )

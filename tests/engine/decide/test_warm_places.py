@@ -156,8 +156,8 @@ def test_a_task_with_fleets_of_its_own_has_no_slot() -> None:
     assert (place.slot, place.creation) == (None, "reuse-or-create")
 
 
-def test_a_drain_is_taken_back_for_a_run_that_can_use_the_machine() -> None:
-    """First the drain is taken back, then the run is placed: a draining machine takes none."""
+def drained() -> RowSimulation:
+    """A pool whose only machine has idled for ten minutes, and is told to go."""
     town = RowSimulation(POOL)
     town.warm("a", "m", fleet="steno-slot-1")
     for _ in range(120):
@@ -165,6 +165,12 @@ def test_a_drain_is_taken_back_for_a_run_that_can_use_the_machine() -> None:
         town.look()
     town.stage.settle()
     assert town.stage.vm("m").drain is not None
+    return town
+
+
+def test_a_drain_is_taken_back_for_a_run_that_can_use_the_machine() -> None:
+    """First the drain is taken back, then the run is placed: a draining machine takes none."""
+    town = drained()
     town.stage.request("b")
     assert town.stage.decide() == (
         types.VmDrainCancelled(provider="dstack", vm_id=town.stage.vm_id("m"), why="run b can use it"),
@@ -178,12 +184,7 @@ def test_a_drain_is_taken_back_for_a_run_that_can_use_the_machine() -> None:
 
 
 def test_a_machine_that_does_not_answer_is_not_called_back() -> None:
-    town = RowSimulation(POOL)
-    town.warm("a", "m", fleet="steno-slot-1")
-    for _ in range(120):
-        town.stage.wait(5)
-        town.look()
-    town.stage.settle()
+    town = drained()
     town.rows["m"]["unreachable"] = True
     town.look()
     town.stage.request("b")

@@ -35,6 +35,10 @@ def test_every_kind_of_decision_says_why(tmp_path: Path) -> None:
     assert reasons["StopRequested", "run-c"].startswith("It was stopped: a user requested the stop of its machine at")
     assert reasons["BudgetCrossed", ""].endswith("of $0.50 were spent, which is 80 % or more.")
     assert "attempt 2 asks for the same from 2025-12-15T09:10:50Z on, 15s later." in reasons["RunRequeued", "run-late"]
+    idle = "its GPUs were idle for "
+    assert reasons["RunIdleWarned", "run-slow"].startswith(f"It was warned: {idle}2m31s, since 2025-12-15T09:13:06Z")
+    assert reasons["RunIdleWarned", "run-slow"].endswith(" unless they work before.")
+    assert reasons["StopRequested", "run-slow"].startswith(f"It was stopped: {idle}5m2s")
     given_up = types.SubmitFailed(run_id="r", provider="dstack", error="dstack has no offer for it")
     assert why_decided(state, given_up, 0) == "It was given up: dstack has no offer for it."
     assert {kind for kind, _ in reasons} | {"SubmitFailed"} == DECISIONS

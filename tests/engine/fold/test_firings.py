@@ -137,8 +137,7 @@ def test_rows_with_the_newest_submission_alone_tell_a_retry_from_a_firing() -> N
     policy = ["no-capacity"]
     lacks, retried = part(0, 901, "failed", 905, **LACKS), part(1, 921, "running")
     replayed = told(
-        (910, nightly("pending", job(lacks, retry=policy))),
-        (925, nightly("running", job(retried, retry=policy))),
+        (910, nightly("pending", job(lacks, retry=policy))), (925, nightly("running", job(retried, retry=policy)))
     )
     assert runs_of(replayed) == {"": WAITS, "#0": ("running", None, None, 2)}
     third = part(2, 1801, "running")
@@ -252,24 +251,8 @@ STORY = (
             due=2700,
         ),
     ),
-    (
-        1840,
-        nightly(
-            "terminating",
-            SECOND_FAILED,
-            reason="job_failed",
-            due=2700,
-        ),
-    ),
-    (
-        1850,
-        nightly(
-            "pending",
-            SECOND_FAILED,
-            reason="job_failed",
-            due=2700,
-        ),
-    ),
+    (1840, nightly("terminating", SECOND_FAILED, reason="job_failed", due=2700)),
+    (1850, nightly("pending", SECOND_FAILED, reason="job_failed", due=2700)),
 )
 
 

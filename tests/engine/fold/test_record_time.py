@@ -45,11 +45,7 @@ class TimedFold:
     """As the fold of a record uses record time: the newest poll counts."""
 
     def __init__(self) -> None:
-        self.state, self.source, self.news = (
-            World(rules="current"),
-            Source(name="local/a", archive=False),
-            [""][:0],
-        )
+        self.state, self.source, self.news = (World(rules="current"), Source(name="local/a", archive=False), [""][:0])
         self.time, self.position, self.seen = RecordTime(self.state), 0, list[tuple[Read, int]]()
 
     def read(self, read: Read) -> int:

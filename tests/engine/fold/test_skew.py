@@ -173,10 +173,7 @@ SHORT = st.tuples(st.floats(0.01, 20), st.floats(0.01, 20), st.floats(0.01, 20))
 
 @given(ahead=STAYS | MOVES, took=SHORT, old=LATE, ends_given=st.booleans())
 def test_a_shifted_machine_is_never_billed_short(
-    ahead: tuple[float, float],
-    took: tuple[float, float, float],
-    old: tuple[float, float, float],
-    ends_given: bool,
+    ahead: tuple[float, float], took: tuple[float, float, float], old: tuple[float, float, float], ends_given: bool
 ) -> None:
     """It was made at 10 s and ended at 400 s; the provider's clock may be set in between. Another machine is first seen
     in the last answer, so that the clocks are compared there too.

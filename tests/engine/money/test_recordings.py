@@ -1,6 +1,7 @@
 """Bills of real machines: recordings of genuine dstack servers, against what the simulated cloud charged."""
 
 import random
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from steno.engine.providers.registry import READINGS
 from steno.engine.replay.replay import fold_polls, open_trace, replay_trace
 from steno.engine.replay.result import JsonObject, Replay
 from steno.events.clock import parse_time
+from steno.events.poll import Poll
+
+NumberedPolls = list[tuple[int, Poll]]
 
 TRACES = Path(__file__).parents[2] / "traces"
 RECORDINGS = sorted(TRACES.glob("dstack-*/*.jsonl.zst"))
@@ -27,6 +31,28 @@ def folded(name: str) -> Fold:
     for _ in fold_polls(world, open_trace(TRACES / f"{name}.jsonl.zst")):
         pass
     return world
+
+
+@cache
+def polls_of(path: Path) -> tuple[NumberedPolls, list[int], list[list[int]]]:
+    """The polls of a recording, their numbers, and those of each question."""
+    polls = [(number, poll) for number, poll in open_trace(path) if poll is not None]
+    lanes: dict[tuple[str, bytes], list[int]] = {}
+    for number, poll in polls:
+        lanes.setdefault((poll.path, poll.req), []).append(number)
+    return polls, [number for number, _ in polls], [*lanes.values()]
+
+
+def costs_of(polls: NumberedPolls) -> Costs:
+    world = Fold(READINGS)
+    for _ in fold_polls(world, polls):
+        pass
+    return Costs(world.state)
+
+
+@cache
+def whole_costs(path: Path) -> dict[str, int]:
+    return costs_of(polls_of(path)[0]).of_runs()
 
 
 def shown(name: str, rules: str = "current") -> JsonObject:
@@ -104,17 +130,11 @@ def test_the_clouds_bill_is_within_the_bounds_at_any_thinning(
     name: str, every: int, few: int, chosen: random.Random
 ) -> None:
     """Law: every so-many-th poll of each question and the last, or any few of them; what was dated is to the cent."""
-    polls = [(number, poll) for number, poll in open_trace(TRACES / f"{name}.jsonl.zst") if poll is not None]
-    lanes: dict[tuple[str, bytes], list[int]] = {}
-    for number, poll in polls:
-        lanes.setdefault((poll.path, poll.req), []).append(number)
-    every_so_many = {number for lane in lanes.values() for number in (*lane[::every], lane[-1])}
-    any_few = {*chosen.sample([number for number, _ in polls], few), *(lane[-1] for lane in lanes.values())}
+    polls, numbers, lanes = polls_of(TRACES / f"{name}.jsonl.zst")
+    every_so_many = {number for lane in lanes for number in (*lane[::every], lane[-1])}
+    any_few = {*chosen.sample(numbers, few), *(lane[-1] for lane in lanes)}
     for kept in (every_so_many, any_few):
-        world = Fold(READINGS)
-        for _ in fold_polls(world, [(number, poll) for number, poll in polls if number in kept]):
-            pass
-        (bill,) = Costs(world.state).bills().values()
+        (bill,) = costs_of([(number, poll) for number, poll in polls if number in kept]).bills().values()
         assert bill.low - 50 <= LEDGER[name] <= bill.high + 50
         assert bill.open or abs(bill.cost - LEDGER[name]) <= 50
 
@@ -126,18 +146,11 @@ def test_a_run_costs_the_same_however_few_polls_saw_it(path: Path, every: int) -
     """Law: to the cent, where every poll is kept and where every so-many-th is. Not so where the machine fell silent:
     its run pays to the poll that first showed that.
     """
-    polls = [(number, poll) for number, poll in open_trace(path) if poll is not None]
-    lanes: dict[tuple[str, bytes], list[int]] = {}
-    for number, poll in polls:
-        lanes.setdefault((poll.path, poll.req), []).append(number)
-    kept = {number for lane in lanes.values() for number in (*lane[::every], lane[-1])}
-    whole, thin = Fold(READINGS), Fold(READINGS)
-    for world, some in ((whole, polls), (thin, [(number, poll) for number, poll in polls if number in kept])):
-        for _ in fold_polls(world, some):
-            pass
-    costs = Costs(whole.state).of_runs()
+    polls, _, lanes = polls_of(path)
+    kept = {number for lane in lanes for number in (*lane[::every], lane[-1])}
+    costs = whole_costs(path)
     assert costs
-    for run_id, cost in Costs(thin.state).of_runs().items():
+    for run_id, cost in costs_of([(number, poll) for number, poll in polls if number in kept]).of_runs().items():
         assert abs(costs[run_id] - cost) <= 10_000
 
 

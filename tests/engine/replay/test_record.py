@@ -49,13 +49,14 @@ def with_lines(replay: JsonObject, lines: dict[int, int]) -> JsonObject:
     return replay
 
 
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_a_recording_replays_alike_from_trace_and_record(name: str, tmp_path: Path) -> None:
-    """Under every rule set."""
+def test_a_recording_replays_alike_from_trace_and_record(name: str, every: bool, tmp_path: Path) -> None:
+    """Under `current`; in `make test-long` under every rule set."""
     polls = list(open_trace(TRACES / name))
     record, lines = recorded(tmp_path, polls)
     with record:
-        for rules in sorted(every_rule_set()):
+        for rules in sorted(every_rule_set()) if every else ["current"]:
             of_record = with_lines(replay_record(record, rules).to_json(), lines)
             assert of_record == replay_polls(polls, rules).to_json(), rules
 
@@ -138,8 +139,7 @@ def stories(draw: Any) -> DstackHistory:
 
 
 @settings(
-    deadline=None,
-    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+    deadline=None, suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture]
 )
 @given(story=stories(), rules=st.sampled_from(sorted(every_rule_set())))
 def test_any_story_replays_alike_from_trace_and_record(story: DstackHistory, rules: str, tmp_path: Path) -> None:

@@ -62,8 +62,7 @@ def test_without_a_snapshot_there_is_none(record: Record) -> None:
 
 
 @settings(
-    deadline=None,
-    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+    deadline=None, suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture]
 )
 @given(place=st.floats(0, 1, exclude_max=True), change=st.integers(1, 255), cut=st.booleans())
 def test_an_edited_snapshot_is_not_believed(record: Record, place: float, change: int, cut: bool) -> None:

@@ -21,6 +21,7 @@ from steno.engine.fold.snapshot import retire
 from steno.engine.providers.registry import READINGS, every_rule_set, rules_named
 from steno.engine.replay.replay import world_of
 from steno.engine.state.archives import live_part, shown_part
+from steno.engine.state.samples import Sample, pack
 from steno.engine.state.world import World, dump, load
 from steno.events import types
 from steno.events.clock import SECOND, foreign_run_id
@@ -141,7 +142,12 @@ def _events(vm_id: str, provider_id: str) -> list[types.Event]:
         types.RunPlaced(**run),
         types.RunRequeued(**run, provider_id=provider_id, attempt=2, not_before=START),
         types.BudgetCrossed(threshold=800, spent=8, total=10),
+        *(types.SamplesRecorded(**run, **there, source="x", block=block) for block in (b"", *map(_block, (0, 40, 90)))),
     ]
+
+
+def _block(since: int) -> bytes:
+    return pack(Sample(at=START + (since + 20 * place) * SECOND, device="0", use=2 * (place % 5)) for place in range(9))
 
 
 def _dated(poll: Poll) -> Poll:

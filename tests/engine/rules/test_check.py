@@ -6,7 +6,7 @@ from itertools import islice, product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stenotest.cases import CASES, row_texts
+from stenotest.cases import many_cases, row_texts
 from stenotest.rule_texts import rule_text
 
 from steno.engine.rules.cases import AttemptCase, RunCase
@@ -18,6 +18,7 @@ from steno.engine.rules.words import ATTEMPT, RUN, Box, Exits, Values
 from steno.engine.state.states import Reason, State
 
 DERIVED = {"over", "attempts", "decided"}
+MANY = st.integers(0, 1 << 32).map(many_cases)
 
 
 def readable(*rows: str, extends: str | None = None) -> RuleFile:
@@ -32,7 +33,7 @@ def deciding_row(file: RuleFile, case: RunCase) -> str:
 
 
 @settings(max_examples=60)
-@given(rows=st.lists(row_texts(), min_size=1, max_size=5), cases=st.lists(CASES, min_size=20, max_size=40))
+@given(rows=st.lists(row_texts(), min_size=1, max_size=5), cases=MANY)
 def test_no_case_contradicts_a_finding(rows: list[str], cases: list[RunCase]) -> None:
     """A row that is called hidden or impossible decides no case, and a set without a gap leaves none."""
     file = readable(*rows)
@@ -48,7 +49,7 @@ def test_no_case_contradicts_a_finding(rows: list[str], cases: list[RunCase]) ->
 
 
 @settings(max_examples=150)
-@given(row=row_texts(), cases=st.lists(CASES, min_size=40, max_size=60))
+@given(row=row_texts(), cases=MANY)
 def test_a_row_matches_the_cases_of_its_terms_and_no_others(row: str, cases: list[RunCase]) -> None:
     """The solver's terms and modes, back in words, mean the same as the row; `over` is put in other words."""
     file = readable(row)

@@ -45,11 +45,7 @@ def said_flips(settled: RunFacts) -> list[str]:
 def test_a_failed_run_would_have_succeeded_with_another_exit_status() -> None:
     """The run's own `failed` follows from its job: it does not stay when the job is said to have exited 0."""
     failed = single(
-        run="failed",
-        job_status="failed",
-        reason="job_failed",
-        job_reason="container_exited_with_error",
-        exit_status=3,
+        run="failed", job_status="failed", reason="job_failed", job_reason="container_exited_with_error", exit_status=3
     )
     assert said_flips(facts(failed)) == [
         "had the job exited 0: succeeded/exit_zero",

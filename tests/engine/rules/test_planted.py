@@ -98,16 +98,10 @@ GAPS = {
         "final = false, finite = true, requeued = true",
     ),
     "no row for a range": (
-        rows(
-            ("when.any = { exit_status = { to = 9 } }", FAILED),
-            ("when.no = { exit_status = { to = 10 } }", STOPPED),
-        ),
+        rows(("when.any = { exit_status = { to = 9 } }", FAILED), ("when.no = { exit_status = { to = 10 } }", STOPPED)),
         "any = { exit_status = {to = 10} }, no = { exit_status = {to = 9} }",
     ),
-    "no row for one state": (
-        rows(('when.state = { not = "pulling" }', FAILED)),
-        'state = "pulling"',
-    ),
+    "no row for one state": (rows(('when.state = { not = "pulling" }', FAILED)), 'state = "pulling"'),
 }
 
 

@@ -92,11 +92,7 @@ def test_a_limit_that_is_not_known_is_not_made_up() -> None:
             None,
             "It exited 127: a command was not found; check its name, PATH and the image.",
         ),
-        (
-            run(reason=Reason.EXIT_NONZERO, exit_status=137, terms=MEMORY),
-            None,
-            KILLED,
-        ),
+        (run(reason=Reason.EXIT_NONZERO, exit_status=137, terms=MEMORY), None, KILLED),
         (
             run(
                 reason=Reason.EXIT_NONZERO,

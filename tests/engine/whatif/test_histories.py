@@ -184,8 +184,9 @@ def test_of_a_sweep_the_cheapest_is_named_that_keeps_the_wait() -> None:
     assert [each.policy for each in swept.predictions] == ["idle-timeout=1s", "idle-timeout=20s", "idle-timeout=10m"]
     assert bills == sorted(bills)
     assert swept.cheapest == "idle-timeout=1s"
-    assert what_if(world(RECORDED), swept_question._replace(keep_p95=1)).cheapest is None
-    assert what_if(world(RECORDED), swept_question._replace(keep_p95=None)).cheapest is None
+    single = swept_question._replace(sweep=("idle-timeout", values[:1]))
+    assert what_if(world(RECORDED), single._replace(keep_p95=1)).cheapest is None
+    assert what_if(world(RECORDED), single._replace(keep_p95=None)).cheapest is None
 
 
 # -- nothing to begin with --------------------------------------------------------------------------------------------

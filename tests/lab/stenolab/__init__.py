@@ -6,3 +6,8 @@ them, `plugin` offers it all as pytest fixtures. README.md beside this package s
 
 Not a part of the product and not installed: `tests/conftest.py` loads it by file location under this name.
 """
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "support"))  # `stenotest`: the lab runs in processes of its own too

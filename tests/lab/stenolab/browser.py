@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
-
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -77,13 +76,13 @@ class Seen:
         self.until("!document.querySelector('.skeleton') && !document.querySelector('#page .stale')")
         return self.page
 
-    def until(self, expression: str, seconds: float = 120.0) -> None:
+    def until(self, expression: str) -> None:
         """Waits until a JavaScript expression is true, asked from outside: the page's policy forbids `eval` within.
 
         Raises:
             StillWaiting: it is not.
         """
-        wait(lambda: self._true(expression), seconds=seconds, what=expression, pause=0.05)
+        wait(lambda: self._true(expression), what=expression, pause=0.05)
 
     def _true(self, expression: str) -> bool:
         from playwright.sync_api import Error

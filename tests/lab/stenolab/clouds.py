@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stenotest.waiting import wait
+
 from stenolab.process import Process
 from stenolab.rest import Refused, ask
-from stenolab.waiting import wait
-
-START_S = 120.0
 
 
 class Cloud:
@@ -22,7 +21,7 @@ class Cloud:
             Path(sys.executable), "stenolab.cloud", version, folder / "state", log=folder / "cloud.log"
         )
         try:
-            self.port: int = wait(self._said_port, seconds=START_S, what=f"the cloud, log {folder / 'cloud.log'}")
+            self.port: int = wait(self._said_port, what=f"the cloud, log {folder / 'cloud.log'}")
         except BaseException:
             self.close()
             raise

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import time
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from stenotest.big import polls
+from stenotest.waiting import wait
 
 from steno.engine.live.live_world import LiveWorld
 from steno.engine.providers.registry import READINGS
@@ -29,9 +29,8 @@ _ROUNDS = (HOURS * 3600 - 300) // 5
 
 def told(client: httpx.Client, path: str, **params: Any) -> Any:
     """The answer of a service that has just begun, once its read models are there."""
-    end = time.monotonic() + 120
-    while (answer := client.get(path, params=params)).status_code == 503 and time.monotonic() < end:
-        time.sleep(0.05)
+    wait(lambda: client.get(path, params=params).status_code != 503, "the read models")
+    answer = client.get(path, params=params)
     assert answer.status_code == 200, answer.text
     return answer.json()
 

@@ -15,18 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from stenotest.waiting import T, wait
 
 from stenolab.clouds import Cloud
 from stenolab.process import Process
 from stenolab.rest import Answer, Refused, ask
 from stenolab.versions import baked, interpreter
-from stenolab.waiting import T, wait
 
 PACE = 0.05  # of dstack's own pauses
 PATIENCE = 0.1  # of the time dstack waits before it gives up
-START_S = 300.0
 STOP_AGAIN_S = 2.0
-LOADED_S = 240.0
 """For one step that takes seconds, on a machine that is busy with other tests."""
 LOOK_S = 0.3
 """Between two looks at a server: each costs it some ten milliseconds, and several tests look at once."""
@@ -97,10 +95,11 @@ class Lab:
                 "DSTACK_SERVER_ADMIN_TOKEN": self.token,
                 "DSTACK_DEFAULT_CREDS_DISABLED": "1",
                 "DSTACK_SERVER_LOG_LEVEL": "INFO",
+                "DSTACK_SERVER_METRICS_FINISHED_TTL_SECONDS": "5",
                 "DO_NOT_TRACK": "1",
             },
         )
-        wait(self._answers, seconds=START_S, what=f"dstack {self.version}, log {self._server.log}")
+        wait(self._answers, what=f"dstack {self.version}, log {self._server.log}")
 
     def stop(self) -> None:
         """Asks the server to leave, as an administrator does, and waits for it."""
@@ -165,11 +164,11 @@ class Lab:
         hostname: str | None = provisioned.get("hostname")
         return hostname
 
-    def wait(self, condition: Callable[[], T | None], *, seconds: float = LOADED_S, what: str = "the condition") -> T:
-        """The first true value of `condition()`; see `stenolab.waiting.wait`."""
-        return wait(condition, seconds=seconds, what=what, pause=LOOK_S)
+    def wait(self, condition: Callable[[], T | None], *, what: str = "the condition") -> T:
+        """The first true value of `condition()`; see `stenotest.waiting.wait`."""
+        return wait(condition, what=what, pause=LOOK_S)
 
-    def wait_status(self, project: str, name: str, *statuses: str, seconds: float = LOADED_S) -> dict[str, Any]:
+    def wait_status(self, project: str, name: str, *statuses: str) -> dict[str, Any]:
         """The run as soon as its status is one of these; by default, as soon as it has ended."""
         wanted = frozenset(statuses) or ENDED
 
@@ -177,7 +176,7 @@ class Lab:
             run = self.run(project, name)
             return run if run["status"] in wanted else None
 
-        return self.wait(reached, seconds=seconds, what=f"run {name} to be {' or '.join(sorted(wanted))}")
+        return self.wait(reached, what=f"run {name} to be {' or '.join(sorted(wanted))}")
 
     # Doing something with it, without Steno
 

@@ -14,14 +14,14 @@ import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from stenotest.waiting import StillWaiting, wait
+
 from stenolab.environment import ensure
 from stenolab.lab import PACE, PATIENCE, Lab
 from stenolab.versions import LAB, REPOSITORY
-from stenolab.waiting import StillWaiting, wait
 
 PROJECT = "lab"
 FLEET = "lab-fleet"
-START_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def up(version: str, *, real_time: bool) -> Kept:
             raise StillWaiting(f"the lab did not come up, see {folder / 'keeper.log'}")
         return find(version)
 
-    return wait(is_there, seconds=START_S, what=f"the lab, log {folder / 'keeper.log'}")
+    return wait(is_there, what=f"the lab, log {folder / 'keeper.log'}")
 
 
 def down(version: str) -> bool:
@@ -81,7 +81,7 @@ def down(version: str) -> bool:
     if kept is None:
         return False
     os.kill(kept.pid, signal.SIGTERM)
-    wait(lambda: find(version) is None or None, seconds=120, what="the lab to go down")
+    wait(lambda: find(version) is None or None, what="the lab to go down")
     return True
 
 

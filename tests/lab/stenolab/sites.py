@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import pytest
+from stenotest.waiting import wait
 
 from steno.engine.errors import ProviderError, ProviderRefused, ProviderUnreachable
 from steno.engine.providers.base import Provider
@@ -28,7 +29,6 @@ from stenolab.faulty_server import FaultyServer, respond
 from stenolab.lab import GPU, IMAGE, Lab
 from stenolab.slurm import Cluster
 from stenolab.sshd import SshServer
-from stenolab.waiting import wait
 
 LOADED_S = 240.0
 """For one step that takes seconds, on a machine that is busy with other tests."""
@@ -134,9 +134,7 @@ class DstackSite(ProviderSite):
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
         """Ask until it has stopped: a busy 0.22.5 can forget a stop (`Lab.stopped`)."""
         self.lab.stopped(
-            self.provider.project,
-            name,
-            lambda: self.provider.stop(self.stopping(provider_id, name, abort)),
+            self.provider.project, name, lambda: self.provider.stop(self.stopping(provider_id, name, abort))
         )
 
     def of_nobody(self) -> Provider:
@@ -214,7 +212,7 @@ class SlurmSite(ProviderSite):
 
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
         """Once its script has begun: see `Cluster.begun`."""
-        wait(lambda: self.cluster.begun(provider_id), seconds=LOADED_S, what="the job's script")
+        wait(lambda: self.cluster.begun(provider_id), what="the job's script")
         super().stop(provider_id, name, abort)
 
     def _jobs(self) -> list[str]:

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from stenotest.waiting import wait
+
 CLUSTER = Path(__file__).parents[2] / "slurm" / "cluster"
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "munged", "mariadbd", "rsync", "sshd")
 PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server rsync openssh-server"
@@ -29,7 +31,7 @@ PORTS = 7
 """The programs of the controller, the database daemon, the database and four nodes."""
 FIRST_PORTS = range(17_100, 32_000, 10)
 """Below those that the system hands out. A cluster begins at one of them by chance: others look at the same time."""
-PATIENCE_S = 10.0
+GRACE_S = 10.0
 """How long the daemons of a cluster may take to end before they are killed."""
 
 
@@ -77,7 +79,10 @@ class Cluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)  # its daemons have users of their own
         self._keeper = subprocess.Popen(
-            [sys.executable, __file__, str(self.folder)], stdin=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-m", __name__, str(self.folder)],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
         )
         done = self._bash("up.sh", str(self.folder), str(_free_port()), "yes" if self._accounting else "no")
         logs = "".join(f"\n{log}:\n{log.read_text()[-1500:]}" for log in sorted(self.folder.glob("log/slurm*.log")))
@@ -92,13 +97,12 @@ class Cluster:
         """End one daemon: `slurmdbd`, `slurmctld`, `slurmd-node1`."""
         pid = int((self.folder / "run" / f"{daemon}.pid").read_text())
         os.kill(pid, sign)
-        _await_end([pid], PATIENCE_S * 3)
+        wait(lambda: not _lives(pid), f"the end of {daemon}")
 
     def start_accounting(self) -> None:
         """Start slurmdbd and wait until it answers."""
         self.run("slurmdbd")
-        while not self.run("sacctmgr", "-nP", "list", "cluster", check=False):
-            time.sleep(0.1)
+        wait(lambda: self.run("sacctmgr", "-nP", "list", "cluster", check=False), "slurmdbd", pause=0.1)
 
     def start_controller(self) -> None:
         self.run("slurmctld", "-f", self.environment["SLURM_CONF"])
@@ -141,10 +145,10 @@ class Cluster:
 def take_down(folder: Path) -> None:
     """End every process of that cluster, and remove its folder."""
     _signal(processes := processes_of(folder), signal.SIGTERM)
-    _await_end(processes, PATIENCE_S)
+    _await_end(processes)
     while left := processes_of(folder):  # a daemon may start one more while it is told to go
         _signal(left, signal.SIGKILL)
-        _await_end(left, PATIENCE_S)
+        _await_end(left)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -169,8 +173,8 @@ def _signal(processes: list[int], sign: signal.Signals) -> None:
             continue
 
 
-def _await_end(processes: list[int], seconds: float) -> None:
-    end = time.monotonic() + seconds
+def _await_end(processes: list[int]) -> None:
+    end = time.monotonic() + GRACE_S
     while time.monotonic() < end and any(_lives(pid) for pid in processes):
         time.sleep(0.05)
 

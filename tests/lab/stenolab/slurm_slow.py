@@ -9,11 +9,11 @@ import json
 import signal
 from pathlib import Path
 
+from stenotest.waiting import wait
+
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
-from stenolab.waiting import wait
 
-STARTED_S = 240.0
 A6000 = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "200M")
 IN_SEGMENTS = """
 import os, signal, sys, time
@@ -37,10 +37,7 @@ time.sleep(600)
 
 def begin(steno: Steno, cluster: Cluster) -> None:
     """Submit them all, and kill a node below two of them."""
-    chains = {
-        "chain": {"total_time": "20m"},
-        "last-segment": {"resubmissions": 0},
-    }
+    chains = {"chain": {"total_time": "20m"}, "last-segment": {"resubmissions": 0}}
     for name, limits in chains.items():
         task = {
             "type": "task",
@@ -64,14 +61,14 @@ def begin(steno: Steno, cluster: Cluster) -> None:
     batch(cluster, "gives-way-for-good", "sleep 300", "-p", "low", "-w", "node3", "-c", "8", "--no-requeue")
     again = batch(cluster, "requeued", once_more("exit 4"), "-p", "gpu-a6000")
     for name in ("node-dies", "node-dies-for-good", "gives-way", "gives-way-for-good", "requeued"):
-        wait(lambda name=name: _runs(cluster, name), seconds=STARTED_S, what=f"{name} to run")
+        wait(lambda name=name: _runs(cluster, name), what=f"{name} to run")
     cluster.run("scontrol", "requeue", again)
     batch(cluster, "takes-its-place", "sleep 2", "-p", "gpu-v100", "--exclusive")
     cluster.stop("slurmd-node4", signal.SIGKILL)
     # Accounting says for seconds that the tasks that have just begun were among those that are cancelled.
     array = batch(cluster, "cut-short", "sleep 2", "-p", "gpu-a6000", "--array=0-7%2")
     running = ("squeue", "-h", "-t", "R", "-j", array, "-o", "%K")
-    wait(lambda: {"2", "3"} & {*cluster.run(*running).split()}, seconds=STARTED_S, what="task 2 or 3 to run")
+    wait(lambda: {"2", "3"} & {*cluster.run(*running).split()}, what="task 2 or 3 to run")
     cluster.run("scancel", "-t", "PENDING", array)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 ALIAS = "login-node"
 
@@ -29,7 +29,7 @@ def serving(configuration: Path, log: Path, address: tuple[str, int]) -> Iterato
             return client.connect_ex(address) == 0
 
     try:
-        wait(is_up, seconds=60, what="sshd", pause=0.05)
+        wait(is_up, what="sshd", pause=0.05)
         yield
     finally:
         process.terminate()

@@ -15,6 +15,7 @@ import msgspec
 import yaml
 from stenotest import steno_process
 from stenotest.command_line import VARIABLES
+from stenotest.waiting import LIMIT_S, StillWaiting, T, wait
 
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.record_fold import RecordFold
@@ -23,10 +24,8 @@ from steno.engine.replay.result import Replay, fill_costs
 from steno.events.clock import SystemClock
 from steno.events.errors import RecordNotFound
 from steno.events.store.record import Record
-from stenolab.lab import GPU, IMAGE, LOADED_S
-from stenolab.waiting import StillWaiting, T, wait
+from stenolab.lab import GPU, IMAGE
 
-COMMAND_S = 300.0
 PAUSE_S = 0.5
 
 
@@ -102,7 +101,7 @@ class Background:
         self._process.kill()
         self._process.wait()
 
-    def finish(self, seconds: float = COMMAND_S) -> Outcome:
+    def finish(self, seconds: float = LIMIT_S) -> Outcome:
         """Waits for its end.
 
         Raises:
@@ -127,7 +126,7 @@ class Steno:
             needed.mkdir(parents=True, exist_ok=True)
 
     def __call__(
-        self, *arguments: str | Path, code: int | None = 0, seconds: float = COMMAND_S, **environment: str
+        self, *arguments: str | Path, code: int | None = 0, seconds: float = LIMIT_S, **environment: str
     ) -> Outcome:
         """Runs a command to its end; asserts its exit code unless `code` is None."""
         command = [str(argument) for argument in arguments]
@@ -174,7 +173,7 @@ class Steno:
             assert started.alive, f"it ended:\n{started.err}"
             return self.seen("RecorderStarted") > before
 
-        wait(begun, seconds=COMMAND_S, what="the recorder to begin")
+        wait(begun, what="the recorder to begin")
         return started
 
     def submit(self, name: str, commands: Sequence[str], *flags: str, code: int | None = 0, **fields: Any) -> Outcome:
@@ -197,11 +196,15 @@ class Steno:
 
     def seen(self, kind: str) -> int:
         """How many events of that kind the record has; none where there is no record yet."""
+        return len(self.recorded(kind))
+
+    def recorded(self, kind: str) -> list[Any]:
+        """The events of that kind, in order."""
         try:
             with self._opened() as record:
-                return sum(1 for _ in record.read(types=(kind,)))
+                return [stored.data for stored in record.read(types=(kind,))]
         except RecordNotFound:
-            return 0
+            return []
 
     def world(self) -> StenoWorld:
         """Every run and every machine ever, with its bill, as `steno replay --json` has them.
@@ -224,7 +227,7 @@ class Steno:
         wanted = [word for kind in kinds for word in ("--type", kind)]
         return self("events", "--json", *wanted).lines()
 
-    def wait(self, run: str, *states: str, seconds: float = LOADED_S) -> dict[str, Any]:
+    def wait(self, run: str, *states: str) -> dict[str, Any]:
         """The run of that name as soon as Steno says it is in one of these states; something must be recording."""
 
         def reached() -> dict[str, Any] | None:
@@ -232,9 +235,9 @@ class Steno:
             answer = self.shown(run) if known is not None and known["state"] in states else None
             return answer if answer is not None and answer["state"] in states else None
 
-        return self.until(reached, seconds=seconds, what=f"{run} to be {' or '.join(states)}")
+        return self.until(reached, what=f"{run} to be {' or '.join(states)}")
 
-    def until(self, condition: Callable[[], T | None], *, seconds: float = LOADED_S, what: str = "the condition") -> T:
+    def until(self, condition: Callable[[], T | None], *, seconds: float = LIMIT_S, what: str = "the condition") -> T:
         """The first true value of `condition()`, which folds the record or is a command."""
         try:
             return wait(condition, seconds=seconds, what=what, pause=PAUSE_S)

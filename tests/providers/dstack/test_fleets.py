@@ -29,12 +29,7 @@ def a_fleet(
 ) -> dict[str, Any]:
     """A fleet as `fleets/list` shows it."""
     configuration = {"nodes": {"min": 0, "max": 2}, "backends": ["amddevcloud"], **more}
-    return {
-        "name": "a-fleet",
-        "status": status,
-        "spec": {"configuration": configuration},
-        "instances": instances or [],
-    }
+    return {"name": "a-fleet", "status": status, "spec": {"configuration": configuration}, "instances": instances or []}
 
 
 def test_a_task_without_a_fleet_gets_one() -> None:

@@ -74,6 +74,7 @@ GOOD: dict[str, Any] = {
     "/api/projects/main/get": {"project_id": "p", "backends": [{"name": "amddevcloud"}]},
     "/api/users/get_my_user": {"username": "u", "global_role": "admin"},
     "/api/events/list": [{"id": "e", "recorded_at": AT}],
+    f"{PROJECT}/metrics/job/name": {"metrics": [{"name": "gpu_util_percent_gpu0", "timestamps": [AT], "values": [3]}]},
 }
 """A proper answer of every endpoint we ask."""
 ODD = (
@@ -113,6 +114,7 @@ CALLS: dict[str, Callable[[DstackProvider], object]] = {
     "ask for offers": lambda provider: provider.offers(WANTED),
     "submit": lambda provider: provider.submit(WANTED),
     "expect the project": lambda provider: provider.expect_project(),
+    "samples": lambda provider: provider.samples("r1", "name", since=0),
     "diagnose": lambda provider: doctor.Diagnosis(provider.client, TASK, 3).look(),
 }
 
@@ -140,6 +142,7 @@ def test_no_answer_raises_anything_but_our_errors(monkeypatch: pytest.MonkeyPatc
         return answer if where == path else proper[where]
 
     monkeypatch.setattr(Client, "ask", ask)
+    monkeypatch.setattr(Client, "get", ask)
     where = address("http://127.0.0.1:1", "a-token-that-is-long", "main")
     concerned = {}
     for name, call in CALLS.items():

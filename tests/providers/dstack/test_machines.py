@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 from stenotest.http_server import Handler, LocalServer
 
-from steno.engine.errors import (
-    ProviderError,
-    ProviderFailing,
-    ProviderRefused,
-    VmInUse,
-    VmNotFound,
-)
+from steno.engine.errors import ProviderError, ProviderFailing, ProviderRefused, VmInUse, VmNotFound
 from steno.engine.providers.dstack.provider import DstackProvider
 from steno.engine.providers.dstack.settings import address
 from steno.events.clock import RandomIds, SystemClock

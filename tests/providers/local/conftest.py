@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -12,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from stenotest.waiting import wait
 
 from steno.engine.providers.base import StopTarget, Submission
 from steno.engine.providers.local import provider as local_provider
@@ -20,9 +20,6 @@ from steno.engine.providers.local.provider import DEFAULT_OUTPUT_LIMIT, LocalPro
 from steno.engine.providers.local.tree import kill_marked, marked
 from steno.events.clock import RandomIds, SystemClock
 from steno.events.poll import Poll
-
-LOADED_S = 120.0
-"""For one step: it takes a fraction of a second, and matters on a machine that stands still for a while."""
 
 HELD_MACHINE = """
 import sys; sys.path.append(sys.argv[1])
@@ -125,15 +122,12 @@ class Machine:
 
     def pid_of_machine(self, vm_id: object) -> int:
         started = self.state / ".machines" / str(vm_id) / "started.json"
-        until(started.exists)
+        wait(started.exists)
         return int(msgspec.json.decode(started.read_bytes())["pid"])
 
     def processes(self) -> list[int]:
         """Process ids of the machines that are kept warm."""
         return living_machines(self.state)
-
-    def until(self, condition: Callable[[], object]) -> None:
-        until(condition)
 
     def is_at(self, *statuses: str) -> bool:
         """True if the machines, newest first, have these statuses."""
@@ -150,7 +144,7 @@ class Machine:
 
     def end(self, run_id: str) -> tuple[object, ...]:
         """The words at the run's end."""
-        until(lambda: self.words(run_id)[0] == "ended")
+        wait(lambda: self.words(run_id)[0] == "ended")
         return self.words(run_id)
 
     def output(self, run_id: str, *, follow: bool = True) -> bytes:
@@ -158,19 +152,19 @@ class Machine:
 
     def supervisor(self, run_id: str) -> int:
         started = self.state / run_id / "started.json"
-        until(started.exists)
+        wait(started.exists)
         return int(msgspec.json.decode(started.read_bytes())["supervisor"])
 
     def kill_supervisor(self, run_id: str) -> None:
         """SIGKILL, and wait until it is gone: its lock falls with it."""
         supervisor = self.supervisor(run_id)
         os.kill(supervisor, signal.SIGKILL)
-        until(lambda: not alive(supervisor))
+        wait(lambda: not alive(supervisor))
 
     def wait_for(self, file: str) -> str:
         """The text that a command wrote into a file of the base folder."""
         path = self.base / file
-        until(lambda: path.exists() and path.read_text().endswith("\n"))
+        wait(lambda: path.exists() and path.read_text().endswith("\n"))
         return path.read_text().strip()
 
     def end_everything(self) -> None:
@@ -179,21 +173,14 @@ class Machine:
         for run_id in self.runs:
             if (self.state / run_id / "started.json").exists():
                 provider.stop(StopTarget(provider_id=run_id, name="", abort=True))
-                until(lambda run_id=run_id: not _active(provider, run_id))
+                wait(lambda run_id=run_id: not _active(provider, run_id))
         self.provider = provider
         for item in self.machines() if self.state.is_dir() else ():
             if item["status"] != "gone":
                 provider.stop_vm(str(item["id"]))
-        until(lambda: not self.state.is_dir() or all(item["status"] == "gone" for item in self.machines()))
-        until(lambda: not living_machines(self.state))
-        until(lambda: not any(map(marked, self.runs)))
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LOADED_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+        wait(lambda: not self.state.is_dir() or all(item["status"] == "gone" for item in self.machines()))
+        wait(lambda: not living_machines(self.state))
+        wait(lambda: not any(map(marked, self.runs)))
 
 
 def alive(pid: int) -> bool:

@@ -2,13 +2,14 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import msgspec
 import pytest
+from stenotest import steno_process
+from stenotest.waiting import wait
 
 from steno.engine.errors import ProviderError
 from steno.engine.providers.local import provider as local_provider
@@ -67,13 +68,13 @@ def test_a_submitter_killed_anywhere_leads_to_one_run_on_one_machine(
     command = "echo x >> ran; sleep 0.2"
     run_id = machine.new_id()
     code = KILLED_SUBMITTER.format(module=module, name=name, before=before) + SUBMITTER
-    argv = [sys.executable, "-c", code, str(machine.state), str(machine.base), run_id, command, idle]
-    assert subprocess.run(argv, check=False, stdout=subprocess.DEVNULL).returncode == -signal.SIGKILL
+    words = (str(machine.state), str(machine.base), run_id, command, idle)
+    assert steno_process.run(words, program=code, env=os.environ).returncode == -signal.SIGKILL
     machine.provider.find("from-elsewhere", 0)
     again = machine.submission(command, run_id=run_id, name="from-elsewhere", idle_duration=idle)
     assert machine.provider.submit(msgspec.structs.replace(again, slot="steno-slot-1")).provider_id == run_id
     assert machine.end(run_id) == DONE
-    machine.until(lambda: machine.is_at("idle" if idle == "1h" else "gone"))
+    wait(lambda: machine.is_at("idle" if idle == "1h" else "gone"))
     assert (machine.base / "ran").read_text() == "x\n"
     assert len(machine.processes()) == (idle == "1h")
     assert len(msgspec.json.decode(machine.poll().body or b"")) == 1
@@ -90,7 +91,7 @@ def test_a_machine_outlives_the_kill_of_everybody_else(machine, engine) -> None:
     assert machine.words(run_id)[0] in {"provisioning", "running"}
     machine.kill_supervisor(run_id)
     assert machine.end(run_id) == ("ended", "supervisor_lost", None)
-    machine.until(lambda: machine.is_at("idle"))
+    wait(lambda: machine.is_at("idle"))
     warm = machine.submit("true", slot="steno-slot-1", creation="reuse")
     assert machine.end(warm) == DONE
 
@@ -101,7 +102,7 @@ def test_a_machine_that_died_is_terminated_as_unreachable(machine) -> None:
     vm = machine.the_machine()
     kill(machine.pid_of_machine(vm["id"]))
     # The kernel takes a process off the list before it releases its lock, by which the provider knows it.
-    machine.until(lambda: not machine.processes() and machine.is_at("gone"))
+    wait(lambda: not machine.processes() and machine.is_at("gone"))
     gone = machine.the_machine()
     assert (gone["status"], gone["reason"]) == ("gone", "unreachable")
     assert gone["ended_at"] > gone["created"]
@@ -109,7 +110,7 @@ def test_a_machine_that_died_is_terminated_as_unreachable(machine) -> None:
     machine.provider = machine.another()
     assert machine.the_machine() == gone
     assert machine.end(machine.submit("true", idle_duration="1h")) == DONE
-    machine.until(lambda: machine.is_at("idle", "gone"))
+    wait(lambda: machine.is_at("idle", "gone"))
 
 
 @pytest.mark.parametrize("boot", [0, 3_600_000_000], ids=["running", "booting"])
@@ -118,10 +119,10 @@ def test_a_machine_that_dies_takes_its_run_with_it(machine, boot: int) -> None:
     machine.offers(boot=boot)
     run_id = machine.submit("sleep 600", idle_duration="1h")
     if not boot:
-        machine.until(lambda: machine.words(run_id)[0] == "running")
+        wait(lambda: machine.words(run_id)[0] == "running")
     kill(machine.pid_of_machine(machine.the_machine()["id"]))
     assert machine.end(run_id) == UNREACHABLE
-    machine.until(lambda: machine.is_at("gone"))
+    wait(lambda: machine.is_at("gone"))
     assert machine.the_machine()["reason"] == "unreachable"
 
 
@@ -129,7 +130,7 @@ def test_a_machine_told_to_quit_says_so(machine) -> None:
     """SIGTERM is what a host sends that goes down."""
     machine.end(machine.submit("true", idle_duration="1h"))
     os.kill(machine.pid_of_machine(machine.the_machine()["id"]), signal.SIGTERM)
-    machine.until(lambda: machine.is_at("gone"))
+    wait(lambda: machine.is_at("gone"))
     vm = machine.the_machine()
     assert vm["reason"] == "unreachable"
     assert vm["message"] == "the machine's process was told to quit"
@@ -139,7 +140,7 @@ def test_a_machine_whose_folder_is_gone_goes_too(machine, tmp_path: Path) -> Non
     """A deleted record takes its machines with it."""
     machine.end(machine.submit("true", idle_duration="off"))
     machine.state.rename(tmp_path / "thrown-away")
-    machine.until(lambda: not machine.processes())
+    wait(lambda: not machine.processes())
 
 
 def test_a_machine_without_its_run_is_found_by_the_same_submission(machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +152,7 @@ def test_a_machine_without_its_run_is_found_by_the_same_submission(machine, monk
         patch.setattr(local_provider, "_PROGRAM", f"{start}\n{die}\ns.main()")
         with pytest.raises(ProviderError, match="did not start"):
             machine.provider.submit(submission)
-    machine.until(lambda: machine.is_at("idle"))
+    wait(lambda: machine.is_at("idle"))
     assert machine.provider.submit(submission).provider_id == submission.run_id
     assert machine.end(submission.run_id) == DONE
     assert len(machine.processes()) == len(machine.machines()) == 1
@@ -160,8 +161,8 @@ def test_a_machine_without_its_run_is_found_by_the_same_submission(machine, monk
 @pytest.mark.slow
 def test_a_run_in_the_last_moment_is_never_hit(machine) -> None:
     """Runs that come just as the machine goes for idling: each succeeds, on the old machine or on a new one."""
-    for wait in (0.0, 0.18, 0.22, 0.26, 0.3, 0.34, 0.38, 0.42):
-        time.sleep(wait)  # the machine looks every 0.2 s whether it has idled for 0.2 s
+    for pause in (0.0, 0.18, 0.22, 0.26, 0.3, 0.34, 0.38, 0.42):
+        time.sleep(pause)  # the machine looks every 0.2 s whether it has idled for 0.2 s
         submission = msgspec.structs.replace(machine.submission("true"), idle=200_000)
         assert machine.end(machine.provider.submit(submission).provider_id) == DONE
 
@@ -186,13 +187,13 @@ def test_a_run_outlives_the_renaming_of_its_folder(machine, warm: bool) -> None:
     """It ends as it does, its end is where its folder is now, and its machine stays until then."""
     place = {"slot": "steno-slot-1", "idle_duration": "1h"} if warm else {}
     run_id = machine.submit(machine.gated, **place)
-    machine.until(lambda: machine.words(run_id)[0] == "running")
+    wait(lambda: machine.words(run_id)[0] == "running")
     before, machine.state = machine.state, machine.state.rename(machine.base / "elsewhere.local")
     machine.provider = machine.another()
     try:
         assert machine.words(run_id)[0] == "running"
         machine.open()
-        machine.until((machine.state / run_id / "ended.json").exists)
+        wait((machine.state / run_id / "ended.json").exists)
         assert machine.words(run_id) == DONE
     finally:
         machine.state = machine.state.rename(before)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
+from stenotest.waiting import wait
 
 from steno.engine.errors import TaskInvalid, VmInUse, VmNotFound
 from steno.engine.providers import registry
@@ -38,10 +39,7 @@ def test_a_run_that_keeps_nothing_warm_is_its_machine(machine) -> None:
     item, vm = machine.item(run_id), machine.the_machine()
     assert machine.processes() == []
     assert (vm["status"], vm["runs"], vm["price"]) == ("busy", 1, 0)
-    assert (vm["hostname"], vm["created"]) == (
-        item["machine"]["hostname"],
-        item["submitted_at"],
-    )
+    assert (vm["hostname"], vm["created"]) == (item["machine"]["hostname"], item["submitted_at"])
     machine.open()
     assert machine.end(run_id) == DONE
     vm, ended_at = machine.the_machine(), machine.item(run_id)["ended_at"]
@@ -56,7 +54,7 @@ def test_a_machine_is_told_in_words_the_reading_knows(machine, monkeypatch: pyte
 
     def look(status: str) -> None:
         """The machine once it is at that status, as the engine reads it."""
-        machine.until(lambda: machine.is_at(status))
+        wait(lambda: machine.is_at(status))
         _, poll = machine.provider.poll((), since=None)
         (item,) = msgspec.json.decode(poll.body, type=list[msgspec.Raw])
         seen[status] = READING.vm(bytes(item), ASKED)
@@ -99,12 +97,12 @@ def test_a_second_run_takes_the_machine_of_the_first(machine) -> None:
     machine.offers(price=1_990_000)
     first = machine.submit("true", idle_duration="1h")
     machine.end(first)
-    machine.until(lambda: machine.is_at("idle"))
+    wait(lambda: machine.is_at("idle"))
     second = machine.submit(machine.gated)
     assert machine.the_machine()["status"] == "busy"
     machine.open()
     assert machine.end(second) == DONE
-    machine.until(lambda: machine.is_at("idle"))
+    wait(lambda: machine.is_at("idle"))
     assert on(machine, first) == on(machine, second) == machine.the_machine()["id"]
     assert len(machine.processes()) == 1
     created = machine.the_machine()["created"]
@@ -163,7 +161,7 @@ def test_a_run_is_stopped_while_its_machine_comes_up(machine, monkeypatch: pytes
     assert machine.is_at("provisioning" if kept else "gone")
     if kept:
         machine.power_on()
-        machine.until(lambda: machine.is_at("idle"))
+        wait(lambda: machine.is_at("idle"))
         assert machine.end(machine.submit("true")) == DONE
     assert not (machine.base / "ran").exists()
     assert len(machine.machines()) == 1
@@ -185,7 +183,7 @@ def test_a_machine_goes_when_nobody_came_for_long_enough(machine) -> None:
     assert machine.words(second)[0] == "running"
     counted = time.monotonic()
     machine.open()
-    machine.until(lambda: not machine.processes())
+    wait(lambda: not machine.processes())
     assert time.monotonic() - counted >= 2
     assert machine.end(second) == DONE
     vm = next(item for item in machine.machines() if item["id"] == on(machine, first))
@@ -198,7 +196,7 @@ def test_zero_and_off_are_not_the_same_as_unset(machine, own: object, otherwise:
     """The task's time comes first, then the submission's, and the default is nothing."""
     submission = machine.submission("true", idle_duration=own)
     machine.provider.submit(msgspec.structs.replace(submission, idle=otherwise))
-    machine.until(lambda: machine.is_at("idle" if kept else "gone"))
+    wait(lambda: machine.is_at("idle" if kept else "gone"))
     assert bool(machine.processes()) == kept
 
 
@@ -206,7 +204,7 @@ def test_the_submission_says_how_long_where_the_task_does_not(machine) -> None:
     """`Submission.idle`."""
     submission = machine.submission("true")
     machine.provider.submit(msgspec.structs.replace(submission, idle=3_600_000_000))
-    machine.until(lambda: machine.is_at("idle"))
+    wait(lambda: machine.is_at("idle"))
     with pytest.raises(TaskInvalid, match="idle_duration"):
         machine.submit("true", idle_duration="soon")
 
@@ -296,7 +294,7 @@ def test_of_many_who_want_a_slot_one_gets_it(machine) -> None:
     with ThreadPoolExecutor(10) as pool:
         runs = list(pool.map(ask, range(10)))
     assert sorted(machine.words(run_id) != NO_CAPACITY for run_id in runs) == [False] * 9 + [True]
-    machine.until(lambda: machine.is_at("busy"))
+    wait(lambda: machine.is_at("busy"))
     assert len(machine.processes()) == 1
 
 
@@ -309,7 +307,7 @@ def test_an_idle_machine_goes_when_told(machine) -> None:
     vm_id = machine.the_machine()["id"]
     machine.provider.stop_vm(vm_id)
     machine.provider.stop_vm(vm_id)
-    machine.until(lambda: machine.is_at("gone"))
+    wait(lambda: machine.is_at("gone"))
     assert machine.the_machine()["reason"] == "stopped"
     machine.provider.stop_vm(vm_id)
     later = machine.submit("true", idle_duration="1h")
@@ -320,7 +318,7 @@ def test_a_machine_with_a_run_on_it_is_not_ended(machine) -> None:
     """Be it kept or there for that run only; nothing is done to either."""
     kept = machine.submit("sleep 600", idle_duration="1h", name="first")
     bound = machine.submit("sleep 600", name="second")
-    machine.until(lambda: machine.is_at("busy", "busy"))
+    wait(lambda: machine.is_at("busy", "busy"))
     for run_id, name in ((kept, "first"), (bound, "second")):
         with pytest.raises(VmInUse, match=name):
             machine.another().stop_vm(on(machine, run_id))

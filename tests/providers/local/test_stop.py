@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from stenotest.waiting import wait
 
 from steno.engine.providers.base import StopTarget
 from steno.engine.providers.local.tree import marked
@@ -116,7 +117,7 @@ def test_a_suspended_command_can_be_stopped(machine) -> None:
     """A process in state T hears SIGTERM only once it goes on."""
     run_id = machine.submit("echo $$ > pid", "kill -STOP $$", "sleep 600", stop_duration="off")
     shell = Path("/proc", machine.wait_for("pid"), "stat")
-    machine.until(lambda: shell.read_text().rpartition(")")[2].split()[0] == "T")
+    wait(lambda: shell.read_text().rpartition(")")[2].split()[0] == "T")
     machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     assert machine.end(run_id) == STOPPED
 
@@ -134,7 +135,7 @@ def test_a_flood_of_output_does_not_delay_a_stop(machine) -> None:
     machine.provider = machine.another(output_limit=1_000)
     run_id = machine.submit("cat /dev/zero", stop_duration="off")
     output = machine.state / run_id / "output"
-    machine.until(lambda: output.exists() and b"the rest is dropped" in output.read_bytes())
+    wait(lambda: output.exists() and b"the rest is dropped" in output.read_bytes())
     machine.provider.stop(StopTarget(provider_id=run_id, name=""))
     assert machine.end(run_id) == STOPPED
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 from steno.engine.errors import TaskInvalid
 from steno.engine.providers.slurm.script import notice, render
@@ -58,7 +58,7 @@ def segment(
     where["SLURM_RESTART_COUNT"] = str(restarts)
     process = subprocess.Popen(["bash", "-c", script], cwd=folder, env=where, stderr=subprocess.PIPE, text=True)
     try:
-        wait((folder / "ready").exists, seconds=60, what="the program")
+        wait((folder / "ready").exists, what="the program")
         process.send_signal(signal.SIGUSR1)
         errors = process.communicate(timeout=60)[1]
     finally:

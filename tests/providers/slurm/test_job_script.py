@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from stenolab.waiting import wait
+from stenotest.waiting import wait
 
 from steno.engine.errors import TaskInvalid
 from steno.engine.providers.slurm.allocation import NodeReport, mismatch, report_in
@@ -68,7 +68,7 @@ def test_a_job_cancelled_before_its_command_begins_ends_at_once(checkpoint: bool
     text = render(spec, name="train", run_id=RUN, folder=str(tmp_path / "steno"))
     where = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tmp_path), "SLURM_JOB_ID": "7"}
     job = subprocess.Popen(["bash", "-c", text], env=where, cwd=tmp_path, start_new_session=True)
-    wait((tmp_path / "began").exists, seconds=60, what="the report of the machine")
+    wait((tmp_path / "began").exists, what="the report of the machine")
     os.killpg(job.pid, signal.SIGTERM)
     assert job.wait(60) == -signal.SIGTERM
     assert not (tmp_path / "ran").exists()

@@ -132,8 +132,7 @@ def test_polling_twice_changes_nothing(story: tuple[Cluster, list[NumberedPoll]]
 
 
 @settings(
-    deadline=None,
-    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+    deadline=None, suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture]
 )
 @given(story=seen(), rules=st.sampled_from(sorted(every_rule_set())), data=st.data())
 def test_any_history_replays_alike_from_polls_and_record(

@@ -20,10 +20,7 @@ def test_checkpoint_plans_come_only_where_a_gap_is_shorter_than_the_time_asked()
     """Test 9, bug 8: 240 min for two A40 or A100_40 at 12 h, beside the direct plans; none for one A6000, or for 8."""
     ways = plan(2, 720).strategies
     segments = {way.gpu: way for way in ways if way.kind is Kind.CHECKPOINT}
-    assert {gpu: (way.minutes, way.segments) for gpu, way in segments.items()} == {
-        "a40": (240, 3),
-        "a100_40": (240, 3),
-    }
+    assert {gpu: (way.minutes, way.segments) for gpu, way in segments.items()} == {"a40": (240, 3), "a100_40": (240, 3)}
     for gpu in segments:
         assert any(way.gpu == gpu and way.kind is Kind.DIRECT for way in ways)
     assert not [way for way in plan(1, 720, "a6000").strategies if way.kind is Kind.CHECKPOINT]

@@ -1,5 +1,8 @@
 """Cases as a rule may see them: strategies for properties."""
 
+from random import Random
+from typing import Any
+
 from hypothesis import strategies as st
 
 from steno.engine.rules.cases import AttemptCase, RunCase
@@ -30,6 +33,23 @@ CASES = st.builds(
     bare=st.booleans(),
     attempts=st.lists(ATTEMPTS, max_size=3, unique=True).map(tuple),
 )
+
+
+def many_cases(seed: int) -> list[RunCase]:
+    """Fifty cases, as `CASES` has them; a draw of Hypothesis takes a hundred times as long."""
+    draw = Random(seed)
+
+    def words(*flags: str) -> dict[str, Any]:
+        cause, state = draw.choice((None, draw.choice(list(Reason)))), draw.choice((None, *PROGRESS[1:]))
+        return {"state": state, "cause": cause, **{flag: draw.random() < 0.5 for flag in flags}}
+
+    def attempt() -> AttemptCase:
+        status = draw.choice((None, 0, 1, 2, 137, 139))
+        return AttemptCase(exit_status=status, **words("ended", "failed", "retried", "decides"))
+
+    flags = ("final", "finite", "requeued", "scheduled", "failed", "stopped_by_policy", "bare")
+    attempts = (tuple(dict.fromkeys(attempt() for _ in range(draw.randint(0, 3)))) for _ in range(50))
+    return [RunCase(attempts=those, **words(*flags)) for those in attempts]
 
 
 # -- rows of rule files, as texts

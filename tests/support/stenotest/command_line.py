@@ -13,8 +13,6 @@ VARIABLES = {f"STENO_{name.upper().replace('.', '_')}": value for name, value in
 
 Background = Callable[..., "subprocess.Popen[str]"]
 """Starts the genuine command, which goes on: `background("record", out=…, err=…)`."""
-Until = Callable[..., None]
-"""`until(check)`: waits until the check gives something true."""
 
 
 class Steno(Protocol):

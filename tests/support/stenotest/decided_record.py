@@ -16,6 +16,7 @@ from steno.engine.fold.record_fold import RecordFold
 from steno.engine.live.live_world import LiveWorld
 from steno.engine.providers.registry import READINGS
 from steno.engine.state.policy import MINUTE, Policy, dump_policy
+from steno.engine.state.samples import Sample, pack
 from steno.events import types
 from steno.events.clock import SECOND, foreign_run_id
 from steno.events.store.append import Batch
@@ -128,6 +129,16 @@ class DecidedRecord:
     def _now(self) -> float:
         return (self.clock.now() - START) / SECOND
 
+    def idle(self, name: str, seconds: float) -> None:
+        """As `wait`, with samples that show the run's GPU idle."""
+        for _ in range(round(seconds / 30)):
+            block = pack([Sample(at=self.clock.now(), device="0", use=0)])
+            sampled = types.SamplesRecorded(
+                run_id=f"run-{name}", provider="dstack", provider_id=provider_id(name), source="dstack", block=block
+            )
+            self.write(f"run/run-{name}", sampled)
+            self.wait(30)
+
     # -- what is recorded of it
 
     def poll(self) -> None:
@@ -184,7 +195,7 @@ class DecidedRecord:
 
 def story(site: DecidedRecord) -> None:
     """All kinds of decisions: places, a wait, a refusal, a request made again, drains, a drain cancelled, stops of a
-    run and of machines, an alert.
+    run and of machines, an alert, a warning of idle GPUs and the stop after it.
     """
     site.adopt(BUDGET)
     for name in ("a", "b", "c"):
@@ -213,3 +224,8 @@ def story(site: DecidedRecord) -> None:
     site.wait(60)
     site.adopt(replace(BUDGET, budget_total=500_000))
     site.wait(120)
+    site.adopt(replace(BUDGET, busy_idle_timeout=4 * MINUTE))
+    site.request("slow")
+    site.round()
+    site.start("slow", "m2")
+    site.idle("slow", 300)

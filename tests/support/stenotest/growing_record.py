@@ -3,7 +3,6 @@
 import contextlib
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -50,15 +49,6 @@ def child(program: str, *words: object) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()  # does nothing where it has ended and was waited for
-
-
-def patiently(wanted: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait until it is so."""
-    end = time.monotonic() + seconds
-    while not wanted():
-        if time.monotonic() >= end:
-            raise AssertionError("it never came")
-        time.sleep(0.01)
 
 
 def looked(pool: Pool, position: int) -> Callable[[], bool]:

@@ -137,8 +137,7 @@ SITTINGS: Mapping[str, tuple[Sitting, ...]] = {
     "docs/dashboard.md": (Sitting(server="dstack_22"),),
     "docs/incidents.md": (
         Sitting(
-            before={"steno export matmul": (f"steno import {HISTORY}",)},
-            words={"NAME": "enum_str", "matmul": "warm-a"},
+            before={"steno export matmul": (f"steno import {HISTORY}",)}, words={"NAME": "enum_str", "matmul": "warm-a"}
         ),
     ),
     "docs/install.md": (Sitting(before={"steno db status": (f"steno import {HISTORY}",)}),),

@@ -18,7 +18,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,9 +27,10 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from stenotest.waiting import wait
+
 PACKAGE = "postgresql"
 OWN_USER = "postgres"
-PATIENCE_S = 60.0
 FAST = ("fsync=off", "full_page_writes=off", "autovacuum=off", "max_connections=200", "shared_buffers=32MB")
 """Nothing here outlives a test, which is stopped by no failing disk."""
 
@@ -90,10 +90,11 @@ class Server:
                 cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, **as_user(),
             )  # fmt: skip
         ready = [self._program("pg_isready"), "-q", "-h", self.folder, "-p", str(self.port)]
-        end = time.monotonic() + PATIENCE_S
-        while subprocess.run(ready, check=False).returncode:
-            assert self._process.poll() is None and time.monotonic() < end, log.read_text()  # noqa: PT018
-            time.sleep(0.02)
+        wait(lambda: self._ended() or not subprocess.run(ready, check=False).returncode, f"PostgreSQL, log {log}")
+        assert not self._ended(), log.read_text()
+
+    def _ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """End it: SIGINT ends open connections in order, SIGQUIT as a crash does."""
@@ -175,12 +176,13 @@ def shared_server(base: Path) -> str:
         if not note.exists():
             session = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
             keeper = subprocess.Popen(
-                [sys.executable, __file__, str(session), str(note)], stdin=subprocess.DEVNULL, start_new_session=True
+                [sys.executable, "-m", __name__, str(session), str(note)],
+                cwd=Path(__file__).parents[1],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
-            end = time.monotonic() + PATIENCE_S
-            while not note.exists():
-                assert keeper.poll() is None and time.monotonic() < end, "PostgreSQL did not start"  # noqa: PT018
-                time.sleep(0.02)
+            wait(lambda: keeper.poll() is not None or note.exists(), "PostgreSQL")
+            assert keeper.poll() is None, "PostgreSQL did not start"
             keeper.returncode = 0  # it ends after this process, which is not to wait for it
     url: str = json.loads(note.read_text())["url"]
     return url

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from stenotest import steno_process
+from stenotest.waiting import LIMIT_S
 
-PATIENCE_S = 600.0
-"""Until a command that does not end is killed: none takes that long, whatever else the machine does."""
 ENTER = "\n" * 20
 """The input at questions."""
 SERVICE = re.compile(r"(?:\w+=(?:\$\([^)]*\)|\S+) )*(steno (?:up|serve|record|listener)|dask \w+)\b")
@@ -56,14 +55,14 @@ class Reader:
         words = _plain(text)
         environment = self.environment | variables
         if words:
-            done = steno_process.run(words[1:], cwd=self.folder, env=environment, typed=ENTER, timeout=PATIENCE_S)
+            done = steno_process.run(words[1:], cwd=self.folder, env=environment, typed=ENTER, timeout=LIMIT_S)
             printed = done.stdout + done.stderr
         else:
             after, out = self.folder.parent / "environment", self.folder.parent / "output"
             script = f"{text}\nstatus=$?; env -0 > {after}; exit $status"
             with out.open("w") as written:  # a pipe would be open as long as what a command leaves behind
                 done = subprocess.run(
-                    ["bash", "-c", script], cwd=self.folder, env=environment, input=ENTER, timeout=PATIENCE_S,
+                    ["bash", "-c", script], cwd=self.folder, env=environment, input=ENTER, timeout=LIMIT_S,
                     stdout=written, stderr=subprocess.STDOUT, text=True, check=False,
                 )  # fmt: skip
             if text.startswith("export "):
@@ -99,7 +98,7 @@ class Reader:
         self._ends.callback(process.kill)
         assert process.stdout is not None
         printed = ""
-        late = threading.Timer(PATIENCE_S, process.kill)
+        late = threading.Timer(LIMIT_S, process.kill)
         late.start()
         for line in process.stdout:
             printed += line
@@ -126,7 +125,7 @@ class Reader:
         process = self._going.pop(name, None)
         if process is not None:
             os.kill(process.pid, signal.SIGTERM)
-            code = process.wait(PATIENCE_S)
+            code = process.wait(LIMIT_S)
             assert code == 0, (name, code, self.printed[-2000:])
 
 

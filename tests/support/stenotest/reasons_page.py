@@ -26,7 +26,8 @@ In braces stands what Steno fills in: its provider, a larger flag; NAME is the r
 beside the general sentence.
 """
 
-CAUSES = """`steno logs NAME | steno causes -` quotes the line that explains a failure, with its cause, or says unknown.
+CAUSES = """`steno explain NAME` quotes the line of the recorded output that explains a failure, with its cause, or
+says that no line does. `steno causes FILE` does so for a file with output.
 Of several causes the first in this table counts: the others follow from it. `steno causes --exit-status N`
 knows that the task failed; without it, a task that says that all went well has no cause. A site adds rules of its own
 in TOML, by `steno causes --rules FILE` or the setting `causes.rules`:
@@ -58,6 +59,7 @@ def page() -> str:
         "a schedule that goes on": reasons.SCHEDULED,
         "a firing whose end no answer showed": reasons.NOT_SEEN,
         "running, its machine unreachable": reasons.CUT_OFF,
+        "running, warned of idle GPUs": reasons.WARNED,
         "running, its machine idle": reasons.IDLE,
         "running, its machine gone": reasons.GONE,
         "succeeded, its master done": reasons.MASTER_DONE,

@@ -105,12 +105,6 @@ class Case:
         self._before = self.record.head().position
         return self
 
-    def given_polls(self, *polls: Poll) -> Self:
-        """Record polls that are the past."""
-        self.record.append_polls(polls)
-        self._before = self.record.head().position
-        return self
-
     def when(self, act: Callable[[], T]) -> T:
         """Do it; what it gives."""
         return act()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -18,12 +17,10 @@ from steno.events.clock import Clock, RandomIds, SystemClock
 from steno.events.store.record import Record
 from steno.projections.api.token_store import Issuer, Role
 from stenotest.command_line import SERVICE
+from stenotest.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from steno.projections.api.server import Server
-
-PATIENCE = 120
-"""Seconds that anything may take here: a crowded machine takes long, and a test that fails may."""
 
 
 def isolated(record: Path | str, **settings: str | None) -> App:
@@ -52,14 +49,6 @@ class Served:
     def stop(self) -> None:
         """End it in order; a second time does nothing."""
         self._end()
-
-
-def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    """Wait until the condition is true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
 
 
 # -- callers
@@ -100,7 +89,7 @@ def problem(answer: httpx.Response, status: int, field: str | None = None) -> di
 
 def raw_answer(service: Served, request: bytes) -> bytes:
     """The raw answer to raw bytes, once the service closed the connection."""
-    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=PATIENCE)) as client:
+    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=LIMIT_S)) as client:
         client.sendall(request)
         pieces = b""
         while piece := client.recv(65536):

@@ -1,9 +1,10 @@
 """The command on a machine whose wall clock a test sets while it runs."""
 
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+
+from stenotest.steno_process import Popen
 
 _PROGRAM = """
 import sys, time
@@ -30,13 +31,11 @@ class ShiftedClock(ExitStack):
         fresh.write_text(str(seconds * 1_000_000_000))
         fresh.replace(self._file)
 
-    def start(self, *words: str, log: Path) -> "subprocess.Popen[str]":
+    def start(self, *words: str, log: Path) -> Any:
         """`steno WORDS` in the background, which adds its output to `log`."""
-        command = [sys.executable, "-c", _PROGRAM, str(self._file), *words]
+        options = {"cwd": self._home, "env": self._environment}
         with log.open("a") as out:
-            process = subprocess.Popen(
-                command, cwd=self._home, env=self._environment, stdout=out, stderr=out, text=True
-            )
+            process = Popen((str(self._file), *words), program=_PROGRAM, stdout=out, stderr=out, **options)
         self.callback(process.wait)
         self.callback(process.kill)
         return process

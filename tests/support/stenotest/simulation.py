@@ -219,19 +219,12 @@ def run_row(
     """A row of a run with one job whose submission says the same; `on` is the machine it is on."""
     ended = status in ("done", "failed", "terminated")
     attempt = AttemptFacts(
-        submitted_at=submitted,
-        finished_at=finished,
-        hostname=None if on is None else f"host-{on}",
-        unrun=unrun,
+        submitted_at=submitted, finished_at=finished, hostname=None if on is None else f"host-{on}", unrun=unrun
     )
     job_status = status if status != "pending" else "submitted"
     attempt = with_attempt_words(attempt, job_status, reason, exit_status, frozenset())
     run = RunFacts(
-        provider_id=provider_id or f"p-{name}",
-        name=name,
-        project=PROJECT,
-        user="admin",
-        submitted_at=submitted,
+        provider_id=provider_id or f"p-{name}", name=name, project=PROJECT, user="admin", submitted_at=submitted
     )
     run_reason = (
         {"done": "all_jobs_done", "failed": "job_failed", "terminated": "stopped_by_user"}.get(status)

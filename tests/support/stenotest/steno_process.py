@@ -1,6 +1,7 @@
 """`steno` as a process of its own, forked by the fork server of `multiprocessing`, which has imported Steno already.
 
-It has its own arguments, environment, working folder, files and signals. `STENO_TEST_FORK=0` starts Python instead.
+It has its own arguments, environment, working folder, files and signals. With `program=`, a text, it is what
+`python -c` makes of that text, Steno being imported already. `STENO_TEST_FORK=0` starts Python instead.
 """
 
 from __future__ import annotations
@@ -57,11 +58,12 @@ def run(
     return done
 
 
-def Popen(words: Sequence[str], **options: Any) -> Any:  # noqa: N802 - as the class of `subprocess`
-    """`steno` with these words, which goes on; the options are those of `subprocess.Popen`."""
+def Popen(words: Sequence[str], *, program: str = "", **options: Any) -> Any:  # noqa: N802 - as the class of `subprocess`
+    """`steno` with these words, which goes on; the other options are those of `subprocess.Popen`."""
     if os.environ.get("STENO_TEST_FORK") == "0":
-        return subprocess.Popen([*PROGRAM, *words], **options)
-    return Forked(words, **options)
+        start = (sys.executable, "-c", program) if program else PROGRAM
+        return subprocess.Popen([*start, *words], **options)
+    return Forked(words, program=program, **options)
 
 
 def python(argv: Sequence[str], **options: Any) -> Any:
@@ -78,6 +80,7 @@ class Forked:
         self,
         words: Sequence[str],
         *,
+        program: str = "",
         env: Mapping[str, str],
         cwd: Path | str | None = None,
         stdin: IO[Any] | int | None = None,
@@ -93,7 +96,7 @@ class Forked:
             self.stderr = _pipe(numbers, 2, theirs, text=text) if stderr == subprocess.PIPE else None
             if stderr == subprocess.STDOUT:
                 numbers[2] = numbers[1]
-            args = words, str(cwd or Path.cwd()), dict(env), [Descriptor(number) for number in numbers]
+            args = words, program, str(cwd or Path.cwd()), dict(env), [Descriptor(number) for number in numbers]
             self._process = _context().Process(target=_become, args=args, daemon=True)
             with _lock:
                 self._process.start()
@@ -188,8 +191,10 @@ def _context() -> Any:
     return context
 
 
-def _become(words: Sequence[str], cwd: str, environment: Mapping[str, str], streams: Sequence[int]) -> None:
-    """Does in this process what `python -m steno.cli.main WORDS…` does."""
+def _become(
+    words: Sequence[str], program: str, cwd: str, environment: Mapping[str, str], streams: Sequence[int]
+) -> None:
+    """Does in this process what `python -m steno.cli.main WORDS…` does, or `python -c PROGRAM WORDS…`."""
     small_segments.shrink_if_asked()
     multiprocessing.current_process().daemon = False  # a command may have children
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked where a pool of Steno started the server
@@ -208,7 +213,10 @@ def _become(words: Sequence[str], cwd: str, environment: Mapping[str, str], stre
     sys.stdin = sys.__stdin__ = os.fdopen(0, "r", -1, "utf-8", "surrogateescape", closefd=False)
     sys.stdout = sys.__stdout__ = _writer(1, "surrogateescape")
     sys.stderr = sys.__stderr__ = _writer(2, "backslashreplace", at_once=True)
-    main.main()
+    if program:
+        exec(program, {"__name__": "__main__"})
+    else:
+        main.main()
 
 
 def _writer(number: int, errors: str, *, at_once: bool = False) -> io.TextIOWrapper:

@@ -5,13 +5,10 @@ import threading
 from typing import Literal, Self
 
 from stenotest.http_server import Handler, LocalServer
+from stenotest.waiting import LIMIT_S
 
 Behaviour = int | Literal["hang", "close"]
 """The status it answers, or what it does instead."""
-
-
-_PATIENCE = 600.0
-"""Seconds for what no test waits for."""
 
 
 class WebhookServer:
@@ -46,7 +43,7 @@ class WebhookServer:
 
 def _handler(hook: WebhookServer) -> type[Handler]:
     class Answer(Handler):
-        timeout = _PATIENCE  # of a client that was killed and whose request never comes
+        timeout = LIMIT_S  # of a client that was killed and whose request never comes
 
         def answer(self, body: bytes) -> None:
             if self.path == "/elsewhere":
@@ -55,7 +52,7 @@ def _handler(hook: WebhookServer) -> type[Handler]:
             hook.taken.append((dict(self.headers), body))
             hook.paths.append(self.path)
             if answer == "hang":
-                hook.free.wait(_PATIENCE)
+                hook.free.wait(LIMIT_S)
                 self.close_connection = True
             elif answer == "close":
                 self.connection.shutdown(socket.SHUT_RDWR)

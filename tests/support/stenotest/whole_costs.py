@@ -8,11 +8,12 @@ from steno.engine.money.bill import Line
 from steno.engine.money.costs import Charge, Costs, cut_at
 from steno.engine.money.reconcile import Cause, Reconciliation, reconcile_run, reconcile_sums
 from steno.engine.money.report import gpu_of, midnights, user_of
+from steno.engine.money.use_split import UseSplit, UseSplitter
 from steno.engine.state.changes import AnomalyKind
 from steno.engine.state.run import Run
 from steno.engine.state.vm import Vm
 from steno.events.clock import SECOND
-from steno.projections.answers.costs import LINES, By, ChartRange, CostReport, CostRow, costs, spend
+from steno.projections.answers.costs import LINES, BusyUse, By, ChartRange, CostReport, CostRow, costs, spend
 from steno.projections.read_models.store import ProjectionStore
 
 
@@ -44,6 +45,10 @@ def _row(costs: Costs, key: str, label: str, charges: list[Charge]) -> CostRow:
     vms = costs.state.vms
     total = sum(charge.cost for charge in charges)
     spot = sum(charge.cost for charge in charges if vms[charge.vm_id].facts.spot)
+    busy = [charge for charge in charges if charge.line is Line.BUSY]
+    time, cost = sum(charge.time for charge in busy), sum(charge.cost for charge in busy)
+    use = UseSplitter(costs.state).total(charges) or UseSplit().of(time, cost)
+    assert (sum(use[:3]), sum(use[3:])) == (time, cost)
     return CostRow(
         key=key,
         label=label,
@@ -53,6 +58,14 @@ def _row(costs: Costs, key: str, label: str, charges: list[Charge]) -> CostRow:
         machine_seconds=sum(charge.time for charge in charges) / SECOND,
         lines={line.value: sum(charge.cost for charge in charges if charge.line is line) for line in LINES},
         archive=all(vms[charge.vm_id].archive is not None for charge in charges),
+        busy=BusyUse(
+            working_seconds=use.working_time / SECOND,
+            idle_inside_seconds=use.idle_time / SECOND,
+            unknown_seconds=use.unknown_time / SECOND,
+            working_usd=use.working_cost,
+            idle_inside_usd=use.idle_cost,
+            unknown_usd=use.unknown_cost,
+        ),
     )
 
 

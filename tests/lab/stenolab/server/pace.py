@@ -44,6 +44,9 @@ _QUEUES_OF_TASKS = {
 }
 
 
+FORGET_S = 10  # between two looks for old samples of jobs, in place of five minutes
+
+
 # Seconds that a request to an agent may take: an absent agent refuses at once, and only a crowded machine is slow.
 _CLIENT = _SERVER + "services.runner.client"
 _LONGEST_REQUEST_S = 60
@@ -55,6 +58,8 @@ def install(*, pace: float, patience: float) -> None:
     Before the server's application is imported.
     """
     importlib.import_module(_CLIENT).REQUEST_TIMEOUT = _LONGEST_REQUEST_S  # type: ignore[attr-defined]
+    if pace < 1:
+        _forget_soon()
     if importlib.util.find_spec(_PIPELINES.rstrip(".")):
         _quicken_pipelines(pace)
         _scale(_PATIENCE_OF_PIPELINES, patience)
@@ -123,6 +128,17 @@ def _quicken_tasks(pace: float) -> None:
         return genuine(self, task_if_due, quick, kwargs=kwargs, name=task.__name__, **others)
 
     background.AsyncIOScheduler.add_job = add_job
+
+
+def _forget_soon() -> None:
+    scheduler: Any = importlib.import_module("apscheduler.schedulers.asyncio").AsyncIOScheduler
+    genuine = scheduler.add_job
+
+    def add_job(self: Any, task: Any, trigger: Any, **others: Any) -> Any:
+        quick = task.__name__ == "delete_metrics"
+        return genuine(self, task, type(trigger)(seconds=FORGET_S) if quick else trigger, **others)
+
+    scheduler.add_job = add_job
 
 
 def _scale(names: tuple[tuple[str, str], ...], factor: float) -> None:

@@ -42,9 +42,7 @@ class Queue:
 
 QUEUES = {
     "jobs_submitted": Queue(
-        table="jobs",
-        work="status = 'SUBMITTED'",
-        first=_HURRIED + " OR last_processed_at = submitted_at",
+        table="jobs", work="status = 'SUBMITTED'", first=_HURRIED + " OR last_processed_at = submitted_at"
     ),
     "jobs_running": Queue(
         table="jobs",
@@ -75,11 +73,7 @@ QUEUES = {
         first=_HURRIED + " OR last_processed_at = created_at",
     ),
     "fleets": Queue(
-        table="fleets",
-        work="deleted = 0",
-        rest=_FLEET_RESTS,
-        rest_s=10.0,
-        first="last_processed_at = created_at",
+        table="fleets", work="deleted = 0", rest=_FLEET_RESTS, rest_s=10.0, first="last_processed_at = created_at"
     ),
 }
 """By their names in 0.22.5."""

@@ -108,8 +108,7 @@ def test_the_typed_and_the_lenient_way_agree(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken",
-    [b"", b"[]", b"null", b"7", b'"x"', b"{", b"{}", b'{"id": 4}', b'{"id": ""}', b'{"id":null}', b"\xff\xfe"],
+    "broken", [b"", b"[]", b"null", b"7", b'"x"', b"{", b"{}", b'{"id": 4}', b'{"id": ""}', b'{"id":null}', b"\xff\xfe"]
 )
 def test_what_is_no_run_is_a_value_error(broken: bytes) -> None:
     """The only error a reading knows."""

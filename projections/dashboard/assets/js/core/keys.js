@@ -1,33 +1,39 @@
 // The keyboard, everywhere but in fields: `g` and a letter go to a page, brackets step through the marks.
 import { step } from "./marks.js";
 import { goTo, isPast } from "./moment.js";
+import { PAGES } from "./pages.js";
 import { navigate } from "./router.js";
 import { store } from "./store.js";
 
-export const PAGES = { o: "/", r: "/runs", m: "/machines", c: "/costs", k: "/kernels", s: "/submit", e: "/record", i: "/incidents", a: "/admin" };
+const LED = Object.fromEntries(PAGES.map(([to, , key]) => [key, to]));
 export const KEYS = [
-  ["g o", "overview"], ["g r", "runs"], ["g m", "machines"], ["g c", "costs"], ["g k", "kernels"], ["g s", "submit"], ["g e", "record"],
-  ["g i", "incidents"], ["g a", "admin"], ["/", "focus the filter"], ["[  ]", "one mark back, one mark on"],
+  ["Ctrl K", "run, machine, page or lever"], ...PAGES.map(([, name, key]) => [`g ${key}`, name.toLowerCase()]), ["/", "focus the filter"], ["[  ]", "one mark back, one mark on"],
   ["{  }", "ten marks back, ten on (with shift)"], ["l", "back to live"], ["p", "play through the marks, or pause"],
   ["t", "type a time or a position"], ["d", "light or dark"], ["?", "these keys"],
 ];
 export const help = store(false);
+export const palette = store(false);
 const actions = new Map();
 // What a key does while a component is there: `onKey("p", play)`; returns how to stop.
 export function onKey(key, action) {
   actions.set(key, action);
-  return () => actions.delete(key);
+  return () => { if (actions.get(key) === action) actions.delete(key); };
 }
 
 const typing = (element) => element instanceof HTMLElement && (element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName));
 let leader = 0;
 
 addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key === "k") {
+    if (palette.get() || !document.querySelector("dialog[open]")) palette.set(!palette.get());
+    event.preventDefault();
+    return;
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || typing(event.target)) return;
   if (document.querySelector("dialog[open]") && event.key !== "?") return;
   const led = event.timeStamp - leader < 1500;
   leader = 0;
-  if (led && PAGES[event.key]) navigate(PAGES[event.key]);
+  if (led && LED[event.key]) navigate(LED[event.key]);
   else if (event.key === "g") { leader = event.timeStamp; return; }
   else if (event.key === "/") document.querySelector("[data-filter]")?.focus();
   else if (event.key === "[") step(-1);

@@ -76,5 +76,5 @@ function change({ field, values: [before, after] }) {
   const more = Number(after) - Number(before);
   if (!more) return html`<span class="dim">the same</span>`;
   const sign = more > 0 ? "+" : "−";
-  return `${sign}${field === "cost_usd" ? money(Math.abs(more)) : duration(Math.abs(more) * 1000)}`;
+  return `${sign}${field === "cost_usd" ? money(Math.abs(more).toFixed(6)) : duration(Math.abs(more) * 1000)}`;
 }

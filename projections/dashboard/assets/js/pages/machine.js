@@ -3,11 +3,13 @@ import { html, useState } from "../core/dom.js";
 import { useNow } from "../core/clock.js";
 import { about, useArchiveEnds, useData } from "../core/data.js";
 import { post } from "../core/api.js";
+import { offer, useLevers } from "../core/levers.js";
 import { useAt } from "../core/moment.js";
 import { Link } from "../core/router.js";
 import { useMay } from "../core/session.js";
 import { called, count, day, duration, money, ms, price } from "../core/words.js";
 import { ArchiveMark, Await, Duration, Elapsed, Empty, Missing, Money, PageHead, Panel, PollLink, Problem, RunLink, StateBadge, Table, Time, confirm, toast, withCode } from "../ui/all.js";
+import { LeverRows } from "../ui/levers.js";
 import { explained } from "./incidents/words.js";
 
 export const title = ({ id }) => `Machine ${id.slice(0, 8)}`;
@@ -21,7 +23,8 @@ function Actions({ vm, reload }) {
   const ask = async (whenIdle) => {
     const name = vm.name || vm.provider_id;
     const text = whenIdle ? "It is stopped once no run is on it. Until then no new run is placed on it." : "The provider is asked to stop it now. A run on it is lost.";
-    if (!(await confirm({ title: `Stop ${name}${whenIdle ? " when idle" : ""}?`, text, yes: whenIdle ? "Stop it when idle" : "Stop it now", danger: !whenIdle }))) return;
+    const bill = ` It has cost ${money(vm.cost_usd)}, and costs ${price(vm.price_usd_per_hour)} an hour until then.`;
+    if (!(await confirm({ title: `Stop ${name}${whenIdle ? " when idle" : ""}?`, text: text + bill, yes: whenIdle ? "Stop it when idle" : "Stop it now", danger: !whenIdle }))) return;
     work(true);
     try {
       const answer = await post(`/api/vms/${encodeURIComponent(vm.vm_id)}/stop`, whenIdle ? { when_idle: true } : {});
@@ -33,6 +36,7 @@ function Actions({ vm, reload }) {
   const off = busy || at !== null;
   const why = at !== null ? "Go back to live first" : null;
   return html`<span class="grow"></span><button type="button" class="button" disabled=${off} title=${why} onClick=${() => ask(true)}>Stop when idle</button>
+    <button type="button" class="button" disabled=${off} title=${why} onClick=${() => offer({ action: "keep", vm_id: vm.vm_id, name: vm.name || vm.provider_id, for: "2h" })}>Keep…</button>
     <button type="button" class="button danger" disabled=${off} title=${why} onClick=${() => ask(false)}>Stop</button>${error && html`<${Problem} error=${error} />`}`;
 }
 
@@ -93,6 +97,8 @@ function Facts({ vm }) {
 }
 
 function Machine({ vm, read }) {
+  const levers = useLevers();
+  const mine = (levers.data?.levers ?? []).filter((lever) => lever.vm_id === vm.vm_id);
   const { until: now, silent } = useUntil(vm);
   const first = vm.intervals[0];
   const last = vm.intervals.at(-1);
@@ -103,7 +109,7 @@ function Machine({ vm, read }) {
       <div class="figure"><div class="value">${first ? html`<${Elapsed} from=${first.from} to=${last.to ?? (silent ? now : null)} />` : "–"}</div><div class="label">${last?.to ? "lived" : silent ? "up, to the last poll" : "up"}</div></div>
       <div class="figure"><div class="value">${vm.runs.length}</div><div class="label">${vm.runs.length === 1 ? "run" : "runs"}</div></div></div></section>
     <div class="machine-grid"><div class="stack">
-      <${Panel} title=${vm.state === "terminated" ? "Why it is gone" : "Why it is up"}><ul class="bullets">${vm.why_up.map((line) => html`<li key=${line}>${withCode(line)}</li>`)}</ul>${vm.why_up.length === 0 && html`<span class="dim">No information.</span>`}<//>
+      <${Panel} title=${vm.state === "terminated" ? "Why it is gone" : "Why it is up"}><ul class="bullets">${vm.why_up.map((line) => html`<li key=${line}>${withCode(line)}</li>`)}</ul>${vm.why_up.length === 0 && html`<span class="dim">No information.</span>`}${mine.length > 0 && html`<${LeverRows} levers=${mine} reload=${levers.reload} />`}<//>
       <section class="panel" aria-label="Lifetime"><header><h2>Lifetime</h2><span class="grow"></span><span class="more">${first && html`<${Time} at=${first.from} /> to ${last.to ? html`<${Time} at=${last.to} />` : "now"}`}</span></header><${Share} vm=${vm} now=${now} /></section>
       <${Bill} vm=${vm} now=${now} silent=${silent} /></div>
     <div class="stack"><${Facts} vm=${vm} /><${Panel} title="Runs on it"><${Runs} ids=${vm.runs} /><//>

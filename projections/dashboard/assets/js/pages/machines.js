@@ -11,6 +11,9 @@ import { ArchiveMark, Await, Empty, Fresh, Money, PageHead, Problem, StateBadge,
 
 export const title = () => "Machines";
 
+const LIVE = "/api/vms?limit=200&live=true";
+const gpuOf = (vm) => (vm.gpu ? `${vm.gpu}${vm.gpu_count > 1 ? ` × ${vm.gpu_count}` : ""}` : "–");
+
 const life = (vm, now) => {
   const [first, last] = [vm.intervals[0], vm.intervals.at(-1)];
   return first ? (last.to === null ? now : ms(last.to)) - ms(first.from) : null;
@@ -38,19 +41,24 @@ export default function Page() {
   const columns = [
     { head: "Machine", cell: (vm) => html`<${VmLink} id=${vm.vm_id} name=${vm.name || vm.provider_id} row />${shared.has(vm.name) && html` <span class="dim">${vm.source} <span class="mono">${vm.vm_id.slice(0, 8)}</span></span>`}<${ArchiveMark} of=${vm} />` },
     { head: "State", cell: (vm) => html`<${StateBadge} of=${vm} />` },
+    { head: "GPU", hide: "narrow", cell: gpuOf },
+    { head: "Region", hide: "narrow", cell: (vm) => vm.region ?? "–" },
+    { head: "User", hide: "narrow", cell: (vm) => vm.user ?? "–" },
     { head: "$ an hour", right: true, hide: "phone", cell: (vm) => price(vm.price_usd_per_hour) },
-    { head: "Up", right: true, hide: "phone", cell: (vm) => duration(life(vm, vm.archive ? ends.get(vm.archive) ?? null : now)) },
+    { head: "Age", right: true, hide: "phone", cell: (vm) => duration(life(vm, vm.archive ? ends.get(vm.archive) ?? null : now)) },
     { head: "Runs", right: true, hide: "narrow", cell: (vm) => number(vm.runs.length) },
     { head: "Cost", right: true, cell: (vm) => html`<${Money} usd=${vm.cost_usd} />` },
-    { head: "Id", hide: "narrow", cell: (vm) => html`<span class="mono dim">${vm.vm_id.slice(0, 8)}</span>` },
   ];
   const steady = useSteady(listed, (vm) => vm.vm_id, key);
-  const word = filter.toLowerCase();
-  const rows = word ? steady.rows.filter((vm) => `${vm.name} ${vm.vm_id} ${vm.provider_id} ${vm.state}`.toLowerCase().includes(word)) : steady.rows;
+  const words = filter.toLowerCase().split(/\s+/);
+  const fits = (vm) => words.every((word) => `${vm.name} ${vm.vm_id} ${vm.provider_id} ${vm.state} ${gpuOf(vm)} ${vm.region} ${vm.user} ${vm.source}`.toLowerCase().includes(word));
+  const rows = steady.rows.filter(fits);
+  const up = useData(LIVE, { on: about.vms, beat: 5000 }).data?.vms.filter(fits);
   const next = mine.next === undefined ? read.data?.next : mine.next;
   return html`<${PageHead} title="Machines" />
-    <div class="filters"><label class="field"><span class="label">Find</span><input class="input" data-filter type="search" placeholder="name or id" value=${filter} onInput=${(event) => write(event.target.value || null)} /></label>
+    <div class="filters"><label class="field grow"><span class="label">Find</span><input class="input" data-filter type="search" placeholder="name, GPU, region, user" value=${filter} onInput=${(event) => write(event.target.value || null)} /></label>
       <button type="button" class="button" aria-pressed=${String(Boolean(live))} onClick=${() => choose(live ? null : "1")}>${live ? "Show all" : "Only those that may be billed"}</button>
+      ${up && html`<strong class="sum" role="status">${number(up.length)} up, ${price(up.reduce((sum, vm) => sum + Number(vm.price_usd_per_hour ?? 0), 0).toFixed(6))}/h</strong>`}
       <${Fresh} steady=${steady} noun="machine" /></div>
     <${Await} read=${read} height="5">${() => html`<section class="panel flush">${rows.length ? html`<${Table} caption="Machines" columns=${columns} rows=${rows} rowKey=${(vm) => vm.vm_id} />`
     : listed.length ? html`<${Empty} title="No machine matches “${filter}”" />`

@@ -3,6 +3,7 @@ import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "../
 import { now } from "../core/clock.js";
 import { pending } from "../core/data.js";
 import { onKey } from "../core/keys.js";
+import { useKept } from "../core/kept.js";
 import { lookAt, markFrom, step, useMarks } from "../core/marks.js";
 import { goTo, moment, preview, useMoment, useRecord } from "../core/moment.js";
 import { useStore } from "../core/store.js";
@@ -12,6 +13,7 @@ import { ahead, moment as utc, ms, number, tick, told, zoned } from "../core/wor
 
 const SCALES = [["all", "All", Infinity], ["30d", "30 d", 30 * 86400e3], ["7d", "7 d", 7 * 86400e3], ["1d", "24 h", 86400e3], ["6h", "6 h", 6 * 3600e3], ["1h", "1 h", 3600e3], ["5m", "5 m", 300e3]];
 const OFTEN = 120; // milliseconds between two moments while dragging
+const PHONE = 760; // pixels: so narrow it begins low
 const GHOST = 75; // pixels, half as wide as a time
 const STEP = 900; // between two marks while playing
 const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 259200, 432000, 604800, 1209600, 2592000, 7776000].map((seconds) => seconds * 1000);
@@ -129,6 +131,12 @@ export function Tape() {
   const [ghost, haunt] = useState(null);
   const [width, measure] = useState(800);
   const [playing, play] = usePlay();
+  const [open, setOpen] = useKept("tape", innerWidth > PHONE);
+  useEffect(() => (open ? undefined : onKey("t", () => setOpen(true))), [open]);
+  useLayoutEffect(() => {
+    document.documentElement.dataset.tape = open ? "open" : "low";
+    return () => { document.documentElement.dataset.tape = "none"; };
+  }, [open]);
   const track = useRef(null);
   const drag = useRef(null);
   const held = useRef(null);
@@ -190,18 +198,20 @@ export function Tape() {
   };
   const said = at.at === null ? "live" : `${told(time)}${at.position === null ? "" : `, position ${at.position}`}`;
   const scales = SCALES.filter(([key, , size]) => key === "all" || size < extent.last - extent.first);
-  return html`<section class=${classes("tape", at.at !== null && "past")} aria-label="Time">
+  return html`<section class=${classes("tape", at.at !== null && "past", !open && "low")} aria-label="Time">
     <div class="reel-track" ref=${track} role="slider" tabindex="0" aria-label="Moment of the record" aria-orientation="horizontal" aria-valuemin=${0} aria-valuemax=${1000} aria-valuenow=${Math.round(place * 1000)} aria-valuetext=${said}
       onPointerDown=${down} onPointerMove=${over} onPointerUp=${up} onPointerCancel=${up} onPointerLeave=${() => haunt(null)} onKeyDown=${keys}>
-      <${Marks} marks=${marks} extent=${extent} />${record && html`<${Axis} extent=${extent} width=${width} />`}
+      <${Marks} marks=${marks} extent=${extent} />${record && open && html`<${Axis} extent=${extent} width=${width} />`}
       ${place < 1 && html`<span class="after" style=${{ left: `${place * 100}%` }}></span>`}
       ${(at.at === null || at.time !== null) && html`<span class="head" style=${{ left: `${place * 100}%` }}></span>`}
       ${ghost !== null && html`<span class="ghost" style=${{ left: `${Math.min(1 - GHOST / width, Math.max(GHOST / width, (ghost - extent.from) / length)) * 100}%` }}>${end(ghost) ? "live" : zoned(ghost)?.local ?? utc(ghost)}</span>`}</div>
     <div class="controls">
+      <button type="button" class="icon fold" aria-label="Whole tape" aria-expanded=${String(open)} title=${open ? "Make the tape low" : "Show the whole tape"} onClick=${() => setOpen(!open)}><svg viewBox="0 0 18 18" aria-hidden="true"><path d=${open ? "M4 7l5 5 5-5" : "M4 11l5-5 5 5"} fill="none" stroke="currentColor" stroke-width="1.800" stroke-linecap="round" stroke-linejoin="round"/></svg></button>
+      ${open && html`
       <button type="button" class="icon" aria-label="One mark back" title="One mark back ([)" onClick=${() => step(-1)}><svg viewBox="0 0 18 18" aria-hidden="true"><path d="M4 3.500v11M14 4 7 9l7 5z" fill="currentColor" stroke="currentColor" stroke-width="1.600" stroke-linejoin="round"/></svg></button>
       <button type="button" class="icon" aria-label="Play through the marks" aria-pressed=${String(playing)} title="Play through the marks (p)" onClick=${() => play(!playing)}><svg viewBox="0 0 18 18" aria-hidden="true"><path d=${playing ? "M6 4v10M12 4v10" : "M5 3.500 14 9l-9 5.500z"} fill="currentColor" stroke="currentColor" stroke-width=${playing ? 2.6 : 1.4} stroke-linejoin="round"/></svg></button>
       <button type="button" class="icon" aria-label="One mark on" title="One mark on (])" disabled=${at.at === null} onClick=${() => step(1)}><svg viewBox="0 0 18 18" aria-hidden="true"><path d="M14 3.500v11M4 4l7 5-7 5z" fill="currentColor" stroke="currentColor" stroke-width="1.600" stroke-linejoin="round"/></svg></button>
       <${Readout} />
-      <select class="scale" aria-label="How much of the record the tape shows" value=${scale} onChange=${(event) => setScale(event.target.value)}>${scales.map(([key, name]) => html`<option value=${key} key=${key}>${name}</option>`)}</select>
+      <select class="scale" aria-label="How much of the record the tape shows" value=${scale} onChange=${(event) => setScale(event.target.value)}>${scales.map(([key, name]) => html`<option value=${key} key=${key}>${name}</option>`)}</select>`}
     </div></section>`;
 }

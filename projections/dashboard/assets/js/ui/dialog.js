@@ -12,7 +12,7 @@ export function Sheet({ title, onClose, children }) {
 
 const asked = store(null);
 
-// `if (await confirm({title, text, yes: "Stop the machine", danger: true})) …`
+// `if (await confirm({title, text, yes: "Stop the machine", no: "Keep it", danger: true})) …`
 export const confirm = (question) => new Promise((answer) => { asked.set({ ...question, answer }); });
 
 const said = store(null);
@@ -31,6 +31,6 @@ export function Asking() {
   const close = (answer) => { question.answer(answer); asked.set(null); };
   return html`<div role="status" aria-live="polite">${text && html`<div class="toast">${text}</div>`}</div>
     ${question && html`<${Sheet} title=${question.title} onClose=${() => close(false)}><p>${question.text}</p>
-      <div class="actions"><button type="button" class="button" onClick=${() => close(false)}>Keep it</button>
+      <div class="actions"><button type="button" class="button" onClick=${() => close(false)}>${question.no ?? "Keep it"}</button>
       <button type="button" class="button primary ${question.danger ? "danger" : ""}" onClick=${() => close(true)}>${question.yes}</button></div><//>`}`;
 }

@@ -119,8 +119,8 @@ function Gaps({ gaps, window }) {
 
 const KEY = [["provisioning", "provisioning"], ["busy", "busy"], ["idle", "idle"], ["terminating", "terminating"], ["unconfirmed", "unconfirmed"]];
 
-// lanes: [{vm, runs}]; window: {from, to} in ISO; gaps: [{source, from, to, kind}]; `children` where there is no machine.
-export function Lanes({ lanes, window, gaps = [], children }) {
+// lanes: [{vm, runs}]; window: {from, to} in ISO; gaps: [{source, from, to, kind}].
+export function Lanes({ lanes, window, gaps = [] }) {
   const [frame, width] = useWidth();
   const times = { from: ms(window.from), to: ms(window.to) };
   const first = Math.min(times.to - SHORTEST, ...lanes.map(({ vm }) => began(vm))); // a young record fills the width
@@ -134,8 +134,7 @@ export function Lanes({ lanes, window, gaps = [], children }) {
     const x = share(time, times.from, times.to);
     return x > 0.03 && x < 0.97 && html`<span key=${time} style=${{ left: pct(x) }}>${tick(time, times.to - times.from)}</span>`;
   })}</div>
-    ${lanes.length > 0 && html`<${Hatch} /><${Gaps} gaps=${gaps} window=${times} />`}
-    <ol>${rows.map((row) => html`<${Lane} key=${row.key} lives=${row.lives} window=${times} width=${width} unseen=${unseen.get(row.lives[0].vm.source)} several=${several} />`)}${Array.from({ length: spare }, (_, index) => html`<li class="lane" key=${`empty${index}`} aria-hidden="true"></li>`)}</ol>
-    ${lanes.length === 0 && html`<div class="lane-none">${children}</div>`}</div>
+    <${Hatch} /><${Gaps} gaps=${gaps} window=${times} />
+    <ol>${rows.map((row) => html`<${Lane} key=${row.key} lives=${row.lives} window=${times} width=${width} unseen=${unseen.get(row.lives[0].vm.source)} several=${several} />`)}${Array.from({ length: spare }, (_, index) => html`<li class="lane" key=${`empty${index}`} aria-hidden="true"></li>`)}</ol></div>
     <div class="lane-key" aria-hidden="true">${KEY.map(([phase, word]) => html`<span key=${phase}><i><b class="block p-${phase}"></b></i>${word}</span>`)}${Object.entries(GAPS).map(([kind, word]) => html`<span key=${kind}><i class="hatch g-${kind}"></i>${word}</span>`)}<span><span class="mark"><${Glyph} of="cold" /></span>cold start</span><span><span class="mark"><${Glyph} of="warm" /></span>warm start</span></div></div>`;
 }

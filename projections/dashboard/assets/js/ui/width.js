@@ -7,7 +7,7 @@ export function useWidth(first = 600) {
   useLayoutEffect(() => {
     if (!element.current) return undefined;
     set(element.current.clientWidth || first);
-    const watch = new ResizeObserver(([entry]) => set(Math.round(entry.contentRect.width)));
+    const watch = new ResizeObserver(([entry]) => set(Math.round(entry.contentRect.width) || first)); // a page that is left has none
     watch.observe(element.current);
     return () => watch.disconnect();
   }, []);

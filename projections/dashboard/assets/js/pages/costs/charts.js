@@ -27,7 +27,7 @@ export function Charts({ now, children }) {
   const paths = { spend: `/api/spend?by=${stack}&since=${since}`, use: `/api/utilisation?by=${strip}&since=${since}`, starts: `/api/starts?since=${since}` };
   const [spend, use, starts] = [useData(paths.spend, EVERY), useData(paths.use, EVERY), useData(paths.starts, EVERY)];
   if ([spend, use, starts].some((read) => read.data === null && read.error === null)) return html`<${Loading} height="5" />`;
-  return html`<div class="charts"><div class="whole range"><${Choice} label="Range" options=${RANGES} value=${range} choose=${(key) => choose(key === "30" ? null : key)} /></div>
+  return html`<div class="charts"><div class="whole range"><${Choice} label="Range of charts and table" options=${RANGES} value=${range} choose=${(key) => choose(key === "30" ? null : key)} /></div>
     <${SpendPanel} read=${spend} path=${paths.spend} by=${stack} choose=${pile} /><${UsePanel} read=${use} path=${paths.use} by=${strip} choose=${cut} /><${StartsPanel} read=${starts} path=${paths.starts} /></div>${children(since)}`;
 }
 

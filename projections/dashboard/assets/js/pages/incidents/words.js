@@ -61,6 +61,11 @@ export const ANOMALIES = {
     means: "A run or machine went from one state to another as none of its provider had done in this record.",
     todo: "Usual after an update of the provider. Read the answer, and check the verdict of that run.",
   },
+  gpu_idle: {
+    title: "Idle GPUs",
+    means: "The GPUs of a run have been idle for so long that a policy is about to stop it.",
+    todo: "Read the run's output. If its GPUs work before the stop, it goes on.",
+  },
   gpu_mismatch: {
     title: "GPU mismatch",
     means: "The machine has a different GPU than the task requested.",

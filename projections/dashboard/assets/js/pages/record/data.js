@@ -21,13 +21,13 @@ export function streamPage(stream) {
 
 export const TYPES = [
   ["What the provider said", ["PollRecorded", "PollFailed", "RunObserved", "VmObserved", "ProviderEventSeen"]],
-  ["What was asked for", ["RunRequested", "StopRequested", "VmStopRequested"]],
+  ["What was asked for", ["RunRequested", "StopRequested", "VmStopRequested", "LeverPulled", "LeverReleased"]],
   ["What we did", [
     "SubmitIntended", "SubmitSucceeded", "SubmitFailed", "StopIntended", "StopSucceeded", "StopFailed", "FleetIntended",
     "FleetEnsured", "FleetFailed", "VmStopIntended", "VmStopSucceeded", "VmStopFailed", "IntentAbandoned",
   ]],
   ["What we decided", [
-    "PolicyAdopted", "RunHeld", "RunPlaced", "RunRequeued", "VmDrainStarted", "VmDrainCancelled", "VmGoneConfirmed", "BudgetCrossed", "RulesAdopted",
+    "PolicyAdopted", "RunHeld", "RunPlaced", "RunRequeued", "VmDrainStarted", "VmDrainCancelled", "VmGoneConfirmed", "BudgetCrossed", "BudgetMoved", "RulesAdopted",
   ]],
   ["What the task said", ["TaskReported"]],
   ["Ourselves", [
@@ -45,6 +45,8 @@ const MEANINGS = {
   RunRequested: "Somebody asked for a run.",
   StopRequested: "Somebody asked to stop a run.",
   VmStopRequested: "Somebody asked to stop a machine.",
+  LeverPulled: "Somebody paused, drained or stopped many runs at once, or keeps a machine.",
+  LeverReleased: "A lever holds nothing back from here on.",
   SubmitIntended: "We are about to hand a run to the provider.",
   SubmitSucceeded: "The provider accepted the run.",
   SubmitFailed: "The provider refused the run.",
@@ -70,6 +72,7 @@ const MEANINGS = {
   VmStopFailed: "The provider did not accept the stop of a machine.",
   VmGoneConfirmed: "Somebody confirmed that the machine is gone.",
   BudgetCrossed: "Spending crossed a threshold of the budget.",
+  BudgetMoved: "A part of one owner's budget became another's.",
   AlertsAdopted: "These kinds of news are reported from here on.",
   NoticeIntended: "A notice is about to be sent to the webhook.",
   NoticeDelivered: "The webhook accepted the notice.",

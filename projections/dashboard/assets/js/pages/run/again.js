@@ -6,6 +6,7 @@ import { called } from "../../core/words.js";
 import { Loading, Problem, Sheet } from "../../ui/all.js";
 import { Text } from "../submit/fields.js";
 import { fresh } from "../submit/drafts.js";
+import { pathOf, spentOn } from "./orders.js";
 
 export function AgainButtons({ run, may }) {
   const [open, setOpen] = useState(false);
@@ -26,7 +27,7 @@ const CHANGES = [
 const shown = (value) => (value === undefined || value === null ? "as before" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
 function Again({ run, onClose }) {
-  const path = `/api/runs/${encodeURIComponent(run.run_id)}`;
+  const path = pathOf(run);
   const [asked, setAsked] = useState(null);
   const [error, setError] = useState(null);
   useEffect(() => { get(`${path}/request`).then(setAsked, setError); }, [path]);
@@ -76,6 +77,6 @@ function Form({ run, asked, path, onClose }) {
     ${asked.needs.map((name) => html`<${Text} key=${name} label=${name} mono value=${env[name] ?? ""} error=${wrong(`env.${name}`)} hint="A variable of the task. Values are not recorded."
       onInput=${(value) => setEnv({ ...env, [name]: value })} />`)}
     ${error && !named.has(field) && html`<${Problem} error=${error} />`}
-    ${run.provider !== "local" && html`<p class="dim">This may start a machine, which is billed from then on.</p>`}
+    ${run.provider !== "local" && html`<p class="dim">This may start a machine, which is billed from then on.${spentOn([run]) !== null && ` It cost ${spentOn([run])} before.`}</p>`}
     <div class="actions"><button type="button" class="button" onClick=${onClose}>Cancel</button><button type="submit" class="button primary" disabled=${busy}>${busy ? "Submitting …" : "Run it again"}</button></div></form>`;
 }

@@ -1,24 +1,27 @@
-// The output of a run as its provider gives it: live, followed, coloured, searched, downloaded. Steno keeps no output.
+// The output of a run: live, followed, coloured, searched, downloaded. From its provider, or from the record.
 import { classes, html, useEffect, useMemo, useRef, useState } from "../../core/dom.js";
+import { useKept } from "../../core/kept.js";
 import { goTo } from "../../core/moment.js";
 import { count, number } from "../../core/words.js";
 import { Empty, Problem } from "../../ui/all.js";
 import { useOutput } from "./output.js";
 import { cut, hitsOf } from "./terminal.js";
 
+const SEARCHED = 80; // characters of the line that explains the end
 const SAID = { asking: "Asking the provider …", reading: "Live", done: "Complete", failed: "Output unavailable" };
 
-export function Logs({ run, open, past }) {
-  if (!past) return html`<${Live} key=${run.run_id} run=${run} open=${open} />`;
-  return html`<section class="panel"><${Empty} title="No output for past moments">Output comes from the provider and is not recorded.
+// `line`: that which explains the run's end; a button finds it.
+export function Logs({ run, open, past, line }) {
+  if (!past) return html`<${Live} key=${run.run_id} run=${run} open=${open} line=${line} />`;
+  return html`<section class="panel"><${Empty} title="No output for past moments">Output is shown as it is now.
     <div><button type="button" class="button small" onClick=${() => goTo(null)}>Back to live</button></div><//></section>`;
 }
 
-function Live({ run, open }) {
+function Live({ run, open, line }) {
   const path = `/api/runs/${encodeURIComponent(run.run_id)}/logs`;
   const { lines, dropped, long, state, error, again } = useOutput(path, open, Boolean(run.kernel));
   const [follow, setFollow] = useState(true);
-  const [wrap, setWrap] = useState(() => localStorage.getItem("steno.wrap") !== "no");
+  const [wrap, setWrap] = useKept("wrap", true);
   const box = useRef(null);
   const find = useFind(lines, box, () => setFollow(false));
   useEffect(() => {
@@ -28,14 +31,10 @@ function Live({ run, open }) {
     const { scrollTop, scrollHeight, clientHeight } = box.current;
     setFollow(scrollHeight - scrollTop - clientHeight < 30);
   };
-  const wrapped = (event) => {
-    setWrap(event.target.checked);
-    localStorage.setItem("steno.wrap", event.target.checked ? "yes" : "no");
-  };
   const empty = lines.length === 0 && state === "done";
-  return html`<section class="panel flush output" aria-label="Output"><div class="bar head"><span role="status" class=${`output-state ${state}`}>${SAID[state]}</span><${Find} find=${find} /><span class="spring"></span>
+  return html`<section class="panel flush output" aria-label="Output"><div class="bar head"><span role="status" class=${`output-state ${state}`}>${SAID[state]}</span><${Find} find=${find} />${line && html`<button type="button" class="button small" onClick=${() => find.search(line.replace(/\u001b\[[0-9;]*[A-Za-z]/g, "").trim().slice(0, SEARCHED))}>Find the cause</button>`}<span class="spring"></span>
       <label class="check"><input type="checkbox" checked=${follow} onChange=${(event) => setFollow(event.target.checked)} /> Follow</label>
-      <label class="check"><input type="checkbox" checked=${wrap} onChange=${wrapped} /> Wrap</label>
+      <label class="check"><input type="checkbox" checked=${wrap} onChange=${(event) => setWrap(event.target.checked)} /> Wrap</label>
       <a class="button small" href=${path} download=${`${run.name ?? run.run_id}.log`}>Download</a></div>
     <${Problem} error=${error} retry=${again} />
     ${(dropped > 0 || long) && html`<p class="note dim">${dropped > 0 ? `The last ${count(lines.length, "line")} of ${number(lines.length + dropped)}` : "Long lines are cut"}; the download has everything.</p>`}

@@ -14,6 +14,7 @@ export const Verdict = ({ found }) => html`<section class="panel verdict" aria-l
   ${found.evidence.length > 0 && html`<h3>Evidence</h3>${found.evidence.map((quote) => html`<${Quote} key=${quote.position} quote=${quote} />`)}`}
   ${found.steps.length > 0 && html`<h3>Transitions</h3><ol class="steps">${found.steps.map((step) => html`<${Step} key=${`${step.position}${step.to}`} step=${step} />`)}</ol>`}
   <${Listed} title="Which source says what" items=${found.witnesses} />
+  <${Listed} title="Its wait" items=${found.wait} />
   <${Listed} title="Why not warm" items=${found.not_warm} />
   <${Listed} title="What would have changed it" items=${found.flips} draw=${flip} />
   ${found.anomalies.length > 0 && html`<h3>Anomalies</h3><ul class="items">${found.anomalies.map((odd) => html`<li key=${`${odd.position}${odd.kind}`}>
@@ -21,6 +22,11 @@ export const Verdict = ({ found }) => html`<section class="panel verdict" aria-l
   ${found.blind.length > 0 && html`<h3>Not seen</h3><ul class="items">${found.blind.map((gap) => html`<li key=${gap.from}>
     ${hour(gap.from)} to ${hour(gap.to)}, ${lasted(gap.from, gap.to)}: ${GAPS[gap.kind]} (${gap.source})</li>`)}</ul>`}
 </section>`;
+
+// The line of its output that explains the end.
+export const OutputLine = ({ found }) => (found?.line ? html`<figure class="quote run-why">
+  <figcaption><strong>${found.cause}</strong>${found.blame && ` (${found.blame})`} <span class="dim">bytes ${found.from} to ${found.to} of its output, rule <code>${found.rule}</code></span></figcaption>
+  <p><code>${found.line.slice(0, 300)}</code></p><p>${found.remedy}</p></figure>` : null);
 
 const Step = ({ step }) => html`<li><time datetime=${step.at} class="dim">${hour(step.at)}</time> <${StateBadge} state=${step.to} />
   <${PollLink} position=${step.position}>${step.said?.kind ?? "poll"} #${step.position}<//> <span class="dim">${brief(step.said)}</span></li>`;

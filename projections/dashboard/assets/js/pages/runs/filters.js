@@ -8,7 +8,10 @@ export const CHOICES = [
 export const FILTERS = ["search", ...CHOICES.map(([name]) => name), "machine", "name", "since", "until"];
 
 // The `order` of the address → its words; "" is the default.
-export const ORDERS = { "": "newest first", oldest: "oldest first", name: "name, A to Z", duration: "longest first", cost: "most expensive first" };
+export const ORDERS = {
+  "": "newest first", oldest: "oldest first", name: "name, A to Z", "name-back": "name, Z to A", duration: "longest first", "duration-back": "shortest first",
+  cost: "most expensive first", "cost-back": "cheapest first",
+};
 
 // What the address asks for; an unknown order is the default.
 export function given(query) {
@@ -22,8 +25,9 @@ export function given(query) {
 export function asked({ order, ...found }) {
   const asked = new URLSearchParams({ limit: "50", ...found });
   if (/^\d{4}-\d{2}-\d{2}$/.test(found.until ?? "")) asked.set("until", `${found.until}T23:59:59.999999Z`);
-  if (order === "oldest") asked.set("order", "oldest");
-  else if (order) asked.set("sort", order);
+  const [sort, back] = order === "oldest" ? ["", true] : order.split("-");
+  if (sort) asked.set("sort", sort);
+  if (back) asked.set("order", "oldest");
   return asked;
 }
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-PAUSE_S = 0.1
+LIMIT_S = 600.0
+"""It ends a hang and judges no speed: ten times what the slowest of our machines ever needed for one wait."""
 LONGEST_PAUSE_S = 1.0
 
 
@@ -15,11 +16,19 @@ class StillWaiting(AssertionError):
     """It did not become true in time."""
 
 
-def wait(condition: Callable[[], T | None], *, seconds: float, what: str, pause: float = PAUSE_S) -> T:
+def wait(
+    condition: Callable[[], T | None],
+    what: str = "what the test claims",
+    *,
+    seconds: float = LIMIT_S,
+    pause: float = 0.02,
+) -> T:
     """The first true value of `condition()`; `pause` seconds lie between two looks, or a twentieth of the wait so far.
 
+    `seconds` is given only where even `LIMIT_S` is too short: a whole queue of runs.
+
     Raises:
-        StillWaiting: none came within `seconds`.
+        StillWaiting: none came.
     """
     begin = time.monotonic()
     while True:

@@ -1,0 +1,48 @@
+"""`steno attach`: the way to a port of a run, or into it."""
+
+import click
+import msgspec
+
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.options import run_argument
+from steno.cli.wiring.output import show
+
+
+@steno_command("attach")
+@run_argument
+@click.option("--port", "-p", type=click.IntRange(1, 65535), metavar="N", help="A port that the run listens on.")
+def attach_command(app: App, run: str, port: int | None) -> None:
+    """It prints the address of the port, the commands that open the way to it, to be left running, and the command for
+    a shell in the run. Nothing is opened. The way is the provider's: its own client, ssh through a login node, a step
+    beside a job, the address of a service, or 127.0.0.1 for a run of this machine. A run that does not run yet, or has
+    ended, is refused (exit 5).
+
+    With --json: {"run_id", "name", "port", "address", "commands", "inside"}; null where there is none.
+
+    \b
+    Examples:
+      steno attach notebook --port 8888
+      $(steno attach notebook -p 8888 --json | jq -r '.commands[0]')
+    """
+    from contextlib import closing
+
+    from steno.cli.wiring.view import viewing
+    from steno.engine.errors import Conflict
+    from steno.engine.state.archives import refuse_archive
+    from steno.projections.read_models.world_table import decode_run
+
+    with viewing(app) as (record, view, _):
+        folded, store = decode_run(view.row(run).folded), record.store
+    name = folded.name or folded.run_id
+    refuse_archive(folded, name)
+    if folded.terminal:
+        raise Conflict(f"{name} has ended ({folded.state}): nothing listens there any more; `steno logs {name}`")
+    if folded.provider_id is None or folded.started_at is None:
+        raise Conflict(f"{name} is {folded.state} and does not run yet; `steno explain {name}` says why")
+    with closing(app.provider_of(folded, store)) as provider:
+        way = provider.entrance(folded.provider_id, name, port)
+    lines = [] if way.address is None else [way.address + (", once this runs:" if way.commands else "")]
+    lines += [f"  {command}" for command in way.commands]
+    lines += [f"a shell in it: {way.inside}"] if way.inside else []
+    page = "\n".join(lines) or f"{name} runs on this machine: name a port with --port"
+    show(app, {"run_id": folded.run_id, "name": name, "port": port, **msgspec.structs.asdict(way)}, page)

@@ -1,0 +1,215 @@
+"""`steno pause`, `drain`, `resume`, and stops of many runs: levers, each one event with who and why."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from contextlib import contextmanager
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steno.cli.render.words import count
+from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.output import hint, show
+from steno.engine.errors import LeverNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from steno.engine.state.run import Run
+    from steno.engine.state.world import World
+    from steno.engine.submit.levers import Look
+    from steno.events.levers import LeverAction
+    from steno.events.store.record import Record
+
+
+def why_option(**default: Any) -> Callable[[Any], Any]:
+    """`--why`, which is required without a default."""
+    text = "The reason, for those who ask later."
+    return click.option("--why", metavar="TEXT", required=not default, help=text, **default)
+
+
+_user = click.option("--user", metavar="NAME", help="Runs that this user submitted.")
+_gpu = click.option("--gpu", metavar="MODEL", help="Runs that may ask for this GPU.")
+_source = click.option("--source", metavar="PROVIDER[/PROJECT]", help="Of this source.")
+
+
+@steno_command("pause")
+@_user
+@_gpu
+@_source
+@why_option()
+def pause_command(app: App, why: str, **scope: str | None) -> None:
+    """No run that it is about gets a place from now on, until `steno resume`. Runs are still accepted, wait in Steno's
+    queue, and say why. What was placed or handed over to its provider runs on. Without an option it is about every run.
+
+    With --json the lever: {"lever_id", "action", "user", "gpu", "source", "state", "vm_id", "until", "why", "by", "at",
+    "runs", "machines", "spent_usd", "cost_usd_per_hour"}; "runs" are the names of those that wait.
+
+    \b
+    Examples:
+      steno pause --why "maintenance until six"
+      steno pause --user bob --gpu MI300X --why "the benchmark needs them"
+    """
+    _pull(app, "pause", why, **scope)
+
+
+@steno_command("drain")
+@_source
+@click.option("--for", "length", metavar="DURATION", help="Until then (30m, 2h); else until `steno resume`.")
+@why_option(default="not said")
+def drain_command(app: App, length: str | None, source: str | None, why: str) -> None:
+    """Nothing new starts, runs that wait rent no machine, and each machine that Steno made ends as soon as a poll shows
+    it idle, not after its timeout. A machine that somebody keeps (`steno vms keep`) stays. `vms.max = 0` in the
+    settings does the same without end. With --json as `steno pause`.
+
+    \b
+    Examples:
+      steno drain --for 2h --why "the cluster moves"
+    """
+    from steno.cli.wiring.time_arguments import length as length_of
+
+    _pull(app, "drain", why, source=source, until=None if length is None else app.clock.now() + length_of(length))
+
+
+@steno_command("resume")
+@click.argument("levers", metavar="[LEVER...]", nargs=-1)
+@_user
+@_gpu
+@_source
+@why_option(default="")
+def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | None) -> None:
+    """Release levers: those named, by id or its beginning; those with exactly these options; else all of your own that
+    hold runs back. A machine that is kept is released by name only. Runs get their places as if they had never waited;
+    what was stopped stays stopped. With --json: {"released": [ids], "position"}.
+
+    \b
+    Examples:
+      steno resume
+      steno resume --user bob
+      steno resume 5f0c2a91
+    """
+    from steno.cli.wiring.view import caught_up_view
+    from steno.engine.live.journal import Journal
+    from steno.engine.state.levers import SHORT, sentence
+    from steno.engine.submit.levers import in_force, lever_named, release
+
+    me, position, released = getpass.getuser(), 0, []
+    given = {name: value for name, value in scope.items() if value is not None}
+    with app.writing(create=False) as record:
+        with caught_up_view(record) as view:
+            chosen = [lever_named(view.state, word, app.clock.now()) for word in dict.fromkeys(levers)]
+            there = [lever for lever in in_force(view.state, app.clock.now()) if lever.pulled.action != "keep"]
+        for lever in there if not levers else ():
+            mine = all(getattr(lever.pulled, name) == scope[name] for name in given)
+            if mine and (given or lever.pulled.by == me):
+                chosen.append(lever)
+        for lever in chosen or there:
+            hint(sentence(lever))
+        if not chosen:
+            raise LeverNotFound("there is no such lever in force, so nothing was released")
+        for lever in chosen:
+            name = lever.pulled.lever_id
+            lever_id, position = release(Journal(record), name, why=why, by=me, look=_look(app, record))
+            released.append(lever_id)
+    text = f"released {', '.join(lever_id[:SHORT] for lever_id in released)}"
+    show(app, {"released": released, "position": position}, text)
+
+
+def _look(app: App, record: Record) -> Look:
+    """The world at the head of the record, as requests are checked with."""
+    from steno.cli.wiring.view import caught_up_view
+
+    @contextmanager
+    def look() -> Iterator[tuple[World, int]]:
+        with caught_up_view(record) as view:
+            yield view.state, app.clock.now()
+
+    return look
+
+
+def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: Any) -> None:
+    """Pull a lever, and show it. Raises as `refuse_form` and `refuse_pull`."""
+    from steno.cli.wiring.view import caught_up_view
+    from steno.engine.live.journal import Journal
+    from steno.engine.state.levers import Lever, sentence
+    from steno.engine.submit.levers import pull, refuse_form
+    from steno.engine.wire import wire
+    from steno.events.levers import LeverPulled
+    from steno.projections.answers.levers import lever_object
+
+    wanted = LeverPulled(lever_id=app.ids.new(), action=action, why=why, by=getpass.getuser(), **fields)
+    refuse_form(wanted)
+    made, position = pull(Journal(record), wanted, _look(app, record))
+    if position is None:
+        hint("the same was in force already")
+    with caught_up_view(record) as view:
+        about = lever_object(view, made, app.clock.now())
+    waiting = f"; it is about {count(len(about.runs), 'run')} now: {', '.join(about.runs)}" if about.runs else ""
+    show(app, wire(about), f"{sentence(Lever(position=0, at=about.at, pulled=made))}{waiting}")
+
+
+def _pull(app: App, action: LeverAction, why: str, **fields: Any) -> None:
+    with app.writing() as record:
+        pulled(app, record, action, why, **fields)
+
+
+def stop_many(app: App, why: str, *, yes: bool, user: str | None, state: str | None, vm: str | None) -> None:
+    """Show what the lever would stop, ask, pull it, and wait for the ends. Raises `Detached` if the answer is no."""
+    from steno.cli.render.words import money, short
+    from steno.cli.wiring.errors import Detached
+    from steno.cli.wiring.view import caught_up_view
+    from steno.engine.state.levers import lasts, stopped_by
+    from steno.engine.state.levers import scope as scope_of
+    from steno.engine.submit.levers import refuse_form
+    from steno.engine.wire import money as dollars
+    from steno.events.levers import LeverPulled
+    from steno.projections.answers.levers import reach
+
+    with app.writing(create=False) as record:
+        with caught_up_view(record) as view:
+            vm_id = None if vm is None else view.vm_row(vm).vm_id
+            planned = LeverPulled(lever_id="", action="stop", why=why, by="", user=user, state=state, vm_id=vm_id)
+            refuse_form(planned)
+            runs = stopped_by(planned, view.state.runs.open())
+            about = reach(view, planned, app.clock.now())
+        if not runs and not lasts(planned):
+            show(app, {"lever_id": None, "runs": []}, f"nothing to stop: no open run matches ({scope_of(planned)})")
+            return
+        for run in runs:
+            hint(f"{run.name or run.run_id[:8]}  {run.state}  {'' if run.terms is None else run.terms.submitter}")
+        rate = f"{money(dollars(about.cost_hourly))}/h for {count(len(about.machines), 'machine')}"
+        hint(f"{short(dollars(about.spent))} so far, {rate}")
+        later = "; nothing of it starts until `steno resume`" if lasts(planned) else ""
+        question = f"Stop {scope_of(planned)}: {count(len(runs), 'run')}{later}?"
+        if not yes and not sys.stdin.isatty():
+            raise click.UsageError(f"there is nobody to ask: add --yes to stop {count(len(runs), 'run')}")
+        if not yes and not click.confirm(question, err=True):
+            raise Detached("nothing was stopped")
+        pulled(app, record, "stop", why, user=user, state=state, vm_id=vm_id)
+        _follow(app, record, runs)
+
+
+def _follow(app: App, record: Record, runs: Iterable[Run]) -> None:
+    """Carry the stops out where no other process does, and say how each run ended."""
+    from steno.cli.render.runs import ended
+    from steno.cli.wiring.errors import code_of
+    from steno.cli.wiring.session import END_TIMEOUT, session
+    from steno.events.errors import StenoError
+
+    def place(run: Run) -> tuple[str, str]:
+        return run.provider, run.project or ""
+
+    end = app.clock.now() + END_TIMEOUT
+    for (provider, project), there in groupby(sorted(runs, key=place), place):
+        try:
+            with session(app, record, provider, project=project or None, adopt=False) as here:
+                for run in there:
+                    name = run.name or run.run_id
+                    after = here.follow(run.run_id, name, timeout=max(0, end - app.clock.now()))
+                    hint(f"{name} has not ended yet: `steno show {name}`" if after is None else ended(after))
+        except StenoError as error:
+            app.exit_code = code_of(error)
+            hint(f"{provider}/{project}: {error}; the stops stay recorded, and `steno up` carries them out")

@@ -1,0 +1,105 @@
+"""The levers over HTTP: previewed, pulled, listed, released, by whoever may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from stenotest.decided_record import DecidedRecord
+
+from steno.events.clock import RandomIds, SystemClock
+from steno.projections.api.token_store import Issuer, Role
+from steno.projections.client import Refused, StenoClient, levers, pull, release
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Serve
+
+KEYS = {"lever_id", "action", "user", "gpu", "source", "state", "vm_id", "until", "why", "by", "at"}
+REACH = {"runs", "machines", "spent_usd", "cost_usd_per_hour"}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> DecidedRecord:
+    """A record with a run on a machine, and another run that waits."""
+    made = DecidedRecord(tmp_path)
+    made.request("train")
+    made.round()
+    made.start("train", "m1")
+    made.wait(60)
+    made.request("eval")
+    return made
+
+
+def test_a_lever_is_previewed_pulled_listed_and_released(served: Serve, site: DecidedRecord) -> None:
+    """A preview records nothing; twice is once."""
+    client = served(site.folder / "record.db").client
+    wanted = {"action": "stop", "why": "the bill"}
+    preview = client.post("/api/levers", json={**wanted, "preview": True})
+    assert (preview.status_code, set(preview.json())) == (200, REACH)
+    assert (preview.json()["runs"], preview.json()["machines"]) == (["train", "eval"], ["m1"])
+    assert preview.json()["cost_usd_per_hour"] == "1.990000"
+    assert client.get("/api/levers").json()["levers"] == []
+    pause = {"action": "pause", "user": "ada", "why": "so", "for": "2h"}
+    made = client.post("/api/levers", json={"action": "pause", "user": "ada", "why": "so"})
+    assert (made.status_code, set(made.json())) == (201, KEYS | REACH)
+    assert (made.json()["by"], made.json()["runs"]) == ("loopback", ["eval"])
+    same = client.post("/api/levers", json={"action": "pause", "user": "ada", "why": "again"})
+    assert same.json()["lever_id"] == made.json()["lever_id"]
+    assert client.post("/api/levers", json=pause).json()["until"] is not None
+    listed = client.get("/api/levers", params={"min_position": int(made.headers["steno-position"])}).json()["levers"]
+    assert [lever["why"] for lever in listed] == ["so", "so"]
+    path = f"/api/levers/{made.json()['lever_id']}"
+    assert client.request("DELETE", path, json={"why": "over"}).status_code == 200
+    assert client.delete(path).status_code == 404
+    actions = [action["action"] for action in client.get("/api/audit").json()["actions"]][:3]
+    assert actions == ["released a lever", "pulled a lever: pause runs of ada", "pulled a lever: pause runs of ada"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        ({"action": "dance", "why": "x"}, 422, "action"),
+        ({"action": "pause"}, 422, "why"),
+        ({"action": "pause", "why": "  "}, 422, "why"),
+        ({"action": "keep", "why": "x", "vm_id": "m1"}, 422, None),
+        ({"action": "keep", "why": "x", "vm_id": "m9", "for": "2h"}, 404, None),
+        ({"action": "drain", "why": "x", "for": "soon"}, 422, "for"),
+        ({"action": "drain", "why": "x", "user": "ada"}, 422, None),
+        ({"action": "pause", "why": "x", "source": "moon"}, 404, None),
+        ({"action": "stop", "why": "x", "state": "dancing"}, 422, None),
+    ],
+)
+def test_a_lever_that_cannot_be_pulled_is_a_problem(
+    served: Serve, site: DecidedRecord, body: dict[str, str], status: int, field: str | None
+) -> None:
+    """And nothing is recorded."""
+    client = served(site.folder / "record.db").client
+    answer = client.post("/api/levers", json=body)
+    assert (answer.status_code, answer.json().get("field")) == (status, field), answer.text
+    assert client.get("/api/levers").json()["levers"] == []
+
+
+def test_only_an_administrator_pulls_levers(served: Serve, site: DecidedRecord) -> None:
+    """403 in one sentence; everybody who may read sees them."""
+    issuer = Issuer(site.record, SystemClock(), RandomIds())
+    token = issuer.create(role=Role.SUBMIT, name="sub", expires_at=None, by="tester")[1]
+    client = served(site.folder / "record.db").client
+    headers = {"Authorization": f"Bearer {token}"}
+    refused = client.post("/api/levers", json={"action": "stop", "why": "x"}, headers=headers)
+    assert refused.status_code == 403
+    assert "admin" in refused.json()["detail"]
+    assert client.get("/api/levers", headers=headers).json()["levers"] == []
+
+
+def test_the_client_pulls_and_releases(served: Serve, site: DecidedRecord) -> None:
+    """As a program does it."""
+    with StenoClient(served(site.folder / "record.db").url) as client:
+        preview = client.ask(pull("pause", "so", preview=True))
+        assert preview["runs"] == ["eval"]
+        made = client.ask(pull("keep", "a crash", vm_id="m1", length="2h"))
+        assert [lever["action"] for lever in client.ask(levers())["levers"]] == ["keep"]
+        assert client.ask(release(made["lever_id"]))["lever_id"] == made["lever_id"]
+        with pytest.raises(Refused, match="in force"):
+            client.ask(release(made["lever_id"]))

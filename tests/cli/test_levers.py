@@ -1,0 +1,124 @@
+"""`steno pause`, `drain`, `resume`, `vms keep` and stops of many runs: on this machine, and on a record of machines."""
+
+import json
+from pathlib import Path
+
+import pytest
+from stenotest.command_line import Steno
+from stenotest.decided_record import DecidedRecord
+from stenotest.in_process import InProcess
+
+pytestmark = pytest.mark.slow
+
+
+def types(steno: Steno) -> list[str]:
+    return [json.loads(line)["type"] for line in steno("events", "--json").stdout.splitlines()]
+
+
+def test_a_pause_is_told_waited_for_and_released(steno: Steno) -> None:
+    """A submission meanwhile is told who, why and what releases it; then the run goes as if nothing had been."""
+    assert steno("pause", "--why", "maintenance").returncode == 0
+    waits = steno("submit", "--name", "train", "--", "true")
+    assert waits.returncode == 0, waits.stderr
+    assert "paused everything" in waits.stderr
+    assert "maintenance" in waits.stderr
+    queue = json.loads(steno("ps", "--json").stdout)["queue"]
+    assert [(place["why"], "steno resume" in place["detail"]) for place in queue] == [("lever", True)]
+    assert "paused everything" in steno("ps").stderr
+    assert "maintenance" in steno("explain", "train").stdout
+    patient = steno("submit", "--wait", "--timeout", "1s", "--name", "later", "--", "true")
+    assert (patient.returncode, "paused everything" in patient.stderr) == (1, True)
+    twice = steno("pause", "--why", "once more")
+    assert (twice.returncode, "already" in twice.stderr, "once more" in twice.stdout) == (0, True, False)
+    assert steno("resume").returncode == 0
+    gone = steno("resume")
+    assert (gone.returncode, len(gone.stderr.splitlines())) == (4, 1)
+    assert steno("submit", "--wait", "--name", "last", "--", "true").returncode == 0
+    assert types(steno).count("LeverPulled") == 1
+
+
+def test_everything_is_stopped_by_one_command_and_nothing_starts(steno: Steno) -> None:
+    """The runs that it stops are shown first, with its cost; where nobody can answer nothing happens."""
+    for name in ("one", "two"):
+        assert steno("submit", "--name", name, "--", "sleep 600").returncode == 0
+    unsure = steno("stop", "--all")
+    assert (unsure.returncode, unsure.stdout) == (2, "")
+    assert "add --yes to stop 2 runs" in unsure.stderr
+    assert "one  running" in unsure.stderr
+    assert "LeverPulled" not in types(steno)
+    done = steno("stop", "--all", "--yes", "--why", "the bill", "--json")
+    assert done.returncode == 0, done.stderr
+    lever = json.loads(done.stdout)
+    assert (lever["action"], lever["why"], lever["until"]) == ("stop", "the bill", None)
+    states = {run["name"]: run["state"] for run in json.loads(steno("ps", "--json").stdout)["runs"]}
+    assert states == {"one": "stopped", "two": "stopped"}
+    assert "the bill" in steno("explain", "one").stdout
+    assert "queued" in steno("submit", "--name", "three", "--", "true").stderr
+    assert json.loads(steno("show", "three", "--json").stdout)["state"] == "queued"
+    assert types(steno).count("LeverPulled") == 1
+    assert "every decision follows" in steno("audit").stdout
+
+
+def test_several_runs_are_stopped_or_run_again_by_one_command(steno: Steno) -> None:
+    """If one of the names is not known, nothing happens to the others."""
+    for name in ("one", "two"):
+        assert steno("submit", "--name", name, "--", "sleep 600").returncode == 0
+    assert steno("stop", "one", "nobody", "two").returncode == 4
+    assert "StopRequested" not in types(steno)
+    done = steno("stop", "one", "two", "--json")
+    assert [json.loads(line)["state"] for line in done.stdout.splitlines()] == ["stopped", "stopped"]
+    assert steno("rerun", "one", "nobody").returncode == 4
+    again = steno("rerun", "one", "two", "--json")
+    assert [json.loads(line)["name"] for line in again.stdout.splitlines()] == ["one", "two"]
+    assert steno("stop", "--state", "running", "--yes").returncode == 0
+    assert "nothing to stop" in steno("stop", "--state", "running", "--yes").stdout
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> tuple[DecidedRecord, InProcess]:
+    """A record with a machine that is idle."""
+    made = DecidedRecord(tmp_path)
+    made.request("train")
+    made.round()
+    made.start("train", "m1")
+    made.wait(60)
+    made.end("train", "m1")
+    made.round()
+    return made, InProcess(tmp_path)
+
+
+def test_a_machine_is_kept_by_one_person_until_somebody_releases_it(site: tuple[DecidedRecord, InProcess]) -> None:
+    """The answer says when dstack's own timer ends it; who keeps it may keep it longer, others may not."""
+    _, call = site
+    made = call("vms", "keep", "m1", "--for", "2h", "--why", "a crash")
+    assert made.exit_code == 0, made.output
+    assert "dstack itself ends it" in made.stderr
+    longer = call.json("vms", "keep", "m1", "--for", "3h", "--why", "a crash")
+    assert (longer["action"], longer["machines"]) == ("keep", ["m1"])
+    refused = call("vms", "keep", "m1", "--for", "1h", "--why", "mine", LOGNAME="bob")
+    assert (refused.exit_code, "keeps m1 until" in str(refused.exception)) == (1, True)
+    assert "keeps it until" in call.page("explain", "m1")
+    call.page("resume", longer["lever_id"][:8])
+    call.page("vms", "keep", "m1", "--for", "1h", "--why", "mine", LOGNAME="bob")
+
+
+def test_a_lever_that_cannot_be_pulled_is_one_line(site: tuple[DecidedRecord, InProcess], steno: Steno) -> None:
+    """And nothing is recorded."""
+    record = str(site[0].folder / "record.db")
+    for words, code, text in (
+        (("pause",), 2, "--why"),
+        (("pause", "--why", " "), 2, "say why"),
+        (("pause", "--source", "moon", "--why", "x"), 4, "no source moon"),
+        (("drain", "--for", "soon"), 2, "soon"),
+        (("drain", "--for", "90d"), 5, "31 days"),
+        (("resume", "l9"), 4, "no lever l9 in force"),
+        (("vms", "keep", "m9", "--for", "2h", "--why", "x"), 4, "m9"),
+        (("stop", "--state", "dancing", "--yes"), 2, "no state dancing"),
+        (("stop", "train", "--all"), 2, "take no names"),
+        (("stop",), 2, "RUN"),
+    ):
+        refused = steno(*words, STENO_RECORD=record)
+        assert (refused.returncode, len(refused.stderr.splitlines())) == (code, 1), refused.stderr
+        assert text in refused.stderr
+    site[0].live.catch_up()
+    assert "LeverPulled" not in {event.type for event in site[0].record.read()}
