@@ -28,7 +28,7 @@ class StartEstimate(Shape, frozen=True, kw_only=True):
 
     among: str  # whose starts it is from: `runs of local without a GPU`
     samples: int  # of these the newest that lasted longer than this run has waited
-    low: Time | None  # null: unknown, or now
+    low: Time | None  # later than now
     high: Time | None
     low_seconds: float | None  # since its request
     high_seconds: float | None
@@ -38,14 +38,13 @@ class StartEstimate(Shape, frozen=True, kw_only=True):
     unknown: str | None  # why there is no range
 
     def __str__(self) -> str:
-        if self.low_seconds is None or self.high_seconds is None or self.high is None:
+        if self.low is None or self.high is None or self.low_seconds is None or self.high_seconds is None:
             return f"When it starts is not known: {self.unknown}."
         ends = " to ".join(span(round(end) * SECOND) for end in (self.low_seconds, self.high_seconds))
-        low = "now" if self.low is None else format_second(self.low)
         return (
-            f"It may start between {low} and {format_second(self.high)}: of {self.samples} {self.among} that waited "
-            f"as long, {LEVEL} % started {ends} after their request; such ranges held {self.held} of {self.checked} "
-            "starts before."
+            f"It may start between {format_second(self.low)} and {format_second(self.high)}: of {self.samples} "
+            f"{self.among} that waited as long, {LEVEL} % started {ends} after their request; such ranges, made at the "
+            f"request, held {self.held} of {self.checked} starts."
         )
 
 
@@ -67,7 +66,7 @@ def start_estimate(state: World, run: Run, now: int) -> StartEstimate | None:
     return StartEstimate(
         among=among,
         samples=len(longer),
-        low=None if low is None or since + low <= now else since + low,
+        low=None if low is None else since + low,
         high=None if high is None else since + high,
         low_seconds=seconds(low),
         high_seconds=seconds(high),

@@ -52,9 +52,10 @@ def _end_runs(home: Path) -> None:
             answer = json.loads(started.read_text())
             pid = answer["supervisor" if "supervisor" in answer else "pid"]
             command = Path(f"/proc/{pid}/cmdline")
-            if os.fsencode(started.parent) in command.read_bytes():
+            own = os.fsencode(started.parent)
+            if own in command.read_bytes():
                 os.kill(pid, signal.SIGTERM)
-            wait(lambda: os.fsencode(started.parent) not in command.read_bytes(), "the end of a run")  # noqa: B023
+            wait(lambda own=own, command=command: own not in command.read_bytes(), "the end of a run")
 
 
 @pytest.fixture(scope="module")

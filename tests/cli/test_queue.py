@@ -60,7 +60,7 @@ def test_after_nine_starts_of_its_kind_it_is_said_when_a_run_may_start(steno: St
         steno("submit", "--name", name, "--", "sleep 3600", **kept)
     background("record", "--interval", "0.2", **kept)
     for name in names[:-1]:  # each waits for those before it
-        wait(lambda: json.loads(steno("show", name, "--json").stdout)["state"] == "running")  # noqa: B023 - asked now
+        wait(lambda name=name: json.loads(steno("show", name, "--json").stdout)["state"] == "running")
         steno("stop", name, **kept)
     wait(lambda: json.loads(steno("show", names[-1], "--json").stdout)["state"] == "running")
     assert json.loads(steno("explain", names[-1], "--json").stdout)["start"] is None

@@ -205,7 +205,7 @@ def test_while_a_program_runs_one_container_is_ready_and_afterwards_all(make: An
     sandbox = make(size=3, name="few")
     cell = sandbox.open(probes, ["echo"])
     wait(lambda: _ready(sandbox) == 1, "the next container")
-    time.sleep(1)
+    time.sleep(1)  # no second one comes
     assert _ready(sandbox) == 1
     cell.end()
     wait(lambda: _ready(sandbox) == 3, what="a full pool")

@@ -82,7 +82,7 @@ def test_every_task_of_the_page_runs(on_slurm: Steno, slurm_cluster: Cluster) ->
 
     for task in range(8):
         what = f"{array}_{task}"
-        on_slurm.until(lambda: on_slurm("logs", what, code=None).out, what=what)  # noqa: B023
+        on_slurm.until(lambda what=what: on_slurm("logs", what, code=None).out, what=what)
     assert on_slurm("logs", f"{array}_3").out == "shard 3 of 8\n"
     on_slurm("stop", "segments")
 
