@@ -40,16 +40,18 @@ def frame(position: int, size: int = 10) -> Frame:
 def tell(path: Path, count: int, size: int = 10) -> None:
     """Append `count` events."""
     with Record.open(path, clock=SystemClock(), shapes=READINGS.shape, write=True) as record:
-        for number in range(count):
+        batches = []
+        for number in range(record.head().position, record.head().position + count):
             fact = types.RunRequested(
-                run_id=f"r{number}-{record.head().position}",
+                run_id=f"r{number}",
                 provider="local",
                 project="here",
                 name="x" * size,
                 configuration=b"{}",
                 submitter="ada",
             )
-            record.append_many([Batch(f"run/{fact.run_id}", [fact])])
+            batches.append(Batch(f"run/{fact.run_id}", [fact]))
+        record.append_many(batches)
 
 
 def test_a_ring_is_bounded_in_number_and_bytes() -> None:
@@ -72,6 +74,7 @@ def test_a_client_that_reads_nothing_is_dropped(served: Serve, town: Path, monke
     tell(town, 3000, size=3000)
     monkeypatch.setattr("steno.projections.api.feed.feed._CHECK", 0.2)
     here = served(town)
+    wait(lambda: here.client.get("/readyz").is_success, "the first fold: before it, a stream is answered with 503")
     monkeypatch.setattr("steno.projections.api.feed.listener.STUCK", 0.5)
     where = urlsplit(here.url)
     with socket.socket() as stuck:

@@ -106,8 +106,9 @@ def test_an_open_stop_is_given_up_where_a_run_has_come_meanwhile(kept):
     """A crash between intent and call, and somebody's run on the machine when the next process looks."""
     run_id = kept.ask("sleep 3600")
     kept.dispatcher.submitted(run_id, WAIT)
-    kept.poll_until(lambda: [vm.state for vm in kept.machines()] == [VmState.BUSY])
+    kept.poll_until(lambda: kept.run(run_id).state is State.RUNNING)
     (vm,) = kept.machines()
+    assert vm.state is VmState.BUSY
     left = types.VmStopIntended(vm_id=vm.vm_id, provider="local", provider_id=vm.provider_id, by="idle")
     kept.journal.write(f"vm/{vm.vm_id}", left)
     kept.controller.round()
