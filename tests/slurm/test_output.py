@@ -71,6 +71,9 @@ def test_the_output_of_jobs_that_somebody_submitted_with_sbatch(
         return {job: on_slurm("logs", job, code=None).out for job in jobs}
 
     wait(lambda: outputs(*wanted, named) == {**wanted, named: "by the script\n"}, what="the outputs")
+    wait(
+        lambda: "by the script" in on_slurm("logs", "--search", "by the script", code=None).out, what="it in the record"
+    )
     (tmp_path / "gate").touch()
     assert on_slurm("logs", f"{array}_5", "-f").out == "task 5\n"
 
