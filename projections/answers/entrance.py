@@ -14,7 +14,7 @@ from steno.engine.wire import Shape
 
 
 class EntranceObject(Shape, frozen=True, kw_only=True):
-    """What a person types; null and empty where there is none."""
+    """The commands that a person types; null and empty where there is none."""
 
     run_id: str
     name: str

@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from steno.engine.errors import NotConfigured
 from steno.engine.live.journal import Journal
 from steno.engine.settings.values import limit_usd
 from steno.engine.submit.budget_moves import move_budget, owner_named
-from steno.engine.wire import wire
+from steno.engine.wire import Shape, wire
 from steno.events.budget_moves import BudgetMoved
 from steno.projections.answers.owners import OwnerStanding, owner_standings
 from steno.projections.api.bodies import json_body, made_answer
@@ -34,7 +35,7 @@ class BudgetMoveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     why: Annotated[str, Meta(min_length=1, max_length=500, pattern=r"\S")]
 
 
-class MovedBudget(msgspec.Struct, frozen=True, kw_only=True):
+class MovedBudget(Shape, frozen=True, kw_only=True):
     """Both owners after the move."""
 
     owners: tuple[OwnerStanding, ...]
@@ -51,7 +52,10 @@ def routes(service: Service) -> list[BaseRoute]:
         def record(journal: Journal) -> int:
             with service.pool.latest() as look:
                 state = look.view.state
-                return move_budget(journal, wanted, state, policy_at(service, state))
+                try:
+                    return move_budget(journal, wanted, state, policy_at(service, state))
+                except NotConfigured as error:  # of the owner, not of the service
+                    raise Problem(409, str(error)) from None
 
         position = await writer.do(record)
         service.projector.hurry()

@@ -24,7 +24,7 @@ const COLUMNS = {
   anomaly: [name("About"), { head: "Kind", cell: (row) => html`<code>${row.state}</code>` }, what, at],
   gap: [{ head: "Source", cell: (row) => row.name }, { head: "Why", cell: (row) => row.state }, what, at],
   money: [{ head: "User", cell: (row) => row.name }, cost],
-  setting: [{ head: "What", cell: (row) => row.name }, { head: "By", cell: (row) => row.user ?? "–" }, what, at],
+  setting: [{ head: "Of", cell: (row) => row.name }, { head: "By", cell: (row) => row.user ?? "–" }, what, at],
 };
 
 export default function Page() {

@@ -87,5 +87,5 @@ function By({ by, since }) {
 export default function Page() {
   const now = useShown();
   const budget = useData("/api/budget", { every: 5000 });
-  return html`<${PageHead} title="Costs"><span class="grow"></span><${Link} class="button small" to="/report">Report of the month<//><//><${Charts} now=${now} others=${[budget]}>${(since) => html`<${Owners} read=${budget} /><${WhatIf} since=${since} /><${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${`${by} ${since}`} by=${by} since=${since} />`}<//>`}<//>`;
+  return html`<${PageHead} title="Costs"><span class="grow"></span><${Link} class="button small" to="/report">Report of the month<//><//><${Charts} now=${now} others=${[budget]}>${(since) => html`<div class="stack"><${Owners} read=${budget} /><${WhatIf} since=${since} /></div><${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${`${by} ${since}`} by=${by} since=${since} />`}<//>`}<//>`;
 }

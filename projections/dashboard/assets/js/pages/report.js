@@ -16,7 +16,7 @@ const cell = (value, text) => (value === null ? "" : text(value));
 // A column is there where a row has its figure.
 const columns = (rows) => [
   { head: "What", cell: (row) => row.name },
-  ...(rows.some((row) => row.detail) ? [{ head: "Detail", cell: (row) => row.detail }] : []),
+  ...(rows.some((row) => row.detail) ? [{ head: "Detail", cell: (row) => row.detail.replaceAll("_", " ") }] : []),
   ...(rows.some((row) => row.runs !== null) ? [{ head: "Runs", right: true, cell: (row) => cell(row.runs, number) }] : []),
   ...(rows.some((row) => row.seconds !== null) ? [{ head: "Time", right: true, cell: (row) => cell(row.seconds, (seconds) => duration(seconds * 1000)) }] : []),
   ...(rows.some((row) => row.usd !== null) ? [{ head: "Cost", right: true, cell: (row) => cell(row.usd, money) }] : []),
