@@ -23,13 +23,17 @@ from steno.projections.api.problems import Problem
 from steno.projections.api.reads.money import policy_at
 from steno.projections.api.service import Service, Writer
 
-_Owner = Annotated[str, Meta(min_length=1, max_length=200, description="As `user/alice`, of a limit in force.")]
+_DOLLARS: Final = {"pattern": "^([1-9][0-9]{0,6}([.][0-9]{1,6})?|0[.][0-9]{0,5}[1-9])$"}
+_OWNER: Final = {"pattern": "^(user|project|gpu|label)/[A-Za-z0-9]+$"}
+_Owner = Annotated[
+    str, Meta(max_length=200, description="As `user/alice`, of a limit in force.", extra_json_schema=_OWNER)
+]
 
 
 class BudgetMoveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much of whose budget becomes whose."""
 
-    amount_usd: Annotated[str, Meta(max_length=30, description="Dollars: `100`, `99.50`.")]
+    amount_usd: Annotated[str, Meta(max_length=30, description="As `99.50`.", extra_json_schema=_DOLLARS)]
     giver: _Owner
     receiver: _Owner
     why: Annotated[str, Meta(min_length=1, max_length=500, pattern=r"\S")]
@@ -66,7 +70,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
 
 def _wanted(body: BudgetMoveBody, by: str) -> BudgetMoved:
-    """Raises `Problem` (422) with the field that is wrong."""
+    """Raises `Problem` (422, 409) with the field that is wrong."""
     field, owners = "amount_usd", dict[str, str]()
     try:
         amount = limit_usd(body.amount_usd)
@@ -74,10 +78,10 @@ def _wanted(body: BudgetMoveBody, by: str) -> BudgetMoved:
             raise ValueError("it must be dollars above 0: 100, 99.50")
         for field in ("giver", "receiver"):
             owners[field] = owner_named(getattr(body, field))
-        if owners["giver"] == owners["receiver"]:
-            raise ValueError("giver and receiver are the same owner")
     except ValueError as error:
         raise Problem(422, str(error), field=field) from None
+    if owners["giver"] == owners["receiver"]:
+        raise Problem(409, "giver and receiver are the same owner", field="receiver")
     return BudgetMoved(amount=amount, from_owner=owners["giver"], to_owner=owners["receiver"], why=body.why, by=by)
 
 

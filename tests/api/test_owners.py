@@ -53,7 +53,7 @@ def test_a_move_is_in_force_at_once_and_in_the_record(served: Serve, site: Decid
         ({"amount_usd": "0"}, 422, "amount_usd"),
         ({"amount_usd": "much"}, 422, "amount_usd"),
         ({"giver": "ada"}, 422, "giver"),
-        ({"receiver": "user/ada"}, 422, "receiver"),
+        ({"receiver": "user/ada"}, 409, "receiver"),
         ({"receiver": "user/eve"}, 409, None),
         ({"amount_usd": "301"}, 403, None),
         ({"why": " "}, 422, "why"),
