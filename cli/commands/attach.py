@@ -1,11 +1,11 @@
 """`steno attach`: the way to a port of a run, or into it."""
 
 import click
-import msgspec
 
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import run_argument
 from steno.cli.wiring.output import show
+from steno.engine.wire import wire
 
 
 @steno_command("attach")
@@ -24,25 +24,15 @@ def attach_command(app: App, run: str, port: int | None) -> None:
       steno attach notebook --port 8888
       $(steno attach notebook -p 8888 --json | jq -r '.commands[0]')
     """
-    from contextlib import closing
-
     from steno.cli.wiring.view import viewing
-    from steno.engine.errors import Conflict
-    from steno.engine.state.archives import refuse_archive
+    from steno.projections.answers.entrance import entrance
     from steno.projections.read_models.world_table import decode_run
 
     with viewing(app) as (record, view, _):
         folded, store = decode_run(view.row(run).folded), record.store
-    name = folded.name or folded.run_id
-    refuse_archive(folded, name)
-    if folded.terminal:
-        raise Conflict(f"{name} has ended ({folded.state}): nothing listens there any more; `steno logs {name}`")
-    if folded.provider_id is None or folded.started_at is None:
-        raise Conflict(f"{name} is {folded.state} and does not run yet; `steno explain {name}` says why")
-    with closing(app.provider_of(folded, store)) as provider:
-        way = provider.entrance(folded.provider_id, name, port)
+    way = entrance(folded, port, lambda run: app.provider_of(run, store))
     lines = [] if way.address is None else [way.address + (", once this runs:" if way.commands else "")]
     lines += [f"  {command}" for command in way.commands]
     lines += [f"a shell in it: {way.inside}"] if way.inside else []
-    page = "\n".join(lines) or f"{name} runs on this machine: name a port with --port"
-    show(app, {"run_id": folded.run_id, "name": name, "port": port, **msgspec.structs.asdict(way)}, page)
+    page = "\n".join(lines) or f"{way.name} runs on this machine: name a port with --port"
+    show(app, wire(way), page)

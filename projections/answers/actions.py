@@ -8,8 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from steno.engine.state.levers import scope
-from steno.engine.wire import Position, Shape, Time, wire
+from steno.engine.wire import Position, Shape, Time, usd, wire
 from steno.events import types
+from steno.events.budget_moves import BudgetMoved
 from steno.events.levers import LeverPulled, LeverReleased
 from steno.projections.answers.record_pages import Page, events
 
@@ -30,9 +31,12 @@ _ACTIONS: Final[dict[type, str]] = {  # type → what was done
     types.RulesAdopted: "adopted the rules",
     LeverPulled: "pulled a lever",
     LeverReleased: "released a lever",
+    BudgetMoved: "moved",
 }
 _LEVERS: Final = frozenset({"LeverPulled", "LeverReleased"})
-_SETTINGS: Final = frozenset({"TokenCreated", "TokenRevoked", "SourceHidden", "SourceShown", "RulesAdopted", *_LEVERS})
+_SETTINGS: Final = frozenset(
+    {"TokenCreated", "TokenRevoked", "SourceHidden", "SourceShown", "RulesAdopted", *_LEVERS, "BudgetMoved"}
+)
 _SCANNED: Final = 20_000  # events of a page that looks for one person
 
 
@@ -131,6 +135,8 @@ def _action(stored: Stored) -> ActionObject:
     action, name = _ACTIONS[type(fact)], getattr(fact, "name", None)
     if isinstance(fact, LeverPulled):
         action, name = f"{action}: {fact.action} {scope(fact)}", f"({fact.why})"
+    if isinstance(fact, BudgetMoved):
+        action, name = f"moved {usd(fact.amount)} from {fact.from_owner} to {fact.to_owner}", f"({fact.why})"
     return ActionObject(
         position=stored.position,
         at=stored.observed_at,

@@ -2,7 +2,7 @@
 that of `steno costs` of the same days.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Annotated, Final
 
@@ -126,7 +126,10 @@ def _of_use(view: View, of: ChartRange) -> Iterator[ReportRow]:
 
 
 def _of_runs(record: Reader, view: View, month: str, causes: OutputCauses) -> Iterator[ReportRow]:
-    """The runs that ended in a month: their states, the failures, and all beside the provider's figures."""
+    """The runs that ended in a month: their states, the machines they ended on, the failures, and all beside the
+    provider's figures.
+    """
+    by_machine = defaultdict[str, Counter[bool]](Counter)
     ended, failed, spent = Counter[str](), Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     amounts, ours, theirs, compared = Counter[Cause](), 0, 0, 0
     for row in view.store.runs.all(hidden=False):
@@ -134,6 +137,8 @@ def _of_runs(record: Reader, view: View, month: str, causes: OutputCauses) -> It
         if not row.ended or not (run.finished_at or "").startswith(month) or run.tasks or run.kind is not None:
             continue
         ended[row.state] += 1
+        if run.vm_id is not None:
+            by_machine[_machine(view, run.vm_id)][row.state == State.SUCCEEDED.value] += 1
         if row.state != State.SUCCEEDED.value:
             output = causes.of(record, run, row.provider_id)
             key = f"{row.state}: {row.reason}", "unknown" if output is None else output.cause
@@ -144,9 +149,19 @@ def _of_runs(record: Reader, view: View, month: str, causes: OutputCauses) -> It
             ours, theirs = ours + against.ours, theirs + (against.theirs or 0)
             amounts.update({Cause(name): amount for name, amount in against.causes})
     yield from (ReportRow("Ended runs", state, runs=ended[state]) for state in sorted(ended))
+    for name, good in sorted(by_machine.items(), key=lambda item: (-item[1][False], item[0])):
+        yield ReportRow(
+            "Ended runs by machine", name, f"{good[False]} of {good.total()} without success", runs=good.total()
+        )
     for key in sorted(failed, key=lambda key: (-failed[key], key)):
         yield ReportRow("Failures by cause", *key, runs=failed[key], usd=spent[key])
     if compared:
         yield ReportRow(_THEIRS, "Steno's figure", runs=compared, usd=ours)
         yield ReportRow(_THEIRS, "the provider's figure", runs=compared, usd=theirs)
     yield from (ReportRow(_THEIRS, "difference", cause.value, usd=amounts[cause]) for cause in Cause if amounts[cause])
+
+
+def _machine(view: View, vm_id: str) -> str:
+    """Machines of one name, as the nodes of a cluster, share a line."""
+    names = view.store.vms.columns(vm_id, "name")
+    return (names and names[0]) or vm_id

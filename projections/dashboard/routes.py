@@ -39,6 +39,8 @@ PAGES = {  # address → the module that draws the page
     "/record/{position}": "record",
     "/incidents": "incidents",
     "/cases": "cases",
+    "/changes": "changes",
+    "/report": "report",
     "/docs": "reference",
     "/compare": "compare",
     "/admin": "admin",

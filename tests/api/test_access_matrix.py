@@ -40,6 +40,7 @@ CHANGES: Final = {
     ("POST", "/api/vms/{id}/stop"): ADMIN,
     ("POST", "/api/levers"): ADMIN,
     ("DELETE", "/api/levers/{id}"): ADMIN,
+    ("POST", "/api/budget/moves"): ADMIN,
     ("POST", "/api/tokens"): ADMIN,
     ("DELETE", "/api/tokens/{id}"): ADMIN,
     ("POST", "/api/session"): OPEN,

@@ -6,7 +6,7 @@ import { store, useStore } from "./store.js";
 const TABLE = [
   ["/", "overview"], ["/runs", "runs"], ["/runs/:id", "run"], ["/machines", "machines"], ["/machines/:id", "machine"],
   ["/costs", "costs"], ["/kernels", "kernels"], ["/submit", "submit"], ["/record", "record"], ["/record/:position", "record"],
-  ["/incidents", "incidents"], ["/cases", "cases"], ["/compare", "compare"], ["/admin", "admin"], ["/docs", "reference"], ["/login", "login"],
+  ["/incidents", "incidents"], ["/cases", "cases"], ["/changes", "changes"], ["/report", "report"], ["/compare", "compare"], ["/admin", "admin"], ["/docs", "reference"], ["/login", "login"],
 ].map(([pattern, page]) => ({ pattern, page, regex: new RegExp(`^${pattern.replace(/:(\w+)/g, "(?<$1>[^/]+)")}/?$`) }));
 
 const here = () => ({ path: location.pathname, query: location.search, hash: location.hash });

@@ -4,10 +4,12 @@ import { several } from "./runs/filters.js";
 import { useData } from "../core/data.js";
 import { useNow } from "../core/clock.js";
 import { useAt } from "../core/moment.js";
+import { Link } from "../core/router.js";
 import { cents, duration, money, ms, price, short, signed } from "../core/words.js";
 import { ArchiveMark, Await, Empty, Money, PageHead, Panel, RunLink, Table, Tabs, VmLink } from "../ui/all.js";
 import { NoBudget } from "./overview.js";
 import { Charts, useShown } from "./costs/charts.js";
+import { Owners } from "./costs/owners.js";
 import { WhatIf } from "./costs/whatif.js";
 import { Sides } from "./run/costs.js";
 import { Burn } from "../ui/burn.js";
@@ -84,5 +86,6 @@ function By({ by, since }) {
 
 export default function Page() {
   const now = useShown();
-  return html`<${PageHead} title="Costs" /><${Charts} now=${now}>${(since) => html`<${WhatIf} since=${since} /><${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${`${by} ${since}`} by=${by} since=${since} />`}<//>`}<//>`;
+  const budget = useData("/api/budget", { every: 5000 });
+  return html`<${PageHead} title="Costs"><span class="grow"></span><${Link} class="button small" to="/report">Report of the month<//><//><${Charts} now=${now} others=${[budget]}>${(since) => html`<div class="stack"><${Owners} read=${budget} /><${WhatIf} since=${since} /></div><${Tabs} tabs=${BY} name="by" label="Group by">${(by) => html`<${By} key=${`${by} ${since}`} by=${by} since=${since} />`}<//>`}<//>`;
 }

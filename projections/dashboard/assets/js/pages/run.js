@@ -15,6 +15,7 @@ import { LikePanel } from "./run/like.js";
 import { Kernel } from "./run/kernel.js";
 import { Logs } from "./run/logs.js";
 import { AgainButtons } from "./run/again.js";
+import { ReachButton } from "./run/reach.js";
 import { LeverButtons, StopButtons } from "./run/stop.js";
 import { Timeline } from "./run/timeline.js";
 import { OutputLine, Reported, Verdict } from "./run/verdict.js";
@@ -62,7 +63,7 @@ export default function Page({ params }) {
       ${tab === "cost" && html`<${Costs} run=${run} />`}
       ${tab === "events" && html`<${Events} run=${run} />`}`}<//></div>`;
   return html`<div class=${classes("stack", found.stale && "stale", failed && "run-failed")} aria-busy=${found.stale ? "true" : null}>
-    <${Head} run=${run}><${AgainButtons} run=${run} may=${acts} />${open && acts && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}${acts && pulls && !run.archive && html`<${LeverButtons} run=${run} />`}<//>
+    <${Head} run=${run}><${AgainButtons} run=${run} may=${acts} />${open && acts && html`<${StopButtons} run=${run} onAsked=${found.reload} />`}${run.state === "running" && acts && !run.tasks && !run.archive && html`<${ReachButton} run=${run} />`}${acts && pulls && !run.archive && html`<${LeverButtons} run=${run} />`}<//>
     <${Problem} error=${found.error} />
     ${why.data && html`<p class="lead run-why">${withCode(why.data.why)}</p>`}
     <${OutputLine} found=${why.data?.output_cause} />

@@ -25,7 +25,7 @@ function useEntries(words) {
   const levers = useLevers().data?.levers ?? [];
   const has = (...texts) => texts.join(" ").toLowerCase().includes(words.toLowerCase());
   const go = (to) => () => navigate(to);
-  const pages = [...PAGES.map(([to, name, key]) => [to, name, `g ${key}`]), ["/cases", "Cases", ""], ["/docs", "API reference", ""]];
+  const pages = [...PAGES.map(([to, name, key]) => [to, name, `g ${key}`]), ["/cases", "Cases", ""], ["/report", "Report", ""], ["/docs", "API reference", ""]];
   return [
     ...pages.filter(([, name]) => has(name)).map(([to, name, key]) => ({ kind: "page", name, more: key, run: go(to) })),
     ...(words ? runs.data?.runs ?? [] : []).map((run) => ({ kind: "run", name: called(run), more: `${run.state} ${short(run.run_id)}`, run: go(`/runs/${encodeURIComponent(run.run_id)}`) })),

@@ -15,9 +15,9 @@ const EVERY = { every: 10000, beat: 60000 };
 
 const Choice = ({ label, options, value, choose }) => html`<label class="pick"><span>${label}</span> <select class="input" value=${value} onChange=${(event) => choose(event.target.value)}>${options.map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}</select></label>`;
 
-// `now`: the moment shown (ms); the range ends with its day. What stands below, of the same range (`children(since)`), is drawn with the charts, so that it
-// does not move.
-export function Charts({ now, children }) {
+// `now`: the moment shown (ms); the range ends with its day. What stands below, of the same range (`children(since)`), is drawn with the charts and once
+// `others` are read, so that it does not move.
+export function Charts({ now, others = [], children }) {
   const [kept, choose] = useQuery("range", "30");
   const range = RANGES.some(([key]) => key === kept) ? kept : "30";
   const day = Math.floor(now / 86400e3);
@@ -26,7 +26,7 @@ export function Charts({ now, children }) {
   const [strip, cut] = useQuery("strip", "gpu");
   const paths = { spend: `/api/spend?by=${stack}&since=${since}`, use: `/api/utilisation?by=${strip}&since=${since}`, starts: `/api/starts?since=${since}` };
   const [spend, use, starts] = [useData(paths.spend, EVERY), useData(paths.use, EVERY), useData(paths.starts, EVERY)];
-  if ([spend, use, starts].some((read) => read.data === null && read.error === null)) return html`<${Loading} height="5" />`;
+  if ([spend, use, starts, ...others].some((read) => read.data === null && read.error === null)) return html`<${Loading} height="5" />`;
   return html`<div class="charts"><div class="whole range"><${Choice} label="Range of charts and table" options=${RANGES} value=${range} choose=${(key) => choose(key === "30" ? null : key)} /></div>
     <${SpendPanel} read=${spend} path=${paths.spend} by=${stack} choose=${pile} /><${UsePanel} read=${use} path=${paths.use} by=${strip} choose=${cut} /><${StartsPanel} read=${starts} path=${paths.starts} /></div>${children(since)}`;
 }
