@@ -51,10 +51,10 @@ pytest_plugins = [
 
 # Laws are not timed, and how long or large an example was to make is nobody's failure: a machine that does other work
 # at the same time breaks none of them. Where CI runs, every run tries the same examples, so that what a change did not
-# touch does not fail it; anywhere else each run tries others. `make test-long` tries ten times as many.
+# touch does not fail it; anywhere else each run tries others. `make test-long` tries twenty times as many.
 settings.register_profile(
     "steno",
-    max_examples=int(os.environ.get("STENO_TEST_EXAMPLES", "40")),
+    max_examples=int(os.environ.get("STENO_TEST_EXAMPLES", "20")),
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,

@@ -187,6 +187,7 @@ def with_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...,
     return changed
 
 
+@pytest.mark.long
 def test_without_a_freeze_work_after_the_clock_is_free(
     cells: Containers, with_clock: Callable[..., None], work: float
 ) -> None:
@@ -201,6 +202,7 @@ def test_without_a_freeze_work_after_the_clock_is_free(
     assert not gains_nothing(judged(cells, LATE, limits=FEW), 4 * work)
 
 
+@pytest.mark.long
 def test_without_a_freeze_before_the_clock_is_read_work_meanwhile_is_free(
     cells: Containers, with_clock: Callable[..., None], work: float
 ) -> None:
@@ -213,6 +215,7 @@ def test_without_a_freeze_before_the_clock_is_read_work_meanwhile_is_free(
     assert not gains_nothing(judged(cells, LATE, limits=FEW), 4 * work)
 
 
+@pytest.mark.long
 def test_with_a_seed_that_follows_results_can_be_kept(cells: Containers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it follows from nothing: every batch has the same inputs."""
     assert judged(cells, CHEATS["remembers"], limits=FEW)[-1]["status"] == "WRONG_ANSWER"

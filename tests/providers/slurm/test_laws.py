@@ -77,9 +77,10 @@ def seen(draw: Any) -> tuple[Cluster, list[NumberedPoll]]:
         at = draw(st.integers(first, last - 1)) * SECOND
         answers.append((at + 10_000, poll(SACCT, None, at, at + 10_000)))
     answers.sort(key=lambda pair: pair[0])
+    newest = answers[-1][0] if answers else 0  # every answer may have been lost
     for after in (1, 2):
         # A source that was silent is not believed for a while after.
-        at = answers[-1][0] + cluster.over * SECOND + STALE_AFTER + after * SECOND
+        at = newest + cluster.over * SECOND + STALE_AFTER + after * SECOND
         second = at // SECOND
         answers.append((at, poll(SQUEUE, cluster.squeue(second), at, at + 10_000)))
         answers.append((at, poll(SACCT, cluster.sacct(second), at, at + 300_000)))

@@ -65,7 +65,7 @@ REQUEUED_AT_ONCE = Job(1, (Attempt(57, 57, 58, "PREEMPTED", "0:0"), Attempt(59, 
 """Between two polls it is requeued and runs again."""
 
 
-@settings(max_examples=200)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(recycled(), st.sampled_from([1, 5, 60, 700]), st.lists(st.booleans(), min_size=1, max_size=40))
 @example(Cluster((REQUEUED_AT_ONCE,), 0, (-40, -40)), 1, [False, True, True])
 def test_no_job_gets_the_verdict_name_or_time_of_another(cluster: Cluster, pace: int, lost: list[bool]) -> None:
