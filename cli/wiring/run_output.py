@@ -29,6 +29,8 @@ from steno.events.errors import StenoError
 
 if TYPE_CHECKING:
     from steno.cli.wiring.app import App
+    from steno.engine.state.run import Run
+    from steno.events.store.store import Store
 
 MOST_LINES: Final = 1_000  # that a search prints
 LAST_WORDS: Final = 15.0  # seconds in which the rest of the output of an ended run may come
@@ -189,13 +191,19 @@ def print_output(
     above: Callable[[Callable[[], None]], None] | None = None,
 ) -> None:
     """Print the output of one run, from its provider or from the record. `above`: prints lines among other runs'."""
-    from steno.cli.wiring.view import viewing
+    from steno.cli.wiring.view import moves_of, viewing
     from steno.events.store.outputs import output_of
     from steno.projections.read_models.world_table import decode_run
 
-    with viewing(app) as (record, view, _):
-        folded = decode_run(view.row(run).folded)
-        store = record.store
+    def look() -> tuple["Run", "Store"]:
+        with viewing(app) as (record, view, _):
+            return decode_run(view.row(run).folded), record.store
+
+    folded, store = look()
+    if follow and folded.provider_id is None and not folded.terminal:
+        say(f"{folded.name or folded.run_id} waits to be submitted to its provider; its output follows then")
+        next((None for _, moved in moves_of(app, (folded.run_id,)) if moved.provider_id is not None), None)
+        folded, store = look()
     name = folded.name or folded.run_id
     if folded.provider_id is None:
         raise Conflict(f"{name} has not been submitted to its provider, so it has no output; see `steno show {name}`")
