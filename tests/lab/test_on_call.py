@@ -1,5 +1,5 @@
-"""The 24 questions of `docs/on-call.md`: one story on a genuine dstack server, each command asked when an operator would
-ask it, and each answer checked against what the lab and its cloud did.
+"""The 24 questions of `docs/on-call.md`: one story on a genuine dstack server, each command typed when an operator
+would type it, and each answer checked against what the lab and its cloud did.
 
 `on_call` is the story, once for all tests of this module; its service goes on, for whoever looks at the dashboard.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,11 @@ class OnCall:
         print(f"{number}. {QUESTIONS[number].text}", *(f"{each.out}{each.err}" for each in asked), sep="\n")
         return self.answers[number]
 
+    def ask_all(self, words: Mapping[int, Mapping[str, str]]) -> None:
+        """Questions that change nothing, two at a time."""
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda number: self.ask(number, **words[number]), words))
+
     def submit(self, by: str, name: str, *commands: str) -> None:
         self.steno("submit", "-f", self.steno.task(name, commands, max_duration="1h"), LOGNAME=by)
 
@@ -139,14 +145,7 @@ def a_machine_vanishes(told: OnCall, gates: dict[str, Gate]) -> Background:
     told.submit("bob", "waits", "echo done")
     steno.wait("waits", "queued")
     follow = steno.start(*followed(told))
-    for number in (18, 19):
-        told.ask(number, RUN="waits")
-    told.ask(1, VM=told.vms["gone"])
-    told.ask(2)
-    told.ask(4, VM=told.vms["kept"], TEXT="debugging")
-    told.ask(6, USER="bob", TEXT="too many")
-    told.ask(9, RUN="one", PORT="8888")
-    told.ask(11, by="carl")
+    told.ask_all({1: {"VM": told.vms["gone"]}, 2: {}, 18: {"RUN": "waits"}, 19: {"RUN": "waits"}})
 
     def measured() -> bool:
         train = steno.world().runs["train"]["run_id"]
@@ -158,6 +157,12 @@ def a_machine_vanishes(told: OnCall, gates: dict[str, Gate]) -> Background:
     gone = told.vm("gone")["provider_id"]
     told.lab.cloud.kill(told.lab.hostname(told.project, "train") or "train", "gone")
     told.cloud = bill_of(told.lab, told.project, gone)
+    told.ask(4, VM=told.vms["kept"], TEXT="debugging")  # until dstack gives the machine up
+    told.ask(6, USER="bob", TEXT="too many")
+    told.ask(9, RUN="one", PORT="8888")
+    told.ask(11, by="carl")
+    words = ("--problem", "vector-add", "--checker", "--provider", "local", "--unsafe-here", "--wait", "--json")
+    told.kernel = steno("kernel", "submit", "add.cpp", *words).json()["name"]
     steno.wait("train", "failed")
     return follow
 
@@ -219,8 +224,6 @@ def on_call(dstack_22: Lab, steno_for_module: StenoAt) -> Iterator[OnCall]:
     the_levers(told, gates)
     ended = follow.finish()
     told.answers[10] = " ".join(f"{ended.out} {ended.err}".split())
-    words = ("--problem", "vector-add", "--checker", "--provider", "local", "--unsafe-here", "--wait", "--json")
-    told.kernel = steno("kernel", "submit", "add.cpp", *words).json()["name"]
     report = steno.folder / "report.html"
     month = steno.json("report")["month"]
     later: dict[int, dict[str, str]] = {
@@ -237,8 +240,7 @@ def on_call(dstack_22: Lab, steno_for_module: StenoAt) -> Iterator[OnCall]:
         23: {},
         24: {"RUN": "train"},
     }
-    for number, given in later.items():
-        told.ask(number, **given)
+    told.ask_all(later)
     told.answers[13] += report.read_text()
     yield told
     gates["after"].open()
@@ -270,7 +272,7 @@ def why_it_is_up(told: OnCall, answer: str) -> None:
 
 
 def who_burns_money(told: OnCall, answer: str) -> None:
-    """Two machines at the cloud's price; one of ada's with one run, one of carl's with one of his two; none of bob's."""
+    """Two machines at the cloud's price: ada has one with a run, carl has one with one run of two, bob has none."""
     assert "now $3.98 an hour" in answer
     assert re.search(
         r"user/ada (\S+ ){6}\S+ 1 1 user/bob (\S+ ){6}\S+ 0 0 user/carl .* of \$20.00 \S+ 1 1 of 2", answer
@@ -325,8 +327,7 @@ def the_budget_moved_and_the_limit_holds(told: OnCall, answer: str) -> None:
     assert re.search(r"user/ada \S+ of \$400.00 .* user/bob \S+ of \$400.00 ", answer)
     assert re.search(r"user/carl .* of \$20.00 \S+ 2 2 of 2", answer)
     runs = told.steno.world().runs
-    assert placed(told)["four"] > placed(told)["waits"], "the third of carl's waited for one of his two"
-    assert seconds(runs["four"]["started_at"]) >= seconds(runs["three"]["finished_at"])
+    assert placed(told)["four"] > runs["three"]["transitions"][-1]["position"], "carl's third run waited for one of two"
 
 
 def the_way_to_the_port(told: OnCall, answer: str) -> None:
@@ -496,6 +497,8 @@ def test_the_table_has_every_question_with_commands_that_exist() -> None:
             while isinstance(command, click.Group) and words and (inner := command.get_command(context, words[0])):
                 command = inner
                 words.pop(0)
+            if isinstance(command, click.Group):
+                command = command.get_command(context, "list")
             assert command is not None, typed
             options = {option for parameter in command.params for option in parameter.opts}
             assert {word for word in words if word.startswith("-")} <= options, typed
