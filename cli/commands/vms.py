@@ -115,7 +115,7 @@ def _stop(app: App, record: Record, machine: Vm, *, when_idle: bool, requested: 
 @vms_command.command("keep")
 @vms_argument
 @click.option("--for", "duration", metavar="DURATION", help="How long: 30m, 2h.")
-@click.option("--until", "end", metavar="TIME", help="Until then: 18:00 is the next one.")
+@click.option("--until", "end", metavar="TIME", help="Until that time: of 18:00 the next.")
 @why_option()
 def keep(app: App, vms: tuple[str, ...], duration: str | None, end: str | None, why: str) -> None:
     """Keep machines, for example for debugging: they do not end for being idle, and only your own runs are placed on

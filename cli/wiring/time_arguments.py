@@ -78,7 +78,7 @@ def length(text: str) -> int:
 
 
 def coming(text: str, now: int) -> int:
-    """A time to come: of `18:00` the next one; raises `click.BadParameter` if it is past."""
+    """A time to come: of `18:00` the next; raises `click.BadParameter` if it is past."""
     from steno.engine.state.policy import DAY
 
     of_day = _OF_DAY.fullmatch(text.strip())

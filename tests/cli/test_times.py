@@ -52,7 +52,7 @@ def test_a_time_is_read_as_it_is_written(text: str, utc: str) -> None:
 
 
 def test_a_time_to_come_is_the_next() -> None:
-    """Of a time of day today's or tomorrow's; what is past is refused."""
+    """A time of day is today's or tomorrow's; a time that is past is refused."""
     assert coming("18:00", NOW) == parse_time("2026-11-23T17:00:00Z")
     assert coming("14:00", NOW) == parse_time("2026-11-24T13:00:00Z")
     assert coming("2026-11-30T09:00:00Z", NOW) == parse_time("2026-11-30T09:00:00Z")
