@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 
 import click
 import pytest
+from stenolab.browser import See
 from stenolab.lab import Lab
 from stenolab.ledger import micros, seconds
 from stenolab.on_call import PAGE, QUESTIONS, ROW, SETTINGS, OnCall, an_evening
 from stenolab.plugin import StenoAt
 
 from steno.cli.program import steno as program
+from steno.events.clock import SECOND, duration
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +99,9 @@ def one_user_is_paused(evening: OnCall, answer: str) -> None:
 def everything_is_stopped(evening: OnCall, answer: str) -> None:
     """The run that went on ended; the next one waited, and started after the release."""
     assert "ada stopped everything" in answer
-    assert "two ● stopped · stopped_by_user" in answer
     assert placed(evening)["after"] > release(evening, 7)
     world = evening.steno.world().runs
-    assert (world["two"]["state"], world["after"]["state"]) == ("stopped", "running")
+    assert (world["two"]["reason"], world["after"]["state"]) == ("stopped_by_user", "running")
 
 
 def the_budget_moved_and_the_limit_holds(evening: OnCall, answer: str) -> None:
@@ -189,14 +190,14 @@ def why_it_waits(evening: OnCall, answer: str) -> None:
 
 
 def how_long_it_waited(evening: OnCall, answer: str) -> None:
-    """From the request to the first poll that showed it running, in three states."""
-    run = evening.steno.world().runs["waits"]
+    """From the request until it was submitted, after both machines of the beginning had ended."""
+    run, kept = evening.steno.world().runs["waits"], evening.vm("kept")
     spans = evening.steno.json("timeline", "waits")["spans"]
-    before = [float(each["seconds"]) for each in spans if each["state"] not in ("running", "succeeded")]
-    running = next(each for each in spans if each["state"] == "running")
-    assert abs(sum(before) - (seconds(running["from"]) - seconds(run["submitted_at"]))) < 0.1
-    assert re.search(r"requested ▎?\S* .*queued █+\S* ", answer)
-    assert sum(before) > seconds(evening.vm("kept")["intervals"][-1]["to"]) - seconds(run["submitted_at"])
+    waited = {each["state"]: float(each["seconds"]) for each in spans if each["state"] in ("requested", "queued")}
+    requested = seconds(run["submitted_at"])
+    assert seconds(kept["intervals"][-1]["to"]) - requested < sum(waited.values())
+    assert sum(waited.values()) <= seconds(run["finished_at"]) - requested
+    assert re.search(rf"queued \S+ {duration(round(waited['queued'] * SECOND))} ", answer)
 
 
 def a_machine_vanished(evening: OnCall, answer: str) -> None:
@@ -206,11 +207,11 @@ def a_machine_vanished(evening: OnCall, answer: str) -> None:
 
 
 def what_the_kernel_cost(evening: OnCall, answer: str) -> None:
-    """Its time at the machine's price, to the second that nobody looked."""
+    """Its time at the machine's price, and at most the longest time between two polls more."""
     run = evening.steno.shown(evening.kernel)
     cost = micros(run["cost_usd"]) / 1e6
     ran = seconds(run["finished_at"]) - seconds(run["submitted_at"])
-    assert 0 < cost <= (ran + 1) * 1.99 / 3600
+    assert 0 < cost <= (ran + 15) * 1.99 / 3600
     assert f"cost ${cost:.4f}" in answer
 
 
@@ -265,6 +266,42 @@ def test_a_question_has_one_answer_and_it_is_right(on_call: OnCall, number: int)
     answer = on_call.answers[number]
     print(answer)
     CHECKS[number](on_call, answer)
+
+
+PLACES: dict[int, tuple[str, tuple[str, ...]]] = {
+    1: ("/machines/{now}", ("It is busy with run after.",)),
+    2: ("/machines", (" up, $",)),
+    4: ("/machines/{now}", ("Keep…",)),
+    5: ("/", ("Drain…",)),
+    6: ("/", ("Pause…",)),
+    7: ("/", ("Stop…",)),
+    10: ("/", ("Running now", "after")),
+    11: ("/runs?user=carl", ("three", "four")),
+    14: ("/machines/{gone}", ("it was last reached at", "unconfirmed")),
+    15: ("/costs?range=all", ("What if",)),
+    16: ("/runs/{crash}?tab=why", ("What would have changed it", "succeeded/exit_zero")),
+    17: ("/runs/{train}?at={moment}", ("running",)),
+    18: ("/runs/{waits}?at={moment}&tab=why", ("one of carl since", "of runs of ada")),
+    19: ("/runs/{waits}?at={moment}&tab=why", ("number 1 in the queue",)),
+    20: ("/runs/{waits}", ("Timeline", "queued")),
+    22: ("/runs/{kernel}?tab=cost", ("Charges",)),
+    24: ("/runs/{train}", ("Use of its GPUs",)),
+}
+"""The page of a question, and what stands there."""
+
+
+@pytest.mark.slow
+def test_each_place_shows_it(on_call: OnCall, see: See) -> None:
+    """In a browser, after the evening; `at` puts a page to the moment before the machine vanished."""
+    runs, seen = on_call.steno.world().runs, see(on_call.url)
+    words = {name: run["run_id"] for name, run in runs.items()}
+    words |= {"kernel": words[on_call.kernel], "now": runs["after"]["vm_id"], "gone": on_call.vms["gone"]}
+    for number, (path, texts) in PLACES.items():
+        print(number, path)
+        page = seen.go(path.format_map(words | {"moment": str(on_call.moment)}))
+        for text in texts:
+            page.locator("#page").get_by_text(text).first.wait_for()
+    assert (seen.complaints, seen.elsewhere()) == ([], [])
 
 
 def test_the_table_has_every_question_with_commands_that_exist() -> None:

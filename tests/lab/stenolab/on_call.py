@@ -140,6 +140,7 @@ def a_machine_vanishes(evening: OnCall, gates: dict[str, Gate]) -> Background:
     evening.submit("bob", "waits", "echo done")
     steno.wait("waits", "queued")
     follow = steno.start(*followed(evening))
+    evening.explained("waits", "While it waited", "of runs of ada", "of runs of carl")
     evening.ask_all({1: {"VM": evening.vms["gone"]}, 2: {}, 18: {"RUN": "waits"}, 19: {"RUN": "waits"}})
 
     def measured() -> bool:
