@@ -224,7 +224,7 @@ def logs_command(
     part that was not kept. On a terminal, colours are kept and other control characters are shown as text (\\x1b). A
     file or pipe gets every byte. The lines that a kernel reports its progress with are left out; `steno kernel show`
     shows them. With several runs, a line with the name comes before each output; with -f, the name comes before each
-    line, and the states of the runs are printed on stderr.
+    line, and the states of the runs are printed on stderr. With -f a run that waits is followed once it is submitted.
 
     --search looks in the record alone, for the bytes of TEXT, and prints run, place of the line in the output (bytes)
     and line: of the newest run first, 1,000 lines at most.

@@ -114,9 +114,10 @@ def _stop(app: App, record: Record, machine: Vm, *, when_idle: bool, requested: 
 
 @vms_command.command("keep")
 @vms_argument
-@click.option("--for", "duration", metavar="DURATION", required=True, help="How long: 30m, 2h.")
+@click.option("--for", "duration", metavar="DURATION", help="How long: 30m, 2h.")
+@click.option("--until", "end", metavar="TIME", help="Until that time: of 18:00 the next.")
 @why_option()
-def keep(app: App, vms: tuple[str, ...], duration: str, why: str) -> None:
+def keep(app: App, vms: tuple[str, ...], duration: str | None, end: str | None, why: str) -> None:
     """Keep machines, for example for debugging: they do not end for being idle, and only your own runs are placed on
     them. You pay for their idle time (`steno costs --by user`). At the end of the time an idle machine ends at once; no
     process has to run meanwhile, as the next that records ends it. Keeping it again sets another end; `steno resume
@@ -129,24 +130,27 @@ def keep(app: App, vms: tuple[str, ...], duration: str, why: str) -> None:
     \b
     Examples:
       steno vms keep steno-slot-1-0 --for 2h --why "debugging the crash"
+      steno vms keep steno-slot-1-0 --until 18:00 --why "debugging the crash"
     """
     from steno.cli.commands.levers import pulled
-    from steno.cli.wiring.time_arguments import length
+    from steno.cli.wiring.time_arguments import coming, length
     from steno.cli.wiring.view import caught_up_view
     from steno.engine.decide.machine import own_end
     from steno.engine.providers.registry import kind
     from steno.engine.state.world import policy_of
     from steno.events.clock import format_second
 
-    until = app.clock.now() + length(duration)
+    if (duration is None) == (end is None):
+        raise click.UsageError("name the time: --for 2h, or --until 18:00")
+    until = coming(end, app.clock.now()) if end else app.clock.now() + length(duration or "")
     app.several = len(vms) > 1
     with app.writing(create=False) as record:
         for machine in [_machine(record, vm) for vm in dict.fromkeys(vms)]:
             pulled(app, record, "keep", why, vm_id=machine.vm_id, until=until)
             with caught_up_view(record) as view:
-                end = own_end(view.state, machine, policy_of(view.state, machine.source), app.clock.now())
-            if kind(machine.provider).ends_idle and end is not None and end < until:
-                ends = f"{machine.provider} itself ends it about {format_second(end)} unless a run is on it then"
+                own = own_end(view.state, machine, policy_of(view.state, machine.source), app.clock.now())
+            if kind(machine.provider).ends_idle and own is not None and own < until:
+                ends = f"{machine.provider} itself ends it about {format_second(own)} unless a run is on it then"
                 hint(f"{ends}, and Steno cannot move that timer: a run on it, as `sleep 2h`, holds it for certain")
 
 

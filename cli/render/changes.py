@@ -30,7 +30,7 @@ def _table(kind: str, rows: list[ChangeRow], columns: int) -> str:
         (
             paint.cut(paint.plain(row.name), 50),
             paint.verdict(row.state) if kind == "run" else row.state,
-            paint.cut(paint.plain(row.what), 120),
+            paint.cut(paint.plain(row.what), 180),
             paint.plain(row.user or ""),
             words.short(row.cost_usd) if row.cost_usd else "",
             words.moment(row.at) if row.at and kind != "machine" else "",

@@ -29,6 +29,8 @@ from steno.events.errors import StenoError
 
 if TYPE_CHECKING:
     from steno.cli.wiring.app import App
+    from steno.engine.state.run import Run
+    from steno.events.store.store import Store
 
 MOST_LINES: Final = 1_000  # that a search prints
 LAST_WORDS: Final = 15.0  # seconds in which the rest of the output of an ended run may come
@@ -178,6 +180,20 @@ def follow_outputs(app: "App", runs: Sequence[str], **options: Any) -> None:
             watcher.join(LAST_WORDS)  # the verdicts may follow
 
 
+def _run_of(app: "App", run: str, *, follow: bool) -> tuple["Run", "Store"]:
+    """The run and the store that has its output; to follow it, once it is submitted or has ended."""
+    from steno.cli.wiring.view import moves_of, viewing
+    from steno.projections.read_models.world_table import decode_run
+
+    with viewing(app) as (record, view, _):
+        folded, store = decode_run(view.row(run).folded), record.store
+    if not follow or folded.provider_id is not None or folded.terminal:
+        return folded, store
+    say(f"{folded.name or folded.run_id} waits to be submitted to its provider; its output follows then")
+    next((None for _, moved in moves_of(app, (folded.run_id,)) if moved.provider_id is not None), None)
+    return _run_of(app, run, follow=False)
+
+
 def print_output(
     app: "App",
     run: str,
@@ -189,13 +205,9 @@ def print_output(
     above: Callable[[Callable[[], None]], None] | None = None,
 ) -> None:
     """Print the output of one run, from its provider or from the record. `above`: prints lines among other runs'."""
-    from steno.cli.wiring.view import viewing
     from steno.events.store.outputs import output_of
-    from steno.projections.read_models.world_table import decode_run
 
-    with viewing(app) as (record, view, _):
-        folded = decode_run(view.row(run).folded)
-        store = record.store
+    folded, store = _run_of(app, run, follow=follow)
     name = folded.name or folded.run_id
     if folded.provider_id is None:
         raise Conflict(f"{name} has not been submitted to its provider, so it has no output; see `steno show {name}`")

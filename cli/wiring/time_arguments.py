@@ -16,17 +16,19 @@ if TYPE_CHECKING:
     from steno.projections.read_models.past_worlds import Beyond
 
 _AGO = re.compile(r"(\d+\s*(?:s|m|h|d|w))(?:\s*ago)?")
-_OF_DAY = re.compile(r"(?:(today|yesterday)\s+)?(\d{1,2}):(\d\d)(?::(\d\d))?(?:\s+([A-Za-z][\w+/-]*))?")
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DAYS = ("today", "yesterday", *_WEEKDAYS)
+_OF_DAY = re.compile(rf"(?:({'|'.join(_DAYS)})\s+)?(\d{{1,2}}):(\d\d)(?::(\d\d))?(?:\s+([A-Za-z][\w+/-]*))?")
 
 
 def moment(text: str, now: int) -> int:
     """Microseconds UTC of an ISO time (UTC without a zone), of `90s`, `15m`, `2h ago` before now, or of `14:05`,
-    `yesterday`, `yesterday 9:00`, `9:00 Europe/Berlin`: the newest such time of the local zone, or of a named one.
+    `yesterday`, `monday 9:00`, `9:00 Europe/Berlin`: the newest such time of the local zone, or of a named one.
     """
     from steno.events.clock import parse_duration, parse_time
 
     text = text.strip()
-    text = f"{text} 0:00" if text in ("today", "yesterday") else text
+    text = f"{text} 0:00" if text in _DAYS else text
     if text == "now":
         return now
     try:
@@ -59,6 +61,9 @@ def _newest(now: int, day: str | None, hour: str, minute: str, second: str | Non
     moment = here.replace(hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=0)
     if day == "yesterday" or (day is None and moment > here):
         moment -= timedelta(days=1)
+    if day in _WEEKDAYS:
+        moment -= timedelta(days=(here.weekday() - _WEEKDAYS.index(day)) % 7)
+        moment -= timedelta(days=7) if moment > here else timedelta()
     return int(moment.timestamp()) * SECOND
 
 
@@ -70,6 +75,17 @@ def length(text: str) -> int:
         return positive_duration(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a duration; write 90s, 15m, 2h or plain seconds") from None
+
+
+def coming(text: str, now: int) -> int:
+    """A time to come: of `18:00` the next; raises `click.BadParameter` if it is past."""
+    from steno.engine.state.policy import DAY
+
+    of_day = _OF_DAY.fullmatch(text.strip())
+    time = moment(text, now if of_day is None or of_day[1] else now + DAY)
+    if time <= now:
+        raise click.BadParameter(f"{text} is past; name a time to come, as 18:00", param_hint="--until")
+    return time
 
 
 def begin(text: str, now: int) -> int:

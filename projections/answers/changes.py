@@ -124,8 +124,8 @@ def _machines(look: Look, since: int, user: str | None, cost: Counter[str]) -> I
     rows = []
     for row in look.view.store.vms.all(since=since, hidden=False):
         vm, subject = look.view.state.vms[row.vm_id], f"vm/{row.vm_id}"
-        moments = {"came": vm.created, "ended": None if vm.state is not VmState.TERMINATED else vm.finished_at}
-        moments["vanished"] = max((at for at in _vanished(vm) if at <= look.now), default=None)
+        moments = {"vanished": max((at for at in _vanished(vm) if at <= look.now), default=None), "came": vm.created}
+        moments["ended"] = None if vm.state is not VmState.TERMINATED else vm.finished_at
         news = {word: at for word, at in moments.items() if at is not None and at >= since}
         if news and is_of(look, subject, user):
             state = max(news)  # vanished, ended, came

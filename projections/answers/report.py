@@ -129,7 +129,7 @@ def _of_runs(record: Reader, view: View, month: str, causes: OutputCauses) -> It
     """The runs that ended in a month: their states, the machines they ended on, the failures, and all beside the
     provider's figures.
     """
-    by_machine = defaultdict[str, Counter[bool]](Counter)
+    hosts, by_machine = dict[str, str](), defaultdict[str, Counter[bool]](Counter)
     ended, failed, spent = Counter[str](), Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     amounts, ours, theirs, compared = Counter[Cause](), 0, 0, 0
     for row in view.store.runs.all(hidden=False):
@@ -138,7 +138,8 @@ def _of_runs(record: Reader, view: View, month: str, causes: OutputCauses) -> It
             continue
         ended[row.state] += 1
         if run.vm_id is not None:
-            by_machine[_machine(view, run.vm_id)][row.state == State.SUCCEEDED.value] += 1
+            hosts[run.vm_id] = hosts.get(run.vm_id) or _host(view, run.vm_id)
+            by_machine[hosts[run.vm_id]][row.state == State.SUCCEEDED.value] += 1
         if row.state != State.SUCCEEDED.value:
             output = causes.of(record, run, row.provider_id)
             key = f"{row.state}: {row.reason}", "unknown" if output is None else output.cause
@@ -161,7 +162,8 @@ def _of_runs(record: Reader, view: View, month: str, causes: OutputCauses) -> It
     yield from (ReportRow(_THEIRS, "difference", cause.value, usd=amounts[cause]) for cause in Cause if amounts[cause])
 
 
-def _machine(view: View, vm_id: str) -> str:
-    """Machines of one name, as the nodes of a cluster, share a line."""
-    names = view.store.vms.columns(vm_id, "name")
-    return (names and names[0]) or vm_id
+def _host(view: View, vm_id: str) -> str:
+    """A machine's name and its host, as names come again. A node of a cluster is one host, whichever job has it."""
+    facts = view.machine(vm_id).facts
+    name, host = facts.name or facts.hostname or vm_id, facts.hostname or vm_id
+    return name if host.startswith(name) else f"{name} ({host})"

@@ -113,6 +113,8 @@ def test_a_lever_that_cannot_be_pulled_is_one_line(site: tuple[DecidedRecord, In
         (("drain", "--for", "90d"), 5, "31 days"),
         (("resume", "l9"), 4, "no lever l9 in force"),
         (("vms", "keep", "m9", "--for", "2h", "--why", "x"), 4, "m9"),
+        (("vms", "keep", "m1", "--why", "x"), 2, "--until 18:00"),
+        (("vms", "keep", "m1", "--until", "2h ago", "--why", "x"), 2, "is past"),
         (("stop", "--state", "dancing", "--yes"), 2, "no state dancing"),
         (("stop", "train", "--all"), 2, "take no names"),
         (("stop",), 2, "RUN"),

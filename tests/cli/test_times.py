@@ -8,7 +8,7 @@ import click
 import pytest
 from stenotest.command_line import Steno
 
-from steno.cli.wiring.time_arguments import both_zones, moment
+from steno.cli.wiring.time_arguments import both_zones, coming, moment
 from steno.events.clock import parse_time
 
 NOW = parse_time("2026-11-23T13:30:00Z")  # 14:30 in Berlin, and so in these tests
@@ -32,6 +32,10 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("yesterday 9:00", "2026-11-22T08:00:00Z"),
         ("yesterday", "2026-11-21T23:00:00Z"),
         ("today", "2026-11-22T23:00:00Z"),
+        ("monday", "2026-11-22T23:00:00Z"),  # today
+        ("monday 15:00", "2026-11-16T14:00:00Z"),
+        ("sunday 9:00", "2026-11-22T08:00:00Z"),
+        ("tuesday 9:00 UTC", "2026-11-17T09:00:00Z"),
         ("15:00", "2026-11-22T14:00:00Z"),  # not yet today
         ("today 15:00", "2026-11-23T14:00:00Z"),
         ("13:05 UTC", "2026-11-23T13:05:00Z"),
@@ -45,6 +49,16 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_time_is_read_as_it_is_written(text: str, utc: str) -> None:
     """A time of day is the newest such time of the local zone, or of the zone that is named."""
     assert moment(text, NOW) == parse_time(utc)
+
+
+def test_a_time_to_come_is_the_next() -> None:
+    """A time of day is today's or tomorrow's; a time that is past is refused."""
+    assert coming("18:00", NOW) == parse_time("2026-11-23T17:00:00Z")
+    assert coming("14:00", NOW) == parse_time("2026-11-24T13:00:00Z")
+    assert coming("2026-11-30T09:00:00Z", NOW) == parse_time("2026-11-30T09:00:00Z")
+    for past in ("15m", "monday 9:00", "2026-11-20T15:00:00Z"):
+        with pytest.raises(click.BadParameter, match="is past; name a time to come"):
+            coming(past, NOW)
 
 
 def test_a_day_when_the_clock_changes_keeps_its_own_offset() -> None:
