@@ -95,6 +95,7 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
     from steno.engine.live.journal import Journal
     from steno.engine.state.levers import SHORT, sentence
     from steno.engine.submit.levers import in_force, lever_named, release
+    from steno.projections.read_models.view import waits
 
     me, position, released = getpass.getuser(), 0, []
     given = {name: value for name, value in scope.items() if value is not None}
@@ -114,6 +115,10 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
             name = lever.pulled.lever_id
             lever_id, position = release(Journal(record), name, why=why, by=me, look=_look(app, record))
             released.append(lever_id)
+        with caught_up_view(record) as view:
+            waiting = sum(map(waits, view.state.runs.open()))
+    if waiting:
+        hint(f"runs that wait: {waiting}; `steno up` or `steno record` gives them their places")
     text = f"released {', '.join(lever_id[:SHORT] for lever_id in released)}"
     show(app, {"released": released, "position": position}, text)
 

@@ -30,7 +30,8 @@ def test_a_pause_is_told_waited_for_and_released(steno: Steno) -> None:
     assert (patient.returncode, "paused everything" in patient.stderr) == (1, True)
     twice = steno("pause", "--why", "once more")
     assert (twice.returncode, "already" in twice.stderr, "once more" in twice.stdout) == (0, True, False)
-    assert steno("resume").returncode == 0
+    released = steno("resume")
+    assert (released.returncode, "runs that wait: 2; `steno up` or `steno record`" in released.stderr) == (0, True)
     gone = steno("resume")
     assert (gone.returncode, len(gone.stderr.splitlines())) == (4, 1)
     assert steno("submit", "--wait", "--name", "last", "--", "true").returncode == 0
