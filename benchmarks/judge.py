@@ -20,9 +20,11 @@ from typing import Any
 from benchmarks.support import SIZE, Lacking, Measured, measured, report, say
 from stenotest import listeners
 from stenotest.kernels import SHIPPED, SLOW_MATMUL, submission
+from stenotest.waiting import wait
 
 from steno.engine.kernel.executor import LIMITS, job_of
 from steno.engine.kernel.machine.cells import Cells
+from steno.engine.listener.sandbox import ContainerLimits, Containers
 
 EDGE, ROUNDS, PAIRS, CHECKS = 320, SIZE.pick(1, 5, 5), SIZE.pick(1, 20, 20), SIZE.pick(1, 9, 9)
 PAUSE = SIZE.pick(0, 2, 2)  # seconds between judgements, in which containers are started again
@@ -90,20 +92,31 @@ def rows(cells: Cells, hand: Path) -> Iterator[Measured]:
     yield measured("judge-check", "three tests", [judged(cells, endpoint="checker")[1] for _ in range(CHECKS)])
 
 
+def cancels(containers: Containers, folder: Path) -> Iterator[float]:
+    """Seconds from the request until a task has ended whose reference sleeps."""
+    with listeners.listening(containers, folder) as machine:
+        for name in map(str, range(CHECKS)):
+            machine.execute(name, reference=listeners.SLEEPING)
+            wait(lambda name=name: "CHECKING" in machine.client.get(f"/tasks/{name}").text, "its reference")
+            began = time.monotonic()
+            machine.client.post(f"/cancel/{name}")
+            machine.read(name)
+            yield time.monotonic() - began
+
+
 def main(image: str) -> Iterator[Measured]:
-    """Four rows."""
+    """Five rows."""
     if shutil.which("g++") is None:
         raise Lacking("no compiler for kernels; as root: apt-get install g++")
     with tempfile.TemporaryDirectory() as folder:
         by_hand(Path(folder))
         if not os.environ.get("DOCKER_HOST"):
             raise Lacking(f"no containers: set DOCKER_HOST to an engine that has the image {image}")
-        from steno.engine.listener.sandbox import ContainerLimits, Containers
-
         containers = Containers(ContainerLimits(image=image, memory=4 << 30), name="benchmark")
         try:
             containers.warm()
             yield from rows(containers, Path(folder))
+            yield measured("judge-cancel", "its reference sleeps", cancels(containers, Path(folder)))
         finally:
             containers.close()
 

@@ -160,6 +160,7 @@ TARGETS = (
     Target("judge", "judge-agree", "… pairs of runs whose intervals overlap", "%", 95, True),
     Target("judge", "judge-benchmark", "a warm benchmark of the shipped matmul", "s", 15),
     Target("judge", "judge-check", "a warm checker of three tests", "s", 1.5),
+    Target("judge", "judge-cancel", "… from a cancel to the end of a task", "s", 1),
     Target("warm_kernels", "warm-kernel", "a warm kernel from request to verdict", "s", 1.5),
     Target("warm_kernels", "warm-listener", "… the listener's and containers' own part", "s", 0.3),
 )

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 TOKEN = "t" * 40
 
 
+SLEEPING = "import time\ndef reference(inputs, sizes, parameters):\n    time.sleep(600)\n"
+"""A reference that takes ten minutes."""
+
+
 class Machine:
     """A listener, and its engine's side of the connection."""
 
