@@ -38,8 +38,9 @@ _OF_THE_BUDGET = {  # setting → the field of a policy
 
 @contextmanager
 def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View, int]]:
-    """The record, its read models (caught up, or as they were `--at`), and the moment: now, or the last one they know.
-    Polls open local runs first if no process records them, or the list would show ended runs as running.
+    """The record, its read models (caught up, or as they were `--at`) at one position, whoever writes on meanwhile, and
+    the moment: now, or the last one they know. Polls open local runs first if no process records them, or the
+    list would show ended runs as running.
     """
     with app.reading() as record, progress("reading the record") as advance:
         known: Knowledge | None = None
@@ -55,15 +56,15 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View, int
 
             position, beyond, known = both_times(app, record, at)
             store = opened(record, position, beyond, None if app.known is None else known, progress=advance)
-        with store:
+        with store, store.reading():
             view = View(store, known)
             yield record, view, (None if at is None else view.last_at) or app.clock.now()
 
 
 @contextmanager
 def caught_up_view(record: Record) -> Iterator[View]:
-    """The read models of an open record, caught up."""
-    with caught_up(record) as store:
+    """The read models of an open record, caught up; they stay as they are while others write on."""
+    with caught_up(record) as store, store.reading():
         yield View(store)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from steno.engine.kernel.machine.cells import Cell, Cells
-from steno.engine.kernel.machine.clock import Freezer
+from steno.engine.kernel.machine.clock import FREEZES, Freezer
 
 from . import groups
-from .daemon import Daemon
+from .daemon import Daemon, SandboxUnavailable
 
 _OOM_NOTICE = 0.5  # seconds that the engine may take to notice that memory ran out
 _LOOK = 0.003  # seconds
@@ -86,6 +86,13 @@ class _Engine(Freezer):
             self._frozen = False
 
     def freeze(self) -> bool:
-        self._daemon.pause(self._container, paused=True)
-        self._frozen = True
-        return True
+        """On a crowded machine the engine may give up (`unable to freeze`) where the next try succeeds."""
+        until = time.monotonic() + FREEZES
+        while not self._frozen and time.monotonic() < until:
+            try:
+                self._daemon.pause(self._container, paused=True)
+            except SandboxUnavailable:
+                time.sleep(_LOOK)
+            else:
+                self._frozen = True
+        return self._frozen

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from stenotest.waiting import wait
@@ -15,6 +16,7 @@ from stenotest.waiting import wait
 from steno.engine.kernel.machine.clock import Group
 from steno.engine.kernel.machine.exchange import CellGone
 from steno.engine.listener.container import _Engine
+from steno.engine.listener.daemon import SandboxUnavailable
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
 
@@ -60,6 +62,16 @@ def test_the_engine_freezes_where_the_control_group_cannot_be_written(opened: An
     timed = cell.batch(0.3)
     assert (timed.done, timed.ms >= 300) == (False, True)
     cell.end()
+
+
+def test_an_engine_that_gives_up_is_asked_again() -> None:
+    """As runc does on a crowded machine; not for longer than a program may take to freeze."""
+    gives_up = SandboxUnavailable("unable to freeze")
+    engine = Mock(pause=Mock(side_effect=[gives_up, gives_up, None]))
+    freezer = _Engine(engine, "steno-1")
+    assert (freezer.freeze(), engine.pause.call_count) == (True, 3)
+    engine.pause.side_effect = gives_up
+    assert not _Engine(engine, "steno-2").freeze()
 
 
 @pytest.mark.skipif(
