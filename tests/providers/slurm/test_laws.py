@@ -79,8 +79,8 @@ def seen(draw: Any) -> tuple[Cluster, list[NumberedPoll]]:
     answers.sort(key=lambda pair: pair[0])
     newest = answers[-1][0] if answers else 0  # every answer may have been lost
     for after in (1, 2):
-        # A source that was silent is not believed for a while after.
-        at = newest + cluster.over * SECOND + STALE_AFTER + after * SECOND
+        # A source that was silent is not believed for a while after it is back, which may be by the first of these.
+        at = newest + cluster.over * SECOND + after * (STALE_AFTER + SECOND)
         second = at // SECOND
         answers.append((at, poll(SQUEUE, cluster.squeue(second), at, at + 10_000)))
         answers.append((at, poll(SACCT, cluster.sacct(second), at, at + 300_000)))
