@@ -86,7 +86,10 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """All reads in the block see one position."""
+        """All reads in the block see one position; in a block within it, the same."""
+        if self._connection.in_transaction:
+            yield
+            return
         self.begin()
         try:
             yield

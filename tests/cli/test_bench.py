@@ -37,7 +37,7 @@ def test_a_script_that_fails_is_shown_and_exits_1(steno: Steno, tmp_path: Path):
     done = steno("bench", "judge", "--quick", PATH=f"{tmp_path}:{Path(shutil.which('sh') or '').parent}")
     assert done.returncode == 1
     assert done.stdout.count("benchmarks/judge.py failed: subprocess.CalledProcessError") == 1
-    assert "judge-time, judge-agree, judge-benchmark, judge-check: " in done.stdout
+    assert "judge-time, judge-agree, judge-benchmark, judge-check, judge-cancel: " in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 
