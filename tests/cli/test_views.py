@@ -1,4 +1,4 @@
-"""What a command reads while others write on."""
+"""The read models that a command sees while others write on."""
 
 from pathlib import Path
 
