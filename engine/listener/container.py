@@ -86,13 +86,16 @@ class _Engine(Freezer):
             self._frozen = False
 
     def freeze(self) -> bool:
-        """On a crowded machine the engine may give up (`unable to freeze`) where the next try succeeds."""
+        """A crowded machine's engine may give up (`unable to freeze`) where the next try succeeds. Raises its last
+        refusal after `FREEZES`: the program is not to blame.
+        """
         until = time.monotonic() + FREEZES
-        while not self._frozen and time.monotonic() < until:
+        while not self._frozen:
             try:
                 self._daemon.pause(self._container, paused=True)
-            except SandboxUnavailable:
-                time.sleep(_LOOK)
-            else:
                 self._frozen = True
-        return self._frozen
+            except SandboxUnavailable:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_LOOK)  # each try takes the engine tens of milliseconds
+        return True

@@ -280,10 +280,10 @@ PLACES: dict[int, tuple[str, tuple[str, ...]]] = {
     9: ("/runs/{after}", ("Reach a port…",)),
     10: ("/", ("Running now", "after")),
     11: ("/runs?user=carl", ("three", "four")),
-    12: ("/changes", ("Runs that ended", "Machines")),
+    12: ("/changes", ("It exited 3", "moved $100.00 from user/ada to user/bob")),
     13: ("/report", ("By user", "Failures by cause")),
     14: ("/machines/{gone}", ("it was last reached at", "unconfirmed")),
-    15: ("/costs?range=all", ("What if",)),
+    15: ("/costs?range=all&whatif=idle-timeout", ("9 runs. The recorded policy, predicted alike",)),
     16: ("/runs/{crash}?tab=why", ("What would have changed it", "succeeded/exit_zero")),
     17: ("/runs/{train}?at={moment}", ("running",)),
     18: ("/runs/{waits}?at={moment}&tab=why", ("one of carl since", "of runs of ada")),
@@ -310,6 +310,26 @@ def test_each_place_shows_it(on_call: OnCall, see: See) -> None:
         for text in texts:
             page.locator("#page").get_by_text(text).first.wait_for()
     assert (seen.complaints, seen.elsewhere()) == ([], [])
+
+
+@pytest.mark.slow
+def test_a_lever_is_pulled_and_released_on_the_page(on_call: OnCall, see: See) -> None:
+    """By the service of `up`; the record has who and why."""
+    page = see(on_call.url).go("/")
+    page.get_by_role("button", name="Pause…").click()
+    sheet = page.get_by_role("dialog", name="Pause")
+    sheet.get_by_label("Of the user").fill("bob")
+    sheet.get_by_label("Why").fill("at the desk")
+    sheet.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_role("button", name="Release Pause: user bob").click()
+    (pulled,) = [each["data"] for each in on_call.steno.events("LeverPulled") if each["data"]["why"] == "at the desk"]
+    assert (pulled["action"], pulled["user"], pulled["by"]) == ("pause", "bob", "loopback")
+    page.get_by_role("button", name="Release it").click()
+    released = {pulled["lever_id"]}
+    on_call.steno.until(
+        lambda: released <= {each["data"]["lever_id"] for each in on_call.steno.events("LeverReleased")},
+        what="its release",
+    )
 
 
 def test_the_table_has_every_question_with_commands_that_exist() -> None:

@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from stenotest.waiting import wait
@@ -16,7 +15,7 @@ from stenotest.waiting import wait
 from steno.engine.kernel.machine.clock import Group
 from steno.engine.kernel.machine.exchange import CellGone
 from steno.engine.listener.container import _Engine
-from steno.engine.listener.daemon import SandboxUnavailable
+from steno.engine.listener.daemon import Daemon, SandboxUnavailable
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
 
@@ -64,14 +63,29 @@ def test_the_engine_freezes_where_the_control_group_cannot_be_written(opened: An
     cell.end()
 
 
-def test_an_engine_that_gives_up_is_asked_again() -> None:
-    """As runc does on a crowded machine; not for longer than a program may take to freeze."""
-    gives_up = SandboxUnavailable("unable to freeze")
-    engine = Mock(pause=Mock(side_effect=[gives_up, gives_up, None]))
-    freezer = _Engine(engine, "steno-1")
-    assert (freezer.freeze(), engine.pause.call_count) == (True, 3)
-    engine.pause.side_effect = gives_up
-    assert not _Engine(engine, "steno-2").freeze()
+def test_an_engine_that_gives_up_is_asked_again(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As runc does on a crowded machine; an engine that always refuses is to blame, and not the program."""
+    cell, pause, asks = opened("spin"), Daemon.pause, list[bool]()
+    cell.freezer = _Engine(cell._daemon, cell.name)
+
+    def gives_up(daemon: Daemon, container: str, *, paused: bool) -> None:
+        asks.append(paused)
+        if len(asks) <= refusals:
+            raise SandboxUnavailable("unable to freeze")
+        pause(daemon, container, paused=paused)
+
+    monkeypatch.setattr(Daemon, "pause", gives_up)
+    refusals = 2
+    cell.freeze()
+    before = cell.cpu_ms()
+    time.sleep(0.2)
+    assert (asks, cell.cpu_ms()) == ([True, True, True], before)
+    cell.thaw()
+    refusals = 10**9
+    with pytest.raises(SandboxUnavailable, match="unable to freeze"):
+        cell.freeze()
+    monkeypatch.undo()
+    cell.end()
 
 
 @pytest.mark.skipif(
