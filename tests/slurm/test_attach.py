@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import socket
-import urllib.request
 from pathlib import Path
 
 from stenolab.slurm import Cluster
@@ -23,6 +22,8 @@ def test_the_way_into_a_job_leads_there(on_slurm: Steno, slurm_cluster: Cluster,
     on_slurm("submit", *JOB, "--", f"echo $SLURM_JOB_ID > {tmp_path}/id; exec python3 -m http.server {port}")
     on_slurm.follow("0.3")
     wait(lambda: on_slurm("attach", "notebook", code=None).code == 0, what="the job runs")
+    # all nodes of the cluster are this machine, which does not know their names
+    wait(lambda: answers(port), what="the port answers: the job runs before its program does")
     way = json.loads(on_slurm("attach", "notebook", "--port", str(port), "--json").out)
     job = (tmp_path / "id").read_text().strip()
     assert (way["port"], way["commands"]) == (port, [])
@@ -30,9 +31,13 @@ def test_the_way_into_a_job_leads_there(on_slurm: Steno, slurm_cluster: Cluster,
     assert slurm_cluster.run(*words).strip() == job
     node = slurm_cluster.run("squeue", "-h", "-j", job, "-o", "%B").strip()
     assert way["address"] == f"http://{node}:{port}"
-    here = f"http://127.0.0.1:{port}"  # all nodes of the cluster are this machine, which does not know their names
-    wait(lambda: urllib.request.urlopen(here).status == 200 or True, what="the port answers")
     on_slurm("stop", "notebook")
     ended = on_slurm("attach", "notebook", "--port", str(port), code=5)
     assert ended.out == ""
     assert "has ended" in ended.err
+
+
+def answers(port: int) -> bool:
+    """Whether a program listens on `port` of this machine."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
