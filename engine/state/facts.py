@@ -17,10 +17,12 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     why: str
     remedy: str | None = None  # what to do about it
     never: bool = False  # it can never run as requested
+    starts_by: str | None = None  # the provider's own estimate, ISO 8601, UTC: others may end before their limits
 
     def __str__(self) -> str:
         sentence = f"never runs as it is: {self.why}" if self.never else self.why
-        return f"{sentence}; {self.remedy}" if self.remedy else sentence
+        until = None if self.starts_by is None else f"expected to start by {self.starts_by[:16].replace('T', ' ')}Z"
+        return "; ".join(part for part in (sentence, self.remedy, until) if part)
 
 
 class Blame(StrEnum):

@@ -15,7 +15,7 @@ from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Tex
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-VERSION: Final = 18
+VERSION: Final = 19
 
 metadata = MetaData()
 

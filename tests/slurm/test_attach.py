@@ -38,6 +38,6 @@ def test_the_way_into_a_job_leads_there(on_slurm: Steno, slurm_cluster: Cluster,
 
 
 def answers(port: int) -> bool:
-    """Whether a program listens on `port` of this machine."""
+    """True if a program listens on `port` of this machine."""
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0

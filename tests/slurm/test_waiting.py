@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from stenolab.slurm import Cluster
 from stenolab.slurm_slow import batch
 from stenolab.steno import Steno
@@ -60,6 +62,11 @@ def test_a_job_that_would_run_into_maintenance_says_until_when(on_slurm: Steno, 
             what="the reason",
         )
         assert "ask for less time: it has to end before" in on_slurm("show", "too-late").out
+        wait(lambda: "expected to start by" in on_slurm("show", "too-late").out, what="Slurm's own estimate", pause=1)
+        waits = on_slurm.json("show", "too-late")["waits"]
+        starts_by = waits["starts_by"][:16].replace("T", " ")
+        assert f"expected to start by {starts_by}Z" in on_slurm("explain", "too-late").out
+        assert starts_by >= re.search("until (.*)Z", waits["why"])[1]  # type: ignore[index]
     finally:
         slurm_cluster.run("scancel", "-n", "too-late")
         slurm_cluster.run("scontrol", "delete", f"ReservationName={name}")

@@ -28,11 +28,11 @@ from steno.engine.providers.slurm.witnesses import (
     together,
 )
 from steno.engine.providers.slurm.words import LIVE, REQUEUED, UNKNOWN_JOB, cause, ending, exit_status, waits
-from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts, VmFacts
+from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts, VmFacts, Waits
 from steno.engine.state.reading import Listing, Reading, Scope
 from steno.engine.state.run import Range, Requirements
 from steno.engine.state.states import PROGRESS, Reason, State
-from steno.events.clock import SECOND
+from steno.events.clock import SECOND, format_time
 from steno.events.errors import StenoError
 from steno.events.shape.shape import LINES, BodyShape
 
@@ -361,8 +361,14 @@ def _common(row: Row, question: Question, scope: Scope) -> dict[str, Any]:
         "group": array if task else None,
         "task": int(task) if task.isdecimal() else None,
         "group_cut": row.cut,
-        "waits": waits(row.reason, row.job, closed) if LIVE.get(row.state) is State.QUEUED else None,
+        "waits": _waits(row, closed) if LIVE.get(row.state) is State.QUEUED else None,
     }
+
+
+def _waits(row: Row, closed: str) -> Waits:
+    """The start of a pending job is the scheduler's estimate, as `sbatch --test-only` gives it."""
+    why = waits(row.reason, row.job, closed)
+    return why if row.started is None or why.never else replace(why, starts_by=format_time(row.started))
 
 
 def _fails(why: Reason | None) -> bool:

@@ -23,7 +23,11 @@ export function paid(run) {
 }
 
 // What it waits for at its provider, as text.
-export const waits = ({ waits }) => (!waits ? "" : `${waits.never ? "never runs as it is: " : ""}${waits.why}${waits.remedy ? `; ${waits.remedy}` : ""}`);
+export const waits = ({ waits }) => {
+  if (!waits) return "";
+  const until = waits.starts_by && `expected to start by ${waits.starts_by.slice(0, 16).replace("T", " ")}Z`;
+  return [`${waits.never ? "never runs as it is: " : ""}${waits.why}`, waits.remedy, until].filter(Boolean).join("; ");
+};
 
 export const seconds = (value) => (value === null || value === undefined ? "–" : duration(value * 1000));
 
