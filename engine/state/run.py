@@ -54,6 +54,7 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     disk: Range = ANY
     any_machine: bool = False  # every machine of its provider fits, unless it has other GPUs than asked for
     nodes: int = 1
+    first_node_only: bool = False  # its samples leave out the other nodes
     tasks: int = 1  # runs that it is carried out as, each on a machine of its own
     backends: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()

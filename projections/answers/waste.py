@@ -127,6 +127,8 @@ def _asked(run: Run | None) -> Iterator[tuple[Resource, float, float]]:
     if wanted := terms.gpu_count * terms.nodes:
         unused = sum(device.use is not None and device.use < BUSY_FROM for device in use.devices)
         yield "gpus", wanted, wanted - min(unused, max(0, wanted - (len(use.devices) - unused + use.more)))
+    if terms.first_node_only:
+        return
     if terms.memory.least and use.task_memory is not None:
         yield "memory_gb", terms.memory.least * terms.nodes, use.task_memory / 1024
     if terms.cpus.least and use.cpu is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from stenotest.dstack_history import START
 from stenotest.sampled_record import NONE_OF_FOUR, ONE_OF_FOUR, SampledRecord
 
@@ -151,3 +152,5 @@ def test_nodes_ask_together() -> None:
         run_id="a", provider="slurm", first_position=1, first_at=0, last_position=1, last_at=0, terms=terms, use=use
     )
     assert list(_asked(run)) == [("memory_gb", 128, 1), ("cpus", 16, 1)]
+    run.terms = replace(terms, first_node_only=True)
+    assert list(_asked(run)) == [], "the second node may have used the rest"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stenolab.sites import SlurmSite
 from stenolab.slurm import Cluster
+from stenolab.slurm_slow import batch
+from stenolab.steno import Steno
 from stenotest import smi
 from stenotest.waiting import wait
 
@@ -73,3 +76,20 @@ def test_the_duty_of_jobs_side_by_side_is_that_of_their_loads(
     (tmp_path / "go").touch()
     assert [site.ended(run_id)[0] for run_id in run_ids.values()] == ["succeeded"] * 3
     site.close()
+
+
+def test_a_job_without_a_sampler_has_what_accounting_measured(on_slurm: Steno, slurm_cluster: Cluster) -> None:
+    """Of one that somebody submitted with `sbatch`: the memory that it had, and that it used one core."""
+    on_slurm.follow("1s")
+    load = "import time; taken = b'x' * (150 << 20); any(time.process_time() > 3 for _ in iter(int, 1))"
+    batch(slurm_cluster, "theirs", f'python3 -c "{load}"', "-p", "gpu-a6000", "--mem=400M", "-c", "2")
+    seconds = on_slurm.wait("theirs", "succeeded")["execution_seconds"]
+
+    def recorded() -> list[dict[str, Any]]:
+        return [event["data"] for event in on_slurm("events", "--type", "SamplesRecorded", "--json").lines()]
+
+    (event,) = wait(recorded, what="the sums of accounting")
+    (sample,) = event["samples"]
+    assert (event["source"], sample["device"]) == ("sacct", TASK)
+    assert 150 <= sample["memory"] < 250
+    assert 2 < seconds * sample["use"] / 100 < 5

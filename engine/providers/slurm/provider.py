@@ -24,7 +24,7 @@ from steno.engine.providers.slurm.query import question
 from steno.engine.providers.slurm.reading import SlurmReading
 from steno.engine.providers.slurm.rounds import LOOK_BACK, PROOF, SACCT, SQUEUE, TASK, ClusterRounds, moment
 from steno.engine.providers.slurm.rows import Row, is_silent, readable_rows
-from steno.engine.providers.slurm.samples import samples_of_job
+from steno.engine.providers.slurm.samples import samples_of_job, usage_of_job
 from steno.engine.providers.slurm.script import render, variables
 from steno.engine.providers.slurm.settings import Site
 from steno.engine.providers.slurm.shell import Done, Shell
@@ -250,8 +250,11 @@ class SlurmProvider(Provider):
                 return
 
     def samples(self, provider_id: str, name: str, *, since: int) -> tuple[str, list[Sample]] | None:
-        """The samples of the first node of a job that Steno submitted; also after its end."""
-        return samples_of_job(self.client, provider_id, since) if _JOB.fullmatch(provider_id) else None
+        """The samples of the first node of a job that Steno submitted; of other jobs, accounting's sums at the end."""
+        if not _JOB.fullmatch(provider_id):
+            return None
+        samples = samples_of_job(self.client, provider_id, since)
+        return usage_of_job(self.client, provider_id) if samples is None and self.rounds.has_accounting() else samples
 
     def entrance(self, provider_id: str, name: str, port: int | None) -> Entrance:
         """A step beside the job's own (`srun --overlap`), and ssh to its first node, through the login node if any."""

@@ -30,7 +30,7 @@ from steno.engine.providers.slurm.witnesses import (
 from steno.engine.providers.slurm.words import LIVE, REQUEUED, UNKNOWN_JOB, cause, ending, exit_status, waits
 from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts, VmFacts, Waits
 from steno.engine.state.reading import Listing, Reading, Scope
-from steno.engine.state.run import Range, Requirements
+from steno.engine.state.run import ANY, Range, Requirements
 from steno.engine.state.states import PROGRESS, Reason, State
 from steno.events.clock import SECOND, format_time
 from steno.events.errors import StenoError
@@ -192,6 +192,8 @@ class SlurmReading(Reading):
             requirements,
             gpu=() if spec.gpu is None else (spec.gpu,),
             gpu_count=spec.gpus * spec.nodes,
+            memory=ANY if spec.memory is None else Range(size := spec.memory * spec.nodes / 1024, size),
+            first_node_only=spec.nodes > 1,
             tasks=1 if spec.array is None else max(1, len(read.expand(f"_[{spec.array}]")[0])),
             cpus=Range(cpus := (spec.cpus or 1) * spec.nodes, cpus),
             max_duration=None if lasts is None else lasts * 60 * SECOND,

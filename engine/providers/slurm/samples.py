@@ -1,11 +1,16 @@
-"""Reads the samples of a job from `samples/<job>`, which the sampler of its script writes on the batch node."""
+"""Reads the samples of a job from `samples/<job>`, which the sampler of its script writes on the batch node; of a job
+that has none, accounting's sums.
+"""
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 
 from steno.engine.providers.sample_text import BEFORE, samples_of
+from steno.engine.providers.slurm.rows import time
 from steno.engine.providers.slurm.shell import Shell
-from steno.engine.state.samples import Sample
+from steno.engine.providers.slurm.words import duration
+from steno.engine.state.samples import TASK, Sample
 from steno.events.clock import SECOND
 
 _FRESH: Final = r"""
@@ -18,6 +23,9 @@ done | awk -F, -v day="$2" -v at="$3" '
     fresh'
 """
 """The lines of some time, and the headers. The last MiB is an hour of 30 GPUs. The `;` spoils a cell that was cut."""
+_USAGE: Final = ("JobID", "Start", "End", "TRESUsageInTot")
+_USED: Final = re.compile(r"\b(cpu|mem)=([\d:.-]+)([KMGTP]?)")
+_KIB: Final = {"": 1 / 1024, "K": 1, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30, "P": 1 << 40}
 
 
 def samples_of_job(client: Shell, job: str, since: int) -> tuple[str, list[Sample]] | None:
@@ -27,3 +35,29 @@ def samples_of_job(client: Shell, job: str, since: int) -> tuple[str, list[Sampl
     return samples_of(
         [client.must("sh", "-c", _FRESH, "sh", f"{client.folder()}/samples/{job}", day, str(at)).raw], since
     )
+
+
+def usage_of_job(client: Shell, job: str) -> tuple[str, list[Sample]] | None:
+    """What accounting measured of a job that has ended, as one sample at its end: the memory of the steps that ran at
+    the same time, each with its highest, and the mean use of a core; None: nothing. Of GPUs it has zeros where the
+    vendor is AMD (`gres/gpuutil`), so these are not read.
+    """
+    columns = client.columns(_USAGE)
+    answer = client.must("sacct", "-P", "-n", "-j", job, "-o", ",".join(columns)).out
+    rows = [dict(zip(columns, line.split("|"), strict=False)) for line in answer.splitlines()]
+    spans = {row["JobID"]: (time(row.get("Start")), time(row.get("End"))) for row in rows}
+    begun, ended = spans.get(job, (None, None))
+    if begun is None or ended is None or ended <= begun:
+        return None
+    cores, steps = 0, list[tuple[int, int, float]]()
+    for row in rows:
+        used = {name: (amount, unit) for name, amount, unit in _USED.findall(row.get("TRESUsageInTot", ""))}
+        start, end = spans[row["JobID"]]
+        if row["JobID"].startswith(f"{job}.") and start is not None and used.keys() == {"cpu", "mem"}:
+            cores += duration(used["cpu"][0]) or 0
+            steps.append((start, end or ended, float(used["mem"][0]) * _KIB[used["mem"][1]]))
+    if not steps:
+        return None
+    memory = max(sum(amount for start, end, amount in steps if start <= at <= end) for at, _, _ in steps)
+    use = round(100 * cores / (ended - begun))
+    return "sacct", [Sample(at=ended, device=TASK, use=use, memory=round(memory / 1024))]

@@ -32,6 +32,7 @@ def test_a_job_at_worst_lasts_its_time_limit_on_all_its_gpus(tmp_path: Path) -> 
     """2 nodes of 4 GPUs at 100 units of a cent, and a CPU each, for 3 h; what it has never idles."""
     terms = SlurmReading().terms(TASK, "me")
     assert (terms.gpu, terms.gpu_count, terms.max_duration, terms.race) == (("a6000",), 8, 3 * HOUR, "r")
+    assert terms.first_node_only, "nobody measures the second node"
     worst = worst_case(terms, policy(tmp_path, STENO_SLURM_RATES="a6000=100,cpu=1,usd=0.01"), World(rules="current"))
     assert (worst.price, worst.idle, worst.amount) == (8_020_000, 0, 24_060_000)
 
