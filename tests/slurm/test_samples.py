@@ -79,7 +79,7 @@ def test_the_duty_of_jobs_side_by_side_is_that_of_their_loads(
 
 
 def test_a_job_without_a_sampler_has_what_accounting_measured(on_slurm: Steno, slurm_cluster: Cluster) -> None:
-    """Of one that somebody submitted with `sbatch`: the memory that it had, and that it used one core."""
+    """A job of somebody's own `sbatch` shows the memory that it had and the work of its core."""
     on_slurm.follow("1s")
     load = "import time; taken = b'x' * (150 << 20); any(time.process_time() > 3 for _ in iter(int, 1))"
     batch(slurm_cluster, "theirs", f'python3 -c "{load}"', "-p", "gpu-a6000", "--mem=400M", "-c", "2")

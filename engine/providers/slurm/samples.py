@@ -38,7 +38,7 @@ def samples_of_job(client: Shell, job: str, since: int) -> tuple[str, list[Sampl
 
 
 def usage_of_job(client: Shell, job: str) -> tuple[str, list[Sample]] | None:
-    """What accounting measured of a job that has ended, as one sample at its end: the memory of the steps that ran at
+    """The sums of accounting of a job that has ended, as a sample at its end: the memory of the steps that ran at
     the same time, each with its highest, and the mean use of a core; None: nothing. Of GPUs it has zeros where the
     vendor is AMD (`gres/gpuutil`), so these are not read.
     """
