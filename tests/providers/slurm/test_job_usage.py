@@ -1,4 +1,4 @@
-"""What accounting measured of a job without samples, from the forms of its text."""
+"""The sums of accounting of a job without samples, from the forms of their text."""
 
 import pytest
 
