@@ -8,7 +8,7 @@ import click
 
 from steno.cli.render import paint
 from steno.cli.wiring.app import App, DefaultGroup
-from steno.cli.wiring.options import at_option
+from steno.cli.wiring.options import both_times_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
 
@@ -46,7 +46,7 @@ def budget_command() -> None:
 
 @budget_command.command("list", hidden=True)
 @click.option("--by", type=click.Choice(["user", "project", "gpu", "label"]), help="Show every owner of this kind.")
-@at_option
+@both_times_option
 def listed(app: App, by: str | None, at: str | None) -> None:
     """Show the budget, and owners."""
     from steno.cli.render.money import budget_page, owners_table

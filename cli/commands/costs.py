@@ -240,7 +240,7 @@ def waste_command(app: App, by: Literal["user", "run", "gpu"], since: str | None
 
 
 @steno_command("metrics")
-@at_option
+@both_times_option
 def metrics_command(app: App, at: str | None) -> None:
     """These are cost, credits left, tasks, cold starts and warm reuses, and live machines. With --json:
     {"total_cost_usd", "remaining_credits_usd", "credits_used_pct", "tasks_completed", "cold_starts", "warm_reuses",

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from steno.cli.wiring.app import App, steno_command
-from steno.cli.wiring.options import at_option
+from steno.cli.wiring.options import both_times_option
 from steno.engine.errors import NothingRecorded
 from steno.engine.money.daily import day_text, month_days
 from steno.engine.state.policy import DAY
@@ -18,7 +18,7 @@ from steno.engine.wire import csv_of, wire
 @click.option("--month", metavar="YYYY-MM", help="The month (UTC); default: the present one.")
 @click.option("--format", "form", type=click.Choice(["md", "html", "csv", "focus"]), help="Default: md.")
 @click.option("--output", "-o", type=click.File("w", "utf-8", atomic=True), default="-", help="Write it to this file.")
-@at_option
+@both_times_option
 def report_command(app: App, month: str | None, form: str | None, output: IO[str], at: str | None) -> None:
     """It has the spend by purpose, user, GPU, day and machine, waste, waits, failures by cause, and the provider's own
     figures. The sums are those of `steno costs` of these days. Of the present month it has the forecast, as `steno

@@ -42,7 +42,7 @@ def test_ps_and_show_name_what_is_known_otherwise(here: InProcess) -> None:
     assert "at that moment" not in here("ps", "--all").stderr
 
 
-@pytest.mark.parametrize("command", ["ps", "vms", "costs"])
+@pytest.mark.parametrize("command", ["ps", "vms", "costs", "budget", "report", "metrics"])
 def test_the_moment_itself_is_the_default(here: InProcess, command: str) -> None:
     assert here.json(command, "--at", 225) == here.json(command, "--at", 225, "--known", 225) | (
         {"learnt": here.json(command, "--at", 225)["learnt"]} if command == "ps" else {}
