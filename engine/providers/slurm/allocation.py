@@ -175,7 +175,7 @@ def _is(kind: str, model: str, memory: str) -> bool:
     name, _, size = kind.lower().replace("-", "_").partition("_")
     if not _NUMBERED.fullmatch(name):
         return True
-    if not re.search(f"{'[^a-z0-9]*'.join(name)}(?![0-9])", model.lower()):  # an `a10` is no A100
+    if not re.search(f"{'[^a-z0-9]*'.join(name)}(?![0-9])", model.lower()):  # an A100 is not an `a10`
         return False
     number, mebibytes = size.removesuffix("gb"), memory.strip()
     if not number.isdecimal() or not mebibytes.isdecimal():
