@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stenotest.service import RUN
+from stenotest.waiting import LIMIT_S
 
 from steno.events.clock import SECOND
 from steno.projections.api.access import limits, protocol
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def asked(service: Served, *pieces: bytes, pause: float = 0.0) -> tuple[int, dict[str, object]]:
     """Status and problem of the answer to raw bytes, sent piece by piece; the connection must be closed after it."""
-    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=120)) as client:
+    with closing(socket.create_connection(("127.0.0.1", service.server.port), timeout=LIMIT_S)) as client:
         for piece in pieces:
             try:
                 client.sendall(piece)
@@ -111,14 +112,14 @@ def test_a_head_that_does_not_come_is_waited_for_so_long(here: Served, monkeypat
     """408 once something was sent; a connection on which nothing is sent is only closed."""
     monkeypatch.setattr(protocol, "HEAD_SECONDS", 1)
     assert asked(here, b"GET /api/runs HTTP/1.1\r\n", b"Host: l", b"ocalhost\r\n", b"X", pause=0.4)[0] == 408
-    with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=120)) as client:
+    with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=LIMIT_S)) as client:
         assert client.recv(1) == b""
 
 
 def test_a_kept_connection_may_rest_between_requests(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time for a head begins with its first byte."""
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=120)) as client:
+    with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=LIMIT_S)) as client:
         for _ in range(2):
             client.sendall(request)
             answer = b""
@@ -244,7 +245,7 @@ def test_a_submission_counts_once_its_body_is_there(served: Serve, town: Path) -
     with ExitStack() as stack:
         for _ in range(4):
             client = stack.enter_context(
-                closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=120))
+                closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=LIMIT_S))
             )
             client.sendall(post("100", "Expect: 100-continue"))
             assert client.recv(65536).startswith(b"HTTP/1.1 100"), "the service now waits for the body"

@@ -10,6 +10,7 @@ import pytest
 from stenotest.frozen_time import Hands
 from stenotest.records import StandingClock
 from stenotest.service import revoke, token
+from stenotest.waiting import LIMIT_S
 
 from steno.events.clock import SECOND, SystemClock
 from steno.events.store.store import store_at
@@ -74,7 +75,7 @@ def test_behind_tls_the_cookie_goes_nowhere_else(hands: Hands, service: Served) 
 def test_the_session_has_the_role_of_its_token(hands: Hands, service: Served) -> None:
     """No more."""
     cookies = log_in(hands, service, "read")
-    with httpx.Client(base_url=service.url, cookies=cookies, timeout=120, trust_env=False) as browser:
+    with httpx.Client(base_url=service.url, cookies=cookies, timeout=LIMIT_S, trust_env=False) as browser:
         assert browser.get("/api/runs").status_code == 200
         assert browser.post("/api/runs", json={}).status_code == 403
 
@@ -83,8 +84,8 @@ def test_logging_out_ends_the_session_and_not_only_the_cookie(hands: Hands, serv
     """A copy of the cookie is worth nothing either."""
     cookies = log_in(hands, service)
     with (
-        httpx.Client(base_url=service.url, cookies=cookies, timeout=120, trust_env=False) as browser,
-        httpx.Client(base_url=service.url, cookies=cookies, timeout=120, trust_env=False) as thief,
+        httpx.Client(base_url=service.url, cookies=cookies, timeout=LIMIT_S, trust_env=False) as browser,
+        httpx.Client(base_url=service.url, cookies=cookies, timeout=LIMIT_S, trust_env=False) as thief,
     ):
         answer = browser.delete("/api/session")
         assert answer.status_code == 204
@@ -100,11 +101,11 @@ def test_a_session_outlives_a_restart_and_is_known_to_every_process(
     cookies = log_in(hands, service)
     service.stop()
     other = served(service.record, api__host="0.0.0.0")
-    with httpx.Client(base_url=other.url, cookies=cookies, timeout=120, trust_env=False) as browser:
+    with httpx.Client(base_url=other.url, cookies=cookies, timeout=LIMIT_S, trust_env=False) as browser:
         assert browser.get("/api/session").json()["via"] == "session"
         browser.delete("/api/session")
     third = served(service.record, api__host="0.0.0.0")
-    with httpx.Client(base_url=third.url, cookies=cookies, timeout=120, trust_env=False) as browser:
+    with httpx.Client(base_url=third.url, cookies=cookies, timeout=LIMIT_S, trust_env=False) as browser:
         assert browser.get("/api/session").status_code == 401
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 import msgspec
 import pytest
+from stenotest.waiting import LIMIT_S
 
 from steno.engine.providers.registry import READINGS
 from steno.events import types
@@ -110,7 +111,9 @@ def test_an_administrator_makes_and_revokes_tokens_on_the_page(served: Serve, to
     page.get_by_role("button", name="Copy the token").click()
     page.get_by_text("Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == text
-    answer = httpx.get(f"{here.url}/api/session", headers={"Authorization": f"Bearer {text}"}, trust_env=False)
+    answer = httpx.get(
+        f"{here.url}/api/session", headers={"Authorization": f"Bearer {text}"}, timeout=LIMIT_S, trust_env=False
+    )
     assert answer.json()["role"] == "submit"
     page.get_by_role("button", name="Done").click()
     assert text not in page.content()

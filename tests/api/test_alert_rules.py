@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 if TYPE_CHECKING:
     from conftest import Serve
@@ -238,7 +238,7 @@ def running(prometheus: str, folder: Path, target: str) -> Iterator[httpx.Client
     ):
         try:
             port = wait(lambda: listening(process))
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1/", trust_env=False, timeout=120) as api:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1/", trust_env=False, timeout=LIMIT_S) as api:
                 yield api
         finally:
             process.kill()  # its data are nobody's

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from stenotest.records import read_models_file
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.events.clock import SystemClock
 from steno.events.store.record import Record
@@ -52,14 +52,14 @@ class Held:
         def step(done: int, total: int) -> None:
             progress(done, total)
             self._there.set()
-            self._free.wait(120)
+            self._free.wait(LIMIT_S)
             progress(done, total)
 
         return build(record, path, step)
 
     def reached(self) -> None:
         """Wait until it stands still."""
-        assert self._there.wait(60)
+        assert self._there.wait(LIMIT_S)
 
     def go_on(self) -> None:
         """Let it go on."""
@@ -160,7 +160,7 @@ def test_an_end_meanwhile_leaves_nothing_half_built(unread: Path, held: Held) ->
     ending.start()
     wait(projector._stopping.is_set)
     held.go_on()
-    ending.join(60)
+    ending.join(LIMIT_S)
     assert not ending.is_alive()
     assert projector.building is None
     assert not read_models_file(unread).exists()
@@ -172,9 +172,9 @@ def test_up_records_meanwhile(started: Starts, unread: Path) -> None:
     with ReadModels(unread).building():
         process = started("up", "--record", unread)
         wait(lambda: any(" recording " in line for line in process.out))
-        wait(lambda: httpx.get(f"{process.url}/readyz", timeout=60).json()["building"] is not None)
+        wait(lambda: httpx.get(f"{process.url}/readyz", timeout=LIMIT_S).json()["building"] is not None)
         assert not read_models_file(unread).exists()
-    wait(lambda: httpx.get(f"{process.url}/api/runs", timeout=60).status_code == 200)
+    wait(lambda: httpx.get(f"{process.url}/api/runs", timeout=LIMIT_S).status_code == 200)
     process.signal(signal.SIGTERM)
     assert process.ended(60) == 0
     assert process.err == []

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 from starlette.routing import Route, Router
 from stenotest import steno_process
+from stenotest.waiting import LIMIT_S
 
 from steno.projections.api.service import Service
 from steno.projections.app import build_app
@@ -178,7 +179,7 @@ def test_schemathesis_finds_nothing(served: Callable[..., Any], town: Path, tmp_
     service = served(town, api__submit_rate="off", api__host="0.0.0.0")  # elsewhere than on loopback: a token is due
     who = {"Authorization": f"Bearer {json.loads(made)['token']}"}
     port = httpx.URL(service.url).port
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=who, trust_env=False, timeout=120) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=who, trust_env=False, timeout=LIMIT_S) as client:
         head = client.get("/api/record").json()
         known = {
             "head": head["position"],

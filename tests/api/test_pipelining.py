@@ -7,6 +7,7 @@ import socket
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from stenotest.waiting import LIMIT_S
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def test_answers_come_in_the_order_of_the_requests(served: Serve, town: Path) ->
     paths = [f"/api/runs/{run['run_id']}" for run in here.client.get("/api/runs").json()["runs"]]
     order = [path for run in paths for path in (run, f"{run}/timeline", run, "/api/record", "/nothing", run)]
     right = {path: here.client.get(path).content for path in set(order)}
-    with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=120)) as connection:
+    with closing(socket.create_connection(("127.0.0.1", here.server.port), timeout=LIMIT_S)) as connection:
         line = Line(connection)
         line.send(*(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{here.server.port}" for path in order))
         for path in order:

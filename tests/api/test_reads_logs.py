@@ -14,6 +14,7 @@ import httpx
 import pytest
 from stenotest import steno_process
 from stenotest.outputs import keep_output
+from stenotest.waiting import LIMIT_S
 
 from steno.events.clock import SystemClock
 from steno.events.store.record import Record
@@ -95,14 +96,14 @@ def test_who_leaves_leaves_no_thread_behind(client: httpx.Client, empty_record: 
     try:
         shows_all(client, empty_record)
         before, address = outputs(), (client.base_url.host, client.base_url.port or 80)
-        with closing(socket.create_connection(address, timeout=120)) as raw:
+        with closing(socket.create_connection(address, timeout=LIMIT_S)) as raw:
             raw.sendall(b"GET /api/runs/endless/logs?follow=true HTTP/1.1\r\nHost: localhost\r\n\r\n")
             while not outputs() - before:
                 time.sleep(0.01)
             (mine,) = outputs() - before
             if says:
                 assert raw.recv(1 << 16).startswith(b"HTTP/1.1 200")
-        mine.join(120)
+        mine.join(LIMIT_S)
         assert not mine.is_alive()
     finally:
         steno_process.run(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from stenotest.waiting import LIMIT_S
 
 from steno.engine.providers.registry import READINGS
 from steno.events.clock import RandomIds, SystemClock
@@ -42,7 +43,7 @@ def asked(process: Process, text: str) -> list[httpx.Response]:
         {"content": text.encode()},
     ]
     answers_of = []
-    with httpx.Client(base_url=process.url, timeout=120, trust_env=False) as client:
+    with httpx.Client(base_url=process.url, timeout=LIMIT_S, trust_env=False) as client:
         for path in PATHS:
             for method in ("GET", "POST"):
                 for kind in kinds:
@@ -71,7 +72,7 @@ def test_a_token_is_repeated_nowhere(steno_served: StartSteno, town: Path) -> No
     assert {
         (leak.request.method[:6], leak.request.url.path, leak.status_code, leak.text[:200]) for leak in leaks
     } == set()
-    assert secret not in httpx.get(process.url + "/metrics", trust_env=False).text
+    assert secret not in httpx.get(process.url + "/metrics", timeout=LIMIT_S, trust_env=False).text
     for line in Path(f"/proc/{process.process.pid}/cmdline"), Path(f"/proc/{process.process.pid}/environ"):
         assert secret.encode() not in line.read_bytes()
     process.close()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from stenotest import steno_process
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.engine.errors import NotConfigured
 
@@ -49,7 +49,7 @@ def listener(url: str) -> tuple[httpx.Response, Iterator[bytes], ExitStack]:
     """A stream of everything, begun: the answer, its pieces, and what closes it."""
     stack = ExitStack()
     with stack:
-        client = stack.enter_context(httpx.Client(timeout=120, trust_env=False))
+        client = stack.enter_context(httpx.Client(timeout=LIMIT_S, trust_env=False))
         answer = stack.enter_context(client.stream("GET", f"{url}/api/stream"))
         return answer, answer.iter_raw(), stack.pop_all()
     raise AssertionError
@@ -59,7 +59,7 @@ def listener(url: str) -> tuple[httpx.Response, Iterator[bytes], ExitStack]:
 def waiting(url: str, length: int) -> Iterator[socket.socket]:
     """A connection with a submission under way: its head was taken, and `length` bytes of its body are waited for."""
     host, port = url.removeprefix("http://").split(":")
-    with closing(socket.create_connection((host, int(port)), timeout=120)) as client:
+    with closing(socket.create_connection((host, int(port)), timeout=LIMIT_S)) as client:
         head = f"POST /api/runs HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
         client.sendall(f"{head}Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n".encode())
         interim = b""
@@ -73,7 +73,7 @@ def takes_no_more(url: str) -> bool:
     """True if nobody listens there any more."""
     host, port = url.removeprefix("http://").split(":")
     try:
-        socket.create_connection((host, int(port)), timeout=120).close()
+        socket.create_connection((host, int(port)), timeout=LIMIT_S).close()
     except ConnectionError:
         return True
     return False
@@ -316,7 +316,7 @@ def test_a_log_that_nobody_reads_holds_no_request_up(started: Starts, town: Path
             more = log.read(4096)
             assert more, (output, process.err)
             output += more
-        with httpx.Client(base_url=match[1].decode(), timeout=120, trust_env=False) as client:
+        with httpx.Client(base_url=match[1].decode(), timeout=LIMIT_S, trust_env=False) as client:
             for number in range(3000):  # 100 bytes a line: more than a pipe holds
                 assert client.get("/api/session").status_code == 200, number
         process.signal(signal.SIGTERM)

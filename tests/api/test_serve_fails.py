@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.engine.providers.registry import READINGS
 from steno.events import types
@@ -92,7 +92,7 @@ def test_serve_ends_when_its_server_has_ended(how: str, why: str, breakable: Bre
     """A single line and exit 70, and streams end; the record is unchanged."""
     process = breakable.start(how, "serve", "--record", town)
     with (
-        httpx.Client(timeout=120, trust_env=False) as client,
+        httpx.Client(timeout=LIMIT_S, trust_env=False) as client,
         client.stream("GET", f"{process.url}/api/stream") as answer,
     ):
         assert answer.status_code == 200

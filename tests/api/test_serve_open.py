@@ -7,7 +7,7 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ def test_nothing_waits_for_a_browser_that_stays(
             wait(lambda: any(" recording " in line for line in process.out))
         assert process.get("/healthz").status_code == 200
         process.signal(signal.SIGTERM)
-        assert process.process.wait(60) == 0
+        assert process.process.wait(LIMIT_S) == 0
     finally:
         stays.with_name("browser.over").touch()
     assert process.ended() == 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 import psycopg
 from stenotest.records import StandingClock
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.events.store.record import Record
 
@@ -22,7 +22,7 @@ KEPT = "another process has had the vault for 5 s: no secret of a request can be
 
 def post(process: Process) -> int:
     """The status of one submission with a secret."""
-    return httpx.post(f"{process.url}/api/runs", json=SECRET, timeout=60, trust_env=False).status_code
+    return httpx.post(f"{process.url}/api/runs", json=SECRET, timeout=LIMIT_S, trust_env=False).status_code
 
 
 def becomes_ready(process: Process) -> None:
@@ -43,7 +43,7 @@ def test_a_vault_that_is_locked_refuses_secrets_after_five_seconds(
     with closing(psycopg.connect(other, autocommit=True)) as holder:
         holder.execute("BEGIN; SELECT steno.hold_blob('vault', true)")
         assert post(process) == 503
-        answer = httpx.get(f"{process.url}/readyz", timeout=60, trust_env=False)
+        answer = httpx.get(f"{process.url}/readyz", timeout=LIMIT_S, trust_env=False)
         assert (answer.status_code, answer.json()["reasons"]) == (503, [KEPT])
         holder.execute("ROLLBACK")
     assert post(process) == 202

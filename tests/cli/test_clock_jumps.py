@@ -16,7 +16,7 @@ from stenotest.frozen_time import time_in_hand
 from stenotest.gated_run import holding
 from stenotest.in_process import InProcess
 from stenotest.shifted_clock import ShiftedClock
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.engine.providers.registry import READINGS
 from steno.engine.replay.replay import open_trace
@@ -101,7 +101,7 @@ def test_a_recorder_that_starts_with_the_wrong_clock_tells_the_right_time(
     gate.touch()
     wait(lambda: re.search(r"one: \w+ → succeeded", log.read_text()))
     (url,) = re.findall(r"http://127\.0\.0\.1:\d+", log.read_text())[-1:]
-    ready = httpx.get(f"{url}/readyz").json()
+    ready = httpx.get(f"{url}/readyz", timeout=LIMIT_S).json()
     assert ready["status"] == "ready"
     assert "is right again" in ready["clock"]
     assert "which changed no bill: see `steno incidents`" in steno("costs").stdout

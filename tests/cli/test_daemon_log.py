@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from stenotest import steno_process
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.engine.decide.decisions import Decision
 from steno.engine.providers.registry import READINGS
@@ -154,7 +154,7 @@ def test_a_log_that_nobody_reads_stops_no_recorder(tmp_path):
             assert len(log.read(full)) == full
             wait(lambda: head_of(record) >= 4, what="more events")
             controller.send_signal(signal.SIGTERM)
-            assert controller.wait(300) == 0
+            assert controller.wait(LIMIT_S) == 0
         os.close(writing)
         text = log.read(4096).decode()
     assert re.search(r"WARNING lines missing here, as nobody read the log: [1-9]\d*\n", text), text

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from stenotest.command_line import Steno, refused
 from stenotest.gated_run import holding
 from stenotest.outputs import keep_output
+from stenotest.waiting import LIMIT_S
 
 from steno.cli.wiring.logging_setup import log_for_daemon, log_for_data
 from steno.cli.wiring.run_output import dated_lines, last_lines, lines_of, without_frames
@@ -126,7 +127,7 @@ def test_runs_are_followed_together_with_their_names_and_states(
     first = {process.stdout.readline() for _ in range(2)}
     assert first == {"late | begins\n", "early | only\n"}
     gate.touch()
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, out) == (0, "late | ends\n")
     for name in ("late", "early"):
         assert f"{name}  ● succeeded" in err

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import pytest
 from stenotest.kernels import submission
+from stenotest.waiting import LIMIT_S
 
 from steno.engine.kernel.executor import job_of
 from steno.engine.kernel.machine import build
@@ -97,4 +98,4 @@ def test_a_large_source_does_not_keep_the_judge_busy(bomb: str) -> None:
         "first, repeated = sys.argv[1:]; rewritten(first + repeated * ((2 << 20) // len(repeated)))"
     )
     argv = [sys.executable, "-c", program, first, repeated]
-    subprocess.run(argv, cwd=Path(build.__file__).parents[4], timeout=300, check=True)
+    subprocess.run(argv, cwd=Path(build.__file__).parents[4], timeout=LIMIT_S, check=True)

@@ -20,6 +20,7 @@ from stenolab.lab import Lab
 from stenolab.machine_ssh import KERNELS, MachineSsh
 from stenolab.plugin import StenoAt
 from stenolab.steno import Background
+from stenotest.waiting import LIMIT_S
 
 from steno.engine.providers.dstack.ssh import public_key
 from steno.events.clock import SECOND, parse_time
@@ -53,7 +54,7 @@ class Site:
 
     def get(self, path: str) -> Any:
         """The JSON answer of a read."""
-        with urllib.request.urlopen(self.url + path, timeout=120) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=LIMIT_S) as answer:
             return json.load(answer)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
+from stenotest.waiting import LIMIT_S
 
 from steno.engine.kernel.kept_machine import LISTENER, _files, packed, program_of
 
@@ -50,7 +51,8 @@ def test_a_stopped_listener_answers_any_json_and_leaves_no_folder(tmp_path: Path
         url = next(matched[1] for line in process.stdout if (matched := re.search(r"listening at (\S+)", line)))
         assert list(tmp_path.iterdir())
         try:
-            with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False) as client:
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            with httpx.Client(base_url=url, headers=headers, timeout=LIMIT_S, trust_env=False) as client:
                 for body in (b"[" * 50_000 + b"]" * 50_000, b'{"job":' * 50_000 + b"1" + b"}" * 50_000):
                     assert client.post("/execute", content=body).status_code == 400
         finally:

@@ -17,6 +17,7 @@ import pytest
 import zstandard
 from stenotest.command_line import VARIABLES
 from stenotest.packages import ROOT, stub, uv
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.cli.catalogue import HELP
 from steno.events.installation import commit, version
@@ -116,11 +117,12 @@ def test_an_installed_steno_needs_no_checkout(installed: Path, tmp_path: Path) -
         ended.callback(service.terminate)
         assert service.stdout is not None
         address = next(match[0] for line in service.stdout if (match := re.search(r"http://[\d.:]+", line)))
-        page = httpx.get(address)
+        wait(lambda: httpx.get(f"{address}/readyz", timeout=LIMIT_S).is_success, what="the first fold")
+        page = httpx.get(address, timeout=LIMIT_S)
         assert (page.status_code, "<title>" in page.text) == (200, True)
         for asset in re.findall(r'(?:src|href)="(/assets/[^"]+)"', page.text):
-            assert httpx.get(f"{address}{asset}").status_code == 200, asset
-        assert httpx.get(f"{address}/api/runs").json()["runs"][0]["state"] == "succeeded"
+            assert httpx.get(f"{address}{asset}", timeout=LIMIT_S).status_code == 200, asset
+        assert httpx.get(f"{address}/api/runs", timeout=LIMIT_S).json()["runs"][0]["state"] == "succeeded"
 
 
 def test_it_stands_beside_a_package_events_and_another_dstack(wheel: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from packaging.utils import canonicalize_name
 from stenotest.mail_server import MailServer
 from stenotest.packages import uv
 from stenotest.postgres import lacking
+from stenotest.waiting import LIMIT_S
 
 from steno.events.installation import DISTRIBUTION, installing
 
@@ -55,7 +56,7 @@ def call(bare: Path, tmp_path: Path) -> Call:
     def run(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
         command = [bare / "bin" / "steno", *map(str, words)]
         options = {"cwd": tmp_path, "env": surroundings | variables, "stdin": subprocess.DEVNULL}
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S, **options)
 
     return run
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stenotest.waiting import LIMIT_S
 
 from steno.events.errors import RecordDamaged
 from steno.events.poll import Poll
@@ -137,7 +138,7 @@ def test_an_interruption_ends_it(source: FrameSource, monkeypatch: pytest.Monkey
         return really(*words, **given)
 
     def press() -> None:
-        assert reading.wait(60)
+        assert reading.wait(LIMIT_S)
         time.sleep(0.3)
         _thread.interrupt_main()
 

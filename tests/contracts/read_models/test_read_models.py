@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from stenotest.waiting import LIMIT_S
 
 from steno.projections.read_models.read_models import ReadModels
 from steno.projections.read_models.store import Checkpoint
@@ -96,7 +97,7 @@ def test_writers_wait_for_each_other_and_not_for_builders(models: ReadModels) ->
             other = threading.Thread(target=write)
             other.start()
             assert not entered.wait(0.05)
-        assert entered.wait(60)
+        assert entered.wait(LIMIT_S)
         other.join()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from stenotest.segmented_world import EVER, apart
+from stenotest.waiting import LIMIT_S
 
 from steno.engine.decide.decisions import decide
 from steno.engine.fold.snapshot import retire
@@ -224,7 +225,7 @@ def test_a_brief_says_what_may_still_matter() -> None:
 def test_threads_that_fetch_a_run_at_once_get_one_object() -> None:
     """Two decode it at the same time, and the first wins."""
     state = apart(world_of([*map(ended, range(3))]))
-    cold, both = cold_of(state), Barrier(2, timeout=60)
+    cold, both = cold_of(state), Barrier(2, timeout=LIMIT_S)
     decode = cold._decode
 
     def together(encoded: Any) -> Run:

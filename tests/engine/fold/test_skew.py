@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from stenotest.dstack_history import START, DstackHistory
 from stenotest.machines import machine_item
+from stenotest.waiting import LIMIT_S
 
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.poll_reader import PollReader
@@ -59,7 +60,7 @@ def busy_server() -> Iterator[int]:
     port = server.servers[0].sockets[0].getsockname()[1]
 
     def ask() -> None:
-        with httpx.Client(timeout=60) as client:
+        with httpx.Client(timeout=LIMIT_S) as client:
             while not over.is_set():
                 client.post(f"http://127.0.0.1:{port}/")
 

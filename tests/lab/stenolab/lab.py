@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from stenotest.waiting import T, wait
+from stenotest.waiting import LIMIT_S, T, wait
 
 from stenolab.clouds import Cloud
 from stenolab.process import Process
@@ -312,7 +312,7 @@ class Lab:
         return home
 
     def _database(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.folder / "server" / "data" / "sqlite.db", timeout=30)
+        return sqlite3.connect(self.folder / "server" / "data" / "sqlite.db", timeout=LIMIT_S)
 
     def _answers(self) -> bool:
         assert self._server is not None

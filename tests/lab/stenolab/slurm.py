@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 CLUSTER = Path(__file__).parents[2] / "slurm" / "cluster"
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "munged", "mariadbd", "rsync", "sshd")
@@ -126,7 +126,7 @@ class Cluster:
     def run(self, *words: str, check: bool = True) -> str:
         """Runs a command of Slurm; its output."""
         done = subprocess.run(
-            words, capture_output=True, text=True, env={**os.environ, **self.environment}, check=False, timeout=120
+            words, capture_output=True, text=True, env={**os.environ, **self.environment}, check=False, timeout=LIMIT_S
         )
         assert not check or done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from stenolab.lab import Lab
 from stenolab.versions import OLDEST
+from stenotest.waiting import LIMIT_S
 
 from steno.engine.providers.base import Submission
 from steno.engine.providers.dstack.doctor import backend_block
@@ -69,7 +70,7 @@ def test_the_example_compiles_for_the_gpu_that_is_there(
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
         check=False,
     )
     assert (ran.returncode, complaint in ran.stderr) == (exit_status, True), ran.stderr

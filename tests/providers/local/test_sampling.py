@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from stenotest import smi
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.engine.providers.local import tree
 from steno.engine.providers.sample_text import samples_of
@@ -95,7 +95,7 @@ def test_it_ends_with_the_process_that_it_watches(machine, tmp_path: Path) -> No
     finally:
         os.killpg(root.pid, signal.SIGKILL)
         root.wait()
-    assert program.wait(60) == 0
+    assert program.wait(LIMIT_S) == 0
     (memory, *_) = [sample.memory for sample in written(tmp_path)]
     assert memory is not None
 
@@ -122,7 +122,7 @@ def test_a_job_is_measured_by_its_control_group(machine, tmp_path: Path, version
     program = sampler(tmp_path, os.getpid(), script)
     wait(lambda: len(written(tmp_path)) > 1)
     program.terminate()
-    assert program.wait(60) == 0
+    assert program.wait(LIMIT_S) == 0
     first = (tmp_path / "samples").read_text().splitlines()[0]
     assert first.split(",")[1:] == ["processes", "5000", "3072"]
 
@@ -136,5 +136,5 @@ def test_a_tool_that_floods_begins_a_new_file(machine, tmp_path: Path) -> None:
     program = sampler(tmp_path, os.getpid(), script, PATH=path, gpus="")
     wait(lambda: (tmp_path / "samples.old").exists() and len(written(tmp_path)) > smi.LINES)
     program.terminate()
-    program.wait(60)
+    program.wait(LIMIT_S)
     assert 0 <= (tmp_path / "samples.old").stat().st_size - MOST_BYTES <= 65_536

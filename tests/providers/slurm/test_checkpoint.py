@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.engine.errors import TaskInvalid
 from steno.engine.providers.slurm.script import notice, render
@@ -60,7 +60,7 @@ def segment(
     try:
         wait((folder / "ready").exists, what="the program")
         process.send_signal(signal.SIGUSR1)
-        errors = process.communicate(timeout=60)[1]
+        errors = process.communicate(timeout=LIMIT_S)[1]
     finally:
         process.kill()
     assert (folder / "told").exists(), "the program was not told"

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from stenotest.waiting import wait
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.engine.errors import TaskInvalid
 from steno.engine.providers.slurm.allocation import NodeReport, mismatch, report_in
@@ -70,7 +70,7 @@ def test_a_job_cancelled_before_its_command_begins_ends_at_once(checkpoint: bool
     job = subprocess.Popen(["bash", "-c", text], env=where, cwd=tmp_path, start_new_session=True)
     wait((tmp_path / "began").exists, what="the report of the machine")
     os.killpg(job.pid, signal.SIGTERM)
-    assert job.wait(60) == -signal.SIGTERM
+    assert job.wait(LIMIT_S) == -signal.SIGTERM
     assert not (tmp_path / "ran").exists()
     status, _, run, *name = (tmp_path / "steno" / "ends" / "7").read_text().split()
     assert (status, run, name) == ("143", RUN, ["train", "CANCELLED"])

@@ -17,6 +17,7 @@ from steno.engine.kernel.machine.framing import MARK, Teller
 from steno.engine.kernel.machine.judge import Judge
 from steno.engine.listener.server import ListenerServer
 from steno.engine.listener.tasks import Tasks
+from stenotest.waiting import LIMIT_S
 
 from .kernels import ADDITION, PATIENT, submission
 
@@ -38,7 +39,7 @@ class Machine:
         self.server = server
         headers = {"Authorization": f"Bearer {TOKEN}"}
         self.client = httpx.Client(
-            base_url=f"http://127.0.0.1:{server.server_address[1]}", headers=headers, timeout=120, trust_env=False
+            base_url=f"http://127.0.0.1:{server.server_address[1]}", headers=headers, timeout=LIMIT_S, trust_env=False
         )
 
     def execute(self, task_id: str, source: str = ADDITION, **changes: Any) -> httpx.Response:
