@@ -34,7 +34,7 @@ class FailureCause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rank: int
     remedy: str
     blame: Blame | None = None  # None: the output does not say
-    outlived: bool = False  # outside of a traceback; a traceback that begins later shows that the task went on
+    outlived: bool = False  # outside of a traceback; a traceback or another error later shows that the task went on
 
 
 class CauseRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,6 +71,7 @@ class _Lines(msgspec.Struct, forbid_unknown_fields=True):
     prefix: str
     frame: str
     traceback: str
+    unraised: str
 
 
 class Context:
@@ -85,6 +86,7 @@ class Context:
         self.recovered, self.restarted = matcher(lines.recovered), matcher(lines.restarted)
         self._done, self._undone = matcher(lines.done), matcher(lines.undone)
         self.frame, self.traceback = matcher([lines.frame]), matcher([lines.traceback])
+        self.unraised = matcher([lines.unraised])
         self._prefixed, self._prefix = matcher([lines.prefix]), re2.compile(lines.prefix)
 
     def done(self, line: str) -> bool:

@@ -20,6 +20,9 @@ _PROGRESS: Final = 8  # lines of progress that show that the task went on
 _PROGRESS_UNKNOWN: Final = 3  # as many are enough if nobody says that it failed
 _TRACE: Final = 6  # lines after a traceback's last frame that may still belong to it
 _SURVIVED: Final = 3  # lines before "going on without it" whose errors ended nothing
+_WENT_ON: Final = 2  # lines between an error that a task may survive and the next, which then shows that it did
+_FOLLOWS: Final = 64  # the least rank of a cause that may follow from such an error; it takes progress between them
+_RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): ")
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
 
 
@@ -36,7 +39,62 @@ class _Match(NamedTuple):
     rank: int
     number: int
     quote: Found
-    outlived: bool  # by a traceback that begins later
+
+
+class _Incident:
+    """The matches near the end; `soft` are those that a task may survive, see `FailureCause.outlived`."""
+
+    def __init__(self) -> None:
+        self.lasting: deque[_Match] = deque(maxlen=_KEPT)
+        self.soft: deque[tuple[_Match, int, int]] = deque(maxlen=_KEPT)  # with `plain` and `progress` at their time
+        self.plain = self.progress = 0  # lines without a match; those that show progress
+        self.last, self.since = -_GAP, 0  # the last match's line; `progress` then
+        self.traceback = -1  # where the last traceback begins
+
+    def __bool__(self) -> bool:
+        return bool(self.lasting or self.soft)
+
+    def add(self, match: _Match, *, raised: bool, survivable: bool) -> None:
+        if match.number - self.last > _GAP:
+            self.clear()
+        self.last, self.since = match.number, self.progress
+        if survivable and not raised:
+            self.soft.append((match, self.plain, self.progress))
+            return
+        while self.soft and self._outlived(*self.soft[0], by=match, raised=raised):
+            self.soft.popleft()
+        self.lasting.append(match)
+
+    def _outlived(self, match: _Match, plain: int, progress: int, *, by: _Match, raised: bool) -> bool:
+        if raised and match.number < self.traceback:
+            return True
+        return self.progress > progress if by.rank >= _FOLLOWS else self.plain - plain >= _WENT_ON
+
+    def passed(self, *, went_on: bool, enough: int) -> None:
+        """Counts a line without a match."""
+        self.plain += 1
+        self.progress += went_on
+        if self.progress - self.since >= enough:
+            self.clear()
+
+    def survive(self, context: Context, line: str, number: int) -> None:
+        """Forgets what a line says that the task survived."""
+        if context.restarted(line):
+            self.clear()
+        elif context.traceback(line):
+            self.traceback = number
+        elif context.recovered(line):
+            while self.lasting and number - self.lasting[-1].number <= _SURVIVED:
+                self.lasting.pop()
+            while self.soft and number - self.soft[-1][0].number <= _SURVIVED:
+                self.soft.pop()
+
+    def clear(self) -> None:
+        self.lasting.clear()
+        self.soft.clear()
+
+    def matches(self) -> list[_Match]:
+        return [*self.lasting, *(match for match, _, _ in self.soft)]
 
 
 def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: int | None = None) -> Found | None:
@@ -49,16 +107,14 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
     if exit_status == 0:
         return None
     context = catalogue.context
-    matches: deque[_Match] = deque(maxlen=_KEPT)
+    incident = _Incident()
     before: dict[tuple[str, str], int] = {}
     in_frame, frame = False, -_GAP
-    progress, last = 0, -_GAP
+    unraised = -1  # the last line on which an exception that ends nothing may stand
     enough = _PROGRESS_UNKNOWN if exit_status is None else _PROGRESS
     for number, (start, raw) in enumerate(lines):
         line = context.without_prefix(_ESCAPES.sub("", raw.decode("utf-8", "replace")).rstrip("\r\n"))
-        if not line.strip():
-            continue
-        if in_frame and line.startswith("    "):
+        if not line.strip() or (in_frame and line.startswith("    ")):
             continue
         in_frame = context.frame(line)
         frame = number if in_frame else frame
@@ -67,35 +123,24 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
             hit = None
         for key in catalogue.precedes(line):
             before[key] = number
-        _survive(matches, context, line, number)
-        if hit is not None:
-            if number - last > _GAP:
-                matches.clear()
+        if incident:
+            incident.survive(context, line, number)
+        if context.unraised(line) or (in_frame and number <= unraised):
+            unraised = number + _TRACE
+        if hit is None:
+            if incident:
+                incident.passed(went_on=context.progress(line), enough=enough)
+                if exit_status is None and context.done(line):
+                    incident.clear()
+        elif number <= unraised:
+            unraised = -1
+        else:
             quoted = raw.rstrip(b"\r\n")
             quote = Found(rule=hit, start=start, end=start + len(quoted), line=quoted.decode("utf-8", "replace"))
-            raised = line.partition(": ")[0].endswith(("Error", "Exception")) or number - frame <= _TRACE
-            outlived = catalogue.causes[hit.cause].outlived and not raised
-            matches.append(_Match(catalogue.rank(hit), number, quote, outlived))
-            progress, last = 0, number
-        elif matches:
-            progress += context.progress(line)
-            if progress >= enough or (exit_status is None and context.done(line)):
-                matches.clear()
-                progress = 0
-    return min(matches, key=lambda match: match[:2]).quote if matches else None
-
-
-def _survive(matches: deque[_Match], context: Context, line: str, number: int) -> None:
-    """Forgets what a line says that the task survived."""
-    if matches and context.restarted(line):
-        matches.clear()
-    elif matches and context.traceback(line):
-        lasting = [match for match in matches if not match.outlived]
-        matches.clear()
-        matches.extend(lasting)
-    elif matches and context.recovered(line):
-        while matches and number - matches[-1].number <= _SURVIVED:
-            matches.pop()
+            raised = number - frame <= _TRACE or bool(_RAISED.match(line))
+            match = _Match(catalogue.rank(hit), number, quote)
+            incident.add(match, raised=raised, survivable=catalogue.causes[hit.cause].outlived)
+    return min(incident.matches(), key=lambda match: match[:2]).quote if incident else None
 
 
 def _shown(catalogue: Catalogue, line: str, number: int, before: dict[tuple[str, str], int]) -> CauseRule | None:
