@@ -39,6 +39,8 @@ class _Match(NamedTuple):
     rank: int
     number: int
     quote: Found
+    plain: int  # lines without a match before it
+    progress: int  # those of them that show progress
 
 
 class _Incident:
@@ -46,35 +48,35 @@ class _Incident:
 
     def __init__(self) -> None:
         self.lasting: deque[_Match] = deque(maxlen=_KEPT)
-        self.soft: deque[tuple[_Match, int, int]] = deque(maxlen=_KEPT)  # with `plain` and `progress` at their time
-        self.plain = self.progress = 0  # lines without a match; those that show progress
+        self.soft: deque[_Match] = deque(maxlen=_KEPT)
+        self.plain = self.progress = 0
         self.last, self.since = -_GAP, 0  # the last match's line; `progress` then
         self.traceback = -1  # where the last traceback begins
 
     def __bool__(self) -> bool:
         return bool(self.lasting or self.soft)
 
-    def add(self, match: _Match, *, raised: bool, survivable: bool) -> None:
-        if match.number - self.last > _GAP:
+    def add(self, rank: int, number: int, quote: Found, *, raised: bool, survivable: bool) -> None:
+        if number - self.last > _GAP:
             self.clear()
-        self.last, self.since = match.number, self.progress
+        self.last, self.since = number, self.progress
+        match = _Match(rank, number, quote, self.plain, self.progress)
         if survivable and not raised:
-            self.soft.append((match, self.plain, self.progress))
+            self.soft.append(match)
             return
-        while self.soft and self._outlived(*self.soft[0], by=match, raised=raised):
+        while self.soft:
+            old = self.soft[0]
+            went_on = self.progress > old.progress if rank >= _FOLLOWS else self.plain - old.plain >= _WENT_ON
+            if not (went_on or (raised and old.number < self.traceback)):
+                break
             self.soft.popleft()
         self.lasting.append(match)
 
-    def _outlived(self, match: _Match, plain: int, progress: int, *, by: _Match, raised: bool) -> bool:
-        if raised and match.number < self.traceback:
-            return True
-        return self.progress > progress if by.rank >= _FOLLOWS else self.plain - plain >= _WENT_ON
-
-    def passed(self, *, went_on: bool, enough: int) -> None:
+    def passed(self, *, went_on: bool, enough: int, done: bool) -> None:
         """Counts a line without a match."""
         self.plain += 1
         self.progress += went_on
-        if self.progress - self.since >= enough:
+        if done or self.progress - self.since >= enough:
             self.clear()
 
     def survive(self, context: Context, line: str, number: int) -> None:
@@ -84,17 +86,42 @@ class _Incident:
         elif context.traceback(line):
             self.traceback = number
         elif context.recovered(line):
-            while self.lasting and number - self.lasting[-1].number <= _SURVIVED:
-                self.lasting.pop()
-            while self.soft and number - self.soft[-1][0].number <= _SURVIVED:
-                self.soft.pop()
+            for matches in (self.lasting, self.soft):
+                while matches and number - matches[-1].number <= _SURVIVED:
+                    matches.pop()
 
     def clear(self) -> None:
         self.lasting.clear()
         self.soft.clear()
 
-    def matches(self) -> list[_Match]:
-        return [*self.lasting, *(match for match, _, _ in self.soft)]
+
+class _Trace:
+    """The traceback that is being read."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.in_frame, self.last = False, -_GAP  # the last line that is surely a part of it
+        self.prefix: re.Pattern[str] | None = None  # of each of its lines, in any rank and at any time
+        self.unraised = -1  # the last line on which an exception that ends nothing may stand
+
+    def read(self, line: str, number: int) -> str:
+        """The line without the prefix; nothing if it is the code of a frame."""
+        if self.context.traceback(line):
+            before, self.last = line[: line.index("Traceback")], number
+            known = 0 < len(before) <= 100 and not self.context.warning(before)
+            self.prefix = re.compile("^" + re.sub(r"\d+", r"\\d+", re.escape(before))) if known else None
+        if self.prefix is not None and self.near(number):
+            line = self.prefix.sub("", line)
+        if not line.strip() or (self.in_frame and line.startswith("    ")):
+            return ""
+        self.in_frame = self.context.frame(line)
+        self.last = number if self.in_frame else self.last
+        if self.context.unraised(line) or (self.in_frame and number <= self.unraised):
+            self.unraised = number + _TRACE
+        return line
+
+    def near(self, number: int) -> bool:
+        return number - self.last <= _TRACE
 
 
 def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: int | None = None) -> Found | None:
@@ -106,41 +133,33 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
     """
     if exit_status == 0:
         return None
-    context = catalogue.context
-    incident = _Incident()
+    context, incident, trace = catalogue.context, _Incident(), _Trace(catalogue.context)
     before: dict[tuple[str, str], int] = {}
-    in_frame, frame = False, -_GAP
-    unraised = -1  # the last line on which an exception that ends nothing may stand
     enough = _PROGRESS_UNKNOWN if exit_status is None else _PROGRESS
     for number, (start, raw) in enumerate(lines):
-        line = context.without_prefix(_ESCAPES.sub("", raw.decode("utf-8", "replace")).rstrip("\r\n"))
-        if not line.strip() or (in_frame and line.startswith("    ")):
+        text = _ESCAPES.sub("", raw.decode("utf-8", "replace")).rstrip("\r\n")
+        line = trace.read(context.without_prefix(text), number)
+        if not line:
             continue
-        in_frame = context.frame(line)
-        frame = number if in_frame else frame
-        hit = None if in_frame else _shown(catalogue, line, number, before)
+        hit = None if trace.in_frame else _shown(catalogue, line, number, before)
         if hit is not None and hit.weak and exit_status is None:
             hit = None
         for key in catalogue.precedes(line):
             before[key] = number
         if incident:
             incident.survive(context, line, number)
-        if context.unraised(line) or (in_frame and number <= unraised):
-            unraised = number + _TRACE
-        if hit is None:
-            if incident:
-                incident.passed(went_on=context.progress(line), enough=enough)
-                if exit_status is None and context.done(line):
-                    incident.clear()
-        elif number <= unraised:
-            unraised = -1
-        else:
+        if hit is None and incident:
+            done = exit_status is None and context.done(line)
+            incident.passed(went_on=context.progress(line), enough=enough, done=done)
+        elif hit is not None and number <= trace.unraised:
+            trace.unraised = -1
+        elif hit is not None:
             quoted = raw.rstrip(b"\r\n")
             quote = Found(rule=hit, start=start, end=start + len(quoted), line=quoted.decode("utf-8", "replace"))
-            raised = number - frame <= _TRACE or bool(_RAISED.match(line))
-            match = _Match(catalogue.rank(hit), number, quote)
-            incident.add(match, raised=raised, survivable=catalogue.causes[hit.cause].outlived)
-    return min(incident.matches(), key=lambda match: match[:2]).quote if incident else None
+            raised = trace.near(number) or bool(_RAISED.match(line))
+            survivable = catalogue.causes[hit.cause].outlived
+            incident.add(catalogue.rank(hit), number, quote, raised=raised, survivable=survivable)
+    return min((*incident.lasting, *incident.soft), key=lambda match: match[:2]).quote if incident else None
 
 
 def _shown(catalogue: Catalogue, line: str, number: int, before: dict[tuple[str, str], int]) -> CauseRule | None:
