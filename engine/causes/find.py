@@ -60,17 +60,14 @@ class _Incident:
         if number - self.last > _GAP:
             self.clear()
         self.last, self.since = number, self.progress
-        match = _Match(rank, number, quote, self.plain, self.progress)
-        if survivable and not raised:
-            self.soft.append(match)
-            return
-        while self.soft:
+        soft = survivable and not raised
+        while self.soft and not soft:
             old = self.soft[0]
             went_on = self.progress > old.progress if rank >= _FOLLOWS else self.plain - old.plain >= _WENT_ON
             if not (went_on or (raised and old.number < self.traceback)):
                 break
             self.soft.popleft()
-        self.lasting.append(match)
+        (self.soft if soft else self.lasting).append(_Match(rank, number, quote, self.plain, self.progress))
 
     def passed(self, *, went_on: bool, enough: int, done: bool) -> None:
         """Counts a line without a match."""
@@ -100,28 +97,25 @@ class _Trace:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.in_frame, self.last = False, -_GAP  # the last line that is surely a part of it
+        self.in_frame, self.until = False, -1  # the last line that may belong to it
         self.prefix: re.Pattern[str] | None = None  # of each of its lines, in any rank and at any time
         self.unraised = -1  # the last line on which an exception that ends nothing may stand
 
     def read(self, line: str, number: int) -> str:
         """The line without the prefix; nothing if it is the code of a frame."""
         if self.context.traceback(line):
-            before, self.last = line[: line.index("Traceback")], number
+            before, self.until = line[: line.index("Traceback")], number + _TRACE
             known = 0 < len(before) <= 100 and not self.context.warning(before)
             self.prefix = re.compile("^" + re.sub(r"\d+", r"\\d+", re.escape(before))) if known else None
-        if self.prefix is not None and self.near(number):
+        if self.prefix is not None and number <= self.until:
             line = self.prefix.sub("", line)
         if not line.strip() or (self.in_frame and line.startswith("    ")):
             return ""
         self.in_frame = self.context.frame(line)
-        self.last = number if self.in_frame else self.last
+        self.until = number + _TRACE if self.in_frame else self.until
         if self.context.unraised(line) or (self.in_frame and number <= self.unraised):
             self.unraised = number + _TRACE
         return line
-
-    def near(self, number: int) -> bool:
-        return number - self.last <= _TRACE
 
 
 def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: int | None = None) -> Found | None:
@@ -156,7 +150,7 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
         elif hit is not None:
             quoted = raw.rstrip(b"\r\n")
             quote = Found(rule=hit, start=start, end=start + len(quoted), line=quoted.decode("utf-8", "replace"))
-            raised = trace.near(number) or bool(_RAISED.match(line))
+            raised = number <= trace.until or bool(_RAISED.match(line))
             survivable = catalogue.causes[hit.cause].outlived
             incident.add(catalogue.rank(hit), number, quote, raised=raised, survivable=survivable)
     return min((*incident.lasting, *incident.soft), key=lambda match: match[:2]).quote if incident else None
