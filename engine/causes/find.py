@@ -22,6 +22,7 @@ _TRACE: Final = 6  # lines after a traceback's last frame that may still belong 
 _SURVIVED: Final = 3  # lines before "going on without it" whose errors ended nothing
 _WENT_ON: Final = 2  # lines between an error that a task may survive and the next, which then shows that it did
 _FOLLOWS: Final = 64  # the least rank of a cause that may follow from such an error; it takes progress between them
+_VAGUE: Final = 90  # the least rank of a rule whose lines leave open why
 _RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): ")
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
 
@@ -51,20 +52,22 @@ class _Incident:
         self.soft: deque[_Match] = deque(maxlen=_KEPT)
         self.plain = self.progress = 0
         self.last, self.since = -_GAP, 0  # the last match's line; `progress` then
-        self.traceback = -1  # where the last traceback begins
 
     def __bool__(self) -> bool:
         return bool(self.lasting or self.soft)
 
-    def add(self, rank: int, number: int, quote: Found, *, raised: bool, survivable: bool) -> None:
+    def add(self, rank: int, number: int, quote: Found, *, raised: int | None, survivable: bool) -> None:
+        """Adds a match; `raised`: the first line of the traceback that ends there."""
         if number - self.last > _GAP:
             self.clear()
         self.last, self.since = number, self.progress
-        soft = survivable and not raised
+        soft = survivable and raised is None
+        if soft and self.lasting and self.lasting[0].rank < _VAGUE:
+            return  # the end of a script stumbles over a failure before it
         while self.soft and not soft:
             old = self.soft[0]
             went_on = self.progress > old.progress if rank >= _FOLLOWS else self.plain - old.plain >= _WENT_ON
-            if not (went_on or (raised and old.number < self.traceback)):
+            if not (went_on or (raised is not None and old.number < raised)):
                 break
             self.soft.popleft()
         (self.soft if soft else self.lasting).append(_Match(rank, number, quote, self.plain, self.progress))
@@ -80,8 +83,6 @@ class _Incident:
         """Forgets what a line says that the task survived."""
         if context.restarted(line):
             self.clear()
-        elif context.traceback(line):
-            self.traceback = number
         elif context.recovered(line):
             for matches in (self.lasting, self.soft):
                 while matches and number - matches[-1].number <= _SURVIVED:
@@ -97,14 +98,14 @@ class _Trace:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.in_frame, self.until = False, -1  # the last line that may belong to it
+        self.in_frame, self.first, self.until = False, -1, -1  # its first line; the last that may belong to it
         self.prefix: re.Pattern[str] | None = None  # of each of its lines, in any rank and at any time
         self.unraised = -1  # the last line on which an exception that ends nothing may stand
 
     def read(self, line: str, number: int) -> str:
         """The line without the prefix; nothing if it is the code of a frame."""
         if self.context.traceback(line):
-            before, self.until = line[: line.index("Traceback")], number + _TRACE
+            before, self.first, self.until = line[: line.index("Traceback")], number, number + _TRACE
             known = 0 < len(before) <= 100 and not self.context.warning(before)
             self.prefix = re.compile("^" + re.sub(r"\d+", r"\\d+", re.escape(before))) if known else None
         if self.prefix is not None and number <= self.until:
@@ -150,7 +151,7 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
         elif hit is not None:
             quoted = raw.rstrip(b"\r\n")
             quote = Found(rule=hit, start=start, end=start + len(quoted), line=quoted.decode("utf-8", "replace"))
-            raised = number <= trace.until or bool(_RAISED.match(line))
+            raised = trace.first if number <= trace.until or _RAISED.match(line) else None
             survivable = catalogue.causes[hit.cause].outlived
             incident.add(catalogue.rank(hit), number, quote, raised=raised, survivable=survivable)
     return min((*incident.lasting, *incident.soft), key=lambda match: match[:2]).quote if incident else None
