@@ -23,7 +23,7 @@ _SURVIVED: Final = 3  # lines before "going on without it" whose errors ended no
 _WENT_ON: Final = 2  # lines between an error that a task may survive and the next, which then shows that it did
 _FOLLOWS: Final = 64  # the least rank of a cause that may follow from such an error; it takes progress between them
 _VAGUE: Final = 90  # the least rank of a rule whose lines leave open why
-_RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): ")
+_RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): |called `Result::")
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
 
 
@@ -56,12 +56,12 @@ class _Incident:
     def __bool__(self) -> bool:
         return bool(self.lasting or self.soft)
 
-    def add(self, rank: int, number: int, quote: Found, *, raised: int | None, survivable: bool) -> None:
+    def add(self, rank: int, number: int, quote: Found, *, raised: int | None, soft: bool) -> None:
         """Adds a match; `raised`: the first line of the traceback that ends there."""
         if number - self.last > _GAP:
             self.clear()
         self.last, self.since = number, self.progress
-        soft = survivable and raised is None
+        soft = soft and raised is None
         if soft and self.lasting and self.lasting[0].rank < _VAGUE:
             return  # the end of a script stumbles over a failure before it
         while self.soft and not soft:
@@ -152,8 +152,8 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
             quoted = raw.rstrip(b"\r\n")
             quote = Found(rule=hit, start=start, end=start + len(quoted), line=quoted.decode("utf-8", "replace"))
             raised = trace.first if number <= trace.until or _RAISED.match(line) else None
-            survivable = catalogue.causes[hit.cause].outlived
-            incident.add(catalogue.rank(hit), number, quote, raised=raised, survivable=survivable)
+            incident.add(catalogue.rank(hit), number, quote, raised=raised, soft=catalogue.causes[hit.cause].outlived)
+            trace.until = min(trace.until, number + 1)
     return min((*incident.lasting, *incident.soft), key=lambda match: match[:2]).quote if incident else None
 
 
