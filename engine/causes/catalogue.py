@@ -71,7 +71,6 @@ class _Lines(msgspec.Struct, forbid_unknown_fields=True):
     prefix: str
     frame: str
     traceback: str
-    unraised: list[str]
 
 
 class Context:
@@ -83,7 +82,7 @@ class Context:
             return lambda line: bool(matched(line))
 
         self.warning, self.harmless, self.progress = map(matcher, (lines.warning, lines.harmless, lines.progress))
-        self.recovered, self.restarted, self.unraised = map(matcher, (lines.recovered, lines.restarted, lines.unraised))
+        self.recovered, self.restarted = matcher(lines.recovered), matcher(lines.restarted)
         self._done, self._undone = matcher(lines.done), matcher(lines.undone)
         self.frame, self.traceback = matcher([lines.frame]), matcher([lines.traceback])
         self._prefixed, self._prefix = matcher([lines.prefix]), re2.compile(lines.prefix)

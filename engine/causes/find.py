@@ -24,6 +24,7 @@ _WENT_ON: Final = 2  # lines between an error that a task may survive and the ne
 _FOLLOWS: Final = 64  # the least rank of a cause that may follow from such an error; it takes progress between them
 _VAGUE: Final = 90  # the least rank of a rule whose lines leave open why
 _RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): |called `Result::")
+_UNRAISED: Final = re.compile(r"Exception (?:ignored in\b|in thread .{0,40}\b_pin_memory_loop\b)")
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
 
 
@@ -100,11 +101,11 @@ class _Trace:
         self.context = context
         self.in_frame, self.first, self.until = False, -1, -1  # its first line; the last that may belong to it
         self.prefix: re.Pattern[str] | None = None  # of each of its lines, in any rank and at any time
-        self.unraised = -1  # the last line on which an exception that ends nothing may stand
+        self.unraised = -1  # the last line of an exception that ends nothing: CPython or the loader's thread goes on
 
     def read(self, line: str, number: int) -> str:
         """The line without the prefix; nothing if it is the code of a frame."""
-        if self.context.traceback(line):
+        if "Traceback" in line and self.context.traceback(line):
             before, self.first, self.until = line[: line.index("Traceback")], number, number + _TRACE
             known = 0 < len(before) <= 100 and not self.context.warning(before)
             self.prefix = re.compile("^" + re.sub(r"\d+", r"\\d+", re.escape(before))) if known else None
@@ -114,7 +115,7 @@ class _Trace:
             return ""
         self.in_frame = self.context.frame(line)
         self.until = number + _TRACE if self.in_frame else self.until
-        if self.context.unraised(line) or (self.in_frame and number <= self.unraised):
+        if _UNRAISED.match(line) or (self.in_frame and number <= self.unraised):
             self.unraised = number + _TRACE
         return line
 
