@@ -34,7 +34,7 @@ class FailureCause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rank: int
     remedy: str
     blame: Blame | None = None  # None: the output does not say
-    outlived: bool = False  # outside of a traceback; a traceback that begins later shows that the task went on
+    outlived: bool = False  # outside of a traceback; a traceback or another error later shows that the task went on
 
 
 class CauseRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,6 +20,11 @@ _PROGRESS: Final = 8  # lines of progress that show that the task went on
 _PROGRESS_UNKNOWN: Final = 3  # as many are enough if nobody says that it failed
 _TRACE: Final = 6  # lines after a traceback's last frame that may still belong to it
 _SURVIVED: Final = 3  # lines before "going on without it" whose errors ended nothing
+_WENT_ON: Final = 2  # lines between an error that a task may survive and the next, which then shows that it did
+_FOLLOWS: Final = 64  # the least rank of a cause that may follow from such an error; it takes progress between them
+_VAGUE: Final = 90  # the least rank of a rule whose lines leave open why
+_RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): |called `Result::")
+_UNRAISED: Final = re.compile(r"Exception (?:ignored in\b|in thread .{0,40}\b_pin_memory_loop\b)")
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
 
 
@@ -36,7 +41,83 @@ class _Match(NamedTuple):
     rank: int
     number: int
     quote: Found
-    outlived: bool  # by a traceback that begins later
+    plain: int  # lines without a match before it
+    progress: int  # those of them that show progress
+
+
+class _Incident:
+    """The matches near the end; `soft` are those that a task may survive, see `FailureCause.outlived`."""
+
+    def __init__(self) -> None:
+        self.lasting: deque[_Match] = deque(maxlen=_KEPT)
+        self.soft: deque[_Match] = deque(maxlen=_KEPT)
+        self.plain = self.progress = 0
+        self.last, self.since = -_GAP, 0  # the last match's line; `progress` then
+
+    def __bool__(self) -> bool:
+        return bool(self.lasting or self.soft)
+
+    def add(self, rank: int, number: int, quote: Found, *, raised: int | None, soft: bool) -> None:
+        """Adds a match; `raised`: the first line of the traceback that ends there."""
+        if number - self.last > _GAP:
+            self.clear()
+        self.last, self.since = number, self.progress
+        soft = soft and raised is None
+        if soft and self.lasting and self.lasting[0].rank < _VAGUE:
+            return  # the end of a script stumbles over a failure before it
+        while self.soft and not soft:
+            old = self.soft[0]
+            went_on = self.progress > old.progress if rank >= _FOLLOWS else self.plain - old.plain >= _WENT_ON
+            if not (went_on or (raised is not None and old.number < raised)):
+                break
+            self.soft.popleft()
+        (self.soft if soft else self.lasting).append(_Match(rank, number, quote, self.plain, self.progress))
+
+    def passed(self, *, went_on: bool, enough: int, done: bool) -> None:
+        """Counts a line without a match."""
+        self.plain += 1
+        self.progress += went_on
+        if done or self.progress - self.since >= enough:
+            self.clear()
+
+    def survive(self, context: Context, line: str, number: int) -> None:
+        """Forgets what a line says that the task survived."""
+        if context.restarted(line):
+            self.clear()
+        elif context.recovered(line):
+            for matches in (self.lasting, self.soft):
+                while matches and number - matches[-1].number <= _SURVIVED:
+                    matches.pop()
+
+    def clear(self) -> None:
+        self.lasting.clear()
+        self.soft.clear()
+
+
+class _Trace:
+    """The traceback that is being read."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.in_frame, self.first, self.until = False, -1, -1  # its first line; the last that may belong to it
+        self.prefix: re.Pattern[str] | None = None  # of each of its lines, in any rank and at any time
+        self.unraised = -1  # the last line of an exception that ends nothing: CPython or the loader's thread goes on
+
+    def read(self, line: str, number: int) -> str:
+        """The line without the prefix; nothing if it is the code of a frame."""
+        if "Traceback" in line and self.context.traceback(line):
+            before, self.first, self.until = line[: line.index("Traceback")], number, number + _TRACE
+            known = 0 < len(before) <= 100 and not self.context.warning(before)
+            self.prefix = re.compile("^" + re.sub(r"\d+", r"\\d+", re.escape(before))) if known else None
+        if self.prefix is not None and number <= self.until:
+            line = self.prefix.sub("", line)
+        if not line.strip() or (self.in_frame and line.startswith("    ")):
+            return ""
+        self.in_frame = self.context.frame(line)
+        self.until = number + _TRACE if self.in_frame else self.until
+        if _UNRAISED.match(line) or (self.in_frame and number <= self.unraised):
+            self.unraised = number + _TRACE
+        return line
 
 
 def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: int | None = None) -> Found | None:
@@ -48,54 +129,33 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
     """
     if exit_status == 0:
         return None
-    context = catalogue.context
-    matches: deque[_Match] = deque(maxlen=_KEPT)
+    context, incident, trace = catalogue.context, _Incident(), _Trace(catalogue.context)
     before: dict[tuple[str, str], int] = {}
-    in_frame, frame = False, -_GAP
-    progress, last = 0, -_GAP
     enough = _PROGRESS_UNKNOWN if exit_status is None else _PROGRESS
     for number, (start, raw) in enumerate(lines):
-        line = context.without_prefix(_ESCAPES.sub("", raw.decode("utf-8", "replace")).rstrip("\r\n"))
-        if not line.strip():
+        text = _ESCAPES.sub("", raw.decode("utf-8", "replace")).rstrip("\r\n")
+        line = trace.read(context.without_prefix(text), number)
+        if not line:
             continue
-        if in_frame and line.startswith("    "):
-            continue
-        in_frame = context.frame(line)
-        frame = number if in_frame else frame
-        hit = None if in_frame else _shown(catalogue, line, number, before)
+        hit = None if trace.in_frame else _shown(catalogue, line, number, before)
         if hit is not None and hit.weak and exit_status is None:
             hit = None
         for key in catalogue.precedes(line):
             before[key] = number
-        _survive(matches, context, line, number)
-        if hit is not None:
-            if number - last > _GAP:
-                matches.clear()
+        if incident:
+            incident.survive(context, line, number)
+        if hit is None and incident:
+            done = exit_status is None and context.done(line)
+            incident.passed(went_on=context.progress(line), enough=enough, done=done)
+        elif hit is not None and number <= trace.unraised:
+            trace.unraised = -1
+        elif hit is not None:
             quoted = raw.rstrip(b"\r\n")
             quote = Found(rule=hit, start=start, end=start + len(quoted), line=quoted.decode("utf-8", "replace"))
-            raised = line.partition(": ")[0].endswith(("Error", "Exception")) or number - frame <= _TRACE
-            outlived = catalogue.causes[hit.cause].outlived and not raised
-            matches.append(_Match(catalogue.rank(hit), number, quote, outlived))
-            progress, last = 0, number
-        elif matches:
-            progress += context.progress(line)
-            if progress >= enough or (exit_status is None and context.done(line)):
-                matches.clear()
-                progress = 0
-    return min(matches, key=lambda match: match[:2]).quote if matches else None
-
-
-def _survive(matches: deque[_Match], context: Context, line: str, number: int) -> None:
-    """Forgets what a line says that the task survived."""
-    if matches and context.restarted(line):
-        matches.clear()
-    elif matches and context.traceback(line):
-        lasting = [match for match in matches if not match.outlived]
-        matches.clear()
-        matches.extend(lasting)
-    elif matches and context.recovered(line):
-        while matches and number - matches[-1].number <= _SURVIVED:
-            matches.pop()
+            raised = trace.first if number <= trace.until or _RAISED.match(line) else None
+            incident.add(catalogue.rank(hit), number, quote, raised=raised, soft=catalogue.causes[hit.cause].outlived)
+            trace.until = min(trace.until, number + 1)
+    return min((*incident.lasting, *incident.soft), key=lambda match: match[:2]).quote if incident else None
 
 
 def _shown(catalogue: Catalogue, line: str, number: int, before: dict[tuple[str, str], int]) -> CauseRule | None:

@@ -24,7 +24,7 @@ MARK: Final = "» "
 
 class Log(NamedTuple):
     name: str
-    cause: str  # "none": the run succeeded
+    cause: str  # "none": the run succeeded, or failed, and no line says why
     exit_status: int
     cut: bool  # True: without its decisive lines nothing explains it
     lines: list[str]
@@ -110,6 +110,12 @@ def test_causes_are_right() -> None:
 def test_a_success_has_no_cause(exit_status: int | None) -> None:
     """Also if nobody says how it exited."""
     assert [log.name for log in SUCCEEDED if cause_of(log.output(), exit_status)] == []
+
+
+def test_a_failure_that_no_line_explains_has_no_cause() -> None:
+    silent = [log for log in SUCCEEDED if log.exit_status]
+    assert len(silent) >= 10
+    assert [log.name for log in silent if cause_of(log.output(), log.exit_status)] == []
 
 
 def test_without_the_decisive_lines_there_is_no_cause() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from steno.engine.causes.catalogue import Catalogue, CauseRule, rules_in, shipped, shipped_causes, with_rules
@@ -42,11 +42,32 @@ def cause(output: bytes, exit_status: int | None = 1) -> str | None:
         (b"CUDA out of memory, trying a batch of 8\n", None),
         (OOM + b"\nretrying with a batch of 8\n", None),
         (b"", None),
+        (b"curl: (7) Failed to connect to x port 9: Connection refused\nbuilt\nread\nSegmentation fault\n", "segfault"),
+        (b"cat: /x: No such file or directory\nSegmentation fault\n", "missing_file"),  # it followed at once
+        (b"/x: Permission denied\nepoch 1\n" + PEER, "collective_error"),
+        (b"/x: Permission denied\nwaiting\nwaiting\n" + PEER, "permission_denied"),  # the peer may wait for it
+        (TRACEBACK + b"KeyError: 'x'\nleaving\ncp: cannot stat 'out.pt': No such file or directory\n", "python_error"),
+        (b"Could not resolve host: x\n" + TRACEBACK + b"subprocess.CalledProcessError: 'git', 128\n", "network_error"),
+        (b"Could not resolve host: x\n" + TRACEBACK + b"KeyError: 'x'\n", "python_error"),
+        (b"Exception ignored in: <function f at 0x1>\n" + TRACEBACK + b"OSError: [Errno 28] No space left\n", None),
+        (b"srun: error: n1: task 3: Aborted (core dumped)\n", None),  # it ended itself, and does not say why
+        (b'{"exc":"Traceback (most recent call last):\\n  File \\"a.py\\", line 1\\nKeyError: 1"}\n', "python_error"),
+        (b"cat: /x: Datei oder Verzeichnis nicht gefunden\n", "missing_file"),
     ],
 )
 def test_the_line_that_others_follow_from_decides(output: bytes, expected: str | None) -> None:
     """Not what the task survived, not what came of it, and nothing that only looks like an error."""
     assert cause(output) == expected
+
+
+@given(st.text("aZ9 :./|[]()_-\u2502", max_size=40), st.lists(st.integers(0, 9_999), min_size=4, max_size=4))
+@example("2026-11-30T12:00:00.", [1, 22, 333, 0])
+@example("\x1b[31mnid", [1, 2, 3, 4])
+def test_a_traceback_is_read_behind_any_prefix(prefix: str, numbers: list[int]) -> None:
+    """Law: of a rank, a host, a time or a logger, with numbers that change from line to line."""
+    lines = (TRACEBACK + b"    f(x)\nMy.pkg.WrongShape: 4 is not 5").decode().split("\n")
+    output = "\n".join(f"{prefix}{number} {line}" for number, line in zip(numbers, lines, strict=True))
+    assert cause(output.encode()) == "python_error"
 
 
 def test_a_task_that_exited_0_has_no_cause() -> None:

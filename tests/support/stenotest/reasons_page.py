@@ -28,9 +28,10 @@ beside the general sentence.
 
 CAUSES = """`steno explain NAME` quotes the line of the recorded output that explains a failure, with its cause, or
 says that no line does. `steno causes FILE` does so for a file with output.
-Of several causes the first in this table counts: the others follow from it. `steno causes --exit-status N`
-knows that the task failed; without it, a task that says that all went well has no cause. A site adds rules of its own
-in TOML, by `steno causes --rules FILE` or the setting `causes.rules`:
+Of several causes the first in this table counts: the others follow from it. But a task often survives a missing file
+or module, or a refused permission, token, address or port: outside of a traceback these yield to another error after
+more output. `steno causes --exit-status N` knows that the task failed; without it, a task that says that all went
+well has no cause. A site adds rules of its own in TOML, by `steno causes --rules FILE` or the setting `causes.rules`:
 
 ```toml
 [[rule]]
