@@ -22,7 +22,7 @@ export const offer = (lever) => offered.set(lever);
 // `Pause: user ada, GPU MI300X`
 export function named(lever, name = lever.name) {
   const parts = SCOPE.filter((key) => lever[key]).map((key) => `${key === "gpu" ? "GPU" : key} ${lever[key]}`);
-  if (lever.vm_id) parts.push(`machine ${name ?? lever.vm_id.slice(0, 8)}`);
+  if (lever.vm_id) parts.push(`machine ${name ?? lever.machines?.[0] ?? lever.vm_id.slice(0, 8)}`);
   return `${LEVERS[lever.action]?.verb ?? lever.action}: ${parts.join(", ") || "everything"}`;
 }
 

@@ -72,7 +72,7 @@ function Lane({ lives, window, width, unseen, several }) {
   const { vm } = lives.at(-1);
   const all = lives.flatMap((lane) => blocks(lane, window, width, lives.length > 1)).sort((a, b) => a.from - b.from);
   return html`<li class="lane"><div class="label"><span class="badge s-${vm.state}" title=${vm.state}><${Glyph} of=${vm.state} /><span class="hidden-text">${vm.state}</span></span>
-      <${Link} to="/machines/${vm.vm_id}">${name(vm)}<//><span class="rate" title=${vm.source}>${several ? `${vm.source} · ` : ""}${price(vm.price_usd_per_hour)}/h${lives.length > 1 ? ` · ${lives.length} machines` : ""}</span></div>
+      <${Link} to="/machines/${vm.vm_id}">${name(vm)}<//><span class="rate" title=${vm.source}>${price(vm.price_usd_per_hour)}/h${lives.length > 1 ? ` · ${lives.length} machines` : ""}${several ? ` · ${vm.source}` : ""}</span></div>
     <div class="track" ref=${track} role="group" aria-label="${name(vm)}, ${vm.state}" onKeyDown=${move}>${all.map((one, index) => {
       const common = { key: one.key, style: one.style, tabindex: index === 0 ? 0 : -1, ...tip(one.text) };
       if (one.kind === "phase") return html`<span class="block p-${one.phase}" role="img" ...${common}></span>`;
