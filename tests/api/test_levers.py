@@ -54,7 +54,11 @@ def test_a_lever_is_previewed_pulled_listed_and_released(served: Serve, site: De
     assert client.request("DELETE", path, json={"why": "over"}).status_code == 200
     assert client.delete(path).status_code == 404
     actions = [action["action"] for action in client.get("/api/audit").json()["actions"]][:3]
-    assert actions == ["released a lever", "pulled a lever: pause runs of ada", "pulled a lever: pause runs of ada"]
+    assert actions == [
+        "released a lever: pause runs of ada",
+        "pulled a lever: pause runs of ada",
+        "pulled a lever: pause runs of ada",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ function Share({ vm, now }) {
 function Bill({ vm, now, silent }) {
   const columns = [
     { head: "Phase", cell: (one) => html`<${StateBadge} state=${one.phase} />` },
-    { head: "From", cell: (one) => html`<${Time} at=${one.from} />` },
+    { head: "From", below: true, cell: (one) => html`<${Time} at=${one.from} />` },
     { head: "To", hide: "phone", cell: (one) => (one.to === null ? html`<span class="dim">still</span>` : html`<${Time} at=${one.to} clock=${day(one.to) === day(one.from)} />`) },
     { head: "Lasted", right: true, cell: (one) => html`<${Elapsed} from=${one.from} to=${one.to ?? (silent ? now : null)} />` },
     { head: "Cost", right: true, cell: (one) => html`<${Money} usd=${one.cost_usd} />` },

@@ -8,11 +8,14 @@ export const Empty = ({ title, say, children }) => html`<div class="empty"><stro
   ${children && html`<div>${children}</div>`}
   ${say && [].concat(say).map((line) => html`<div><code class="say">${line}</code></div>`)}</div>`;
 
+// The status of an answer in words.
+const HEADS = { 400: "Not valid", 403: "Not allowed", 404: "Not found", 409: "Refused", 422: "Not valid", 503: "Not available now" };
+
 // An ApiProblem, with its field; `retry` adds a button. Building read models is not one: the frame shows its progress.
 export function Problem({ error, retry }) {
   if (!error) return null;
   if (error.progress) return html`<${Loading} height="5" />`;
-  const head = error.status ? `${error.title || "Problem"} (${error.status})` : error.title || "Problem";
+  const head = HEADS[error.status] ?? (error.status ? `${error.title || "Problem"} (${error.status})` : error.title || "Problem");
   return html`<div class="problem" role="alert"><strong>${head}</strong>
     <span>${withCode(error.detail || error.message)}${error.field && html` <span class="dim">Field: <code>${error.field}</code></span>`}</span>
     ${retry && html`<div><button type="button" class="button small" onClick=${retry}>Try again</button></div>`}</div>`;

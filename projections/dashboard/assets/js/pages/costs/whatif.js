@@ -45,7 +45,7 @@ export function WhatIf({ since }) {
   const path = SWEEPS[sweep] ? `/api/whatif?sweep=${sweep}&${SWEEPS[sweep][1]}&keep_p95=${KEEP}&since=${since}` : null;
   const read = useData(path, { on: () => false });
   const more = html`${Object.entries(SWEEPS).map(([key, [text]]) => html`<button key=${key} type="button" class="button small" aria-pressed=${key === sweep} onClick=${() => choose(key === sweep ? null : key)}>${text}</button>`)}`;
-  return html`<${Panel} title="What if" class="whole" more=${more}>${path === null ? html`<${Empty} title="Another policy" say="steno whatif --help">Choose what to vary: the recorded runs are decided again.<//>` : html`<${Await} read=${read} height="4">${(data) => {
+  return html`<${Panel} title="What if" class="whole" more=${more}>${path === null ? html`<${Empty} title="Another policy" say="steno whatif --help">Choose what to vary: the recorded runs are decided again.<//>` : read.error?.status === 404 ? html`<${Empty} title="Nothing to decide again">${read.error.detail}<//>` : html`<${Await} read=${read} height="4">${(data) => {
     const rows = [{ policy: "recorded", best: data.recorded }, ...data.predictions.map((one) => ({ ...one, cheapest: one.policy === data.cheapest }))];
     const error = `${(data.error * 100).toFixed(2)} %`;
     return html`<p class="dim">${data.source}, ${count(data.runs, "run")}. The recorded policy, predicted alike, differs from its bill by ${error}.</p>
