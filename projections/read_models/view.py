@@ -256,7 +256,7 @@ class View:
 
         state = self.state
         vm = state.vms[vm_id]
-        ends = self.provider_end(vm, now)
+        ends = None if vm.idle_since is None else self.provider_end(vm, now)
         own = (
             ()
             if ends is None

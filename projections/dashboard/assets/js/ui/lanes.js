@@ -108,12 +108,14 @@ function joined(gaps, window) {
 
 const silence = (gap) => `${GAPS[gap.kind]}: ${gap.source}, ${moment(gap.start)} to ${gap.to === null ? "now" : clock(gap.to)}, ${duration(gap.end - gap.start)}`;
 
+// Where the handle of a gap is, as a share of the width.
+const middle = (one, { from, to }) => clamp((clamp(share(one.start, from, to)) + clamp(share(one.end, from, to))) / 2, 0.01, 0.99);
+
 function Gaps({ gaps, window }) {
   return html`<div class="gap-marks">${joined(gaps, window).map((one) => {
-    const [left, right] = [one.start, one.end].map((time) => clamp(share(time, window.from, window.to)));
     const more = one.gaps.length > 6 ? `\nand ${one.gaps.length - 6} more` : "";
     const text = `${one.gaps.slice(0, 6).map(silence).join("\n")}${more}`;
-    return html`<button type="button" class="gap-handle g-${one.gaps[0].kind}" key=${`h${one.start}`} style=${{ left: pct(clamp((left + right) / 2, 0.01, 0.99)) }} ...${tip(text)}><${Glyph} of="blind" /></button>`;
+    return html`<button type="button" class="gap-handle g-${one.gaps[0].kind}" key=${`h${one.start}`} style=${{ left: pct(middle(one, window)) }} ...${tip(text)}><${Glyph} of="blind" /></button>`;
   })}</div>`;
 }
 
@@ -125,6 +127,7 @@ export function Lanes({ lanes, window, gaps = [] }) {
   const times = { from: ms(window.from), to: ms(window.to) };
   const first = Math.min(times.to - SHORTEST, ...lanes.map(({ vm }) => began(vm))); // a young record fills the width
   times.from = Math.max(times.from, first - (times.to - first) * 0.02);
+  const handles = joined(gaps, times).map((one) => middle(one, times)); // they stand among the hours
   const { ticks } = ticksOf(times.from, times.to, Math.max(2, Math.floor(width / 110)));
   const rows = rowsOf(lanes);
   const unseen = unseenOf(gaps, times, width);
@@ -132,7 +135,7 @@ export function Lanes({ lanes, window, gaps = [] }) {
   const spare = Math.max(0, ROWS - rows.length);
   return html`<div class="lanes"><div class="frame" tabindex="0" role="region" aria-label="Machines over time"><div ref=${frame} class="lane-axis">${ticks.map((time) => {
     const x = share(time, times.from, times.to);
-    return x > 0.03 && x < 0.97 && html`<span key=${time} style=${{ left: pct(x) }}>${tick(time, times.to - times.from)}</span>`;
+    return x > 0.03 && x < 0.97 && !handles.some((at) => Math.abs(at - x) * width < 28) && html`<span key=${time} style=${{ left: pct(x) }}>${tick(time, times.to - times.from)}</span>`;
   })}</div>
     <${Hatch} /><${Gaps} gaps=${gaps} window=${times} />
     <ol>${rows.map((row) => html`<${Lane} key=${row.key} lives=${row.lives} window=${times} width=${width} unseen=${unseen.get(row.lives[0].vm.source)} several=${several} />`)}${Array.from({ length: spare }, (_, index) => html`<li class="lane" key=${`empty${index}`} aria-hidden="true"></li>`)}</ol></div>
