@@ -110,6 +110,15 @@ def test_the_client_pulls_and_releases(served: Serve, site: DecidedRecord) -> No
             client.ask(release(made["lever_id"]))
 
 
+def test_a_run_that_is_asked_to_stop_says_so_until_it_has_ended(served: Serve, site: DecidedRecord) -> None:
+    """Also while no process carries it out."""
+    client = served(site.folder / "record.db").client
+    before = client.get("/api/runs/eval/explain").json()["why"]
+    position = client.post("/api/runs/eval/stop", json={}).json()["position"]
+    after = client.get("/api/runs/eval/explain", params={"min_position": position}).json()["why"]
+    assert after == f"{before} Its stop was requested, and it has not ended yet."
+
+
 SCOPE = ("Of the user", "Of the GPU", "Of the source")
 LEVERS = {"Pause": SCOPE, "Drain": ("Of the source",), "Stop": SCOPE}
 VALUES = {"Of the user": "tester", "Of the GPU": "MI300X", "Of the source": "dstack"}
