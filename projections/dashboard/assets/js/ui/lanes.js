@@ -129,13 +129,14 @@ export function Lanes({ lanes, window, gaps = [] }) {
   times.from = Math.max(times.from, first - (times.to - first) * 0.02);
   const handles = joined(gaps, times).map((one) => middle(one, times)); // they stand among the hours
   const { ticks } = ticksOf(times.from, times.to, Math.max(2, Math.floor(width / 110)));
+  const free = ticks.filter((time) => !handles.some((at) => Math.abs(at - share(time, times.from, times.to)) * width < 26));
   const rows = rowsOf(lanes);
   const unseen = unseenOf(gaps, times, width);
   const several = new Set(lanes.map(({ vm }) => vm.source)).size > 1;
   const spare = Math.max(0, ROWS - rows.length);
-  return html`<div class="lanes"><div class="frame" tabindex="0" role="region" aria-label="Machines over time"><div ref=${frame} class="lane-axis">${ticks.map((time) => {
+  return html`<div class="lanes"><div class="frame" tabindex="0" role="region" aria-label="Machines over time"><div ref=${frame} class="lane-axis">${(free.length ? free : ticks).map((time) => {
     const x = share(time, times.from, times.to);
-    return x > 0.03 && x < 0.97 && !handles.some((at) => Math.abs(at - x) * width < 28) && html`<span key=${time} style=${{ left: pct(x) }}>${tick(time, times.to - times.from)}</span>`;
+    return x > 0.03 && x < 0.97 && html`<span key=${time} style=${{ left: pct(x) }}>${tick(time, times.to - times.from)}</span>`;
   })}</div>
     <${Hatch} /><${Gaps} gaps=${gaps} window=${times} />
     <ol>${rows.map((row) => html`<${Lane} key=${row.key} lives=${row.lives} window=${times} width=${width} unseen=${unseen.get(row.lives[0].vm.source)} several=${several} />`)}${Array.from({ length: spare }, (_, index) => html`<li class="lane" key=${`empty${index}`} aria-hidden="true"></li>`)}</ol></div>

@@ -9,7 +9,7 @@ export const Empty = ({ title, say, children }) => html`<div class="empty"><stro
   ${say && [].concat(say).map((line) => html`<div><code class="say">${line}</code></div>`)}</div>`;
 
 // The status of an answer in words.
-const HEADS = { 400: "Not valid", 403: "Not allowed", 404: "Not found", 409: "Refused", 422: "Not valid", 503: "Not available now" };
+const HEADS = { 400: "Not valid", 403: "Not allowed", 404: "Not found", 409: "Refused", 422: "Not valid", 502: "Not available now", 503: "Not available now" };
 
 // An ApiProblem, with its field; `retry` adds a button. Building read models is not one: the frame shows its progress.
 export function Problem({ error, retry }) {
