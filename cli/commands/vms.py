@@ -135,9 +135,6 @@ def keep(app: App, vms: tuple[str, ...], duration: str | None, end: str | None, 
     from steno.cli.commands.levers import pulled
     from steno.cli.wiring.time_arguments import coming, length
     from steno.cli.wiring.view import caught_up_view
-    from steno.engine.decide.machine import own_end
-    from steno.engine.providers.registry import kind
-    from steno.engine.state.world import policy_of
     from steno.events.clock import format_second
 
     if (duration is None) == (end is None):
@@ -148,8 +145,8 @@ def keep(app: App, vms: tuple[str, ...], duration: str | None, end: str | None, 
         for machine in [_machine(record, vm) for vm in dict.fromkeys(vms)]:
             pulled(app, record, "keep", why, vm_id=machine.vm_id, until=until)
             with caught_up_view(record) as view:
-                own = own_end(view.state, machine, policy_of(view.state, machine.source), app.clock.now())
-            if kind(machine.provider).ends_idle and own is not None and own < until:
+                own = view.provider_end(view.state.vms[machine.vm_id], app.clock.now())
+            if own is not None:
                 ends = f"{machine.provider} itself ends it about {format_second(own)} unless a run is on it then"
                 hint(f"{ends}, and Steno cannot move that timer: a run on it, as `sleep 2h`, holds it for certain")
 

@@ -117,7 +117,7 @@ def actions(look: Look, *, behind: int | None, limit: int, who: str | None) -> P
         if len(rows) == limit or scanned == _SCANNED:
             return Page(rows=rows, next=last)
         last = stored.position
-        action = _action(stored)
+        action = _action(look.record, stored)
         if who in (None, action.who):
             rows.append(wire(action))
     return Page(rows=rows, next=None)
@@ -126,15 +126,21 @@ def actions(look: Look, *, behind: int | None, limit: int, who: str | None) -> P
 def changed_settings(look: Look, after: int) -> list[ActionObject]:
     """Actions after a position that change something for everybody, newest first."""
     stored = look.record.read(after=after, until=look.position, types=_SETTINGS, backwards=True)
-    return [_action(each) for each in stored]
+    return [_action(look.record, each) for each in stored]
 
 
-def _action(stored: Stored) -> ActionObject:
+def _action(record: Record, stored: Stored) -> ActionObject:
     fact: Any = stored.data
     by_policy = isinstance(fact, types.StopRequested) and fact.by == "policy"
     action, name = _ACTIONS[type(fact)], getattr(fact, "name", None)
     if isinstance(fact, LeverPulled):
         action, name = f"{action}: {fact.action} {scope(fact)}", f"({fact.why})"
+    if isinstance(fact, LeverReleased):
+        pulls = record.read(stream=stored.stream, until=stored.position, types={"LeverPulled"}, backwards=True)
+        for pulled in (pull.data for pull in pulls):
+            if isinstance(pulled, LeverPulled) and pulled.lever_id == fact.lever_id:
+                action = f"{action}: {pulled.action} {scope(pulled)}"
+        name = f"({fact.why})" if fact.why else None
     if isinstance(fact, BudgetMoved):
         action, name = f"moved {usd(fact.amount)} from {fact.from_owner} to {fact.to_owner}", f"({fact.why})"
     return ActionObject(

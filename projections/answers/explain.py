@@ -183,6 +183,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
     reading, cause = READINGS.of(run.provider), cause_now(folded, view.state, now, message_of(record, folded))
     here = view.clock(row.archive, now)
     start = start_estimate(view.state, folded, here)
+    stopping = "" if folded.stop_by is None or folded.terminal else " Its stop was requested, and it has not ended yet."
     return Explanation(
         run=run,
         witnesses=() if reading is None else reading.testimony(folded.views),
@@ -199,7 +200,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
             Gap(source=gap.source, start=gap.start, end=gap.end, kind=gap.kind)
             for gap in timeline(run, view.blind_of(row, now), now, foreign=row.is_foreign).gaps
         ),
-        why=cause.why,
+        why=cause.why + stopping,
         blame=cause.blame,
         again=cause.again,
         output_cause=causes.of(record, run, folded.provider_id),

@@ -12,7 +12,7 @@ from steno.engine.decide.budget import Account, Metrics, PastSpend, account, met
 from steno.engine.decide.queue import LEARNT_FROM, Queued, over_limit, queue
 from steno.engine.errors import RunNotFound, VmNotFound
 from steno.engine.objects import BlindObject, RanObject, RunObject, VmObject, blind_object
-from steno.engine.providers.registry import READINGS
+from steno.engine.providers.registry import READINGS, kind
 from steno.engine.rules.sets import CURRENT
 from steno.engine.state.archives import newest_poll, until_of
 from steno.engine.state.changes import Anomaly, GapKind
@@ -23,7 +23,7 @@ from steno.engine.state.sources import Observability, Source, observability, ope
 from steno.engine.state.vm import Vm
 from steno.engine.state.world import World, policy_of, source_of
 from steno.engine.wire import Shape, Time
-from steno.events.clock import format_time
+from steno.events.clock import format_second, format_time
 from steno.events.errors import StenoError
 from steno.projections.read_models.row_table import Row, RowTable
 from steno.projections.read_models.run_query import RunQuery, find
@@ -256,7 +256,21 @@ class View:
 
         state = self.state
         vm = state.vms[vm_id]
-        return why_up(state, vm, policy_of(state, vm.source), now)
+        ends = None if vm.idle_since is None else self.provider_end(vm, now)
+        own = (
+            ()
+            if ends is None
+            else (f"{vm.provider} itself ends it about {format_second(ends)}, unless a run is on it.",)
+        )
+        return (*why_up(state, vm, policy_of(state, vm.source), now), *own)
+
+    def provider_end(self, vm: Vm, now: int) -> int | None:
+        """When its provider ends a kept machine that stays idle; None: not before the time for which it is kept."""
+        from steno.engine.decide.machine import own_end
+
+        kept, own = vm.kept(now), own_end(self.state, vm, policy_of(self.state, vm.source), now)
+        is_before = kept is not None and own is not None and own < kept.until and vm.billed
+        return own if is_before and kind(vm.provider).ends_idle else None
 
     def whole(self) -> World:
         """The engine's world with every run in memory: for costs and the budget."""

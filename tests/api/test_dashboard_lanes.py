@@ -68,7 +68,7 @@ def _hatched(here: Served, head: int, overview: dict[str, Any], see: See, option
     wanted = {(lane["vm"]["source"], lane["vm"]["name"]) for lane in overview["lanes"]}
     assert len(drawn_lanes) == len(wanted) > len({name for _, name in wanted})
     for lane in lanes.all():
-        assert lane.locator(".rate").inner_text().startswith(str(lane.locator(".rate").get_attribute("title")))
+        assert lane.locator(".rate").inner_text().endswith(str(lane.locator(".rate").get_attribute("title")))
     (handle,) = page.locator(".gap-handle").all()
     label = str(handle.get_attribute("aria-label"))
     assert "dstack/other" in label

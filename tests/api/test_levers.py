@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Serve
+    from stenolab.browser import See
 
 KEYS = {"lever_id", "action", "user", "gpu", "source", "state", "vm_id", "until", "why", "by", "at"}
 REACH = {"runs", "machines", "spent_usd", "cost_usd_per_hour"}
@@ -54,7 +55,11 @@ def test_a_lever_is_previewed_pulled_listed_and_released(served: Serve, site: De
     assert client.request("DELETE", path, json={"why": "over"}).status_code == 200
     assert client.delete(path).status_code == 404
     actions = [action["action"] for action in client.get("/api/audit").json()["actions"]][:3]
-    assert actions == ["released a lever", "pulled a lever: pause runs of ada", "pulled a lever: pause runs of ada"]
+    assert actions == [
+        "released a lever: pause runs of ada",
+        "pulled a lever: pause runs of ada",
+        "pulled a lever: pause runs of ada",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,3 +108,49 @@ def test_the_client_pulls_and_releases(served: Serve, site: DecidedRecord) -> No
         assert client.ask(release(made["lever_id"]))["lever_id"] == made["lever_id"]
         with pytest.raises(Refused, match="in force"):
             client.ask(release(made["lever_id"]))
+
+
+def test_a_run_that_is_asked_to_stop_says_so_until_it_has_ended(served: Serve, site: DecidedRecord) -> None:
+    """Also while no process carries it out."""
+    client = served(site.folder / "record.db").client
+    before = client.get("/api/runs/eval/explain").json()["why"]
+    position = client.post("/api/runs/eval/stop", json={}).json()["position"]
+    after = client.get("/api/runs/eval/explain", params={"min_position": position}).json()["why"]
+    assert after == f"{before} Its stop was requested, and it has not ended yet."
+
+
+SCOPE = ("Of the user", "Of the GPU", "Of the source")
+LEVERS = {"Pause": SCOPE, "Drain": ("Of the source",), "Stop": SCOPE}
+VALUES = {"Of the user": "tester", "Of the GPU": "MI300X", "Of the source": "dstack"}
+
+
+def test_the_service_takes_whatever_a_window_of_a_lever_asks_for(served: Serve, site: DecidedRecord, see: See) -> None:
+    """Each field of each; what was pulled stands on the page at once, and a machine is kept from its page."""
+    here = served(site.folder / "record.db")
+    seen = see(here.url)
+    for verb, fields in LEVERS.items():
+        page = seen.go("/")
+        page.get_by_role("button", name=f"{verb}…").click()
+        sheet = page.get_by_role("dialog", name=verb)
+        assert sheet.locator(".fields input").count() == len(fields)
+        for field in fields:
+            sheet.get_by_label(field).fill(VALUES[field])
+        if verb != "Stop":
+            sheet.get_by_label("For how long").fill("2h")
+        sheet.get_by_label("Why").fill("so")
+        sheet.locator("button[type=submit]").click()
+        page.get_by_text(f"{verb}: {'user' if 'Of the user' in fields else 'source'} ").first.wait_for()
+        seen.until("document.querySelector('.sheet') === null")
+    assert [lever["action"] for lever in here.client.get("/api/levers").json()["levers"]] == ["pause", "drain", "stop"]
+    page.get_by_role("region", name="Levers in force").get_by_text("Stop: user tester, GPU MI300X").first.wait_for()
+    vm = here.client.get("/api/vms").json()["vms"][0]
+    page = seen.go(f"/machines/{vm['vm_id']}")
+    page.get_by_role("button", name="Keep…").click()
+    sheet = page.get_by_role("dialog", name="Keep m1")
+    sheet.get_by_label("For how long").fill("")
+    sheet.get_by_text("Write for how long.").wait_for()
+    sheet.get_by_label("For how long").fill("2h")
+    sheet.get_by_label("Why").fill("a crash")
+    sheet.get_by_role("button", name="Keep it").click()
+    page.get_by_role("button", name="Release Keep: machine m1").wait_for()
+    assert seen.complaints == []

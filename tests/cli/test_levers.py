@@ -89,7 +89,7 @@ def site(tmp_path: Path) -> tuple[DecidedRecord, InProcess]:
 
 
 def test_a_machine_is_kept_by_one_person_until_somebody_releases_it(site: tuple[DecidedRecord, InProcess]) -> None:
-    """The answer says when dstack's own timer ends it; who keeps it may keep it longer, others may not."""
+    """The answer and `explain` say when dstack's own timer ends it; who keeps it may keep it longer, others may not."""
     _, call = site
     made = call("vms", "keep", "m1", "--for", "2h", "--why", "a crash")
     assert made.exit_code == 0, made.output
@@ -98,7 +98,9 @@ def test_a_machine_is_kept_by_one_person_until_somebody_releases_it(site: tuple[
     assert (longer["action"], longer["machines"]) == ("keep", ["m1"])
     refused = call("vms", "keep", "m1", "--for", "1h", "--why", "mine", LOGNAME="bob")
     assert (refused.exit_code, "keeps m1 until" in str(refused.exception)) == (1, True)
-    assert "keeps it until" in call.page("explain", "m1")
+    explained = call.page("explain", "m1")
+    assert "keeps it until" in explained
+    assert "dstack itself ends it about" in explained
     call.page("resume", longer["lever_id"][:8])
     call.page("vms", "keep", "m1", "--for", "1h", "--why", "mine", LOGNAME="bob")
 

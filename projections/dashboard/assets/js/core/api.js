@@ -1,5 +1,6 @@
 // The HTTP client: JSON reads and commands, and server-sent events. Every failure is an ApiProblem.
 import { building } from "./building.js";
+import { store } from "./store.js";
 
 const WHO = "/api/session";
 
@@ -67,7 +68,7 @@ export async function read(path, { at, min_position, signal } = {}) {
 export const get = async (path, options) => (await read(path, options)).data;
 
 // The position of the newest command of this tab: what is read after it shows it.
-export const written = { position: 0 };
+export const written = store(0);
 
 const send = async (method, path, body, headers = {}) => {
   const response = await ask(path, {
@@ -75,7 +76,7 @@ const send = async (method, path, body, headers = {}) => {
     headers: { Accept: "application/json", ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
     body: body === undefined ? undefined : JSON.stringify(body),
   });
-  written.position = Math.max(written.position, Number(response.headers.get("Steno-Position")));
+  written.set(Math.max(written.get(), Number(response.headers.get("Steno-Position"))));
   const text = await response.text();
   return text ? JSON.parse(text) : null;
 };

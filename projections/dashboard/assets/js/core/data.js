@@ -28,7 +28,7 @@ class Entry {
   // Reads for the moment shown, now: at least what the stream has told; cancels reads for another moment.
   async load() {
     const at = moment.get().at;
-    const least = at === null ? Math.max(connection.get().position ?? 0, written.position) : 0;
+    const least = at === null ? Math.max(connection.get().position ?? 0, written.get()) : 0;
     if (this.loading && this.asked === at) { this.outdated ||= least > this.least; return; }
     this.control?.abort();
     clearTimeout(this.timer);
@@ -97,7 +97,9 @@ function entryOf(path) {
 }
 
 moment.listen(() => { for (const entry of entries.values()) if (entry.listeners.size && entry.asked !== moment.get().at) entry.load(); });
-onReset(() => { written.position = 0; past.clear(); for (const entry of entries.values()) if (entry.listeners.size) entry.load(); });
+const reload = () => { for (const entry of entries.values()) if (entry.listeners.size) entry.load(); };
+written.listen(reload); // what this tab has done is shown at once
+onReset(() => { past.clear(); written.set(0); reload(); });
 
 const NOTHING = { data: null, error: null, loading: false, stale: false, position: null, reload() {} };
 

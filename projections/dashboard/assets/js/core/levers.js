@@ -7,12 +7,12 @@ import { store } from "./store.js";
 const PATH = "/api/levers";
 const SCOPE = ["user", "gpu", "source", "state"];
 
-// `runs`, `machines`: whether it is about them; `lasting`: it ends by itself if told for how long.
+// `scope`: what it can be restricted to; `lasting`: it ends by itself if told for how long, and `must` be told.
 export const LEVERS = {
-  pause: { verb: "Pause", text: "New runs wait until the lever is released; what runs goes on.", yes: "Pause" },
-  drain: { verb: "Drain", text: "No new run starts; what runs ends, and its machines with it.", lasting: true, yes: "Drain" },
-  stop: { verb: "Stop", text: "Every run that it covers is stopped. Costs so far remain.", danger: true, yes: "Stop them" },
-  keep: { verb: "Keep", text: "The machine is not ended when it is idle. It is billed all the time.", lasting: true, yes: "Keep it" },
+  pause: { verb: "Pause", text: "New runs wait until the lever is released; what runs goes on.", scope: ["user", "gpu", "source"], lasting: true, yes: "Pause" },
+  drain: { verb: "Drain", text: "No new run starts; what runs ends, and its machines with it.", scope: ["source"], lasting: true, yes: "Drain" },
+  stop: { verb: "Stop", text: "Every run that it covers is stopped. Costs so far remain.", scope: ["user", "gpu", "source"], danger: true, yes: "Stop them" },
+  keep: { verb: "Keep", text: "The machine is not ended when it is idle. It is billed all the time.", scope: [], lasting: true, must: true, yes: "Keep it" },
 };
 
 // The lever that is about to be pulled: {action, user?, gpu?, source?, state?, vm_id?, name?}; null: none.
@@ -22,7 +22,7 @@ export const offer = (lever) => offered.set(lever);
 // `Pause: user ada, GPU MI300X`
 export function named(lever, name = lever.name) {
   const parts = SCOPE.filter((key) => lever[key]).map((key) => `${key === "gpu" ? "GPU" : key} ${lever[key]}`);
-  if (lever.vm_id) parts.push(`machine ${name ?? lever.vm_id.slice(0, 8)}`);
+  if (lever.vm_id) parts.push(`machine ${name ?? lever.machines?.[0] ?? lever.vm_id.slice(0, 8)}`);
   return `${LEVERS[lever.action]?.verb ?? lever.action}: ${parts.join(", ") || "everything"}`;
 }
 

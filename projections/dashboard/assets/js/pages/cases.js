@@ -20,7 +20,7 @@ function All() {
   const read = useData(`/api/cases${state ? `?state=${encodeURIComponent(state)}` : ""}`, { every: 5000 });
   const columns = (sets) => [
     { head: "Case", right: true, cell: (row) => html`<${Link} class="row" to="/cases?case=${row.case}">${row.case}<//>` },
-    { head: "What the rules see", cell: (row) => row.words },
+    { head: "What the rules see", below: true, cell: (row) => row.words },
     ...sets.map((name, place) => ({ head: name, cell: (row) => verdict(row.judged[place]) })),
     { head: "By rule", hide: "narrow", cell: (row) => html`<code class="dim">${row.judged[0]?.rule}</code>` },
     { head: "Seen", right: true, hide: "phone", cell: (row) => number(row.observations) },
@@ -29,7 +29,7 @@ function All() {
   ];
   const unseen = [
     { head: "Rule", cell: (row) => html`<code>${row.rule}</code>` },
-    { head: "Would take", cell: (row) => row.words },
+    { head: "Would take", below: true, cell: (row) => row.words },
     { head: "And say", cell: (row) => verdict(row.judged) },
   ];
   return html`<${PageHead} title="Cases" /><div class="filters" role="search"><label class="field"><span class="label">State</span>

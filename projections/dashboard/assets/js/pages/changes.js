@@ -4,7 +4,7 @@ import { useData } from "../core/data.js";
 import { html } from "../core/dom.js";
 import { useQuery } from "../core/router.js";
 import { count, money } from "../core/words.js";
-import { Await, Empty, Money, PageHead, Panel, StateBadge, SubjectLink, Table, Time } from "../ui/all.js";
+import { Await, Empty, Money, PageHead, Panel, StateBadge, SubjectLink, Table, Time, withCode } from "../ui/all.js";
 import { useShown } from "./costs/charts.js";
 
 export const title = () => "Changes";
@@ -13,14 +13,14 @@ const HOURS = [["6", "6 hours"], ["24", "24 hours"], ["72", "3 days"], ["168", "
 const STEP = 600e3; // the beginning moves in such steps: with each second it would be another read
 
 const PANELS = [["run", "Runs that ended"], ["machine", "Machines"], ["anomaly", "Anomalies"], ["gap", "Nobody looked, or nobody answered"], ["money", "Money"], ["setting", "Settings and levers"]];
-const what = { head: "What", cell: (row) => row.what };
+const what = { head: "What", below: true, cell: (row) => withCode(row.what) };
 const at = { head: "When", right: true, cell: (row) => html`<${Time} at=${row.at} relative />` };
 const cost = { head: "Cost", right: true, cell: (row) => html`<${Money} usd=${row.cost_usd} />` };
 const user = { head: "User", hide: "phone", cell: (row) => row.user ?? "–" };
 const name = (head) => ({ head, cell: (row) => (row.subjects.length === 1 ? html`<${SubjectLink} subject=${row.subjects[0]} name=${row.name} />` : row.name) });
 const COLUMNS = {
   run: [name("Run"), { head: "Ended", cell: (row) => html`<${StateBadge} state=${row.state} />` }, user, what, cost, at],
-  machine: [name("Machine"), { head: "It", cell: (row) => html`<strong class=${row.state === "vanished" ? "bad" : ""}>${row.state}</strong>` }, user, what, cost, at],
+  machine: [name("Machine"), { head: "Change", cell: (row) => html`<strong class=${row.state === "vanished" ? "bad" : ""}>${row.state}</strong>` }, user, what, cost, at],
   anomaly: [name("About"), { head: "Kind", cell: (row) => html`<code>${row.state}</code>` }, what, at],
   gap: [{ head: "Source", cell: (row) => row.name }, { head: "Why", cell: (row) => row.state }, what, at],
   money: [{ head: "User", cell: (row) => row.name }, cost],

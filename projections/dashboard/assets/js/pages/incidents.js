@@ -5,7 +5,7 @@ import { html } from "../core/dom.js";
 import { goTo } from "../core/moment.js";
 import { setQuery, useQuery } from "../core/router.js";
 import { duration, ms, number } from "../core/words.js";
-import { Await, Empty, Glyph, PageHead, PollLink, SubjectLink, Time } from "../ui/all.js";
+import { Await, Empty, Glyph, PageHead, PollLink, SubjectLink, Time, withCode } from "../ui/all.js";
 import { BlindSpots } from "./incidents/blind.js";
 import { explained } from "./incidents/words.js";
 
@@ -46,7 +46,7 @@ function Kind({ kind, ones, of, choose }) {
 }
 
 function Incident({ one }) {
-  return html`<li class="incident"><p class="detail"><code>${one.detail}</code></p>
+  return html`<li class="incident"><p class="detail"><code>${withCode(one.detail)}</code></p>
     <div class="bar"><${Time} at=${one.at} both /><${SubjectLink} subject=${one.subject} /><${PollLink} position=${one.position} /><code class="dim">${one.more}</code><span class="spring"></span>
       <button type="button" class="button small" onClick=${() => goTo(one.position, { time: ms(one.at), push: true })}>Go to that moment<span class="hidden-text">, position ${number(one.position)}</span></button></div></li>`;
 }

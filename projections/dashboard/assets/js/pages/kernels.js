@@ -20,7 +20,7 @@ const COLUMNS = [
   { head: "#", right: true, cell: ({ rank }) => rank },
   { head: "Kernel", cell: ({ kernel }) => html`<${RunLink} id=${kernel.run_id} name=${kernel.name} row />` },
   { head: "Median", right: true, cell: (one) => html`<strong>${time(one.time.median_ms)}</strong>` },
-  { head: "Interval", right: true, cell: (one) => interval(one.time) },
+  { head: "Interval", right: true, hide: "phone", cell: (one) => interval(one.time) },
   { head: "Processors", right: true, hide: "narrow", cell: (one) => time(one.time.cpu_ms) },
   { head: "Floor (share)", right: true, hide: "narrow", cell: (one) => floor(one.time) },
   { head: "By", hide: "phone", cell: ({ kernel }) => kernel.submitter ?? "–" },

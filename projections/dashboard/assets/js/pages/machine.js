@@ -49,7 +49,7 @@ function Share({ vm, now }) {
 function Bill({ vm, now, silent }) {
   const columns = [
     { head: "Phase", cell: (one) => html`<${StateBadge} state=${one.phase} />` },
-    { head: "From", cell: (one) => html`<${Time} at=${one.from} />` },
+    { head: "From", below: true, cell: (one) => html`<${Time} at=${one.from} />` },
     { head: "To", hide: "phone", cell: (one) => (one.to === null ? html`<span class="dim">still</span>` : html`<${Time} at=${one.to} clock=${day(one.to) === day(one.from)} />`) },
     { head: "Lasted", right: true, cell: (one) => html`<${Elapsed} from=${one.from} to=${one.to ?? (silent ? now : null)} />` },
     { head: "Cost", right: true, cell: (one) => html`<${Money} usd=${one.cost_usd} />` },
@@ -70,7 +70,7 @@ function RunRow({ id }) {
   const { data: run } = useData(`/api/runs/${id}`, { on: about.run(id) });
   if (run === null) return html`<li><div class="top"><${RunLink} id=${id} /><span></span></div><div class="top"><span class="dim">…</span></div></li>`;
   return html`<li><div class="top"><${RunLink} id=${id} name=${called(run)} /><span class="dim nowrap"><${Money} usd=${run.cost_usd} /></span></div>
-    <div class="top"><${StateBadge} of=${run} /><span class="dim nowrap"><${Duration} seconds=${run.execution_seconds} /></span></div></li>`;
+    <div class="top"><${StateBadge} of=${run} /><span class="dim nowrap">${run.execution_seconds === null && run.started_at && !run.finished_at ? html`<${Elapsed} from=${run.started_at} />` : html`<${Duration} seconds=${run.execution_seconds} />`}</span></div></li>`;
 }
 
 // A bill goes to the last poll: what an open phase has lasted ends there too while its source is silent.
@@ -113,7 +113,7 @@ function Machine({ vm, read }) {
       <section class="panel" aria-label="Lifetime"><header><h2>Lifetime</h2><span class="grow"></span><span class="more">${first && html`<${Time} at=${first.from} /> to ${last.to ? html`<${Time} at=${last.to} />` : "now"}`}</span></header><${Share} vm=${vm} now=${now} /></section>
       <${Bill} vm=${vm} now=${now} silent=${silent} /></div>
     <div class="stack"><${Facts} vm=${vm} /><${Panel} title="Runs on it"><${Runs} ids=${vm.runs} /><//>
-      <${Panel} title="Anomalies">${vm.anomalies.length ? html`<ol class="rows">${vm.anomalies.map((one) => html`<li key=${one.position}><div class="top"><${StateBadge} state="anomaly" word=${explained(one.kind).title} /><${PollLink} position=${one.position} /></div><div class="under">${one.detail}</div></li>`)}</ol>` : html`<span class="dim">None.</span>`}<//></div></div></div>`;
+      <${Panel} title="Anomalies">${vm.anomalies.length ? html`<ol class="rows">${vm.anomalies.map((one) => html`<li key=${one.position}><div class="top"><${StateBadge} state="anomaly" word=${explained(one.kind).title} /><${PollLink} position=${one.position} /></div><div class="under">${withCode(one.detail)}</div></li>`)}</ol>` : html`<span class="dim">None.</span>`}<//></div></div></div>`;
 }
 
 export default function Page({ params }) {

@@ -7,8 +7,8 @@ import { useData } from "../core/data.js";
 import { useAt } from "../core/moment.js";
 import { Link } from "../core/router.js";
 import { useMay } from "../core/session.js";
-import { called, cents, count, money, moment, ms, number, price, unseen } from "../core/words.js";
-import { Await, Empty, Elapsed, Money, PageHead, Panel, PollLink, RunLink, StartMark, StateBadge, SubjectLink, Time } from "../ui/all.js";
+import { ago, called, cents, count, money, moment, ms, number, price, span, unseen } from "../core/words.js";
+import { Await, Empty, Elapsed, Money, PageHead, Panel, PollLink, RunLink, StartMark, StateBadge, SubjectLink, Time, withCode } from "../ui/all.js";
 import { Burn } from "../ui/burn.js";
 import { Lanes } from "../ui/lanes.js";
 import { LeverRows } from "../ui/levers.js";
@@ -29,7 +29,7 @@ function Sources({ sources }) {
   const ones = sources.filter((one) => one.observability === worst);
   const last = Math.max(...ones.map((one) => ms(one.last_answered) ?? 0));
   const many = ones.length > 1 ? `${ones.length} of ${sources.length}` : ones[0]?.name;
-  const note = !sources.length ? "no source polled yet" : worst === "fresh" ? (sources.length === 1 ? sources[0].name : `all ${sources.length} answer`) : `${many}${last ? `, ${worst === "blind" ? `${unseen(ones)} since` : "last answer"} ${moment(last)}` : ", never answered"}`;
+  const note = !sources.length ? "no source polled yet" : worst === "fresh" ? (sources.length === 1 ? sources[0].name : `all ${sources.length} answer`) : `${many}${last ? `, ${worst === "blind" ? `${unseen(ones)} for ${span((now - last) / 1000)}` : `last answer ${ago(last, now)}`}` : ", never answered"}`;
   return html`<${Vital} label="Sources" blind=${worst === "blind"} note=${note}>${sources.length ? html`<${StateBadge} state=${worst} />` : "–"}<//>`;
 }
 
@@ -72,14 +72,14 @@ function Waiting({ runs, queued }) {
   return html`<ol class="rows">${[...runs].sort((a, b) => place(a) - place(b)).map((run) => { const one = queued[run.run_id];
     return html`<li key=${run.run_id}><div class="top"><span>${one && `#${one.position} `}<${RunLink} id=${run.run_id} name=${called(run)} /></span>
       <span class="dim nowrap">${!one ? html`<${StateBadge} of=${run} />` : one.estimated_start === null || ms(one.estimated_start) <= now ? (one.position === 1 ? "next" : "start unknown") : html`<${Time} at=${one.estimated_start} relative />`}</span></div>
-      <div class="under">${one ? one.detail || one.why : waits(run)}</div></li>`; })}</ol>`;
+      <div class="under">${withCode(one ? one.detail || one.why : waits(run))}</div></li>`; })}</ol>`;
 }
 
 const EndedRow = ({ run }) => html`<li><div class="top"><${RunLink} id=${run.run_id} name=${called(run)} /><span class="dim nowrap"><${Time} at=${run.finished_at} relative /></span></div>
   <div class="top"><${StateBadge} of=${run} /><span class="dim nowrap"><${Money} usd=${run.cost_usd} /></span></div></li>`;
 
 const Anomalies = ({ anomalies }) => html`<ol class="rows">${anomalies.newest.map((one) => html`<li key=${`${one.position}${one.kind}${one.subject}`}><div class="top"><${StateBadge} state="anomaly" word=${explained(one.kind).title} /><span class="nowrap dim">${one.at && html`<${Time} at=${one.at} relative /> `}<${PollLink} position=${one.position} /></span></div>
-    <div class="under">${one.detail} <${SubjectLink} subject=${one.subject} /></div></li>`)}</ol>`;
+    <div class="under">${withCode(one.detail)} <${SubjectLink} subject=${one.subject} /></div></li>`)}</ol>`;
 
 export const NoBudget = () => html`<${Empty} title="No budget is set" say="STENO_BUDGET=1400 steno up">With a budget, its use appears here, and a submission whose worst-case cost exceeds it is refused.<//>`;
 
@@ -117,7 +117,7 @@ function Board({ data, gaps }) {
     ${data.lanes.length > 0 && html`<section class="panel whole" aria-label="Machines"><header><h2>Machines</h2><span class="grow"></span><span class="more"><${Link} to="/machines">all machines<//></span></header>
       <${Lanes} lanes=${data.lanes} window=${data.window} gaps=${gaps} /></section>`}
     <div class="halves">
-      ${(budget.total_usd !== null || Number(budget.spent_usd) > 0) && html`<section class="panel fixed" aria-label="Budget"><header><h2>Budget</h2><span class="grow"></span><span class="more">${budget.total_usd === null ? "none set" : `${money(budget.total_usd)}, ${budget.used_pct} % spent`} · <${Link} to="/costs">costs<//></span></header>
+      ${(budget.total_usd !== null || Number(budget.spent_usd) > 0) && html`<section class="panel fixed" aria-label="Budget"><header><h2>Budget</h2><span class="grow"></span><span class="more">${budget.total_usd === null ? "none set" : `${money(budget.total_usd)}, ${Number(budget.spent_usd) && budget.used_pct < 0.1 ? "< 0.1" : budget.used_pct} % spent`} · <${Link} to="/costs">costs<//></span></header>
       <${Burn} points=${data.burn} budget=${budget} now=${at === null ? now : ms(data.at)} /></section>`}
       ${data.idle_inside.length > 0 && html`<${IdleInside} days=${data.idle_inside} />`}
       <${Low} title="Anomalies" label="Newest anomalies" show=${anomalies.count > 0} more=${html`<${Link} to="/incidents">${anomalies.count > anomalies.newest.length ? `all ${number(anomalies.count)}` : "incidents"}<//>`}><${Anomalies} anomalies=${anomalies} /><//>

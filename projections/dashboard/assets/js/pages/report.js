@@ -4,8 +4,9 @@ import { useData } from "../core/data.js";
 import { html } from "../core/dom.js";
 import { Link, href, useQuery } from "../core/router.js";
 import { duration, money, number } from "../core/words.js";
-import { Await, Empty, PageHead, Panel, Table, Time } from "../ui/all.js";
+import { Await, Empty, PageHead, Panel, Table, Time, withCode } from "../ui/all.js";
 import { useShown } from "./costs/charts.js";
+import { sentence } from "./submit/fields.js";
 
 export const title = () => "Report";
 
@@ -32,7 +33,7 @@ export default function Page() {
   return html`<p class="crumbs"><${Link} to="/costs">Costs<//></p><${PageHead} title="Report" /><div class="filters">
       <label class="field"><span class="label">Month (UTC)</span><select class="input" value=${month} onChange=${(event) => choose(event.target.value === names[0] ? null : event.target.value)}>${(names.includes(month) ? names : [month, ...names]).map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
       <a class="button" href=${href(`${path}&format=csv`)} download>CSV</a></div>
-    <${Await} read=${read} height="5">${(data) => (data.unknown ? html`<section class="panel"><${Empty} title="Nothing to report">${data.unknown}.<//></section>` : html`<div class="stack">
+    <${Await} read=${read} height="5">${(data) => (data.unknown ? html`<section class="panel"><${Empty} title="Nothing to report">${withCode(sentence(data.unknown))}.<//></section>` : html`<div class="stack">
       <p class="dim">Up to <${Time} at=${data.known_to} both />. For finance in other forms: <code class="say">steno report --month ${month} --format html</code>, or <code class="say">focus</code>.</p>
       ${[...Map.groupBy(data.rows, (row) => row.section)].map(([section, rows]) => html`<${Panel} key=${section} title=${section} flush><${Table} caption=${section} columns=${columns(rows)} rows=${rows} /><//>`)}</div>`)}<//>`;
 }

@@ -8,6 +8,7 @@ import { Text } from "../pages/submit/fields.js";
 import { Sheet, toast } from "../ui/dialog.js";
 import { Loading, Problem } from "../ui/notes.js";
 
+const WORDS = { user: "Of the user", gpu: "Of the GPU", source: "Of the source" };
 const NAMED = 6; // runs and machines named one by one
 const WAIT = 300; // milliseconds after a key until the preview is asked for
 
@@ -23,7 +24,7 @@ export function LeverSheet() {
 }
 
 function Form({ lever }) {
-  const { verb, text, danger, lasting, yes } = LEVERS[lever.action];
+  const { verb, text, danger, lasting, must, scope: about, yes } = LEVERS[lever.action];
   const [scope, setScope] = useState(lever);
   const [{ touched, refused }, setTouched] = useState({}); // by the scope as it is
   const [error, setError] = useState(null);
@@ -31,10 +32,11 @@ function Form({ lever }) {
   const form = useRef(null);
   const key = useRef(fresh()); // pulled twice it is the same lever
   const close = () => form.current.closest("dialog").close();
-  const target = JSON.stringify({ ...scope, why: undefined, for: undefined });
+  const target = JSON.stringify({ ...scope, why: undefined });
   const first = useRef(target);
   useEffect(() => {
     let current = true;
+    if (must && !scope.for) { setTouched({ refused: { field: "for", detail: "Write for how long." } }); return undefined; }
     const ask = () => preview({ ...JSON.parse(target), why: "preview" }).then((answer) => current && setTouched({ touched: answer }), (problem) => current && setTouched({ refused: problem }));
     const timer = setTimeout(ask, target === first.current ? 0 : WAIT);
     setTouched({});
@@ -54,11 +56,11 @@ function Form({ lever }) {
   };
   const problem = error ?? refused;
   const wrong = (name) => (problem?.field === name ? problem.detail : null);
-  const field = (name, label, hint) => html`<${Text} key=${name} label=${label} optional=${name !== "why"} value=${scope[name] ?? ""} hint=${hint} error=${wrong(name)} onInput=${write(name)} />`;
-  const fields = ["why", "for", ...(lever.vm_id ? [] : ["user", "gpu", "source"])];
+  const field = (name, label, hint) => html`<${Text} key=${name} label=${label} optional=${name !== "why" && !(must && name === "for")} value=${scope[name] ?? ""} hint=${hint} error=${wrong(name)} onInput=${write(name)} />`;
+  const fields = ["why", "for", ...about];
   return html`<${Sheet} title=${lever.vm_id ? `${verb} ${lever.name ?? lever.vm_id.slice(0, 8)}` : verb} onClose=${() => offer(null)}><form class="again" ref=${form} onSubmit=${submit} noValidate>
-    <p>${text}</p>${field("why", "Why")}${lasting && field("for", "For how long", "30m, 2h, 1d; empty: until it is released.")}
-    ${!lever.vm_id && html`<div class="fields">${field("user", "Of the user")}${field("gpu", "Of the GPU")}${field("source", "Of the source")}</div>`}
+    <p>${text}</p>${field("why", "Why")}${lasting && field("for", "For how long", must ? "30m, 2h, 1d." : "30m, 2h, 1d; empty: until it is released.")}
+    ${about.length > 0 && html`<div class="fields">${about.map((name) => field(name, WORDS[name]))}</div>`}
     ${problem && !fields.includes(problem.field) && html`<${Problem} error=${problem} />`}
     ${touched ? html`<${Touched} touched=${touched} />` : !refused && html`<${Loading} height="2" />`}
     <div class="actions"><button type="button" class="button" onClick=${close}>Cancel</button>

@@ -7,7 +7,7 @@ import { goTo, problem, useMoment } from "../core/moment.js";
 import { usePlace } from "../core/router.js";
 import { useStore } from "../core/store.js";
 import { tip } from "../ui/tip.js";
-import { ago, moment, number, span, told, unseen, zoned } from "../core/words.js";
+import { ago, moment, ms, number, span, told, unseen, zoned } from "../core/words.js";
 
 const LAMPS = { live: ["s-fresh", "Live"], connecting: ["s-none", "Connecting"], reconnecting: ["s-stale", "Reconnecting"], paused: ["s-none", "Paused"] };
 
@@ -37,9 +37,11 @@ function More({ of: rest, all = false, class: names }) {
 const named = (all) => `${all.slice(0, SHOWN).map((one) => one.name).join(", ")}${all.length > SHOWN ? ` and ${all.length - SHOWN} more` : ""}`;
 
 // `dstack/main blind: not polled since 2026-11-20 13:39:00Z`; several: the newest answer of any of them.
-function blindness(blind) {
+// With `now` in short: `dstack/main blind for 9 d`.
+function blindness(blind, now) {
   const last = blind.map((one) => one.last_answered).filter(Boolean).sort().at(-1);
   const names = blind.length === 1 ? `${blind[0].name} blind` : `${blind.length} sources blind`;
+  if (now) return `${names}${last ? ` for ${span(Math.floor((now - ms(last)) / 1000))}` : ", never answered"}`;
   const more = blind.length === 1 ? "" : ` (${named(blind)})`;
   return `${names}: ${last ? `${unseen(blind)} since ${moment(last)}` : "never answered"}${more}`;
 }
@@ -68,6 +70,6 @@ export function Strip() {
   const head = Math.max(position ?? 0, overview.position ?? 0); // a poll that moved nothing is not told on the stream
   return html`<div class=${classes("strip", state === "reconnecting" && "reconnecting", blind.length > 0 && "blind")} role="status">
     <${Lamp} state=${lamp} link>${word}${state === "reconnecting" && html`<span class="dim"> for ${span(Math.max(0, Math.floor((Date.now() - since) / 1000)))}; showing the last known state</span>`}<//>
-    ${blind.length > 0 ? html`<span title=${blind.map((one) => one.name).join(", ")}>${blindness(blind)}</span>` : html`<${Sources} sources=${sources} now=${now} />`}
+    ${blind.length > 0 ? html`<span title=${blind.map((one) => one.name).join(", ")}><span class="wide-only">${blindness(blind)}</span><span class="phone-only">${blindness(blind, now)}</span></span>` : html`<${Sources} sources=${sources} now=${now} />`}
     <span class="grow"></span><span class="dim wide-only place">${head ? `position ${number(head)}` : ""}</span><${PageName} /></div>`;
 }

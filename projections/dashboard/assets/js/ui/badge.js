@@ -39,7 +39,7 @@ const REASONS = { compile_error: "compile error", wrong_answer: "wrong answer", 
 export function StateBadge({ of, state = of?.state, reason = of?.reason, exit = of?.exit_status, phase = of?.phase, word, bare, chip, large }) {
   const rest = [phase && phase !== state ? phase : null, REASONS[reason] ?? reason, exit === null || exit === undefined ? null : `exit ${exit}`].filter(Boolean);
   return html`<span class=${classes("badge", `s-${state}`, chip && "chip", large && "large")}>
-    <${Glyph} of=${state} />${bare === undefined ? null : html`<span class="hidden-text">${state}</span>`}<span>${bare ?? word ?? state}${rest.length > 0 && html` <span class="reason">${rest.map((one) => `·\u00a0${one}`).join(" ")}</span>`}</span></span>`;
+    <${Glyph} of=${state} />${bare === undefined ? null : html`<span class="hidden-text">${state}</span>`}<span>${bare ?? word ?? state}${rest.length > 0 && html` <span class="reason">${rest.map((one) => html`<span class="nowrap">·\u00a0${one}</span> `)}</span>`}</span></span>`;
 }
 
 // Whether a run started warm or cold.

@@ -72,7 +72,7 @@ function Lane({ lives, window, width, unseen, several }) {
   const { vm } = lives.at(-1);
   const all = lives.flatMap((lane) => blocks(lane, window, width, lives.length > 1)).sort((a, b) => a.from - b.from);
   return html`<li class="lane"><div class="label"><span class="badge s-${vm.state}" title=${vm.state}><${Glyph} of=${vm.state} /><span class="hidden-text">${vm.state}</span></span>
-      <${Link} to="/machines/${vm.vm_id}">${name(vm)}<//><span class="rate" title=${vm.source}>${several ? `${vm.source} · ` : ""}${price(vm.price_usd_per_hour)}/h${lives.length > 1 ? ` · ${lives.length} machines` : ""}</span></div>
+      <${Link} to="/machines/${vm.vm_id}">${name(vm)}<//><span class="rate" title=${vm.source}>${price(vm.price_usd_per_hour)}/h${lives.length > 1 ? ` · ${lives.length} machines` : ""}${several ? ` · ${vm.source}` : ""}</span></div>
     <div class="track" ref=${track} role="group" aria-label="${name(vm)}, ${vm.state}" onKeyDown=${move}>${all.map((one, index) => {
       const common = { key: one.key, style: one.style, tabindex: index === 0 ? 0 : -1, ...tip(one.text) };
       if (one.kind === "phase") return html`<span class="block p-${one.phase}" role="img" ...${common}></span>`;
@@ -108,12 +108,14 @@ function joined(gaps, window) {
 
 const silence = (gap) => `${GAPS[gap.kind]}: ${gap.source}, ${moment(gap.start)} to ${gap.to === null ? "now" : clock(gap.to)}, ${duration(gap.end - gap.start)}`;
 
+// Where the handle of a gap is, as a share of the width.
+const middle = (one, { from, to }) => clamp((clamp(share(one.start, from, to)) + clamp(share(one.end, from, to))) / 2, 0.01, 0.99);
+
 function Gaps({ gaps, window }) {
   return html`<div class="gap-marks">${joined(gaps, window).map((one) => {
-    const [left, right] = [one.start, one.end].map((time) => clamp(share(time, window.from, window.to)));
     const more = one.gaps.length > 6 ? `\nand ${one.gaps.length - 6} more` : "";
     const text = `${one.gaps.slice(0, 6).map(silence).join("\n")}${more}`;
-    return html`<button type="button" class="gap-handle g-${one.gaps[0].kind}" key=${`h${one.start}`} style=${{ left: pct(clamp((left + right) / 2, 0.01, 0.99)) }} ...${tip(text)}><${Glyph} of="blind" /></button>`;
+    return html`<button type="button" class="gap-handle g-${one.gaps[0].kind}" key=${`h${one.start}`} style=${{ left: pct(middle(one, window)) }} ...${tip(text)}><${Glyph} of="blind" /></button>`;
   })}</div>`;
 }
 
@@ -125,12 +127,14 @@ export function Lanes({ lanes, window, gaps = [] }) {
   const times = { from: ms(window.from), to: ms(window.to) };
   const first = Math.min(times.to - SHORTEST, ...lanes.map(({ vm }) => began(vm))); // a young record fills the width
   times.from = Math.max(times.from, first - (times.to - first) * 0.02);
+  const handles = joined(gaps, times).map((one) => middle(one, times)); // they stand among the hours
   const { ticks } = ticksOf(times.from, times.to, Math.max(2, Math.floor(width / 110)));
+  const free = ticks.filter((time) => !handles.some((at) => Math.abs(at - share(time, times.from, times.to)) * width < 26));
   const rows = rowsOf(lanes);
   const unseen = unseenOf(gaps, times, width);
   const several = new Set(lanes.map(({ vm }) => vm.source)).size > 1;
   const spare = Math.max(0, ROWS - rows.length);
-  return html`<div class="lanes"><div class="frame" tabindex="0" role="region" aria-label="Machines over time"><div ref=${frame} class="lane-axis">${ticks.map((time) => {
+  return html`<div class="lanes"><div class="frame" tabindex="0" role="region" aria-label="Machines over time"><div ref=${frame} class="lane-axis">${(free.length ? free : ticks).map((time) => {
     const x = share(time, times.from, times.to);
     return x > 0.03 && x < 0.97 && html`<span key=${time} style=${{ left: pct(x) }}>${tick(time, times.to - times.from)}</span>`;
   })}</div>

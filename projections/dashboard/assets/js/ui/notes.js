@@ -1,24 +1,29 @@
 // Placeholders: loading, empty, or failed.
 import { html } from "../core/dom.js";
 import { Link } from "../core/router.js";
+import { moment } from "../core/words.js";
 
 // `<${Empty} title="No run yet" say="steno submit …">What to do.<//>`; `say` is what to type.
 export const Empty = ({ title, say, children }) => html`<div class="empty"><strong>${title}</strong>
   ${children && html`<div>${children}</div>`}
   ${say && [].concat(say).map((line) => html`<div><code class="say">${line}</code></div>`)}</div>`;
 
+// The status of an answer in words.
+const HEADS = { 400: "Not valid", 403: "Not allowed", 404: "Not found", 409: "Refused", 422: "Not valid", 502: "Not available now", 503: "Not available now" };
+
 // An ApiProblem, with its field; `retry` adds a button. Building read models is not one: the frame shows its progress.
 export function Problem({ error, retry }) {
   if (!error) return null;
   if (error.progress) return html`<${Loading} height="5" />`;
-  const head = error.status ? `${error.title || "Problem"} (${error.status})` : error.title || "Problem";
+  const head = HEADS[error.status] ?? (error.status ? `${error.title || "Problem"} (${error.status})` : error.title || "Problem");
   return html`<div class="problem" role="alert"><strong>${head}</strong>
-    <span>${error.detail || error.message}${error.field && html` <span class="dim">Field: <code>${error.field}</code></span>`}</span>
+    <span>${withCode(error.detail || error.message)}${error.field && html` <span class="dim">Field: <code>${error.field}</code></span>`}</span>
     ${retry && html`<div><button type="button" class="button small" onClick=${retry}>Try again</button></div>`}</div>`;
 }
 
-// `steno logs` in a sentence is code.
-export const withCode = (text) => text.split(/`([^`\n]+)`/).map((part, place) => (place % 2 ? html`<code class="say">${part}</code>` : part));
+// `steno logs` in a sentence is code, and a time of the service's is written as elsewhere on the page.
+export const withCode = (text) => (text ?? "").split(/(`[^`\n]+`|\d{4}-\d\d-\d\dT[\d:.]+Z)/).map((part, place) => (place % 2 === 0 ? part
+  : part[0] === "`" ? html`<code class="say">${part.slice(1, -1)}</code>` : html`<span class="nowrap">${moment(part)}</span>`));
 
 // A whole page: the record has no run or machine of this id, or had none at the moment that is shown.
 export const Missing = ({ kind, id, past }) => html`<${PageHead} title=${past ? "Not there yet" : `No such ${kind}`} />

@@ -32,14 +32,15 @@ function Sorter({ column, order, onSort }) {
 }
 const sorted = (column, order) => column.sort?.find(([, key]) => key === order)?.[0] ?? null;
 
-// columns: [{head, cell(row), right, hide: "phone"|"narrow", key, sort: [["descending", key of the order], ["ascending", key]]}]; the link of a row is an `<${Link} class="row">` in a cell.
+// columns: [{head, cell(row), right, hide: "phone"|"narrow", below, key, sort: [["descending", key of the order], ["ascending", key]]}]; the link of a row is an `<${Link} class="row">` in a cell.
+// `below`: on a phone the cell is a line of its own under the others, and the heads are only read aloud.
 // `caption` is read aloud; it is shown with `titled`. `foot` is one row of cells for the sum.
 export function Table({ caption, columns, rows, rowKey = (row, index) => index, foot, titled = false, stale = false, dense = false, order, onSort }) {
-  const names = (column) => classes(column.right && "right", column.hide && `hide-${column.hide}`);
+  const names = (column) => classes(column.right && "right", column.below && "below", column.hide && `hide-${column.hide}`);
   const wrap = useRef(null);
   useLayoutEffect(() => scrollable(wrap.current, caption), [caption]);
   return html`<div class=${classes("table-wrap", stale && "stale")} ref=${wrap}>
-    <table class=${classes("table", dense && "dense")} onKeyDown=${arrows}>
+    <table class=${classes("table", dense && "dense", columns.some((column) => column.below) && "folds")} onKeyDown=${arrows}>
       <caption class=${titled ? "" : "hidden-text"}>${caption}</caption>
       <thead><tr>${columns.map((column) => html`<th scope="col" class=${names(column)} aria-sort=${sorted(column, order)}>${column.sort ? html`<${Sorter} ...${{ column, order, onSort }} />` : column.head || html`<span class="hidden-text">${column.say ?? "more"}</span>`}</th>`)}</tr></thead>
       <tbody>${rows.map((row, index) => html`<tr key=${rowKey(row, index)}>${columns.map((column) => html`<td class=${names(column)}>${column.cell(row, index)}</td>`)}</tr>`)}</tbody>

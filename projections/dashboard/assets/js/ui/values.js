@@ -14,7 +14,7 @@ export function Time({ at, relative = false, clock = false, both = false }) {
   const title = relative ? words.told(at) : far + (past ? " the moment shown" : "");
   const text = relative ? far : here ? here.local.slice(clock ? 11 : 0) : clock ? words.clock(at) : words.moment(at);
   const parts = text.split(/ (?=\d\d:)/).map((part, place) => html`${place > 0 && " "}<span class="nowrap">${part}</span>`); // a phone breaks between day and hour only
-  return html`<time class="nowrap" datetime=${words.moment(at).replace(" ", "T")} title=${title}>${relative ? text : parts}${here && !relative && html` <span class="dim utc">${here.utc}</span>`}${both && html` <span class="dim">${far}</span>`}</time>`;
+  return html`<time class="nowrap" datetime=${words.moment(at).replace(" ", "T")} title=${title}>${relative ? html`<span class="nowrap">${text}</span>` : parts}${here && !relative && html` <span class="dim utc">${here.utc}</span>`}${both && html` <span class="dim nowrap">${far}</span>`}</time>`;
 }
 
 export function Money({ usd, sign = false, exact = false, class: names }) {

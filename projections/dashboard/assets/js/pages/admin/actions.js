@@ -2,6 +2,7 @@
 import { useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { setQuery, useQuery } from "../../core/router.js";
+import { short } from "../../core/words.js";
 import { Await, Empty, PollLink, SubjectLink, Table, Time } from "../../ui/all.js";
 import { useTyped } from "../record/typed.js";
 import { CursorBar } from "./bar.js";
@@ -11,7 +12,7 @@ const only = (who) => setQuery({ who, cursor: null });
 const COLUMNS = [
   { head: "Time", cell: (one) => html`<${Time} at=${one.at} />` },
   { head: "Who", cell: (one) => html`<button type="button" class="plain" title="Only what ${one.who} did" onClick=${() => only(one.who)}>${one.who || "unknown"}</button>` },
-  { head: "Did", cell: (one) => html`${one.action} <${SubjectLink} subject=${one.subject} name=${one.name} />` },
+  { head: "Did", cell: (one) => html`${one.action} <${SubjectLink} subject=${one.subject} name=${one.name ?? (one.subject.startsWith("vm/") ? short(one.subject.slice(3)) : null)} />` },
   { head: "Position", right: true, hide: "phone", cell: (one) => html`<${PollLink} position=${one.position} />` },
 ];
 

@@ -39,7 +39,7 @@ export function useShown() {
   return at === null || data === null ? now : ms(data.at);
 }
 
-const none = html`<${Empty} title="Nothing in this range">Choose a longer range above.<//>`;
+const none = html`<${Empty} title="Nothing in this range">A longer range may show more.<//>`;
 const day = { head: "Day", cell: (row) => row.day };
 
 function SpendPanel({ read, path, by, choose }) {

@@ -27,11 +27,17 @@ function Scatter({ rows, said }) {
   const far = Math.max(...rows.map((row) => row.best.wait_p95_seconds ?? 0), 1);
   const x = (row) => PAD.left + ((row.best.wait_p95_seconds ?? 0) / far) * (width - PAD.left - PAD.right);
   const y = (usd) => PAD.top + (1 - usd / top) * (HEIGHT - PAD.top - PAD.bottom);
+  const labels = []; // where one has room: of points that lie together only the first is named
+  const named = (row) => {
+    const [across, down] = [x(row), y(Number(row.best.bill_usd))];
+    if (labels.some((label) => Math.abs(label[0] - across) < 60 && Math.abs(label[1] - down) < 12)) return false;
+    return labels.push([across, down]);
+  };
   const size = (row) => (row.cheapest ? 7 : 4);
   return html`<div ref=${at}><svg viewBox="0 0 ${width} ${HEIGHT}" height=${HEIGHT} role="img" aria-label=${said}>
     ${[0, top].map((usd) => html`<g key=${usd}><line class="ground" x1=${PAD.left} x2=${width - PAD.right} y1=${y(usd)} y2=${y(usd)} /><text x=${PAD.left - 8} y=${y(usd) + 4} text-anchor="end">${money(usd.toFixed(6))}</text></g>`)}
     <text x=${width - PAD.right} y=${HEIGHT - 5} text-anchor="end">p95 wait ${wait(far)}</text>
-    ${rows.map((row) => html`<g key=${row.policy}><rect class=${row.low ? "cold" : "warm"} x=${x(row) - size(row)} y=${y(Number(row.best.bill_usd)) - size(row)} width=${2 * size(row)} height=${2 * size(row)} rx=${size(row)} /><text x=${x(row) + 9} y=${y(Number(row.best.bill_usd)) + 4}>${row.policy.replace(/^.*=/, "")}</text></g>`)}</svg></div>`;
+    ${rows.map((row) => html`<g key=${row.policy}><rect class=${row.low ? "cold" : "warm"} x=${x(row) - size(row)} y=${y(Number(row.best.bill_usd)) - size(row)} width=${2 * size(row)} height=${2 * size(row)} rx=${size(row)} />${named(row) && html`<text x=${x(row) + 9} y=${y(Number(row.best.bill_usd)) + 4}>${row.policy.replace(/^.*=/, "")}</text>`}</g>`)}</svg></div>`;
 }
 
 export function WhatIf({ since }) {
@@ -39,7 +45,7 @@ export function WhatIf({ since }) {
   const path = SWEEPS[sweep] ? `/api/whatif?sweep=${sweep}&${SWEEPS[sweep][1]}&keep_p95=${KEEP}&since=${since}` : null;
   const read = useData(path, { on: () => false });
   const more = html`${Object.entries(SWEEPS).map(([key, [text]]) => html`<button key=${key} type="button" class="button small" aria-pressed=${key === sweep} onClick=${() => choose(key === sweep ? null : key)}>${text}</button>`)}`;
-  return html`<${Panel} title="What if" class="whole" more=${more}>${path === null ? html`<${Empty} title="Another policy" say="steno whatif --help">Choose what to vary: the recorded runs are decided again.<//>` : html`<${Await} read=${read} height="4">${(data) => {
+  return html`<${Panel} title="What if" class="whole" more=${more}>${path === null ? html`<${Empty} title="Another policy" say="steno whatif --help">Choose what to vary: the recorded runs are decided again.<//>` : read.error?.status === 404 ? html`<${Empty} title="Nothing to decide again">${read.error.detail}<//>` : html`<${Await} read=${read} height="4">${(data) => {
     const rows = [{ policy: "recorded", best: data.recorded }, ...data.predictions.map((one) => ({ ...one, cheapest: one.policy === data.cheapest }))];
     const error = `${(data.error * 100).toFixed(2)} %`;
     return html`<p class="dim">${data.source}, ${count(data.runs, "run")}. The recorded policy, predicted alike, differs from its bill by ${error}.</p>

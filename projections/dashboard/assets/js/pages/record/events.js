@@ -15,7 +15,7 @@ const COLUMNS = [
   { head: "Position", right: true, cell: (event) => html`<${Link} class="row" to=${`/record/${event.position}`}>${number(event.position)}<//>` },
   { head: "Observed", cell: (event) => html`<${Time} at=${event.observed_at} />` },
   { head: "Type", cell: (event) => event.type },
-  { head: "Stream", cell: (event) => html`<${Stream} name=${event.stream} onOnly=${() => filter({ stream: event.stream })} />` },
+  { head: "Stream", below: true, cell: (event) => html`<${Stream} name=${event.stream} onOnly=${() => filter({ stream: event.stream })} />` },
   { head: "Says", hide: "narrow", cell: (event) => html`<span class="dim">${gist(event)}</span>` },
 ];
 
@@ -43,6 +43,6 @@ export function EventList({ stream, type, own = false, children }) {
 function Shown({ data, pages, path, own, filtered, children }) {
   const { rows, next, bar } = useHeld({ rows: pages.newestFirst(data.events), next: data.next }, pages, path, "event");
   return html`<section class="panel flush">${bar}${rows.length ? html`<${Table} caption="Events, newest first" columns=${own ? COLUMNS.filter((one) => one.head !== "Stream") : COLUMNS} rows=${rows} rowKey=${(event) => event.position} />`
-    : html`<${Empty} title="No matching events">${filtered ? "The record has no such events at this moment." : "The record is empty at this moment."}${children}<//>`}
+    : html`<${Empty} title=${filtered ? "No matching events" : "No events"}>${filtered ? "The record has no such events at this moment." : "The record is empty at this moment."}${children}<//>`}
     <${PageBar} pages=${pages} rows=${rows} next=${next} noun="events" /></section>`;
 }

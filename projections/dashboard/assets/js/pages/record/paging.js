@@ -39,6 +39,7 @@ export function useHeld({ rows, next }, pages, key, noun) {
 export function PageBar({ pages, rows, next, noun }) {
   const newer = pages.newer(rows, next);
   const older = pages.older(rows, next);
+  if (pages.atHead && !older && !newer) return null; // there is one page
   const go = (values) => {
     setQuery({ before: null, after: null, ...values }, { replace: false });
     scrollTo(0, 0);

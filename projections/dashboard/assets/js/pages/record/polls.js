@@ -14,7 +14,7 @@ const COLUMNS = [
   { head: "Time", cell: (poll) => html`<${Time} at=${poll.t} />` },
   { head: "Answer", cell: (poll) => html`<span class=${poll.answered ? "good" : "bad"}>${poll.status ?? "none"}</span>` },
   { head: "Took", right: true, hide: "phone", cell: (poll) => `${Math.round(poll.ms)} ms` },
-  { head: "Path", cell: (poll) => html`<code title=${poll.path}>${poll.asked}</code>` },
+  { head: "Path", below: true, cell: (poll) => html`<code title=${poll.path}>${poll.asked}</code>` },
   { head: "Source", hide: "narrow", cell: (poll) => poll.source },
   { head: "Changed", hide: "phone", cell: (poll) => html`${poll.changed.slice(0, SHOWN).map((name) => html`<${Stream} key=${name} name=${name} /> `)}${poll.changed.length > SHOWN
     && html`<span class="dim">and ${poll.changed.length - SHOWN} more</span>`}` },

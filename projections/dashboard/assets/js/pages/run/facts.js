@@ -1,7 +1,7 @@
 // Key figures, and whether the source still answers.
 import { html } from "../../core/dom.js";
 import { moment, money } from "../../core/words.js";
-import { Elapsed, Panel, RunLink, StartMark, Table, Time, VmLink } from "../../ui/all.js";
+import { Elapsed, Panel, RunLink, StartMark, Table, Time, VmLink, withCode } from "../../ui/all.js";
 import { CopyButton } from "../record/copy.js";
 import { costs, ended, seconds, waits } from "./words.js";
 
@@ -60,7 +60,7 @@ export function Watched({ run, found }) {
   if (!found || ended(run)) return null;
   const { queued, observability } = found;
   const unseen = UNSEEN[observability === "blind" ? found.blind.at(-1)?.kind ?? "no_answer" : observability];
-  return html`${run.waits && html`<p class=${`warning s-${run.waits.never ? "failed" : "queued"}`}><strong>${run.provider}</strong>: ${waits(run)}.</p>`}${queued && html`<p class="warning s-queued"><strong>#${queued.position} in Steno's queue</strong>: ${queued.detail || queued.why}${queued.estimated_start
+  return html`${run.waits && html`<p class=${`warning s-${run.waits.never ? "failed" : "queued"}`}><strong>${run.provider}</strong>: ${waits(run)}.</p>`}${queued && html`<p class="warning s-queued"><strong>#${queued.position} in Steno's queue</strong>: ${withCode(queued.detail || queued.why)}${queued.estimated_start
       ? `; estimated start ${moment(queued.estimated_start)}` : ""}.</p>`}
     ${unseen && html`<p class=${`warning s-${observability}`}><strong>${observability}</strong>: ${unseen}</p>`}`;
 }

@@ -24,7 +24,7 @@ export async function stopAll(runs, { abort = false } = {}) {
   if (gone.length) { toast(`${names(gone)} ${gone.length === 1 ? "has" : "have"} ended already: nothing was stopped.`); return false; }
   const spent = spentOn(runs);
   const text = `${runs.length > 1 ? `${names(runs)}. ` : ""}${abort ? "The provider stops at once; a task cannot clean up." : "The provider stops; a task may clean up first."} ${spent === null ? "Costs so far remain." : `The cost so far, ${spent}, remains.`}`;
-  if (!(await confirm({ title: `${verb} ${what}?`, text, yes: runs.length === 1 ? `${verb} it` : `${verb} them`, danger: true }))) return false;
+  if (!(await confirm({ title: `${verb} ${what}?`, text, yes: runs.length === 1 ? `${verb} it` : `${verb} them`, no: runs.length === 1 ? "Keep it" : "Keep them", danger: true }))) return false;
   const wrong = [];
   let asked = null;
   for (const run of runs) {

@@ -37,7 +37,7 @@ function Use({ use }) {
   const [isOpen, open] = useState(false);
   const whole = (ms(use.to) - ms(use.from)) / 1000;
   const idle = use.stretches.filter((one) => one.kind === "idle");
-  const shares = Object.entries(use.seconds).map(([kind, part]) => `${kind} ${seconds(part)} (${share(part, whole)})`).join(", ");
+  const shares = Object.entries(use.seconds).filter(([, part]) => part).map(([kind, part]) => `${kind} ${seconds(part)} (${share(part, whole)})`).join(", ");
   const left = use.gpus.length - MOST;
   return html`<p class="dim">The GPUs together: ${shares}.</p>
     <figure class="chart"><${Curve} use=${use} idle=${idle} whole=${whole} said=${`Use of ${count(use.gpus.length, "GPU")} over time: ${shares}`} />

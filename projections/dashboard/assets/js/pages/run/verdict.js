@@ -2,14 +2,14 @@
 import { html } from "../../core/dom.js";
 import { Link } from "../../core/router.js";
 import { GAPS } from "../../core/words.js";
-import { PollLink, StateBadge } from "../../ui/all.js";
+import { PollLink, StateBadge, withCode } from "../../ui/all.js";
 import { explained } from "../incidents/words.js";
 import { Quote, brief } from "./quote.js";
 import { hour, lasted } from "./words.js";
 
 export const Verdict = ({ found }) => html`<section class="panel verdict" aria-labelledby="why">
   <header><h2 id="why">Why</h2></header>
-  <p class="lead">${found.sentence}</p>
+  <p class="lead">${withCode(found.sentence)}</p>
   ${found.rule && html`<p class="dim">rule <code>${found.rule}</code></p>`}
   ${found.evidence.length > 0 && html`<h3>Evidence</h3>${found.evidence.map((quote) => html`<${Quote} key=${quote.position} quote=${quote} />`)}`}
   ${found.steps.length > 0 && html`<h3>Transitions</h3><ol class="steps">${found.steps.map((step) => html`<${Step} key=${`${step.position}${step.to}`} step=${step} />`)}</ol>`}
@@ -18,7 +18,7 @@ export const Verdict = ({ found }) => html`<section class="panel verdict" aria-l
   <${Listed} title="Why not warm" items=${found.not_warm} />
   <${Listed} title="What would have changed it" items=${found.flips} draw=${flip} />
   ${found.anomalies.length > 0 && html`<h3>Anomalies</h3><ul class="items">${found.anomalies.map((odd) => html`<li key=${`${odd.position}${odd.kind}`}>
-    <strong>${explained(odd.kind).title}</strong>: ${odd.detail} <${PollLink} position=${odd.position} /></li>`)}</ul>`}
+    <strong>${explained(odd.kind).title}</strong>: ${withCode(odd.detail)} <${PollLink} position=${odd.position} /></li>`)}</ul>`}
   ${found.blind.length > 0 && html`<h3>Not seen</h3><ul class="items">${found.blind.map((gap) => html`<li key=${gap.from}>
     ${hour(gap.from)} to ${hour(gap.to)}, ${lasted(gap.from, gap.to)}: ${GAPS[gap.kind]} (${gap.source})</li>`)}</ul>`}
 </section>`;
@@ -29,9 +29,9 @@ export const OutputLine = ({ found }) => (found?.line ? html`<figure class="quot
   <p><code>${found.line.slice(0, 300)}</code></p><p>${found.remedy}</p></figure>` : null);
 
 const Step = ({ step }) => html`<li><time datetime=${step.at} class="dim">${hour(step.at)}</time> <${StateBadge} state=${step.to} />
-  <${PollLink} position=${step.position}>${step.said?.kind ?? "poll"} #${step.position}<//> <span class="dim">${brief(step.said)}</span></li>`;
+  <${PollLink} position=${step.position}>${step.said?.kind ?? "poll"} #${step.position}<//> <span class="dim">${withCode(brief(step.said))}</span></li>`;
 
-const Listed = ({ title, items, draw = (text) => text }) => (items?.length
+const Listed = ({ title, items, draw = withCode }) => (items?.length
   ? html`<h3>${title}</h3><ul class="items">${items.map((text) => html`<li key=${text}>${draw(text)}</li>`)}</ul>` : null);
 
 // `had the job exited 1: failed/exit_nonzero`

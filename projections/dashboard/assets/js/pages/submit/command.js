@@ -41,6 +41,7 @@ export function CommandForm() {
       setDraft({ key });
       const answer = await post("/api/runs", asked(draft), { "Idempotency-Key": key.value });
       setDraft({ ...draft, key: null });
+      toast(null); // what it says of the form holds no longer
       navigate(`/runs/${encodeURIComponent(answer.run_id)}`);
     } catch (problem) {
       setError(problem);
