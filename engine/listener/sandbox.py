@@ -159,9 +159,7 @@ class Containers(Cells):
         for container in old:
             with suppress(SandboxUnavailable):  # the next one tries again
                 self.daemon.remove(container)
-        for folder in SHARED.glob(f"steno-{glob.escape(name)}-{'[0-9a-f]' * 32}"):
-            if folder != self._shared:
-                shutil.rmtree(folder, ignore_errors=True)
+        _remove_folders(name, but=self._shared)
         return len(old)
 
     def close(self) -> None:
@@ -175,11 +173,21 @@ class Containers(Cells):
 
 
 def remove_containers_of(listeners: Collection[str]) -> None:
-    """Remove the containers of dead listeners of this host, by name; without an engine there are none."""
+    """Remove the containers of dead listeners of this host, by name, and their tensors from its memory; without an
+    engine there are no containers.
+    """
     with suppress(SandboxUnavailable), closing(Daemon()) as daemon:
         for container, labels in daemon.labelled("steno=listener"):
             if labels["steno.listener"] in listeners:
                 daemon.remove(container)
+    for name in listeners:
+        _remove_folders(name)
+
+
+def _remove_folders(name: str, but: Path | None = None) -> None:
+    for folder in SHARED.glob(f"steno-{glob.escape(name)}-{'[0-9a-f]' * 32}"):
+        if folder != but:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _numpy() -> list[Path]:

@@ -111,8 +111,8 @@ def _failure(facts: RunFacts) -> str:
         return f"its reason is `{facts.reason}`"
     job = decider(facts)
     if job is not None and job.newest is not None and (job.newest.cause is not None or job.newest.exit_status):
-        name, exit_status = _job(facts, job), job.newest.exit_status
-        return f"{name} exited {exit_status}" if exit_status else f"{name} ended with `{job.newest.reason}`"
+        name, exit_status, word = _job(facts, job), job.newest.exit_status, job.newest.reason or job.newest.status
+        return f"{name} exited {exit_status}" if exit_status else f"{name} ended with `{word}`"
     return f"its status is `{facts.status}`" + (f" and its reason `{facts.reason}`" if facts.reason else "")
 
 

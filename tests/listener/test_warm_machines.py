@@ -21,6 +21,7 @@ from stenotest.waiting import LIMIT_S, wait
 from steno.engine.kernel import kept_machine
 from steno.engine.kernel.executor import MAX_VARIABLE
 from steno.engine.kernel.kept_machine import listener_task
+from steno.engine.kernel.machine.exchange import SHARED
 from steno.engine.listener.daemon import Daemon
 from steno.engine.providers.registry import kind, load_settings
 from steno.engine.providers.task import LISTENER
@@ -195,6 +196,7 @@ def test_a_machine_that_vanishes_in_the_middle_ends_its_kernel(engine: str, othe
     ended = other.steno.wait(kernel, "failed")
     assert ended["reason"] == "unreachable"
     other.steno.until(lambda: not daemon.labelled(f"steno.listener={name}"), what="its containers were removed")
+    other.steno.until(lambda: not [*SHARED.glob(f"steno-{name}-*")], what="its tensors have left the memory")
     daemon.close()
     items = other.submitted()
     assert items[-1]["status"] == "CHECKED"

@@ -46,7 +46,11 @@ up)
 down)
   if alive; then
     pid=$(cat "$pidfile")
-    client ps -aq | xargs -r docker -H "unix://$socket" rm -fv >/dev/null
+    for _ in $(seq 150); do # the engine refuses what it is removing already
+      left=$(client ps -aq)
+      [ -z "$left" ] && break
+      client rm -fv $left >/dev/null 2>&1 || sleep 0.2
+    done
     kill -TERM "$pid"
     for _ in $(seq 150); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
   fi
