@@ -23,6 +23,7 @@ from steno.engine.kernel.executor import MAX_VARIABLE
 from steno.engine.kernel.kept_machine import listener_task
 from steno.engine.kernel.machine.exchange import SHARED
 from steno.engine.listener.daemon import Daemon
+from steno.engine.listener.sandbox import remove_containers_of
 from steno.engine.providers.registry import kind, load_settings
 from steno.engine.providers.task import LISTENER
 from steno.engine.state.kernel_mark import FORGOTTEN
@@ -90,11 +91,14 @@ def _site(engine: str, folder: Path) -> Site:
 
 
 def _end(site: Site) -> None:
-    """Ends every listener that still runs: it is a process of this host."""
+    """Ends every listener that still runs: it is a process of this host, whose memory has its tensors."""
+    ended = list[str]()
     for run in site.steno.json("ps", "--all")["runs"] if site.steno.record.exists() else ():
         if run["name"].startswith("kernels-") and run["finished_at"] is None:
             site.steno("stop", run["run_id"], "--abort", code=None)
+            ended.append(run["run_id"])
     site.steno.close()
+    remove_containers_of(ended)
 
 
 def test_the_first_kernel_starts_a_machine_and_the_second_finds_it_warm(site: Site) -> None:
