@@ -113,11 +113,14 @@ def numbered_cases(state: World) -> dict[int, RunCase]:
     return {number: decode_case(text) for text, number in state.cases.items()}
 
 
-def showings(view: View, cases: Container[int]) -> Iterator[tuple[int, int]]:
-    """(place of a run, the position at which it first showed one of these cases), in order of first sight."""
-    for place, log in view.store.cases.all():
-        position = next((entry.position for entry in cases_seen(log) if entry.case in cases), view.position + 1)
-        if position <= view.position:
+def showings(view: View, cases: Container[int], run_id: str | None = None) -> Iterator[tuple[int, int]]:
+    """(place of a run, the position at which it first showed one of these cases), in order of first sight; only of
+    `run_id`, if given.
+    """
+    end = view.position
+    for place, log in view.store.cases.all(run_id):
+        position = next((entry.position for entry in cases_seen(log) if entry.case in cases), end + 1)
+        if position <= end:
             yield place, position
 
 

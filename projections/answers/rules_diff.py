@@ -180,11 +180,9 @@ def _windows(view: View, moved: set[int], only: str | None) -> Iterator[_Window]
     store, current = view.store, None
     run = None if only is None else _run(store, only)
     alone = run is not None and not (run.tasks or run.schedule or run.is_schedule)  # it depends on no other run
-    for place, position in sorted(showings(view, moved), key=itemgetter(1)):
-        run_id = store.cases.run_id(place)
-        if alone and run_id != only:
-            continue
-        window = _window_of(store, run_id, position, view.position)
+    head = view.position
+    for place, position in sorted(showings(view, moved, only if alone else None), key=itemgetter(1)):
+        window = _window_of(store, store.cases.run_id(place), position, head)
         if only is not None and only not in window.first:
             continue
         if current is None or (store.moment_before(window.begin - 1) or 0) > current.end:

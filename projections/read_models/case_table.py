@@ -8,7 +8,13 @@ from steno.projections.read_models.database import Database
 
 _PUT = text("INSERT OR REPLACE INTO run_cases (ordinal, cases) SELECT ordinal, :cases FROM runs WHERE run_id = :id")
 _DROP = text("DELETE FROM run_cases WHERE ordinal IN (SELECT ordinal FROM runs WHERE run_id = :id)")
-_ALL = {schema: text(f"SELECT ordinal, cases FROM {schema}.run_cases ORDER BY ordinal") for schema in ("main", "base")}  # noqa: S608 - names of ours
+_ALL = {
+    schema: text(
+        f"SELECT ordinal, cases FROM {schema}.run_cases WHERE :id IS NULL "  # noqa: S608 - names of ours
+        f"OR ordinal = (SELECT ordinal FROM {schema}.runs WHERE run_id = :id) ORDER BY ordinal"
+    )
+    for schema in ("main", "base")
+}
 _RUN = {schema: text(f"SELECT run_id FROM {schema}.runs WHERE ordinal = :place") for schema in ("main", "base")}  # noqa: S608 - names of ours
 
 
@@ -31,9 +37,9 @@ class CaseTable:
         """Delete the logs of runs whose rows are about to be deleted."""
         self._database.execute_many(_DROP, ({"id": run_id} for run_id in run_ids))
 
-    def all(self) -> Iterator[tuple[int, bytes]]:
-        """(place of the run, its log), in order of first sight."""
-        return self._database.execute(_ALL[self._schema])
+    def all(self, run_id: str | None = None) -> Iterator[tuple[int, bytes]]:
+        """(place of the run, its log), in order of first sight; only of `run_id`, if given."""
+        return self._database.execute(_ALL[self._schema], id=run_id)
 
     def run_id(self, place: int) -> str:
         """The run at a place."""
