@@ -83,13 +83,14 @@ def test_a_job_without_a_sampler_has_what_accounting_measured(on_slurm: Steno, s
     on_slurm.follow("1s")
     load = "import time; taken = b'x' * (150 << 20); any(time.process_time() > 3 for _ in iter(int, 1))"
     batch(slurm_cluster, "theirs", f'python3 -c "{load}"', "-p", "gpu-a6000", "--mem=400M", "-c", "2")
-    seconds = on_slurm.wait("theirs", "succeeded")["execution_seconds"]
+    run = on_slurm.wait("theirs", "succeeded")
+    about = ("--stream", f"run/{run['run_id']}", "--type", "SamplesRecorded", "--json")
 
     def recorded() -> list[dict[str, Any]]:
-        return [event["data"] for event in on_slurm("events", "--type", "SamplesRecorded", "--json").lines()]
+        return [event["data"] for event in on_slurm("events", *about).lines()]
 
     (event,) = wait(recorded, what="the sums of accounting")
     (sample,) = event["samples"]
     assert (event["source"], sample["device"]) == ("sacct", TASK)
     assert 150 <= sample["memory"] < 250
-    assert 2 < seconds * sample["use"] / 100 < 5
+    assert 2 < run["execution_seconds"] * sample["use"] / 100 < 5
