@@ -50,8 +50,11 @@ def test_each_gets_the_machine_it_asked_for_and_strangers_keep_theirs(dstack_19:
     assert "creation_policy is `reuse`" in explained(steno, "waits")
     steno.submit("maker", [gate.passed])
     machine_of(steno, "maker", "busy")
-    steno.submit("alone", ["true"], "--creation-policy", "create")
+    own_gate = Gate(dstack_19, f"{project}-own")  # its machine goes with it: a poll must have shown it
+    steno.submit("alone", [own_gate.passed], "--creation-policy", "create")
     gate.open()
+    machine_of(steno, "alone", "busy")
+    own_gate.open()
 
     assert steno.wait("alone", "succeeded")["start"] == "cold"
     assert steno.wait("waits", "succeeded")["start"] == "warm"
@@ -88,7 +91,8 @@ def test_an_end_that_dstack_refuses_is_told_and_tried_again(dstack_22: Lab, sten
     words = "being processed currently. Try again later"
     assert words in refusal["data"]["error"]
     (vm,) = steno.world().vms
-    assert vm["state"] != "terminated"
+    then = steno.json("vms", vm["vm_id"], "--at", str(refusal["position"]))
+    assert then["state"] != "terminated"
     assert words in explained(steno, vm["vm_id"])
 
     dstack_22.release_fleet(project, "steno-slot-1")
