@@ -81,7 +81,7 @@ def test_the_duty_of_jobs_side_by_side_is_that_of_their_loads(
 def test_a_job_without_a_sampler_has_what_accounting_measured(on_slurm: Steno, slurm_cluster: Cluster) -> None:
     """A job of somebody's own `sbatch` shows the memory that it had and the work of its core."""
     on_slurm.follow("1s")
-    load = "import time; taken = b'x' * (150 << 20); any(time.process_time() > 3 for _ in iter(int, 1))"
+    load = "import time; taken = b'x' * (150 << 20); any(time.process_time() > 8 for _ in iter(int, 1))"
     batch(slurm_cluster, "theirs", f'python3 -c "{load}"', "-p", "gpu-a6000", "--mem=400M", "-c", "2")
     run = on_slurm.wait("theirs", "succeeded")
     about = ("--stream", f"run/{run['run_id']}", "--type", "SamplesRecorded", "--json")
@@ -93,4 +93,4 @@ def test_a_job_without_a_sampler_has_what_accounting_measured(on_slurm: Steno, s
     (sample,) = event["samples"]
     assert (event["source"], sample["device"]) == ("sacct", TASK)
     assert 150 <= sample["memory"] < 250
-    assert 1 < run["execution_seconds"] * sample["use"] / 100 < 5, "3 s of work, looked at every 2 s"
+    assert 3 < run["execution_seconds"] * sample["use"] / 100 < 12, "8 s of work, looked at every 2 s"

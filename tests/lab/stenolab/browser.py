@@ -99,7 +99,7 @@ class Seen:
         return [url for url in self.asked if not url.startswith((self.base, "data:", "blob:"))]
 
     def shifted(self) -> float:
-        """How much of the page moved, also after a click, once what changed is drawn: browsers' cumulative layout shift,
+        """How much of the page moved, also after a click, once what changed is drawn: the cumulative layout shift,
         the most within five seconds of shifts that are less than a second apart.
         """
         self.page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
