@@ -145,6 +145,7 @@ def rows(store: str, where: str | Path, size: Callable[[], int]) -> Iterator[Mea
         gc.freeze()  # a command begins without this heap, which the collector would walk
         yield row("diff", *(1000 * cpu(lambda: compared(record)) for _ in range(ROUNDS)))
         yield row("diff-run", 1000 * cpu(lambda: compared_in_the_middle(record)))
+        gc.unfreeze()
         yield row("verify", EVENTS / cpu(record.verify) / 1000)
         tail = record.head().position - saved.position
         yield row("verify-tail", tail / cpu(lambda: record.verify(after=saved)) / 1000)

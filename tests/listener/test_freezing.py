@@ -49,7 +49,7 @@ def test_a_batch_ends_at_its_limit_frozen(opened: Any) -> None:
     assert (timed.done, timed.ms >= 300) == (False, True)
     assert timed.cpu_ms > 0
     before = cell.cpu_ms()
-    time.sleep(0.2)
+    time.sleep(0.2)  # in which a program that spins would use its processor
     assert cell.cpu_ms() == before
 
 

@@ -224,12 +224,13 @@ def test_no_container_starts_while_a_program_is_timed(make: Any, probes: bytes) 
     wait(lambda: _ready(sandbox) == 3, what="a full pool")
 
 
-def test_nothing_is_left_of_several_programs(make: Any, probe: Any, cells: Containers) -> None:
+@pytest.mark.parametrize("programs", [8, pytest.param(50, marks=pytest.mark.long)])
+def test_nothing_is_left_of_several_programs(make: Any, probe: Any, cells: Containers, programs: int) -> None:
     """Containers of earlier tests may still be on their way out, so fewer than before are right too."""
     sandbox = make(size=2, name="several")
     wait(lambda: _ready(cells) == 1, "the container that others keep")
     before = _left(sandbox)
-    for number in range(8):
+    for number in range(programs):
         assert probe("exit", str(number), sandbox=sandbox)[0].code == number
     sandbox.close()
     wait(lambda: all(map(le, _left(sandbox), before)), "the engine has taken all of it away")

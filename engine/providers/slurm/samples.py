@@ -3,6 +3,7 @@ that has none, accounting's sums.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -23,8 +24,8 @@ done | awk -F, -v day="$2" -v at="$3" '
     fresh'
 """
 """The lines of some time, and the headers. The last MiB is an hour of 30 GPUs. The `;` spoils a cell that was cut."""
-_USAGE: Final = ("JobID", "Start", "End", "TRESUsageInTot")
-_USED: Final = re.compile(r"\b(cpu|mem)=([\d:.-]+)([KMGTP]?)")
+USAGE: Final = ("JobID", "Start", "End", "TRESUsageInTot")
+_USED: Final = re.compile(r"\bcpu=(?P<cpu>[\d:-]+).*?\bmem=(?P<memory>\d+(?:\.\d+)?)(?P<unit>[KMGTP]?)")
 _KIB: Final = {"": 1 / 1024, "K": 1, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30, "P": 1 << 40}
 
 
@@ -38,26 +39,28 @@ def samples_of_job(client: Shell, job: str, since: int) -> tuple[str, list[Sampl
 
 
 def usage_of_job(client: Shell, job: str) -> tuple[str, list[Sample]] | None:
-    """The sums of accounting of a job that has ended, as a sample at its end: the memory of the steps that ran at
-    the same time, each with its highest, and the mean use of a core; None: nothing. Of GPUs it has zeros where the
-    vendor is AMD (`gres/gpuutil`), so these are not read.
-    """
-    columns = client.columns(_USAGE)
+    """The sums of accounting of a job that has ended; None: it has none."""
+    columns = client.columns(USAGE)
     answer = client.must("sacct", "-P", "-n", "-j", job, "-o", ",".join(columns)).out
-    rows = [dict(zip(columns, line.split("|"), strict=False)) for line in answer.splitlines()]
+    sample = usage_in([dict(zip(columns, line.split("|"), strict=False)) for line in answer.splitlines()], job)
+    return None if sample is None else ("sacct", [sample])
+
+
+def usage_in(rows: Sequence[Mapping[str, str]], job: str) -> Sample | None:
+    """A sample at a job's end, of accounting's rows: the memory of the steps that ran at the same time, each with its
+    highest, and the mean use of a core. Of GPUs it has zeros where the vendor is AMD (`gres/gpuutil`): not read.
+    """
     spans = {row["JobID"]: (time(row.get("Start")), time(row.get("End"))) for row in rows}
     begun, ended = spans.get(job, (None, None))
     if begun is None or ended is None or ended <= begun:
         return None
     cores, steps = 0, list[tuple[int, int, float]]()
     for row in rows:
-        used = {name: (amount, unit) for name, amount, unit in _USED.findall(row.get("TRESUsageInTot", ""))}
-        start, end = spans[row["JobID"]]
-        if row["JobID"].startswith(f"{job}.") and start is not None and used.keys() == {"cpu", "mem"}:
-            cores += duration(used["cpu"][0]) or 0
-            steps.append((start, end or ended, float(used["mem"][0]) * _KIB[used["mem"][1]]))
+        used, (start, end) = _USED.search(row.get("TRESUsageInTot", "")), spans[row["JobID"]]
+        if row["JobID"].startswith(f"{job}.") and start is not None and used is not None:
+            cores += duration(used["cpu"]) or 0
+            steps.append((start, end or ended, float(used["memory"]) * _KIB[used["unit"]]))
     if not steps:
         return None
     memory = max(sum(amount for start, end, amount in steps if start <= at <= end) for at, _, _ in steps)
-    use = round(100 * cores / (ended - begun))
-    return "sacct", [Sample(at=ended, device=TASK, use=use, memory=round(memory / 1024))]
+    return Sample(at=ended, device=TASK, use=round(100 * cores / (ended - begun)), memory=round(memory / 1024))

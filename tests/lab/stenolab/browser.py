@@ -30,7 +30,7 @@ _CHANGED = "ERR_NETWORK_CHANGED"
 _SHIFTS = """
 window.shifts = [];
 new PerformanceObserver((list) => {
-  for (const one of list.getEntries()) window.shifts.push([one.startTime, one.value]);
+  for (const one of list.getEntries()) window.shifts.push(one.value);
 }).observe({ type: "layout-shift", buffered: true });
 """
 
@@ -99,17 +99,9 @@ class Seen:
         return [url for url in self.asked if not url.startswith((self.base, "data:", "blob:"))]
 
     def shifted(self) -> float:
-        """How much of the page moved, also after a click, once what changed is drawn: the cumulative layout shift,
-        the most within five seconds of shifts that are less than a second apart.
-        """
+        """How much of the page moved, also after a click (cumulative layout shift), once what changed is drawn."""
         self.page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
-        begun, last, moved, most = 0.0, 0.0, 0.0, 0.0
-        for at, value in self.page.evaluate("window.shifts"):
-            if at - last >= 1_000 or at - begun >= 5_000:
-                begun, moved = at, 0.0
-            last, moved = at, moved + value
-            most = max(most, moved)
-        return most
+        return float(sum(self.page.evaluate("window.shifts")))
 
     def position(self) -> int | None:
         """The position in the page's address; None: live."""

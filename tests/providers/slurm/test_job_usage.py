@@ -2,7 +2,7 @@
 
 import pytest
 
-from steno.engine.providers.slurm.samples import usage_of_job
+from steno.engine.providers.slurm.samples import USAGE, usage_in
 from steno.engine.state.samples import TASK, Sample
 from steno.events.clock import parse_time
 
@@ -10,18 +10,8 @@ JOB = "7|2026-11-20T12:00:00|2026-11-20T12:10:00|\n"
 ENDED = parse_time("2026-11-20T12:10:00Z")
 
 
-class Accounting:
-    """The commands of a cluster whose accounting has only this text."""
-
-    def __init__(self, text: str) -> None:
-        self.out = text
-
-    def columns(self, names: tuple[str, ...]) -> list[str]:
-        return [*names]
-
-    def must(self, *words: str) -> "Accounting":
-        assert words[0] == "sacct"
-        return self
+def usage(text: str) -> Sample | None:
+    return usage_in([dict(zip(USAGE, line.split("|"), strict=False)) for line in text.splitlines()], "7")
 
 
 def step(name: str, start: str, end: str, cpu: str, memory: str) -> str:
@@ -42,7 +32,7 @@ def step(name: str, start: str, end: str, cpu: str, memory: str) -> str:
 def test_steps_of_one_time_add_up(steps: list[str], use: int, memory: int) -> None:
     """Their memory; the processor's time of all steps."""
     sample = Sample(at=ENDED, device=TASK, use=use, memory=memory)
-    assert usage_of_job(Accounting(JOB + "".join(steps)), "7") == ("sacct", [sample])  # type: ignore[arg-type]
+    assert usage(JOB + "".join(steps)) == sample
 
 
 @pytest.mark.parametrize(
@@ -54,7 +44,8 @@ def test_steps_of_one_time_add_up(steps: list[str], use: int, memory: int) -> No
         JOB.replace("7|", "8|") + step("batch", "00", "10", "1", "1K"),
         JOB.replace("2026-11-20T12:10:00", "Unknown") + step("batch", "00", "Unknown", "1", "1K"),  # it runs
         JOB + "7.batch|2026-11-20T12:00:00|2026-11-20T12:10:00|energy=0,gres/gpuutil=0\n",
+        JOB + step("batch", "00", "10", "-", "inf"),
     ],
 )
 def test_nothing_is_measured(text: str) -> None:
-    assert usage_of_job(Accounting(text), "7") is None  # type: ignore[arg-type]
+    assert usage(text) is None
