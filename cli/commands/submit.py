@@ -117,10 +117,10 @@ def submit_command(
     --provider dstack (or STENO_PROVIDER, or steno.toml). Steno records the request before it calls the provider, so a
     crash never starts a task twice. Flags override the file.
 
-    With --wait, the run's output is printed on stdout while it runs, its states on stderr. The exit code is 0 if the
-    run succeeded, 3 if the provider failed to take it, and otherwise 1. There is no time limit without --timeout. After
-    the timeout, or on Ctrl-C (exit 130), the run goes on. Of a task with a schedule, --wait ends with exit code 0 once
-    the provider says when it is due.
+    With --wait, the run's output is printed on stdout while it runs, its states on stderr; of a failure also the line
+    of the output that explains it. The exit code is 0 if the run succeeded, 3 if the provider failed to take it, and
+    otherwise 1. There is no time limit without --timeout. After the timeout, or on Ctrl-C (exit 130), the run goes on.
+    Of a task with a schedule, --wait ends with exit code 0 once the provider says when it is due.
 
     If the provider does not answer, the command says so after a few seconds and exits 3. The message says whether the
     request stays or ended.
@@ -207,6 +207,7 @@ def _submit(
     app: App, here: RunSession, task: Completed, run_id: str, *, wait: bool, quiet: bool, limit: int | None
 ) -> None:
 
+    from steno.cli.render.explain import quoted
     from steno.cli.render.runs import ended
     from steno.cli.wiring.session import code_of_failure
     from steno.engine.wire import wire
@@ -229,6 +230,8 @@ def _submit(
         emit(ended(run))
         if cause is not None:
             emit(cause.why)
+        if not done and (printed := here.output_cause(run)) is not None and printed.line is not None:
+            emit(f"{printed.cause}: {quoted(printed.line)}")
         hint(f"`steno timeline {name}`, `steno explain {name}`, `steno logs {name}`")
     else:
         emit(name)

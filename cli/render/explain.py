@@ -59,10 +59,9 @@ def _output(cause: OutputCause | None, width: int) -> list[str]:
     if cause.line is None:
         return [f"{_MARGIN}no line of the {cause.read:,} bytes that were read explains the end{missing}"]
     blame = "" if cause.blame is None else f", blame: {cause.blame.value}"
-    text = paint.visible(cause.line if len(cause.line) <= _QUOTED else f"{cause.line[:_QUOTED]}…")
     rows = [
         f"{_MARGIN}{paint.bold(cause.cause)}{blame}",
-        *textwrap.wrap(f"“{text}”", width, initial_indent=_MARGIN * 2),
+        *textwrap.wrap(quoted(cause.line), width, initial_indent=_MARGIN * 2),
     ]
     where = f"bytes {cause.start:,} to {cause.end:,} of the output, event {cause.chunk:,}, rule {cause.rule}{missing}"
     return [
@@ -70,6 +69,11 @@ def _output(cause: OutputCause | None, width: int) -> list[str]:
         paint.dim(f"{_MARGIN * 2}{where}"),
         *textwrap.wrap(cause.remedy or "", width, initial_indent=_MARGIN),
     ]
+
+
+def quoted(line: str) -> str:
+    """A line of output, cut where it is long, with nothing in it that steers the terminal."""
+    return f"“{paint.visible(line if len(line) <= _QUOTED else f'{line[:_QUOTED]}…')}”"
 
 
 def vm_page(

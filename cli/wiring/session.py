@@ -46,6 +46,7 @@ from steno.events.store.record import Record
 if TYPE_CHECKING:
     from steno.engine.decide.start_estimate import StartEstimate
     from steno.projections.answers.kernel import Status
+    from steno.projections.answers.output_cause import OutputCause
 
 OUTCOME_TIMEOUT = 60 * SECOND  # wait for the outcome while another process holds the lease
 END_TIMEOUT = 30 * SECOND  # then wait for the end: a stop needs at most 2 s, an abort 30 s
@@ -152,6 +153,14 @@ class RunSession:
 
         run = self.run(run_id)
         return cause_now(run, self._recorder.world.state, self._app.clock.now(), message_of(self._record, run))
+
+    def output_cause(self, run: RunObject) -> "OutputCause | None":
+        """The line of its output that explains the end of a run that was followed; None: not all is recorded yet."""
+        from steno.projections.answers.output_cause import OutputCauses
+
+        if not self._recorder.end_output(run.run_id):
+            return None
+        return OutputCauses(self._app.settings.value("causes.rules")).of(self._record, run, run.provider_id)
 
     def start(self, run_id: str) -> "StartEstimate | None":
         """When it may start, by the record; None: it does not wait."""

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -80,7 +81,9 @@ def test_submit_prints_the_output_as_it_comes(steno: Steno) -> None:
     done = steno("submit", "--wait", "--name", "says", "--", "echo one; echo two >&2; nosuchprogram")
     assert done.stdout.splitlines()[:2] == ["one", "two"]
     assert "failed · exit_nonzero · exit 127" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("It exited 127: a command was not found; check its name")
+    why, cause = done.stdout.splitlines()[-2:]
+    assert why.startswith("It exited 127: a command was not found; check its name")
+    assert re.fullmatch("missing_file: “.*nosuchprogram.*not found”", cause)
     assert "says  failed" in done.stderr
     quiet = steno("submit", "--wait", "-q", "--name", "quiet", "--", "echo one")
     assert len(quiet.stdout.splitlines()) == 1
