@@ -10,6 +10,7 @@ from steno.engine.decide.machine import (
     claims,
     differences,
     in_flight,
+    is_left,
     is_shared_with,
     is_told,
     looks_free,
@@ -184,8 +185,19 @@ def _new(run: Run, plan: Plan, *, slot: bool) -> RunPlaced | RunHeld:
     if plan.free is not None and plan.free < terms_of(run).nodes:
         detail = f"the machine limit ({plan.situation.policy.max_vms}, `vms.max`) is reached"
         return _others(run, plan) or plan.hold(run, "cap", detail)
+    left = [vm for vm in plan.situation.ours if _comes_free(run, plan, vm)]
+    if left:
+        plan.claimed.add(min(left, key=by_idleness).vm_id)
+        return plan.hold(run, "machine", "a machine that fits is about to be free: its run has just ended")
     empty = (name for number in count(1) if (name := f"{SLOT}{number}") not in plan.slots)
     return _place(run, plan, slot=next(empty) if slot else None)
+
+
+def _comes_free(run: Run, plan: Plan, vm: Vm) -> bool:
+    """True if waiting some seconds gives the run this machine. Who does not go on recording would not see it free."""
+    free = vm.vm_id not in plan.situation.reserved and vm.vm_id not in plan.claimed
+    waits = plan.situation.watched and terms_of(run).nodes == 1 and free
+    return waits and is_left(plan.situation, vm) and not unfit(plan.situation, run, vm)
 
 
 def _idle(run: Run, plan: Plan) -> list[Vm]:

@@ -12,6 +12,8 @@ from stenotest.row_simulation import RowSimulation, holds, places
 from stenotest.simulated_cloud import Machine, Rented
 from stenotest.simulation import SOURCE, Simulation
 
+from steno.engine.decide.decisions import decide
+from steno.engine.decide.machine import is_left
 from steno.engine.decide.situation import Situation
 from steno.engine.state.policy import Policy
 from steno.engine.state.states import Reason, VmState
@@ -29,7 +31,7 @@ def town_of(mode: Any, *, cap: int, idle: int, busy: int, in_flight: int) -> Row
         town.warm(f"old{number}", f"m{number}", fleet=fleet)
     for number in range(idle, idle + busy):
         town.rows[f"m{number}"]["status"] = "busy"
-    town.stage.wait(1)
+    town.stage.wait(61 if in_flight else 1)  # for a machine that its run has just left they would wait
     town.look()
     for number in range(in_flight):
         town.stage.request(f"f{number}")
@@ -102,6 +104,38 @@ def test_every_drain_that_a_waiting_run_can_use_is_taken_back_at_once() -> None:
     assert [place.run_id for place in places(town.stage.settle())] == ["run-w0", "run-w1", "run-w2"]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_waits_for_the_machine_that_a_run_has_just_left(mode: Any) -> None:
+    """Its server calls it busy for some seconds more: the next run gets it, and only the run behind it another. What
+    stays busy for longer is waited for no more, and nobody waits whom no recorder would place.
+    """
+    town = town_of(mode, cap=3, idle=0, busy=1, in_flight=0)
+    for number in range(2):
+        town.stage.request(f"w{number}")
+    decisions = town.stage.settle()
+    assert holds(decisions) == [("run-w0", "machine")]
+    assert [place.run_id for place in places(decisions)] == ["run-w1"]
+    world, policy, now = town.stage.world.state, town.stage.policy, town.stage.now
+    alone = decide(world, SOURCE, policy, now, watched=False)
+    assert [place.run_id for place in places(alone)] == ["run-w0"]
+    town.rows["m0"]["status"] = "idle"
+    town.stage.wait(5)
+    town.look()
+    (place,) = places(town.stage.settle())
+    assert place.run_id == "run-w0"
+    assert mode == "provider" or place.vm_id == town.stage.vm_id("m0")
+
+
+def test_a_machine_that_stays_busy_is_waited_for_a_minute() -> None:
+    town = town_of("pool", cap=3, idle=0, busy=1, in_flight=0)
+    town.stage.request("w")
+    assert holds(town.stage.settle()) == [("run-w", "machine")]
+    town.stage.wait(61)
+    town.look()
+    (place,) = places(town.stage.settle())
+    assert place.vm_id is None
+
+
 @given(
     mode=st.sampled_from(MODES),
     cap=st.integers(1, 8),
@@ -114,8 +148,9 @@ def test_every_drain_that_a_waiting_run_can_use_is_taken_back_at_once() -> None:
 def test_as_many_go_as_there_is_room_for(
     mode: Any, cap: int, idle: int, busy: int, in_flight: int, waiting: int
 ) -> None:
-    """With m fitting idle machines, f free places and k runs in flight, at least min(waiting, m + f - k), in order; and
-    never more machines than allowed can come to be: those there, and one for every run that may have one made.
+    """With m fitting idle machines, f free places and k runs in flight, at least min(waiting, m + f - k), in order, but
+    for those that wait for a machine which its run has just left; and never more machines than allowed can come to be:
+    those there, and one for every run that may have one made.
     """
     idle, busy = min(idle, cap), min(busy, max(0, cap - idle))
     in_flight = min(in_flight, max(0, cap - idle - busy))
@@ -128,9 +163,11 @@ def test_as_many_go_as_there_is_room_for(
     for number in range(waiting):
         town.stage.request(f"w{number}")
     decisions = town.stage.decide()
-    placed = places(decisions)
-    assert len(placed) >= least
-    assert [place.run_id for place in placed] == [f"run-w{number}" for number in range(len(placed))]
+    placed, held = places(decisions), {run_id for run_id, why in holds(decisions) if why == "machine"}
+    assert len(held) <= sum(is_left(situation, vm) for vm in situation.ours)
+    assert len(placed) + len(held) >= least
+    order = [run_id for number in range(waiting) if (run_id := f"run-w{number}") not in held]
+    assert [place.run_id for place in placed] == order[: len(placed)]
     making = sum(lacking.creates for lacking in situation.lacking) + sum(place.creation != "reuse" for place in placed)
     assert len(situation.ours) + making <= cap
     assert len({place.vm_id for place in placed if place.vm_id}) == sum(place.vm_id is not None for place in placed)
