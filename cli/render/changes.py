@@ -29,7 +29,11 @@ def _table(kind: str, rows: list[ChangeRow], columns: int) -> str:
     cells = [
         (
             paint.cut(paint.plain(row.name), 50),
-            paint.verdict(row.state) if kind == "run" else row.state,
+            paint.verdict(row.state)
+            if kind == "run"
+            else ""
+            if kind == "machine"
+            else row.state,  # `what` begins with it
             paint.cut(paint.plain(row.what), 180),
             paint.plain(row.user or ""),
             words.short(row.cost_usd) if row.cost_usd else "",
