@@ -29,11 +29,7 @@ def _table(kind: str, rows: list[ChangeRow], columns: int) -> str:
     cells = [
         (
             paint.cut(paint.plain(row.name), 50),
-            paint.verdict(row.state)
-            if kind == "run"
-            else ""
-            if kind == "machine"
-            else row.state,  # `what` begins with it
+            _state(row),
             paint.cut(paint.plain(row.what), 180),
             paint.plain(row.user or ""),
             words.short(row.cost_usd) if row.cost_usd else "",
@@ -45,3 +41,9 @@ def _table(kind: str, rows: list[ChangeRow], columns: int) -> str:
     spare = [kept.index(place) for place in (5, 3) if place in kept]
     drawn = [[row[place] for place in kept] for row in cells]
     return paint.fitted([head[place] for place in kept], drawn, columns, spare=spare)
+
+
+def _state(row: ChangeRow) -> str:
+    if row.kind == "machine":
+        return ""  # its words begin with it
+    return paint.verdict(row.state) if row.kind == "run" else row.state
