@@ -11,9 +11,10 @@ import msgspec
 from steno.engine.providers.dstack import words
 from steno.engine.providers.dstack.endings import GENERAL, ending
 from steno.engine.providers.dstack.firings import by_firing
-from steno.engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, at, mapping, shared
+from steno.engine.providers.dstack.lenient import Identified, LenientDecoder, at, mapping, shared
 from steno.engine.state.facts import AttemptFacts, Carrier, Finding, JobFacts, RunFacts, Schedule
 from steno.engine.state.states import Reason
+from steno.engine.wire import DOLLAR
 from steno.events.clock import parse_time
 
 _GREATEST: Final = 1_000_000_000  # dollars; no real amount is larger
@@ -335,7 +336,7 @@ _NO_RUNTIME: Final = RuntimeWire()
 
 
 def _micro(dollars: float | None) -> int | None:
-    return None if dollars is None or abs(dollars) > _GREATEST else round(dollars * MICRO)
+    return None if dollars is None or abs(dollars) > _GREATEST else round(dollars * DOLLAR)
 
 
 def _known(word: str | None, known: frozenset[str] | dict[str, str | None], where: str, odd: list[str]) -> None:
