@@ -179,6 +179,11 @@ def _number(submission: object) -> int:
     return number if isinstance(number, int) else 0
 
 
+def facts_in(run: dict[str, object]) -> RunFacts:
+    """The facts of a run in an answer that was decoded already."""
+    return facts_of(*RUNS.decode(msgspec.json.encode(run)))
+
+
 def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
     """The facts of a decoded run; adds unknown words and unreadable times to `drift`."""
     odd = list(drift)
