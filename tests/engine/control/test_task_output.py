@@ -76,7 +76,7 @@ def test_every_frame_is_an_event_once_and_in_order(bench):
 
 
 def test_a_failed_task_fails_for_the_reason_it_gave(bench):
-    """And a line behind a bar is no frame: it would have said the contrary."""
+    """And a line behind a bar is not a frame: it would have said the contrary."""
     forged = f"| {frame('BENCHMARKED')}"
     run_id = ask(bench, say("COMPILING", "CHECKING"), f"echo '{forged}'; {say('WRONG_ANSWER')}; exit 1")
     bench.poll_until(lambda: over(bench, run_id))
