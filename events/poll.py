@@ -36,30 +36,30 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     extra: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)  # unknown keys of a trace line
 
 
-def too_deep(text: bytes, limit: int = MAX_DEPTH) -> bool:
-    """True if `text` nests deeper than `limit`.
+def too_deep(text: bytes) -> bool:
+    """True if `text` nests deeper than `MAX_DEPTH`.
 
     Measured without recursion: at the interpreter's limit not only the decoder fails, but also any finalizer that the
     collector runs there. Strings are cut out (slow) only if the brackets alone look too deep.
     """
-    if text.count(b"[") + text.count(b"{") <= limit:
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
-    return _unclosed(text, limit) and _unclosed(_STRING.sub(b"", text), limit)
+    return _unclosed(text) and _unclosed(_STRING.sub(b"", text))
 
 
-def too_wide(text: bytes, limit: int = MAX_VALUES) -> bool:
-    """True if `text` may hold more than `limit` values; counts commas and brackets inside strings too."""
-    return len(text) > limit and sum(map(text.count, (b",", b"[", b"{"))) > limit
+def too_wide(text: bytes) -> bool:
+    """True if `text` may hold more than `MAX_VALUES` values; counts commas and brackets inside strings too."""
+    return len(text) > MAX_VALUES and sum(map(text.count, (b",", b"[", b"{"))) > MAX_VALUES
 
 
-def _unclosed(text: bytes, limit: int) -> bool:
-    """True if more than `limit` rounds of closing the innermost brackets leave some open."""
+def _unclosed(text: bytes) -> bool:
+    """True if more than `MAX_DEPTH` rounds of closing the innermost brackets leave some open."""
     left = text.translate(None, _NOT_BRACKETS)
-    for _ in range(limit):
+    for _ in range(MAX_DEPTH):
         before = len(left)
-        if before <= limit:
+        if before <= MAX_DEPTH:
             return False
         left = left.replace(b"[]", b"").replace(b"{}", b"")
         if len(left) == before:
             break
-    return len(left) > limit
+    return len(left) > MAX_DEPTH

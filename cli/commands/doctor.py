@@ -78,20 +78,15 @@ def doctor_command(app: App, provision: bool, yes: bool) -> None:
 
 
 def _record(app: App) -> Check:
-    from steno.engine.control.task_reports import keys_in
-
     where = app.settings.record
     try:
         with app.reading() as record:
-            message, state = f"{where}, {record.head().position:,} events", CheckState.OK
-            if keyed := keys_in(record):
-                message += f"; {keyed}"
-                state = CheckState.WARNING
+            message = f"{where}, {record.head().position:,} events"
     except RecordNotFound:
         return Check(name="record", message=f"{where} is not there yet; the first submit makes it")
     except StenoError as error:
         return Check(name="record", state=CheckState.FAILED, message=str(error), error=error)
-    return Check(name="record", state=state, message=message)
+    return Check(name="record", message=message)
 
 
 def _decisions(app: App) -> list[Check]:

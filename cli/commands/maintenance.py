@@ -11,7 +11,7 @@ from steno.cli.render.words import count
 from steno.cli.wiring.app import App, CommandGroup, steno_command
 from steno.cli.wiring.errors import DAMAGED, say
 from steno.cli.wiring.options import pool_options
-from steno.cli.wiring.output import hint, progress, show
+from steno.cli.wiring.output import progress, show
 from steno.events.errors import RecordNotFound
 from steno.events.store.store import is_bundle
 
@@ -69,7 +69,6 @@ def verify_command(
         return
     if against is not None:
         raise click.UsageError("--against is for a bundle: name one")
-    from steno.engine.control.task_reports import keys_in
     from steno.engine.runtime.pools import pool
 
     if after is not None and (jobs is not None or dask is not None):
@@ -77,7 +76,6 @@ def verify_command(
     expected, seen = _saved(expect, "--expect"), _saved(after, "--after")
     with pool(jobs, dask) as workers, app.reading(check=False) as record, progress("verifying") as advance:
         verdict = record.verify(expect=expected, after=seen, progress=advance, pool=workers)
-        keyed = keys_in(record) if verdict.ok else None
     events = count(verdict.events, "event")
     if seen is not None:
         events = f"{count(max(0, verdict.events - seen.position), 'event')} after position {seen.position}"
@@ -86,8 +84,6 @@ def verify_command(
     if verdict.ok:
         saved = f"save this head; check it later with --expect {verdict.head.position}:{verdict.head.hash}"
         show(app, verdict, f"{click.style('✓', fg='green')} {events}, every byte unchanged\n{paint.dim(saved)}")
-        if keyed:
-            hint(keyed)
     else:
         _damaged(app, verdict, events, "record", "; restore a backup, and keep this file for analysis")
 

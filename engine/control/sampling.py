@@ -13,6 +13,7 @@ from zlib import crc32
 
 from steno.engine.live.journal import Journal
 from steno.engine.providers.base import Provider
+from steno.engine.state.policy import HOUR, MINUTE
 from steno.engine.state.run import Run
 from steno.engine.state.samples import Sample, pack, unpack
 from steno.engine.state.states import State
@@ -22,8 +23,7 @@ from steno.events.errors import IdConflict, UnreadableInput
 from steno.events.types import SamplesRecorded
 
 GAP: Final = SECOND // 2  # between two questions
-MINUTE: Final = 60 * SECOND
-HOUR: Final = 60 * MINUTE  # how long an ended run is tried, and a run that nobody measures is left alone
+PAUSE: Final = HOUR  # how long an ended run is tried, and a run that nobody measures is left alone
 A_PASS: Final = 64  # questions of one thread: half a minute
 _GOES: Final = frozenset({State.RUNNING, State.FINISHING})
 _Newest = Mapping[str, int]  # by device; seconds, as the record has them
@@ -114,7 +114,7 @@ class Sampling:
     # -- in the controller's thread
 
     def _follow(self, state: World, now: int, *, stays: bool) -> None:
-        runs = state.runs.open() + (state.runs.ended_since(now - HOUR) if stays and not self._looked else [])
+        runs = state.runs.open() + (state.runs.ended_since(now - PAUSE) if stays and not self._looked else [])
         self._looked = True
         for run in runs:
             if run.run_id not in self._runs and self._is_ours(run):
@@ -125,7 +125,7 @@ class Sampling:
             if known is None or known.provider_id != measured.provider_id:
                 del self._runs[run_id]
             elif known.terminal and measured.until is None:
-                measured.due, measured.until = now, now + HOUR
+                measured.due, measured.until = now, now + PAUSE
 
     def _is_ours(self, run: Run) -> bool:
         """True if it has begun at this provider."""
@@ -157,7 +157,7 @@ class Sampling:
         if answer.failed:
             measured.due = now + backoff(measured.failures, first=MINUTE, most=max(MINUTE, self._every))
         elif measured.until is None:
-            measured.due = now + HOUR if answer.tool is None else self._slot(measured.run_id, now)
+            measured.due = now + PAUSE if answer.tool is None else self._slot(measured.run_id, now)
         if measured.until is not None and (now >= measured.until if answer.failed else answer.last):
             del self._runs[measured.run_id]
 

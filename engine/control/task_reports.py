@@ -9,22 +9,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from steno.engine.fold.run_step import heard
 from steno.engine.kernel.machine.framing import MARK
 from steno.engine.live.journal import Journal
 from steno.engine.providers.base import Provider
-from steno.engine.state.kernel_mark import is_genuine, read_frame, read_mark
+from steno.engine.state.kernel_mark import read_frame
 from steno.engine.state.run import Run, Said
 from steno.engine.state.states import State
 from steno.engine.state.world import World
 from steno.events import types
 from steno.events.clock import SECOND, Clock, backoff, foreign_run_id
 from steno.events.errors import IdConflict
-
-if TYPE_CHECKING:
-    from steno.events.store.record import Record
 
 MAX_LINE: Final = 256 * 1024  # bytes of a line; a longer line is not a frame
 MOST_FRAMES: Final = 2_000
@@ -41,8 +38,8 @@ _GOES: Final = frozenset({State.RUNNING, State.FINISHING})
 _log = logging.getLogger(__name__)
 
 
-def frames_of(pieces: Iterable[bytes], key_hash: str) -> Iterator[bytes]:
-    """The genuine frames of one output, each as soon as its line is complete."""
+def frames_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The judge's frames in one output, each as soon as its line is complete; a solution's lines are behind a bar."""
     begun, too_long = b"", False
     for piece in pieces:
         *whole, begun = (begun + piece).split(b"\n")
@@ -50,22 +47,11 @@ def frames_of(pieces: Iterable[bytes], key_hash: str) -> Iterator[bytes]:
             text = line.strip(b"\r")
             if not too_long and len(text) <= MAX_LINE and text.startswith(_MARK):
                 text = text[len(_MARK) :].strip()
-                frame = read_frame(text)
-                if frame is not None and is_genuine(frame, key_hash):
+                if read_frame(text) is not None:
                     yield text
             too_long = False
         if too_long or len(begun) > MAX_LINE:
             begun, too_long = b"", True
-
-
-def keys_in(record: "Record") -> str | None:
-    """A sentence if lines of kernels in a record hold the key of their run, as earlier versions wrote them."""
-    lines = record.read(types={"TaskReported"})
-    frames = (read_frame(line.data.frame) for line in lines if isinstance(line.data, types.TaskReported))
-    keyed = sum(frame is not None and frame.key != "" for frame in frames)
-    return (
-        f"lines of kernels with the key of their run, of earlier versions: {keyed}; it opens nothing" if keyed else None
-    )
 
 
 class _Output:
@@ -100,9 +86,9 @@ class _Output:
         return frames
 
     def _read(self, logs: Callable[[], Iterator[bytes]], known: Said, wake: Callable[[], None]) -> None:
-        mark, now = read_mark(known.mark), Said(mark=known.mark)
+        now = Said(mark=known.mark)
         try:
-            for seq, frame in enumerate(frames_of(self._pieces(logs()), "" if mark is None else mark.key_hash), 1):
+            for seq, frame in enumerate(frames_of(self._pieces(logs())), 1):
                 now = heard(now, seq, frame, last=False, position=0, at=0)
                 if seq > known.frames:
                     self.found.put((seq, frame))

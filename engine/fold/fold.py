@@ -163,7 +163,7 @@ class Fold(FoldContext):
                 links.answered(turn, run, before, asked_at)
 
     def _see_schedule(self, turn: FoldStep, schedule: Run, facts: RunFacts, tick: Tick) -> None:
-        """FoldContext a schedule, and each firing that the answer shows as a run of its own."""
+        """Fold a schedule, and each firing that the answer shows as a run of its own."""
         self._see(turn, schedule, Seen(facts=firings.schedule_itself(facts)), tick)
         for firing in firings.split(self.state, schedule, facts):
             run = self._meet(turn, f"{tick.scope.provider}/{firing.provider_id}", firing, tick)

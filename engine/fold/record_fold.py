@@ -184,7 +184,7 @@ class RecordFold:
     def _whole(
         self, position: int, kind: int, stream: int, at: int, took: int, scope_id: int | None, listing_id: int | None
     ) -> tuple[Change, ...]:
-        """FoldContext one poll in full."""
+        """Fold one poll in full."""
         lane = self._lane(stream, scope_id)
         source = lane.source
         self._write_down()

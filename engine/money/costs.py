@@ -7,12 +7,12 @@ exactly.
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from steno.engine.money.bill import Bill, BillCache, Interval, Line, bill_vm, portions
+from steno.engine.money.life import NEVER, Holds, RunOccupancy
 from steno.engine.money.prices import Book
 from steno.engine.state.archives import until_of
 from steno.engine.state.kernel_mark import KERNELS, is_kept, listener_machine
@@ -216,31 +216,21 @@ def _never_had_one(run: Run) -> bool:
 # -- a machine that a listener keeps: each kernel on it pays from its start to its end by the listener's times; no run
 # pays the rest of the listener's own time, which is idle
 
-_NEVER: Final = 1 << 62
 
-
-class Stay(NamedTuple):
-    """A kernel on the machine."""
-
-    run_id: str
-    since: int
-    until: int
-
-
-def stays_of(vm: Vm) -> list[Stay]:
+def stays_of(vm: Vm) -> list[RunOccupancy]:
     """The kernels that ran on a listener's machine, in order; one runs at a time."""
-    stays: list[Stay] = []
+    stays: list[RunOccupancy] = []
     for stay in sorted(vm.occupancies, key=lambda occupancy: occupancy.started_at or 0):
         if stay.started_at is not None:
             since = max(stay.started_at, stays[-1].until if stays else 0)
-            stays.append(Stay(stay.run_id, since, max(since, _NEVER if stay.until is None else stay.until)))
+            until = max(since, NEVER if stay.until is None else stay.until)
+            stays.append(RunOccupancy(stay.run_id, since, until, blocks=1))
     return stays
 
 
-def cut_by_kernels(bill: Bill, listener: str, stays: list[Stay]) -> Bill:
+def cut_by_kernels(bill: Bill, listener: str, stays: list[RunOccupancy]) -> Bill:
     """The same bill to the micro-dollar, the listener's busy time given to its kernels."""
-    sinces = [stay.since for stay in stays]
-    edges = sorted({edge for stay in stays for edge in stay[1:]})
+    holds, edges = Holds(stays, in_turn=True), sorted({edge for stay in stays for edge in (stay.since, stay.until)})
     intervals: list[Interval] = []
     for interval in bill.intervals:
         until = bill.until if interval.until is None else interval.until
@@ -253,13 +243,9 @@ def cut_by_kernels(bill: Bill, listener: str, stays: list[Stay]) -> Bill:
             continue
         inside = edges[bisect_right(edges, interval.since) :]
         cuts = [interval.since, *(edge for edge in inside if edge < until), until]
-        intervals += _pieces(interval, cuts, listener, [_at(stays, sinces, start) for start in cuts[:-1]])
+        kernels = [next((hold.run_id for hold in holds.at(start)), None) for start in cuts[:-1]]
+        intervals += _pieces(interval, cuts, listener, kernels)
     return replace(bill, intervals=tuple(intervals))
-
-
-def _at(stays: list[Stay], sinces: list[int], moment: int) -> str | None:
-    place = bisect_right(sinces, moment) - 1
-    return stays[place].run_id if place >= 0 and stays[place].until > moment else None
 
 
 def _pieces(whole: Interval, cuts: list[int], listener: str, kernels: list[str | None]) -> list[Interval]:

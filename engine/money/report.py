@@ -9,13 +9,11 @@ import msgspec
 
 from steno.engine.money.costs import Costs
 from steno.engine.state.kernel_mark import gpu_kept
-from steno.engine.state.policy import MINUTE
+from steno.engine.state.policy import DAY, MINUTE
 from steno.engine.state.run import Run
 from steno.engine.state.states import VmReason, VmState
 from steno.engine.state.vm import Vm
 from steno.events.clock import SECOND
-
-_DAY: Final = 86_400 * SECOND
 
 
 def user_of(run: Run) -> str:
@@ -32,7 +30,7 @@ def gpu_of(vm: Vm) -> str:
 
 def midnights(since: int, until: int) -> Iterator[int]:
     """Every beginning of a day in UTC after `since` and before `until`."""
-    yield from range(since - since % _DAY + _DAY, until, _DAY)
+    yield from range(since - since % DAY + DAY, until, DAY)
 
 
 # -- targets -----------------------------------------------------------------------------------------------------------

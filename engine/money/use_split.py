@@ -64,12 +64,12 @@ class UseSplitter:
         return self._known[charge.run_id]
 
 
-def split_of_run(costs: Costs, run_id: str, machines: Iterable[str] | None = None) -> UseSplit | None:
-    """The split of a run's busy time; None: it has no samples, or was never busy. `machines`: as in `Costs.of_run`."""
+def split_of_run(costs: Costs, run_id: str) -> UseSplit | None:
+    """The split of a run's busy time; None: it has no samples, or was never busy."""
     run = costs.state.runs.get(run_id)
     if run is None or run.use is None:
         return None
-    there = costs.machines_of(run, machines)[1]
+    _, there = costs.machines_of(run)
     return UseSplitter(costs.state).total(charge for vm_id in there for charge in costs.paid_by(run_id, vm_id))
 
 

@@ -15,10 +15,10 @@ from steno.engine.providers.base import Provider
 from steno.engine.providers.registry import READINGS
 from steno.engine.settings.settings import Settings, policy_from
 from steno.engine.settings.values import ROUTED, alerts
+from steno.engine.state.policy import DAY
 from steno.events.clock import SECOND, Clock, Ids
 from steno.events.store.record import Record
 
-_DAY = 86_400 * SECOND
 _NEARBY = Pace(fast=SECOND // 5, slow=5 * SECOND)  # polls of this machine are cheap
 
 
@@ -91,7 +91,7 @@ def controller_of(
 def output_policy(settings: Settings) -> OutputPolicy:
     """How much of the output of runs is kept."""
     head, tail, days = (settings.parsed(f"output.{name}") for name in ("head", "tail", "keep"))
-    return OutputPolicy(head=head, tail=tail, keep=days * _DAY)
+    return OutputPolicy(head=head, tail=tail, keep=days * DAY)
 
 
 def routes_of(settings: Settings) -> tuple[Route, ...]:

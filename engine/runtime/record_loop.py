@@ -94,7 +94,8 @@ def _rounds(controller: Controller, checks: Sequence[Callable[[], None]]) -> Non
                 if held:
                     controller.started(f"steno {version()}")
                 else:
-                    process = store.lease_holder(controller.source)
+                    holder = next((lease for lease in store.leases() if lease.name == controller.source), None)
+                    process = None if holder is None else holder.process
                     _log.warning("process %s records %s already; standing by", process, controller.source)
             begun = True
             log.round(outcome)

@@ -4,7 +4,6 @@ keep a machine for kernels.
 
 import hashlib
 import re
-import secrets
 from typing import Final
 
 import msgspec
@@ -34,7 +33,6 @@ class KernelMark(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     tests: int = 0
     benchmarks: int = 0
-    key_hash: str = ""  # of runs of before: SHA-256 of the key that every frame carries, as hex
     source: str = ""  # a commitment to the solution's text: equal for equal texts, and tells nothing of it
     isolated: bool = True  # it runs in containers; False: as the user, for code of one's own
     definition_hash: str = ""  # SHA-256 of the problem: a name alone does not tell which one was solved
@@ -44,7 +42,6 @@ class TaskFrame(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a frame that the fold reads; the rest is for people."""
 
     status: str
-    key: str = ""
 
 
 _mark = msgspec.json.Decoder(KernelMark)
@@ -66,13 +63,6 @@ def read_frame(data: bytes) -> TaskFrame | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     return frame if frame.status in STATUSES else None
-
-
-def is_genuine(frame: TaskFrame, key_hash: str) -> bool:
-    """True if the judge printed a frame. What a solution prints stands behind a bar; of a run of before, the key
-    proves it.
-    """
-    return not key_hash or secrets.compare_digest(hashed(frame.key), key_hash)
 
 
 def gpu_named(name: str) -> str | None:

@@ -134,7 +134,7 @@ class Reading(ABC):
 
     def answered(self, path: str, req: bytes, status: int | None, body: bytes | None, error: str | None = None) -> bool:
         """True if the source answered: a 2xx. `error`: a command's error output."""
-        return status is not None and body is not None and 200 <= status < 300
+        return is_success(status, body)
 
     def says_not_exists(self, status: int | None, body: bytes | None) -> bool:
         return False
@@ -213,9 +213,12 @@ class Readings:
     def answered(self, path: str, req: bytes, status: int | None, body: bytes | None, error: str | None = None) -> bool:
         """True if the source answered; for a path that no provider reads, if it is a 2xx."""
         reading = self.asked(path, req)[1]
-        if reading is not None:
-            return reading.answered(path, req, status, body, error)
-        return status is not None and body is not None and 200 <= status < 300
+        return is_success(status, body) if reading is None else reading.answered(path, req, status, body, error)
+
+
+def is_success(status: int | None, body: bytes | None) -> bool:
+    """True if there is an answer, and it is a 2xx."""
+    return status is not None and body is not None and 200 <= status < 300
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -23,8 +23,6 @@ from steno.events.store.schema import streams
 from steno.events.types import OBSERVED, Event, ObservedEvent, PollFailed, PollRecorded
 
 if TYPE_CHECKING:
-    from sqlalchemy import Executable
-
     from steno.events.store.store import Session
 
 Row: TypeAlias = tuple[int, int, int, int, int, int | None, int | None, bytes | None]
@@ -142,7 +140,7 @@ class Reader:
     def head(self) -> Head:
         """Where the record ends now. Raises RecordReplaced if it does not go on from where it was seen to end."""
         self._session.expect_in_place()
-        position, digest = self._run(HEAD)[0]
+        position, digest = self._rows.run(HEAD)[0]
         self._goes_on(position, digest)
         return Head(position=position, hash=digest.hex())
 
@@ -168,7 +166,7 @@ class Reader:
 
     def streams(self) -> tuple[tuple[str, int], ...]:
         """Every stream's name and version, in order of first sight."""
-        return tuple([(str(name), int(version)) for name, version in self._run(_STREAMS)])
+        return tuple([(str(name), int(version)) for name, version in self._rows.run(_STREAMS)])
 
     def version(self, stream: str) -> int:
         """A stream's version: the number of its events; 0 for an unknown name."""
@@ -279,12 +277,12 @@ class Reader:
 
     def packed_output(self, position: int) -> bytes | None:
         """The packed bytes beside the `OutputRecorded` at a position; None: they were dropped."""
-        rows = self._run(ONE, position) if self._session.identity.keeps_output else []
+        rows = self._rows.run(ONE, position) if self._session.identity.keeps_output else []
         return bytes(rows[0][0]) if rows else None
 
     def oldest_outputs(self) -> list[tuple[int, int | None]]:
         """(position, time of its event) of the oldest of them."""
-        return self._run(OLDEST) if self._session.identity.keeps_output else []
+        return self._rows.run(OLDEST) if self._session.identity.keeps_output else []
 
     # -- rows
 
@@ -318,11 +316,6 @@ class Reader:
         except Exception:
             with self._session.guard(), _readable(f"Part {part_id} of the record"):
                 raise
-
-    def _run(self, statement: "Executable", *given: object) -> list[Any]:
-        with self._session.guard():
-            rows: list[Any] = self._session.run(statement, *given).fetchall()
-        return rows
 
 
 @contextmanager

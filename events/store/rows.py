@@ -99,7 +99,7 @@ class Rows:
 
     def behind(self, after: int, until: int, most: int = _CHUNK) -> Iterator[Sequence[Sequence[Any]]]:
         """Raw rows with after < position ≤ until in order, a page at a time."""
-        while after < until and (rows := self._run(_BEHIND, after, until, most)):
+        while after < until and (rows := self.run(_BEHIND, after, until, most)):
             yield rows
             if len(rows) < most:
                 return
@@ -107,7 +107,7 @@ class Rows:
 
     def scan(self, after: int, until: int, polls_of: tuple[int, ...] | None = None) -> Iterator[Sequence[Any]]:
         """Rows without observations, of the columns of `_SCAN_COLUMNS`, some at a time; polls of these streams only."""
-        while after < until and (rows := self._run(_scan(polls_of), after, until)):
+        while after < until and (rows := self.run(_scan(polls_of), after, until)):
             after, more = rows[-1][0], len(rows) == _SCANNED
             yield rows
             if not more:
@@ -131,7 +131,7 @@ class Rows:
         while most > 0 and low < high:
             size = min(_SCANNED if by_kind else chunk, most)
             chunk = min(4 * chunk, _CHUNK)
-            pages = [self._run(query, low, high, *named[:1], size) for query in queries]
+            pages = [self.run(query, low, high, *named[:1], size) for query in queries]
             rows = pages[0]
             if by_kind:
                 positions = islice(merge(*pages, key=itemgetter(0), reverse=backwards), size)
@@ -144,27 +144,28 @@ class Rows:
 
     def position_of(self, event_id: bytes) -> int | None:
         """The position of the event of that id."""
-        rows = self._run(_BY_ID, event_id)
+        rows = self.run(_BY_ID, event_id)
         return int(rows[0][0]) if rows else None
 
     def polled(self, until: int) -> list[tuple[str, int, int, int]]:
         """(stream, polls, first and last `observed_at`) of every source polled up to `until`."""
-        return [(self.stream_name(stream), *rest) for stream, *rest in self._run(_POLLED, 0, until)]
+        return [(self.stream_name(stream), *rest) for stream, *rest in self.run(_POLLED, 0, until)]
 
     def find_stream(self, name: str) -> Sequence[Any] | None:
         """Id and version of a stream."""
-        return next(iter(self._run(_NAMED, name)), None)
+        return next(iter(self.run(_NAMED, name)), None)
 
     def stream_name(self, stream_id: int) -> str:
-        rows = self._run(_STREAM, stream_id)
+        rows = self.run(_STREAM, stream_id)
         if not rows:
             raise RecordDamaged(f"Stream {stream_id} is missing from the record: run `steno verify`.")
         return str(rows[0][0])
 
     def _at(self, query: "Executable", position: int) -> Sequence[Any] | None:
-        return next(iter(self._run(query, position)), None) if 0 < position <= LAST else None
+        return next(iter(self.run(query, position)), None) if 0 < position <= LAST else None
 
-    def _run(self, statement: "Executable", *given: object) -> list[Any]:
+    def run(self, statement: "Executable", *given: object) -> list[Any]:
+        """All rows of a statement."""
         with self._session.guard():
             rows: list[Any] = self._session.run(statement, *given).fetchall()
         return rows

@@ -264,9 +264,6 @@ class Store(Protocol):
     def lease(self, name: str) -> Lease | None:
         """The lease of that name; None if another process holds it. Raises RecordNotWritable if it cannot be made."""
 
-    def lease_holder(self, name: str) -> int | None:
-        """The process id of the last holder, for a message; None if there never was one."""
-
     def leases(self) -> list[Holder]:
         """The holder of every lease, or its last one, by name. Raises as `open`."""
 

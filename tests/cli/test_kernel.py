@@ -297,16 +297,6 @@ def test_the_best_times_stand_on_the_page_of_their_problem(steno: Steno, home: P
     assert "best time" not in steno("kernel", "problems", "matmul", "--record", place).stdout
 
 
-def test_a_record_with_keys_of_earlier_versions_is_reported(steno: Steno, home: Path) -> None:
-    """By verify, which still finds it whole, and by doctor; of new records neither says a word of it."""
-    kernels = [ToldTime(name="old", at=0, result={"key": "k"}), ToldTime(name="new", at=600)]
-    for name, some in (("old.db", kernels), ("new.db", kernels[1:])):
-        path = str(kernel_record(home / name, some))
-        done = steno("verify", "--record", path)
-        assert (done.returncode, "of earlier versions: 1" in done.stderr) == (0, name == "old.db")
-        assert ("of earlier versions: 1" in steno("doctor", "--record", path).stdout) == (name == "old.db")
-
-
 @pytest.mark.slow
 def test_a_run_that_is_not_a_kernel_is_refused(steno: Steno) -> None:
     """With the command that shows it."""

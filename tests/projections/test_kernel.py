@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from steno.engine.fold.run_step import heard
 from steno.engine.state.changes import Transition
-from steno.engine.state.kernel_mark import STATUSES, KernelMark, hashed
+from steno.engine.state.kernel_mark import STATUSES, KernelMark
 from steno.engine.state.run import Run, Said
 from steno.engine.state.state_machines import TERMINAL
 from steno.engine.state.states import Reason, State
@@ -34,7 +34,6 @@ def mark(endpoint: str) -> bytes:
             dtype="float32",
             language="hip",
             endpoint=endpoint,
-            key_hash=hashed("k"),
         )
     )
 

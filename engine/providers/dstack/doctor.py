@@ -13,7 +13,7 @@ from steno.engine.errors import NotConfigured, ProjectNotFound, ProviderError, P
 from steno.engine.providers.dstack import fleet
 from steno.engine.providers.dstack.client import Client, HttpAnswer
 from steno.engine.providers.dstack.fleet import IdleSetting, ask_plan, idling
-from steno.engine.providers.dstack.lenient import MICRO, at, objects
+from steno.engine.providers.dstack.lenient import at, objects
 from steno.engine.providers.dstack.provider import DstackProvider
 from steno.engine.providers.dstack.settings import TASK_FILES, default_gpu, fleet_nodes
 from steno.engine.providers.dstack.task import (
@@ -30,6 +30,7 @@ from steno.engine.providers.kind import Check, CheckState, Checkup, Trial, with_
 from steno.engine.providers.task import Draft, read_task_file
 from steno.engine.settings.settings import Settings
 from steno.engine.settings.values import timeout
+from steno.engine.wire import DOLLAR
 from steno.events.clock import SECOND
 from steno.events.errors import StenoError, UnreadableInput
 
@@ -98,7 +99,7 @@ def _offer(row: dict[str, object]) -> DstackOffer | None:
         instance=str(wire.instance.name),
         region=str(wire.region),
         gpu=f"{len(gpus)} × {gpus[0].name}{size}" if gpus else "",
-        price=round(wire.price * MICRO),
+        price=round(wire.price * DOLLAR),
         spot=resources.spot is True,
         availability=str(wire.availability),
     )

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get
 
 import msgspec
 
-MICRO: Final = 1_000_000  # micro-dollars of a dollar
 _NAMES: Final = {
     str: "text",
     int: "a whole number",

@@ -9,7 +9,7 @@ import msgspec
 from steno.engine.errors import ProviderError, ProviderUnreachable
 from steno.engine.providers.dstack.client import FINISHED, Client, time_of
 from steno.engine.providers.dstack.lenient import at, objects
-from steno.engine.providers.dstack.run_reading import RUNS, facts_of
+from steno.engine.providers.dstack.run_reading import facts_in
 from steno.engine.state.facts import firing_row
 from steno.events.clock import SECOND, backoff, format_time
 
@@ -42,7 +42,7 @@ def logs(client: Client, provider_id: str, *, follow: bool, every: int = EVERY) 
             name, submissions, ended = at(run, "run_spec", "run_name"), _submissions(run), run.get("status") in FINISHED
             if "#" in provider_id:
                 newest = submissions[-1:]
-                submissions = _of_firing(submissions, run, int(provider_id.partition("#")[2]))
+                submissions = _submissions(run, int(provider_id.partition("#")[2]))
                 ended = ended or run.get("status") == "pending" or submissions[-1:] != newest
             for submission in submissions:
                 place = places.setdefault(submission, _Place())
@@ -102,23 +102,19 @@ def _decoded(message: str) -> bytes:
         return message.encode()
 
 
-def _submissions(run: dict[str, object]) -> list[str]:
+def _submissions(run: dict[str, object], firing: int | None = None) -> list[str]:
+    """The ids of all submissions in order of attempt, replica and job; of a schedule, those of one firing if it is
+    named by the number of its first attempt.
+    """
+    numbers = {attempt.num for attempt in facts_in(run).attempts if attempt.firing == firing}
     ordered: list[tuple[int, int, int, str]] = []
     for job in objects(run.get("jobs")):
         spec = job.get("job_spec")
         for submission in objects(job.get("job_submissions")):
-            order = (_int(submission, "submission_num"), _int(spec, "replica_num"), _int(spec, "job_num"))
-            ordered.append((*order, str(submission.get("id"))))
+            number = _int(submission, "submission_num")
+            if firing is None or number in numbers:
+                ordered.append((number, _int(spec, "replica_num"), _int(spec, "job_num"), str(submission.get("id"))))
     return [identity for *_, identity in sorted(ordered)]
-
-
-def _of_firing(submissions: list[str], run: dict[str, object], first: int) -> list[str]:
-    """The submissions of one firing of a schedule."""
-    facts = facts_of(*RUNS.decode(msgspec.json.encode(run)))
-    numbers = {attempt.num for job in facts.jobs for attempt in job.attempts if attempt.firing == first}
-    rows = (row for job in objects(run.get("jobs")) for row in objects(job.get("job_submissions")))
-    there = {str(row.get("id")) for row in rows if _int(row, "submission_num") in numbers}
-    return [submission for submission in submissions if submission in there]
 
 
 def _int(mapping: object, key: str) -> int:

@@ -6,12 +6,10 @@ from time import sleep
 from typing import Final
 from urllib.parse import quote
 
-import msgspec
-
 from steno.engine.errors import RunNotFound
 from steno.engine.providers.dstack.client import Client, time_of
 from steno.engine.providers.dstack.lenient import at, objects
-from steno.engine.providers.dstack.run_reading import RUNS, facts_of
+from steno.engine.providers.dstack.run_reading import facts_in
 from steno.engine.state.samples import MOST_TIMES, TASK, Sample, whole
 from steno.events.clock import SECOND, format_time
 
@@ -63,7 +61,7 @@ class JobMetrics:
         now = self.client.clock.now()
         then, jobs = self._jobs.get(provider_id, (0, []))
         if firing or not now - _BELIEVED < then <= now:
-            facts = facts_of(*RUNS.decode(msgspec.json.encode(self.client.run({"id": row}, _WHAT))))
+            facts = facts_in(self.client.run({"id": row}, _WHAT))
             sleep(_PAUSE)
             there = [job for job in facts.jobs if not firing or (job.newest and str(job.newest.firing) == firing)]
             jobs = [(job.replica_num, job.job_num) for job in there]

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from steno.engine.providers.dstack.lenient import MICRO, at, mapping
+from steno.engine.providers.dstack.lenient import at, mapping
+from steno.engine.state.policy import OFF
 from steno.engine.state.run import ANY, Range, Requirements
+from steno.engine.wire import DOLLAR
 from steno.events.clock import SECOND, UNITS
-
-OFF: Final = -1  # `idle_duration: off`
 
 _DURATION: Final = re.compile(r"^(\d{1,12}) *([smhdw])$")
 _SECONDS: Final = re.compile(r"^-?\d{1,12}$")
@@ -57,7 +57,7 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
         retry=task.get("retry") not in (None, False),
         idle=idle_of(task.get("idle_duration")),
         max_duration=None if limit == OFF else limit,
-        max_price=None if price is None else round(price * MICRO),
+        max_price=None if price is None else round(price * DOLLAR),
         fallback=fallback,
         plan=_plan_of(task),
         crons=_texts(at(task, "schedule", "cron")),

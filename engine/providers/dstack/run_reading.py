@@ -11,9 +11,10 @@ import msgspec
 from steno.engine.providers.dstack import words
 from steno.engine.providers.dstack.endings import GENERAL, ending
 from steno.engine.providers.dstack.firings import by_firing
-from steno.engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, at, mapping, shared
+from steno.engine.providers.dstack.lenient import Identified, LenientDecoder, at, mapping, shared
 from steno.engine.state.facts import AttemptFacts, Carrier, Finding, JobFacts, RunFacts, Schedule
 from steno.engine.state.states import Reason
+from steno.engine.wire import DOLLAR
 from steno.events.clock import parse_time
 
 _GREATEST: Final = 1_000_000_000  # dollars; no real amount is larger
@@ -178,6 +179,11 @@ def _number(submission: object) -> int:
     return number if isinstance(number, int) else 0
 
 
+def facts_in(run: dict[str, object]) -> RunFacts:
+    """The facts of a run in an answer that was decoded already."""
+    return facts_of(*RUNS.decode(msgspec.json.encode(run)))
+
+
 def facts_of(wire: RunWire, drift: tuple[str, ...] = ()) -> RunFacts:
     """The facts of a decoded run; adds unknown words and unreadable times to `drift`."""
     odd = list(drift)
@@ -335,7 +341,7 @@ _NO_RUNTIME: Final = RuntimeWire()
 
 
 def _micro(dollars: float | None) -> int | None:
-    return None if dollars is None or abs(dollars) > _GREATEST else round(dollars * MICRO)
+    return None if dollars is None or abs(dollars) > _GREATEST else round(dollars * DOLLAR)
 
 
 def _known(word: str | None, known: frozenset[str] | dict[str, str | None], where: str, odd: list[str]) -> None:

@@ -6,10 +6,11 @@ from typing import Annotated, Final
 import msgspec
 
 from steno.engine.providers.dstack import words
-from steno.engine.providers.dstack.lenient import MICRO, Identified, LenientDecoder, shared
+from steno.engine.providers.dstack.lenient import Identified, LenientDecoder, shared
 from steno.engine.providers.dstack.run_reading import read_time
 from steno.engine.state.facts import VmEvent, VmFacts
 from steno.engine.state.states import VmState
+from steno.engine.wire import DOLLAR
 
 DEAREST: Final = 1_000_000  # dollars an hour; no real price is higher
 
@@ -137,7 +138,7 @@ def read_vm(item: bytes) -> VmFacts:
         gives_end=gives_end,
         one_at_a_time=not gives_end,  # 0.19.37: two runs on one machine while others are idle; not seen of 0.22.5
         # A machine of dstack's Slurm backend is a Slurm job, which has its own bill; its price here is always 0.
-        price=None if wire.price is None or wire.backend == words.SLURM else round(wire.price * MICRO),
+        price=None if wire.price is None or wire.backend == words.SLURM else round(wire.price * DOLLAR),
         spot=made.spot,
         instance_type=shared(kind.name),
         gpu=shared(gpu.name),

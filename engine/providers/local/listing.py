@@ -10,11 +10,11 @@ from steno.engine.providers.local.placement import MachineSpec, gpu_memory_mib
 from steno.engine.providers.local.reading import ListedMachine, ListedRun, ListQuestion
 from steno.engine.providers.local.state import Ended, RunState, StateDamaged, close_lost, read_machine, read_state
 from steno.engine.providers.local.store import RunFolders
-from steno.events.clock import SECOND, Clock
+from steno.engine.state.policy import HOUR
+from steno.events.clock import Clock
 
 SHORT: Final = 100  # ended things in a partial listing
 WHOLE: Final = 1_000_000  # the `limit` that means: the whole history
-_HOUR: Final = 3600 * SECOND
 _log = logging.getLogger(__name__)
 
 
@@ -163,7 +163,7 @@ class Lister:
             "started_at": state.began,
             "status": state.status,
             "reason": state.reason,
-            "cost": 0 if spec is None else spec.price * (end - accepted.at) // _HOUR,
+            "cost": 0 if spec is None else spec.price * (end - accepted.at) // HOUR,
             "command": accepted.argv,
             "task": accepted.configuration,
         }

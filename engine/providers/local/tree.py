@@ -64,12 +64,13 @@ def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+PATIENCE = 5.0  # seconds for killed processes to go
 LOOKS = 100  # before a killed process counts as stuck: a suspended host gave it no time
 
 
-def kill_marked(run_id: str, patience: float = 5.0) -> bool:
-    """SIGKILL every process with the run's mark; False if some exist after `patience` seconds."""
-    deadline = time.monotonic() + patience
+def kill_marked(run_id: str) -> bool:
+    """SIGKILL every process with the run's mark; False if some exist after `PATIENCE`."""
+    deadline = time.monotonic() + PATIENCE
     looks = 0
     while pids := marked(run_id):
         looks += 1

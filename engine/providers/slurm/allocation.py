@@ -19,9 +19,9 @@ from steno.engine.state.facts import VmFacts
 from steno.engine.state.policy import UNNAMED_GPU, list_price, unrated
 from steno.engine.state.reading import Scope
 from steno.engine.state.states import VmReason, VmState
+from steno.engine.wire import DOLLAR
 from steno.events.clock import SECOND
 
-_MICRO: Final = 1_000_000
 _GPUS: Final = "gres/gpu"
 _NUMBERED: Final = re.compile(r"[a-z]+\d+")
 """A GPU type that is a model: `a6000`, `v100`; another may be any name of the site."""
@@ -114,7 +114,7 @@ def price_of(tres: Mapping[str, str], table: str | None) -> tuple[int | None, st
     units = units_of(tres, rates)
     if units is None:
         return None, f"no rate for {', '.join(unrated(_gpus_in(tres), rates)) or 'cpu'}"
-    return round(units * rates.get("usd", 1.0) * _MICRO), None
+    return round(units * rates.get("usd", 1.0) * DOLLAR), None
 
 
 def _is_number(text: str) -> bool:

@@ -16,6 +16,7 @@ from steno.engine.providers.slurm.rows import Row, time
 from steno.engine.providers.slurm.settings import Site
 from steno.engine.providers.slurm.shell import Done, Shell, poll_of
 from steno.engine.providers.slurm.spec import MARK
+from steno.engine.state.policy import DAY
 from steno.events.clock import SECOND, Clock, format_time
 from steno.events.poll import Poll
 
@@ -31,7 +32,6 @@ TASK: Final = re.compile(r"[_+]")  # before the number of a task, or of a compon
 _RESERVATIONS: Final = ("scontrol", "-o", "show", "reservation")  # asked while a job waits for maintenance
 _SINFO: Final = "%N|%T|%E|%C|%m|%G|%R"
 _AT_ONCE: Final = 2000  # ids of one call of sacct
-_DAY: Final = 86_400 * SECOND
 _CLUSTER_NAME: Final = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 _PAIR: Final = re.compile(r"(\w+)=(\S*)")
 LOOK_BACK: Final = 60 * SECOND  # a cluster's clock may be behind ours
@@ -116,7 +116,7 @@ class ClusterRounds:
         submitted = {**self._listed, **follow}
         ids = sorted({TASK.split(job)[0] for job in submitted}, key=lambda job: (len(job), job))
         if ids:
-            start = format_time(min(submitted.values()) - _DAY).partition("T")[0]
+            start = format_time(min(submitted.values()) - DAY).partition("T")[0]
         else:
             start = moment(since, self._clock.now())
         words = ["sacct", *PROOF, "-u", self.client.user(), "-S", start]
@@ -182,5 +182,5 @@ def maintenance(text: str, now: int) -> str:
 
 def moment(since: int | None, now: int) -> str:
     """A time as sacct's `-S` takes it; by default a day back."""
-    at = (now - _DAY) if since is None else since - LOOK_BACK
+    at = (now - DAY) if since is None else since - LOOK_BACK
     return format_time(at).partition(".")[0]

@@ -9,6 +9,7 @@ import msgspec
 
 from steno.engine.errors import NotConfigured
 from steno.engine.settings.values import Block, Known, one_of, positive_duration
+from steno.engine.wire import DOLLAR
 from steno.events.clock import SECOND, parse_duration
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from steno.engine.settings.settings import Settings
 
-_MICRO = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -60,7 +60,7 @@ def _prices(value: Callable[[str], str | None]) -> dict[str, int]:
     """The price of each thing with a rate, in micro-dollars an hour."""
     rates = _rates(value("slurm.rates") or "usd=0")
     unit = rates.pop("usd", 1.0)
-    return {name: round(units * unit * _MICRO) for name, units in rates.items()}
+    return {name: round(units * unit * DOLLAR) for name, units in rates.items()}
 
 
 def _aliases(text: str) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,7 @@ Passwords, services and TLS are libpq's: the URL, `PGPASSWORD`, `~/.pgpass`, `PG
 import contextlib
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 import psycopg
@@ -237,20 +237,21 @@ def damage(connection: Connection) -> Iterator[tuple[None, str, str]]:
     for name, bound in sorted(ranges.items() ^ parts.items()):
         which = "as the table ranges has it" if ranges.get(name) == bound else "as it is attached"
         yield None, "schema", f"partition {name} {bound}, {which}, is not so in the other"
-    expected: dict[str, set[tuple[str, str]]] = {}
-    for relation, kind, text in known(version):
-        expected.setdefault(relation, set()).add((kind, text))
+    expected, actual = _by_relation(known(version)), _by_relation(lines)
     template = expected.pop("events_1")
     expected |= dict.fromkeys(parts, template)
-    actual: dict[str, set[tuple[str, str]]] = {}
-    for relation, kind, text in lines:
-        actual.setdefault(relation, set()).add((kind, text))
     for relation in sorted(expected.keys() | actual.keys()):
         before, now = expected.get(relation, set()), actual.get(relation, set())
-        for kind, text in sorted(before - now):
-            yield None, "trigger" if kind == "trigger" else "schema", f"{relation}: {kind} {text} is missing or changed"
-        for kind, text in sorted(now - before):
-            yield None, "trigger" if kind == "trigger" else "schema", f"{relation}: {kind} {text} does not belong here"
+        for lines_there, why in ((before - now, "is missing or changed"), (now - before, "does not belong here")):
+            for kind, text in sorted(lines_there):
+                yield None, "trigger" if kind == "trigger" else "schema", f"{relation}: {kind} {text} {why}"
+
+
+def _by_relation(lines: Iterable[Line]) -> dict[str, set[tuple[str, str]]]:
+    relations: dict[str, set[tuple[str, str]]] = {}
+    for relation, kind, text in lines:
+        relations.setdefault(relation, set()).add((kind, text))
+    return relations
 
 
 def known(version: str) -> list[Line]:

@@ -150,10 +150,6 @@ class PostgresStore:
     def lease(self, name: str) -> PostgresLease | None:
         return take_lease(self._url, self._link, name)
 
-    def lease_holder(self, name: str) -> int | None:
-        row = self._link.ask("SELECT process FROM leases WHERE name = %s", name)
-        return None if row is None else int(row[0])
-
     def leases(self) -> list[Holder]:
         if not self._there:  # else one line says that there is none
             with translated(self._url), connect(self._url, write=False) as connection:

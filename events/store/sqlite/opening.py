@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sqlalchemy import Connection, create_engine, select, text
 from sqlalchemy.exc import DBAPIError
@@ -16,13 +16,9 @@ from sqlalchemy.exc import DBAPIError
 from steno.events.errors import NotARecord, RecordDamaged, RecordNotFound, RecordNotWritable
 from steno.events.store.schema import REFUSED, make_tables, meta, migrate, revision
 from steno.events.store.sqlite.connection import may_write, while_closed
-from steno.events.store.store import REVISION, REVISIONS, Identity
+from steno.events.store.store import REVISION, REVISIONS, SQLITE, Identity
 from steno.events.store.store import read_identity as checked_identity
 
-if TYPE_CHECKING:
-    pass
-
-_MAGIC: Final = b"SQLite format 3\x00"
 _APPLICATION_ID: Final = 0x53544E4F  # `STNO`, at byte 68 of the file: tells a record from other SQLite files
 
 _QUOTED: Final = re.compile(r'"(\w+)"')
@@ -114,9 +110,9 @@ def _expect_record(path: Path) -> None:
         raise NotARecord(f"{path} is a folder, not a record.") from None
     except OSError as error:
         raise RecordNotWritable(f"The record {path} cannot be opened ({error.strerror}).") from error
-    if len(first) < 100 and _MAGIC.startswith(first[:16]):
+    if len(first) < 100 and SQLITE.startswith(first[:16]):
         raise RecordDamaged(f"The record {path} is cut to {size} bytes: restore it from a copy.")
-    if not first.startswith(_MAGIC):
+    if not first.startswith(SQLITE):
         raise NotARecord(f"{path} is not a Steno record.")
     page_size, pages, application = struct.unpack(">16x H 10x I 36x I 28x", first)
     if application != _APPLICATION_ID:

@@ -261,10 +261,6 @@ class SqliteStore:
     def lease(self, name: str) -> Lease | None:
         return take_lease(self._lease(name), name)
 
-    def lease_holder(self, name: str) -> int | None:
-        holder = last_holder(self._lease(name))
-        return None if holder is None else holder.process
-
     def leases(self) -> list[Holder]:
         self._expect_file(write=False)
         return sorted((holder for holder in self._holders() if holder.name), key=lambda holder: holder.name)

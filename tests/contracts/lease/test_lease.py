@@ -12,6 +12,7 @@ import pytest
 
 from steno.events.clock import SECOND, SystemClock
 from steno.events.errors import RecordNotWritable
+from steno.events.store.sqlite.files import last_holder
 from steno.events.store.store import store_at, this_worker
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def test_a_lease_is_held_once(store: Store) -> None:
     assert first is not None
     with first:
         assert store.lease("dstack/main") is None
-        assert store.lease_holder("dstack/main") is not None
+        assert [holder.process for holder in store.leases()] == [os.getpid()]
     again = store.lease("dstack/main")
     assert again is not None
     again.release()
@@ -38,10 +39,6 @@ def test_leases_of_other_names_are_others(store: Store) -> None:
     """A recorder of one project does not act for another."""
     assert store.lease("dstack/main") is not None
     assert store.lease("dstack/other") is not None
-
-
-def test_nobody_ever_held_it(store: Store) -> None:
-    assert store.lease_holder("nothing") is None
 
 
 def test_every_lease_says_who_holds_it(store: Store) -> None:
@@ -76,9 +73,11 @@ def test_another_start_of_a_process_is_another_worker() -> None:
 
 
 def test_a_lease_of_an_older_version_has_a_process_alone(tmp_path: Path) -> None:
-    store = store_at(tmp_path / "record.db")
-    (tmp_path / "record.db.lease-local-here").write_text("4711\n")
-    assert store.lease_holder("local/here") == 4711
+    store, path = store_at(tmp_path / "record.db"), tmp_path / "record.db.lease-local-here"
+    path.write_text("4711\n")
+    before = last_holder(path)
+    assert before is not None
+    assert (before.process, before.held) == (4711, False)
     with store.lease("local/here") or pytest.fail("it is free") as lease:
         assert lease.token == 1
 
@@ -100,7 +99,9 @@ def test_a_killed_holder_frees_it_at_once(tmp_path: Path) -> None:
             assert process.stdout is not None
             assert process.stdout.readline() == b"held\n"
             assert store.lease("local/here") is None
-            assert store.lease_holder("local/here") == process.pid
+            holder = last_holder(tmp_path / "record.db.lease-local-here")
+            assert holder is not None
+            assert (holder.process, holder.held) == (process.pid, True)
         finally:
             process.kill()
     assert store.lease("local/here") is not None

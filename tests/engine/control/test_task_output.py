@@ -15,20 +15,19 @@ from steno.engine.control.controller import Controller
 from steno.engine.live.live_world import LiveWorld
 from steno.engine.providers.registry import READINGS
 from steno.engine.providers.task import Completed
-from steno.engine.state.kernel_mark import KernelMark, hashed
+from steno.engine.state.kernel_mark import KernelMark
 from steno.engine.state.states import Reason, State
 from steno.engine.submit.requests import submit
 from steno.events.clock import SECOND
 
 pytestmark = pytest.mark.slow
 
-KEY = "the key of this run"
 KILL_AT = Path(__file__).with_name("kill_at.py").read_text()
 WHOLE = ("COMPILING", "CHECKING", "TEST_RESULT", "CHECKED", "BENCHMARKING", "BENCHMARK_RESULT", "BENCHMARKED")
 
 
-def frame(status, key=KEY):
-    return "::steno:: " + msgspec.json.encode({"key": key, "status": status}).decode()
+def frame(status):
+    return "::steno:: " + msgspec.json.encode({"status": status}).decode()
 
 
 def say(*statuses, between=""):
@@ -38,9 +37,7 @@ def say(*statuses, between=""):
 def ask(bench, *commands):
     """Request a run whose output is read; its id."""
     run_id = bench.ids.new()
-    mark = KernelMark(
-        problem="p", gpu_type="MI300X", dtype="float32", language="hip", endpoint="benchmark", key_hash=hashed(KEY)
-    )
+    mark = KernelMark(problem="p", gpu_type="MI300X", dtype="float32", language="hip", endpoint="benchmark")
     submit(
         bench.journal,
         run_id=run_id,
@@ -79,8 +76,8 @@ def test_every_frame_is_an_event_once_and_in_order(bench):
 
 
 def test_a_failed_task_fails_for_the_reason_it_gave(bench):
-    """And a frame of somebody who has no key is none: it would have said the contrary."""
-    forged = frame("BENCHMARKED", key="0")
+    """And a line behind a bar is not a frame: it would have said the contrary."""
+    forged = f"| {frame('BENCHMARKED')}"
     run_id = ask(bench, say("COMPILING", "CHECKING"), f"echo '{forged}'; {say('WRONG_ANSWER')}; exit 1")
     bench.poll_until(lambda: over(bench, run_id))
     assert [status for _, status in reports(bench, run_id)] == ["COMPILING", "CHECKING", "WRONG_ANSWER"]

@@ -11,7 +11,7 @@ from stenotest.dstack_history import START, DstackHistory, Item, single
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.poll_reader import PollReader
 from steno.engine.providers.registry import READINGS, every_rule_set
-from steno.engine.state.kernel_mark import KernelMark, hashed
+from steno.engine.state.kernel_mark import KernelMark
 from steno.engine.state.run import Run
 from steno.engine.state.world import dump, load
 from steno.events import types
@@ -27,9 +27,7 @@ DONE = single("a", "done", "done", exit_status=0, submitted=2)
 def kernel(rules: str = "current", endpoint: str = "benchmark") -> Fold:
     """A world with one kernel that its provider has."""
     world = Fold(READINGS, every_rule_set()[rules])
-    mark = KernelMark(
-        problem="matmul", gpu_type="MI300X", dtype="float32", language="hip", endpoint=endpoint, key_hash=hashed("k")
-    )
+    mark = KernelMark(problem="matmul", gpu_type="MI300X", dtype="float32", language="hip", endpoint=endpoint)
     request = types.RunRequested(
         run_id=OURS,
         provider="dstack",

@@ -60,8 +60,8 @@ def test_the_parts_sum_to_the_busy_time_and_its_money(
         use = UseSplitter(costs.state).total(paid)
         expect_sums(use, paid)
         if run_id in costs.state.runs:
-            there = [vm.vm_id for vm in vms]
-            assert split_of_run(costs, run_id, there) == use
+            costs.state.runs[run_id].links = {vm.vm_id: vm.vm_id for vm in vms}
+            assert split_of_run(costs, run_id) == use
 
 
 def expect_sums(use: UseSplit | None, busy: list[Charge]) -> None:
@@ -102,4 +102,5 @@ def test_days_sum_to_the_run() -> None:
     total = UseSplit()
     for day in days:
         total = total.plus(day)
-    assert total == split_of_run(costs, "a", ["vm"])
+    costs.state.runs["a"].links = {"0/0/0": "vm"}
+    assert total == split_of_run(costs, "a")

@@ -93,7 +93,7 @@ class Judgement:
         self.code = process.returncode
         self.output = process.stdout
         self.complaints = process.stderr
-        lines = frames_of([process.stdout + b"\n"], "")
+        lines = frames_of([process.stdout + b"\n"])
         self.frames: list[dict[str, Any]] = [msgspec.json.decode(line) for line in lines]
 
     @property

@@ -53,7 +53,7 @@ class Machine:
             lines += task["lines"]
             if task["state"] not in {"queued", "running"} and not task["lines"]:
                 break
-        frames = frames_of(["\n".join(lines).encode() + b"\n"], "")
+        frames = frames_of(["\n".join(lines).encode() + b"\n"])
         return task | {"lines": lines}, [json.loads(frame) for frame in frames]
 
 

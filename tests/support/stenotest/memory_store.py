@@ -125,9 +125,6 @@ class MemoryStore:
         lease.callback(lock.release)
         return lease
 
-    def lease_holder(self, name: str) -> int | None:
-        return self._held[name].process if name in self._held else None
-
     def leases(self) -> list[Holder]:
         holders = sorted(self._held.items())
         return [holder if self._leases[name].locked() else replace(holder, seconds_left=0) for name, holder in holders]

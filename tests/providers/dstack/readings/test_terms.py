@@ -8,8 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from steno.engine.providers.dstack.requirements import OFF, idle_of, read_terms
+from steno.engine.providers.dstack.requirements import idle_of, read_terms
 from steno.engine.providers.dstack.task import normal_task
+from steno.engine.state.policy import OFF
 from steno.engine.state.run import Range, Requirements
 from steno.events.clock import SECOND
 
