@@ -34,6 +34,7 @@ class FailureCause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rank: int
     remedy: str
     blame: Blame | None = None  # None: the output does not say
+    yields: str | None = None  # a cause: soon after it this one follows from it, unless an exception shows it
     outlived: bool = False  # outside of a traceback; a traceback or another error later shows that the task went on
 
 

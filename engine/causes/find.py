@@ -21,9 +21,14 @@ _PROGRESS_UNKNOWN: Final = 3  # as many are enough if nobody says that it failed
 _TRACE: Final = 6  # lines after a traceback's last frame that may still belong to it
 _SURVIVED: Final = 3  # lines before "going on without it" whose errors ended nothing
 _WENT_ON: Final = 2  # lines between an error that a task may survive and the next, which then shows that it did
+_NEAR: Final = 20  # lines after a cause in which another may follow from it
 _FOLLOWS: Final = 64  # the least rank of a cause that may follow from such an error; it takes progress between them
 _VAGUE: Final = 90  # the least rank of a rule whose lines leave open why
 _RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): |called `Result::")
+_SHELL: Final = re.compile(
+    r"(?:\S+\.sh|bash|sh|zsh): (?:line )?\d+: |(?:cp|mv|tar|scp|ssh|cat|curl|wget|mkdir|touch|tee|gzip): "
+    r"|srun: |slurmstepd: |rsync(?: error)?: |make(?:\[\d+\])?: "
+)
 _UNRAISED: Final = re.compile(r"Exception (?:ignored in\b|in thread .{0,40}\b_pin_memory_loop\b)")
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
 
@@ -57,14 +62,18 @@ class _Incident:
     def __bool__(self) -> bool:
         return bool(self.lasting or self.soft)
 
-    def add(self, rank: int, number: int, quote: Found, *, raised: int | None, soft: bool) -> None:
-        """Adds a match; `raised`: the first line of the traceback that ends there."""
+    def add(self, rank: int, number: int, quote: Found, *, raised: int | None, soft: bool, yields: str | None) -> None:
+        """Adds a match; `raised`: the first line of the traceback that ends there; `yields`: see `FailureCause`."""
         if number - self.last > _GAP:
             self.clear()
         self.last, self.since = number, self.progress
+        lone = raised is None or not soft
         soft = soft and raised is None
         if soft and self.lasting and self.lasting[0].rank < _VAGUE:
             return  # the end of a script stumbles over a failure before it
+        ends = [matches[-1] for matches in (self.lasting, self.soft) if matches]
+        if lone and any(old.quote.rule.cause == yields and number - old.number <= _NEAR for old in ends):
+            return  # it follows from that
         while self.soft and not soft:
             old = self.soft[0]
             went_on = self.progress > old.progress if rank >= _FOLLOWS else self.plain - old.plain >= _WENT_ON
@@ -113,6 +122,8 @@ class _Trace:
             line = self.prefix.sub("", line)
         if not line.strip() or (self.in_frame and line.startswith("    ")):
             return ""
+        if not self.in_frame and _SHELL.match(line):
+            self.until = min(self.until, number - 1)
         self.in_frame = self.context.frame(line)
         self.until = number + _TRACE if self.in_frame else self.until
         if _UNRAISED.match(line) or (self.in_frame and number <= self.unraised):
@@ -153,7 +164,8 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
             quoted = raw.rstrip(b"\r\n")
             quote = Found(rule=hit, start=start, end=start + len(quoted), line=quoted.decode("utf-8", "replace"))
             raised = trace.first if number <= trace.until or _RAISED.match(line) else None
-            incident.add(catalogue.rank(hit), number, quote, raised=raised, soft=catalogue.causes[hit.cause].outlived)
+            kind = catalogue.causes[hit.cause]
+            incident.add(catalogue.rank(hit), number, quote, raised=raised, soft=kind.outlived, yields=kind.yields)
             trace.until = min(trace.until, number + 1)
     return min((*incident.lasting, *incident.soft), key=lambda match: match[:2]).quote if incident else None
 

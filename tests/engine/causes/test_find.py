@@ -47,6 +47,13 @@ def cause(output: bytes, exit_status: int | None = 1) -> str | None:
         (b"/x: Permission denied\nepoch 1\n" + PEER, "collective_error"),
         (b"/x: Permission denied\nwaiting\nwaiting\n" + PEER, "permission_denied"),  # the peer may wait for it
         (TRACEBACK + b"KeyError: 'x'\nleaving\ncp: cannot stat 'out.pt': No such file or directory\n", "python_error"),
+        (TRACEBACK + b"KeyError: 'x'\ncp: cannot stat 'out.pt': No such file or directory\n", "python_error"),
+        (TRACEBACK + b"KeyError: 'x'\nSegmentation fault (core dumped)\n", "python_error"),  # while it tidied up
+        (b"Segmentation fault (core dumped)\n" + TRACEBACK + b"KeyError: 'x'\n", "segfault"),
+        (b"srun: error: n1: task 3: Exited with exit code 1\nsrun: error: n1: tasks 0-2: Killed\n", None),
+        (b"srun: error: n1: task 3: Killed\n", "killed_by_signal"),
+        (b"curl: (6) Could not resolve host: x\ntar: a.tar: Cannot open: No such file or directory\n", "network_error"),
+        (b"Could not resolve host: x\n" + TRACEBACK + b"FileNotFoundError: [Errno 2] 'a'\n", "missing_file"),
         (b"Could not resolve host: x\n" + TRACEBACK + b"subprocess.CalledProcessError: 'git', 128\n", "network_error"),
         (b"Could not resolve host: x\n" + TRACEBACK + b"KeyError: 'x'\n", "python_error"),
         (b"Exception ignored in: <function f at 0x1>\n" + TRACEBACK + b"OSError: [Errno 28] No space left\n", None),
