@@ -134,7 +134,7 @@ def unfit(situation: Situation, run: Run, vm: Vm) -> tuple[str, ...]:
 def looks_free(vm: Vm, state: VmState = VmState.IDLE) -> bool:
     """True if a machine of that state is free, apart from a run that may have been placed on it."""
     gone = vm.wish is not None or vm.facts.unreachable or vm.missing is not None
-    return vm.state is state and not gone and not is_occupied(vm)
+    return vm.state is state and not gone and vm.facts.health != "failure" and not is_occupied(vm)
 
 
 def is_occupied(vm: Vm) -> bool:
