@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
@@ -92,6 +93,37 @@ def test_lines_are_the_output(pieces: list[bytes], size: int) -> None:
     whole = list(lines_of([output]))
     assert list(lines_of(output[at : at + size] for at in range(0, len(output), size))) == whole
     assert all(output[start : start + len(line)] == line for start, line in whole)
+
+
+LINES = (
+    OOM,
+    PEER,
+    *TRACEBACK.splitlines(),
+    b"ValueError: bad shape",
+    b"step 1 loss 2.1",
+    b"y",
+    b"",
+    b"    x = 1",
+    b"done",
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(LINES), st.integers(1, 12)), max_size=12), st.sampled_from([1, None]))
+def test_a_line_that_comes_again_counts_as_any_other(runs: list[tuple[bytes, int]], exit_status: int | None) -> None:
+    """Law: repeated lines, some of which are not looked at, give what lines give that differ in their end."""
+    lines = [line for line, times in runs for _ in range(times)]
+    varied = [line + b"\r" * (number % 2) for number, line in enumerate(lines)]
+    plain, other = (find(lines_of([b"\n".join(each)]), shipped(), exit_status) for each in (lines, varied))
+    assert (plain and (plain.rule, plain.line)) == (other and (other.rule, other.line))
+
+
+@pytest.mark.parametrize("line", [b"\n", b"y\n", b"\0" * LONGEST])
+def test_output_that_repeats_itself_takes_no_minutes(line: bytes) -> None:
+    """A record keeps 32 MB, and each short line took some ten microseconds."""
+    began = time.process_time()
+    quote = find(lines_of([line * ((1 << 20) // len(line))] * 2), shipped(), 1)
+    assert quote is None
+    assert time.process_time() - began < 5
 
 
 def test_the_catalogue_is_whole() -> None:
