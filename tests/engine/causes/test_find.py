@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from steno.engine.causes.catalogue import Catalogue, CauseRule, rules_in, shipped, shipped_causes, with_rules
+from steno.engine.causes.catalogue import (
+    Catalogue,
+    CauseRule,
+    catalogue_of,
+    rules_in,
+    shipped,
+    shipped_causes,
+    with_rules,
+)
 from steno.engine.causes.find import LONGEST, Found, find, lines_of
 from steno.events.errors import UnreadableInput
 
@@ -141,11 +150,23 @@ def test_the_catalogue_is_whole() -> None:
         ("[[rule]]\nname = 'a'\n", "site.toml: Object missing required field `cause`"),
         ("[[rule]]\nname='a'\ncause='x'\nsource='s'\npatterns=['b']\n", "rule 'a': no cause is named 'x'"),
         ("[[rule]]\nname='a'\ncause='no_gpu'\nsource='s'\npatterns=['(a)\\1']\n", "rule 'a': RE2 does not take"),
+        (
+            "[[rule]]\nname='a'\ncause='no_gpu'\nsource='s'\npatterns=['.*']\n",
+            "rule 'a': the pattern '.*' matches every",
+        ),
     ],
 )
 def test_a_bad_rule_is_refused_with_its_name(text: str, message: str) -> None:
     with pytest.raises(UnreadableInput, match="^" + message.replace("(", r"\(").replace("]", r"\]")):
         with_rules(rules_in(text, "site.toml"))
+
+
+def test_a_bad_rule_of_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    """The line of its pattern."""
+    path = tmp_path / "site.toml"
+    path.write_text("[[rule]]\nname='a'\ncause='no_gpu'\nsource='s'\npatterns=['fine',\n  '(?=look)ahead']\n")
+    with pytest.raises(UnreadableInput, match=r"site\.toml, line 6: rule 'a': RE2 does not take"):
+        catalogue_of(str(path))
 
 
 def test_a_sites_rule_comes_first() -> None:
