@@ -212,7 +212,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
 
 
 def _of_machine(view: View, run: RunObject) -> Iterator[Anomaly]:
-    """What the health check of the run's machine had found by its end."""
+    """The anomalies of its machine's health check, up to the run's end."""
     end = run.transitions[-1].position if run.transitions and run.finished_at is not None else sys.maxsize
     for anomaly in () if run.vm_id is None else view.anomalies_of(f"vm/{run.vm_id}"):
         if anomaly.kind is AnomalyKind.UNHEALTHY and anomaly.position <= end:

@@ -110,7 +110,7 @@ def test_a_machine_that_answers_again_is_no_incident() -> None:
 
 
 def test_a_machine_whose_health_check_fails_is_an_anomaly_once_and_gets_no_run() -> None:
-    """A warning is news too; one that is well again is free."""
+    """A warning is news too; a machine that is well again is free."""
     made = Simulation(ONE)
     looks(made, 1, {}, status="busy")
     done = {"status": "done", "exit_status": 0, "finished": made.now}
