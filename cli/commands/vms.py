@@ -32,8 +32,8 @@ def vms_command() -> None:
 
     With --json: {"vms": [machine objects, as in replay], "position", "sources": [{"source", "observability",
     "last_answered_at"}]}; with VM the machine object, and beside it "project", "backend", "region", "fleet", "gpu",
-    "gpu_count", "spot", "ours", "made_for", "created_at", "idle_since", "unreachable", "anomalies", "position",
-    "observability".
+    "gpu_count", "spot", "ours", "made_for", "created_at", "idle_since", "unreachable", "health", "anomalies",
+    "position", "observability".
 
     \b
     Examples:

@@ -13,9 +13,10 @@ Machine = Callable[[str], Vm]  # the engine's machine of an id
 
 
 def verdict(vm: VmObject, machine: Vm) -> str:
-    """`● idle`, `● terminated · idle_timeout`, `● busy · unreachable` in the state's colour."""
+    """`● idle`, `● terminated · idle_timeout`, `● busy · unreachable`, `● idle · unhealthy` in the state's colour."""
     unreachable = machine.billed and machine.facts.unreachable and vm.reason != "unreachable"
-    return paint.verdict(vm.state, vm.reason, "unreachable" if unreachable else None)
+    unhealthy = "unhealthy" if machine.billed and machine.facts.health is not None else None
+    return paint.verdict(vm.state, vm.reason, "unreachable" if unreachable else unhealthy)
 
 
 def called(vm: VmObject) -> str:

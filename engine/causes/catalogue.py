@@ -122,7 +122,7 @@ class Catalogue:
         self._before: list[tuple[str, str]] = []
         for rule in rules:
             if rule.cause not in causes:
-                raise UnreadableInput(f"rule {rule.name!r}: no cause is named {rule.cause!r}")
+                raise BadRule(rule, rule.cause, f"no cause is named {rule.cause!r}")
             for pattern in rule.patterns:
                 _checked(rule, pattern)
                 self._rule_of.append(rule)
@@ -167,6 +167,14 @@ def _automaton(patterns: Iterable[str]) -> Callable[[str], Sequence[int]]:
     return lambda line: automaton.Match(line) or ()
 
 
+class BadRule(UnreadableInput):
+    """A rule of a catalogue that cannot be used."""
+
+    def __init__(self, rule: CauseRule, pattern: str, why: str) -> None:
+        super().__init__(f"rule {rule.name!r}: {why}")
+        self.pattern = pattern  # that which is wrong
+
+
 def _checked(rule: CauseRule, pattern: str) -> Pattern:
     options = re2.Options()
     options.log_errors = False
@@ -174,10 +182,14 @@ def _checked(rule: CauseRule, pattern: str) -> Pattern:
         compiled: Pattern = re2.compile(pattern, options)
     except re2.error as error:
         why = str(error.args[0].decode() if isinstance(error.args[0], bytes) else error)
-        raise UnreadableInput(
-            f"rule {rule.name!r}: RE2 does not take the pattern {pattern!r} ({why}); it has no look-around and no "
-            f"back-references, so that every line is read in linear time"
+        raise BadRule(
+            rule,
+            pattern,
+            f"RE2 does not take the pattern {pattern!r} ({why}); it has no look-around and no back-references, so that "
+            f"every line is read in linear time",
         ) from None
+    if compiled.search("") is not None:  # any other text has it too
+        raise BadRule(rule, pattern, f"the pattern {pattern!r} matches every line; write what a line contains")
     return compiled
 
 
@@ -221,7 +233,12 @@ def catalogue_of(path: str | None) -> Catalogue:
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         raise UnreadableInput(f"{path} has more than {_LARGEST} bytes, the most that are taken")
-    return with_rules(rules_in(data.decode("utf-8", "replace"), path))
+    text = data.decode("utf-8", "replace")
+    try:
+        return with_rules(rules_in(text, path))
+    except BadRule as error:
+        line = next((number for number, line in enumerate(text.split("\n"), 1) if error.pattern in line), None)
+        raise UnreadableInput(f"{path}{'' if line is None else f', line {line}'}: {error}") from None
 
 
 def with_rules(rules: Iterable[CauseRule]) -> Catalogue:

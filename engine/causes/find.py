@@ -143,7 +143,11 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
     context, incident, trace = catalogue.context, _Incident(), _Trace(catalogue.context)
     before: dict[tuple[str, str], int] = {}
     enough = _PROGRESS_UNKNOWN if exit_status is None else _PROGRESS
+    inert = None  # a line that said nothing where nothing was open: again and again it says nothing either
     for number, (start, raw) in enumerate(lines):
+        if not raw or raw.isspace() or (raw == inert and not incident):
+            continue
+        inert = None
         text = _ESCAPES.sub("", raw.decode("utf-8", "replace")).rstrip("\r\n")
         line = trace.read(context.without_prefix(text), number)
         if not line:
@@ -151,7 +155,8 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
         hit = None if trace.in_frame else _shown(catalogue, line, number, before)
         if hit is not None and hit.weak and exit_status is None:
             hit = None
-        for key in catalogue.precedes(line):
+        precedes = catalogue.precedes(line)
+        for key in precedes:
             before[key] = number
         if incident:
             incident.survive(context, line, number)
@@ -167,6 +172,8 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
             kind = catalogue.causes[hit.cause]
             incident.add(catalogue.rank(hit), number, quote, raised=raised, soft=kind.outlived, yields=kind.yields)
             trace.until = min(trace.until, number + 1)
+        if hit is None and not (precedes or trace.in_frame) and number > max(trace.until, trace.unraised):
+            inert = raw
     return min((*incident.lasting, *incident.soft), key=lambda match: match[:2]).quote if incident else None
 
 
@@ -193,7 +200,10 @@ def lines_of(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         whole = rest.split(b"\n")
         rest = whole.pop()
         for line in whole:
-            yield from _pieces(start, line)
+            if len(line) <= LONGEST:
+                yield start, line
+            else:
+                yield from _pieces(start, line)
             start += len(line) + 1
         if len(rest) > LONGEST:
             cut = len(rest) - len(rest) % LONGEST

@@ -133,11 +133,13 @@ def unfit(situation: Situation, run: Run, vm: Vm) -> tuple[str, ...]:
 
 def looks_free(vm: Vm, state: VmState = VmState.IDLE) -> bool:
     """True if a machine of that state is free, apart from a run that may have been placed on it."""
-    return vm.state is state and not _is_going(vm) and not is_occupied(vm)
+    return vm.state is state and not _is_closed(vm) and not is_occupied(vm)
 
 
-def _is_going(vm: Vm) -> bool:
-    return vm.wish is not None or vm.facts.unreachable or vm.missing is not None
+def _is_closed(vm: Vm) -> bool:
+    """True if no run comes to it any more: it goes, does not answer, or its provider gives a failing machine no run."""
+    gone = vm.wish is not None or vm.facts.unreachable or vm.missing is not None
+    return gone or vm.facts.health == "failure"
 
 
 LEFT: Final = MINUTE
@@ -148,7 +150,7 @@ it busy for 2 to 10 s more, a loaded server for longer, and a new machine takes 
 
 def is_left(situation: Situation, vm: Vm) -> bool:
     """True if its provider calls it busy, though all its runs have their verdicts, the last for less than `LEFT`."""
-    if vm.state is not VmState.BUSY or _is_going(vm) or not vm.runs:
+    if vm.state is not VmState.BUSY or _is_closed(vm) or not vm.runs:
         return False
     known = [situation.state.runs.get(run_id) for run_id in {vm.runs[-1], *(stay.run_id for stay in vm.occupants)}]
     verdicts = [run.transitions[-1].at for run in known if run is not None and run.terminal]

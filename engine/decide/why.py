@@ -120,6 +120,8 @@ def _state(situation: Situation, run: Run, vm: Vm) -> Iterator[str]:
             pass
     if any(silence.since <= at and (silence.until is None or silence.until > at) for silence in vm.unreachable):
         yield "it was unreachable for the provider"
+    if vm.facts.health == "failure":
+        yield "its health check fails"
 
 
 # -- why a machine is still up ----------------------------------------------------------------------------------------
@@ -159,6 +161,8 @@ def why_up(state: World, vm: Vm, policy: Policy, now: int) -> tuple[str, ...]:
 
 
 def _silence(vm: Vm) -> Iterator[str]:
+    if vm.facts.health is not None:
+        yield f"The health check of its provider says {vm.facts.health}."
     silence = vm.silence
     if silence is not None:
         over = vm.state is VmState.TERMINATED

@@ -54,6 +54,8 @@ def see(turn: FoldStep, vm: Vm, facts: VmFacts, tick: Tick, *, new: bool) -> Non
         end = turn.at if facts.finished_at is None else min(turn.at, facts.finished_at)
         vm.pauses = paused(vm.pauses, facts.suspended, since=vm.created, low=low, until=end)
     _reach(turn, vm, facts, None if new else low)
+    if facts.health is not None and facts.state in ALIVE:
+        turn.note(vm, AnomalyKind.UNHEALTHY, f"the health check of its provider says {facts.health}", once=True)
     for drift in facts.drift:
         turn.note(vm, AnomalyKind.SCHEMA_DRIFT, drift, once=True)
     _judge(turn, vm, None if new else before.state, low, back=back, new=new)

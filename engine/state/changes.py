@@ -44,6 +44,7 @@ class AnomalyKind(StrEnum):
     CLOCK_SKEW = "clock_skew"  # the provider's clock is more than 2 s off ours
     CLOCK_JUMP = "clock_jump"  # the wall clock of this machine was set, or is not believed
     COST_DIVERGENCE = "cost_divergence"  # the provider's figure cannot be explained by its own answers
+    UNHEALTHY = "unhealthy"  # the provider's health check of a machine found something
     GPU_IDLE = "gpu_idle"  # the GPUs of a run are idle, and a policy is about to stop it
     GPU_MISMATCH = "gpu_mismatch"  # the machine has another GPU than was asked for
 

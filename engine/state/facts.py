@@ -188,6 +188,7 @@ class VmFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     cause: VmReason = VmReason.UNKNOWN_REASON  # why it ends or ended, by the provider's reason
     by_request: bool = True  # the only reason the provider gives is that somebody asked for its end
     unreachable: bool = False
+    health: str | None = None  # `warning` or `failure`: what a health check found; None: nothing, or nobody checked it
     created: int | None = None
     finished_at: int | None = None
     gives_end: bool = True  # the provider says when a machine ended

@@ -4,7 +4,8 @@ The first bytes of an output are kept, and the newest of the rest: what lies bet
 were dropped because they are too old.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from steno.events.clock import Clock
@@ -31,11 +32,13 @@ class Chunk(NamedTuple):
     event: OutputRecorded
 
 
-def chunks(record: "Reader", run_id: str, provider_id: str | None = None) -> Iterator[Chunk]:
-    """The chunks of a run's output in order, attempt after attempt, or of one attempt. RecordDamaged: one was
-    changed.
+def chunks(
+    record: "Reader", run_id: str, provider_id: str | None = None, *, until: int | None = None
+) -> Iterator[Chunk]:
+    """The chunks of a run's output in order, attempt after attempt, or of one attempt, up to a position.
+    RecordDamaged: one was changed.
     """
-    for stored in record.read(stream=f"run/{run_id}", types=_TYPES):
+    for stored in record.read(stream=f"run/{run_id}", types=_TYPES, until=until):
         event = stored.data
         if isinstance(event, OutputRecorded) and provider_id in (None, event.provider_id):
             packed = record.packed_output(stored.position)
@@ -102,41 +105,54 @@ class OutputLine(NamedTuple):
     line: bytes
 
 
-def search(record: "Reader", text: bytes, run_ids: Sequence[str] | None = None) -> Iterator[OutputLine]:
+class SearchTooLarge(StenoError):
+    """More output is recorded than a search may read."""
+
+
+def search(
+    record: "Reader",
+    text: bytes,
+    run_ids: Iterable[str] | None = None,
+    *,
+    until: int | None = None,
+    most: int = sys.maxsize,
+) -> Iterator[OutputLine]:
     """The lines that contain a text, in order; of all runs, that with the newest chunk first, if none are named. Of a
-    line of more than 64 KB it gives the part that contains the text.
+    line of more than 64 KB it gives the part that contains the text. `until`: the position of the newest chunk.
+    Raises SearchTooLarge after `most` bytes of output, RecordDamaged if a chunk was changed.
     """
-    seen = set[str]()
-    for run_id in _newest(record) if run_ids is None else run_ids:
-        if run_id not in seen:
-            seen.add(run_id)
-            yield from _search(record, text, run_id)
-
-
-def _newest(record: "Reader") -> Iterator[str]:
-    events = (stored.data for stored in record.read(types=_TYPES, backwards=True))
-    return (event.run_id for event in events if isinstance(event, OutputRecorded))
-
-
-def _search(record: "Reader", text: bytes, run_id: str) -> Iterator[OutputLine]:
-    begun, at, before = b"", 0, ""  # the line that goes on, where it begins, of which attempt
-    for chunk in chunks(record, run_id):
-        if chunk.event.provider_id != before or chunk.data is None or chunk.offset != at + len(begun):
-            if text in begun:
-                yield OutputLine(run_id, before, at, begun)
-            begun, at, before = b"", chunk.offset, chunk.event.provider_id
-        *whole, begun = (begun + (chunk.data or b"")).split(b"\n")
-        for line in whole:
-            if text in line:
-                yield OutputLine(run_id, before, at, line)
-            at += len(line) + 1
-        if len(begun) > _LONG:
-            if text in begun:
-                yield OutputLine(run_id, before, at, begun)
-            keep = begun[len(begun) - len(text) + 1 :]
-            begun, at = keep, at + len(begun) - len(keep)
+    begun, at, read = b"", 0, 0  # the line that goes on, and where it begins
+    before = "", ""  # of which attempt it is
+    for run_id in _newest(record, until) if run_ids is None else dict.fromkeys(run_ids):
+        for chunk in chunks(record, run_id, until=until):
+            attempt, data = (run_id, chunk.event.provider_id), chunk.data or b""
+            if (read := read + len(data)) > most:
+                raise SearchTooLarge
+            if attempt != before or chunk.data is None or chunk.offset != at + len(begun):
+                if text in begun:
+                    yield OutputLine(*before, at, begun)
+                begun, at, before = b"", chunk.offset, attempt
+            *whole, begun = (begun + data).split(b"\n")
+            for line in whole:
+                if text in line:
+                    yield OutputLine(*before, at, line)
+                at += len(line) + 1
+            if len(begun) > _LONG:
+                if text in begun:
+                    yield OutputLine(*before, at, begun)
+                keep = begun[len(begun) - len(text) + 1 :]
+                begun, at = keep, at + len(begun) - len(keep)
     if text in begun:
-        yield OutputLine(run_id, before, at, begun)
+        yield OutputLine(*before, at, begun)
+
+
+def _newest(record: "Reader", until: int | None) -> Iterator[str]:
+    """The runs with output, each once, that with the newest chunk first."""
+    seen = set[str]()
+    for stored in record.read(types=_TYPES, backwards=True, until=until):
+        if isinstance(event := stored.data, OutputRecorded) and event.run_id not in seen:
+            seen.add(event.run_id)
+            yield event.run_id
 
 
 def expire(record: Record, before: int) -> int:

@@ -1,5 +1,7 @@
 """The explanation of a verdict: its rule, its polls, what would flip it, anomalies and gaps."""
 
+import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from steno.engine.decide.queue import capacity_sentence
@@ -12,7 +14,7 @@ from steno.engine.rules.cases import case_of
 from steno.engine.rules.rule_file import row_named
 from steno.engine.rules.sets import Decisive, RuleSet, decider, decisive, flips
 from steno.engine.rules.why_ended import cause_now
-from steno.engine.state.changes import Anomaly
+from steno.engine.state.changes import Anomaly, AnomalyKind
 from steno.engine.state.facts import Blame, JobFacts, RunFacts
 from steno.engine.state.states import Reason
 from steno.engine.state.world import policy_of, source_of
@@ -195,7 +197,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
             for move in run.transitions
         ),
         flips=() if decided is None or facts is None else _flips(decided, facts, folded.stop_by == "policy", rules),
-        anomalies=view.anomalies_of(f"run/{row.run_id}"),
+        anomalies=(*view.anomalies_of(f"run/{row.run_id}"), *_of_machine(view, run)),
         gaps=tuple(
             Gap(source=gap.source, start=gap.start, end=gap.end, kind=gap.kind)
             for gap in timeline(run, view.blind_of(row, now), now, foreign=row.is_foreign).gaps
@@ -207,6 +209,14 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
         wait=wait_of(view, folded, here, start),
         start=start,
     )
+
+
+def _of_machine(view: View, run: RunObject) -> Iterator[Anomaly]:
+    """The anomalies of its machine's health check, up to the run's end."""
+    end = run.transitions[-1].position if run.transitions and run.finished_at is not None else sys.maxsize
+    for anomaly in () if run.vm_id is None else view.anomalies_of(f"vm/{run.vm_id}"):
+        if anomaly.kind is AnomalyKind.UNHEALTHY and anomaly.position <= end:
+            yield anomaly
 
 
 def _flips(poll: Poll, facts: RunFacts, by_policy: bool, rules: RuleSet) -> tuple[str, ...]:

@@ -65,6 +65,7 @@ def beside(vm: Vm) -> dict[str, object]:
         "created_at": format_time(vm.created),
         "idle_since": None if vm.idle_since is None else format_time(vm.idle_since),
         "unreachable": facts.unreachable,
+        "health": facts.health,
     }
 
 

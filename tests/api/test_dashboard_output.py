@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.browser import text_of
+from stenotest.waiting import wait
 
 if TYPE_CHECKING:
     from conftest import Starts
@@ -21,7 +22,7 @@ MARKUP = "<img src=x onerror=\"document.title='owned'\">"
 PROGRAM = f"""
 import sys
 say = sys.stdout.buffer.write
-say({MARKUP.encode()!r} + b"\\n")
+say({MARKUP.encode()!r} + b"\\nstraw\\n")
 for number in range(60_000):
     say(b"\\x1b[3%dmcolour\\x1b[0m \\x1b[1;4%dmground\\x1b[0m %d\\n" % (number % 8, number % 8, number))
 say(bytes(range(256)) + b"\\n" + b"x" * 2_000_000 + b"\\n")
@@ -47,7 +48,7 @@ def test_a_long_output_is_shown_in_bounds_in_colour_and_searched(started: Starts
     assert page.locator("[role=log] img").count() == 0
     assert MARKUP in page.locator("[role=log]").inner_text()
     assert page.locator("[role=log] .t-1", has_text="needle").count() == 1
-    assert "of 60,008; the download has everything" in text_of(page, ".output .note")
+    assert "of 60,009; the download has everything" in text_of(page, ".output .note")
     assert page.evaluate("document.querySelector('[role=log]').scrollTop > 1000"), "the newest lines are in view"
     page.keyboard.press("/")
     page.keyboard.type("needle")
@@ -58,6 +59,12 @@ def test_a_long_output_is_shown_in_bounds_in_colour_and_searched(started: Starts
     seen.until("document.querySelector('mark.chosen')?.innerText === 'needle'")
     page.keyboard.press("Escape")
     seen.until("document.querySelector('mark') === null")
+    page.get_by_label("Find in the output").fill("straw")
+    seen.until("document.querySelector('.found').innerText === 'not found'")
+    wait(lambda: up.get("/api/output?search=straw").json()["lines"], "the output is recorded")
+    page.get_by_role("button", name="Search the recorded output").click()
+    page.get_by_text("1 recorded line").wait_for()
+    assert page.get_by_label("Recorded lines").inner_text().split() == [str(len(MARKUP) + 1), "straw"]
     with page.expect_download() as begun:
         page.get_by_role("link", name="Download").click()
     assert begun.value.path().stat().st_size == len(up.get(f"/api/runs/{run['run_id']}/logs").content) > 4_000_000

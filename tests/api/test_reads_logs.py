@@ -70,6 +70,36 @@ def test_output_that_its_machine_has_no_more_comes_from_the_record(client: httpx
     assert (answer.content.endswith(b"of the record\n"), answer.headers["steno-output"]) == (True, "record")
 
 
+def test_recorded_output_is_searched_within_bounds(
+    client: httpx.Client, empty_record: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines of all runs or of one, as recorded at a moment; a long line is cut around the text."""
+    for name in ("first", "second"):
+        submitted(empty_record, name, f"echo {name} needle; echo hay", wait=True)
+    shows_all(client, empty_record)
+    run = client.get("/api/runs/second").json()
+    head = client.get("/api/record").json()["position"]
+    with Record.open(empty_record, clock=SystemClock(), write=True) as record:
+        keep_output(record, run["run_id"], "again", b"x" * 5000 + b" needle " + b"y" * 5000 + b"\n\xff needle")
+    shows_all(client, empty_record)
+
+    def lines(**params: object) -> tuple[list[tuple[str, int]], bool]:
+        answer = client.get("/api/output", params={"search": "needle", **params}).json()
+        assert all("needle" in line["text"] and len(line["text"]) <= 1000 for line in answer["lines"])
+        return [(line["run"], line["offset"]) for line in answer["lines"]], answer["complete"]
+
+    assert lines(run="first") == ([("first", 0)], True)
+    assert lines(at=head)[0] == [("second", 0), ("first", 0)]
+    everything = [("second", 0), ("second", 0), ("second", 10_009), ("first", 0)]
+    assert lines() == (everything, True)
+    assert (lines(limit=3), lines(limit=4)) == ((everything[:3], False), (everything, True))
+    monkeypatch.setattr("steno.projections.api.reads.logs.MOST_SEARCHED", 40)
+    assert lines() == (everything[:1], False)
+    missing = client.get("/api/output", params={"run": "first"})
+    assert (missing.status_code, missing.json()["field"]) == (400, "search")
+    assert client.get("/api/output", params={"search": "x", "run": "nobody"}).status_code == 404
+
+
 def test_output_is_followed_while_it_is_written_until_the_run_ends(client: httpx.Client, empty_record: Path) -> None:
     """The first line is there before the last is written, and the answer ends with the run."""
     go = empty_record.with_name("go")

@@ -18,7 +18,9 @@ from steno.events.poll import Poll
 from steno.events.store.record import Record
 from steno.projections.answers.changes import ChangeRow, Changes, changes, policy_words
 from steno.projections.answers.costs import costs
+from steno.projections.answers.explain import explain
 from steno.projections.answers.incidents import incidents
+from steno.projections.answers.output_cause import OutputCauses
 from steno.projections.read_models.projector import caught_up
 from steno.projections.read_models.reader_pool import Look
 from steno.projections.read_models.run_query import UnknownValue
@@ -115,6 +117,24 @@ def test_a_machine_that_vanished_is_named_with_when_it_was_last_reached(vanished
     (run,) = of_kind(answer, "run")
     assert (run.name, run.state) == ("spot-run", "failed")
     assert "lost the connection" in run.what
+
+
+def test_a_machine_whose_health_check_fails_is_news_and_explains_its_run(
+    recording: Polls, recorded: Recorded, tmp_path: Path
+) -> None:
+    """A genuine record in which the server says so while a run is on the machine."""
+    bad = b'"status":"busy","unreachable":false,"health_status":"failure"'
+    polls = recording("dstack-0.22.5/success")
+    ill = [replace(poll, body=(poll.body or b"").replace(bad.replace(b"failure", b"healthy"), bad)) for poll in polls]
+    record = recorded(tmp_path / "record.db", ill)
+    answer = since(record, "2026-11-01")
+    (note,) = of_kind(answer, "anomaly")
+    assert (note.state, note.what) == ("unhealthy", "the health check of its provider says failure")
+    with caught_up(record) as store:
+        look = look_at(record, store)
+        (run,) = look.view.store.runs.all()
+        explained = explain(record, look.view, run, look.now, OutputCauses(None))
+    assert [anomaly.kind for anomaly in explained.anomalies] == ["unhealthy"]
 
 
 def test_what_came_before_the_range_is_left_out(vanished: Record) -> None:

@@ -52,6 +52,7 @@ class _Instance(Identified):
     hostname: str | None = None
     status: str | None = None
     unreachable: bool | None = None
+    health_status: str | None = None  # since 0.19.22; of GPUs of NVIDIA alone
     termination_reason: str | None = None
     termination_reason_message: str | None = None
     created: str | None = None
@@ -111,6 +112,8 @@ def read_vm(item: bytes) -> VmFacts:
     drift = list(odd)
     if wire.status is not None and wire.status not in words.INSTANCE_STATUSES:
         drift.append(f"status: unknown word {wire.status!r}")
+    if wire.health_status is not None and wire.health_status not in words.HEALTH:
+        drift.append(f"health_status: unknown word {wire.health_status!r}")
     if wire.termination_reason and words.instance_reason(wire.termination_reason) is None:
         drift.append(f"termination_reason: unknown word {wire.termination_reason!r}")
     reason, gives_end = wire.termination_reason or None, wire.finished_at is not msgspec.UNSET
@@ -129,6 +132,7 @@ def read_vm(item: bytes) -> VmFacts:
         status=shared(wire.status),
         state=words.VM_STATE.get(wire.status or ""),
         unreachable=wire.unreachable is True,
+        health=None if wire.health_status == "healthy" else shared(wire.health_status),
         reason=reason,
         cause=words.vm_cause(reason, gives_end=gives_end),
         by_request=reason in (None, "terminated_by_user"),

@@ -130,6 +130,7 @@ VM_STATE: Final = {
     "terminated": VmState.TERMINATED,
 }
 
+HEALTH: Final = frozenset({"healthy", "warning", "failure"})  # `healthy` is also the word for what nobody checked
 INSTANCE_STATUSES: Final = VM_STATE.keys()  # of dstack 0.19.37 to 0.22.5
 
 _VM_CAUSE: Final[dict[str, VmReason]] = {

@@ -7,7 +7,7 @@ from steno.projections.api.reads import cases, entrance, kernels, logs, money, r
 from steno.projections.api.reads.read import AT_ONCE
 from steno.projections.api.service import Service
 
-READS = (*runs.READS, *money.READS, *record.READS, *cases.READS, *kernels.READS, *whatif.READS)
+READS = (*runs.READS, *logs.READS, *money.READS, *record.READS, *cases.READS, *kernels.READS, *whatif.READS)
 OPERATIONS = (*(read.operation for read in READS), entrance.OPERATION, logs.OPERATION)
 
 

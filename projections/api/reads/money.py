@@ -58,6 +58,7 @@ class MachineAnswer(VmObject, frozen=True, kw_only=True):
     created_at: Time
     idle_since: Time | None
     unreachable: bool | None
+    health: str | None  # `warning` or `failure` by its provider's check; null: nothing is known to be wrong
     why_up: tuple[str, ...]
     anomalies: tuple[Anomaly, ...]
     position: Position

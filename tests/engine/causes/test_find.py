@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from steno.engine.causes.catalogue import Catalogue, CauseRule, rules_in, shipped, shipped_causes, with_rules
+from steno.engine.causes.catalogue import (
+    Catalogue,
+    CauseRule,
+    catalogue_of,
+    rules_in,
+    shipped,
+    shipped_causes,
+    with_rules,
+)
 from steno.engine.causes.find import LONGEST, Found, find, lines_of
 from steno.events.errors import UnreadableInput
 
@@ -101,6 +111,37 @@ def test_lines_are_the_output(pieces: list[bytes], size: int) -> None:
     assert all(output[start : start + len(line)] == line for start, line in whole)
 
 
+LINES = (
+    OOM,
+    PEER,
+    *TRACEBACK.splitlines(),
+    b"ValueError: bad shape",
+    b"step 1 loss 2.1",
+    b"y",
+    b"",
+    b"    x = 1",
+    b"done",
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(LINES), st.integers(1, 12)), max_size=12), st.sampled_from([1, None]))
+def test_a_line_that_comes_again_counts_as_any_other(runs: list[tuple[bytes, int]], exit_status: int | None) -> None:
+    """Law: repeated lines, some of which are not looked at, give what lines give that differ in their end."""
+    lines = [line for line, times in runs for _ in range(times)]
+    varied = [line + b"\r" * (number % 2) for number, line in enumerate(lines)]
+    plain, other = (find(lines_of([b"\n".join(each)]), shipped(), exit_status) for each in (lines, varied))
+    assert (plain and (plain.rule, plain.line)) == (other and (other.rule, other.line))
+
+
+@pytest.mark.parametrize("line", [b"\n", b"y\n", b"\0" * LONGEST])
+def test_output_that_repeats_itself_takes_no_minutes(line: bytes) -> None:
+    """A record keeps 32 MB, and each short line took some ten microseconds."""
+    began = time.process_time()
+    quote = find(lines_of([line * ((1 << 20) // len(line))] * 2), shipped(), 1)
+    assert quote is None
+    assert time.process_time() - began < 5
+
+
 def test_the_catalogue_is_whole() -> None:
     """Every cause has a rule, every name is one rule's, and each rule says where its lines come from."""
     rules = shipped().rules
@@ -116,11 +157,23 @@ def test_the_catalogue_is_whole() -> None:
         ("[[rule]]\nname = 'a'\n", "site.toml: Object missing required field `cause`"),
         ("[[rule]]\nname='a'\ncause='x'\nsource='s'\npatterns=['b']\n", "rule 'a': no cause is named 'x'"),
         ("[[rule]]\nname='a'\ncause='no_gpu'\nsource='s'\npatterns=['(a)\\1']\n", "rule 'a': RE2 does not take"),
+        (
+            "[[rule]]\nname='a'\ncause='no_gpu'\nsource='s'\npatterns=['.*']\n",
+            "rule 'a': the pattern '.*' matches every",
+        ),
     ],
 )
 def test_a_bad_rule_is_refused_with_its_name(text: str, message: str) -> None:
     with pytest.raises(UnreadableInput, match="^" + message.replace("(", r"\(").replace("]", r"\]")):
         with_rules(rules_in(text, "site.toml"))
+
+
+def test_a_bad_rule_of_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    """The line of its pattern."""
+    path = tmp_path / "site.toml"
+    path.write_text("[[rule]]\nname='a'\ncause='no_gpu'\nsource='s'\npatterns=['fine',\n  '(?=look)ahead']\n")
+    with pytest.raises(UnreadableInput, match=r"site\.toml, line 6: rule 'a': RE2 does not take"):
+        catalogue_of(str(path))
 
 
 def test_a_sites_rule_comes_first() -> None:

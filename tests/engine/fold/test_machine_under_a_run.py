@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 from stenotest.simulation import Simulation, run_row, vm_row
 
+from steno.engine.decide.machine import looks_free
 from steno.engine.decide.why import why_up
 from steno.engine.money.bill import bill_vm
 from steno.engine.money.prices import Book
@@ -106,6 +107,21 @@ def test_a_machine_that_answers_again_is_no_incident() -> None:
     looks(made, 1, {}, status="busy", unreachable=True)
     looks(made, 3, {}, status="busy")
     assert made.vm("m1").noted == ()
+
+
+def test_a_machine_whose_health_check_fails_is_an_anomaly_once_and_gets_no_run() -> None:
+    """A warning is news too; a machine that is well again is free."""
+    made = Simulation(ONE)
+    looks(made, 1, {}, status="busy")
+    done = {"status": "done", "exit_status": 0, "finished": made.now}
+    for health, free in (("warning", True), ("failure", False), ("warning", True), ("failure", False), (None, True)):
+        looks(made, 2, done, status="idle", health=health)
+        vm = made.vm("m1")
+        assert looks_free(vm) is free
+        assert any(f"says {health}" in line for line in why_up(made.world.state, vm, ONE, made.now)) is bool(health)
+    assert vm.noted == tuple(
+        f"unhealthy: the health check of its provider says {word}" for word in ("warning", "failure")
+    )
 
 
 def test_a_machine_gone_before_a_minute_of_silence_is_an_incident_too() -> None:

@@ -93,6 +93,7 @@ function Facts({ vm }) {
     ${vm.created_at && html`<dt>created</dt><dd><${Time} at=${vm.created_at} both /></dd>`}
     ${vm.idle_since && html`<dt>idle since</dt><dd><${Time} at=${vm.idle_since} both /></dd>`}
     ${vm.unreachable && vm.state !== "terminated" && html`<dt>unreachable</dt><dd>yes: the minimum bill no longer grows</dd>`}
+    ${vm.health && html`<dt>health check</dt><dd>${vm.health}</dd>`}
     <dt>machine id</dt><dd class="mono">${vm.vm_id}</dd><dt>provider’s id</dt><dd class="mono">${vm.provider_id}</dd></dl><//>`;
 }
 

@@ -66,6 +66,11 @@ export const ANOMALIES = {
     means: "The GPUs of a run have been idle for so long that a policy is about to stop it.",
     todo: "Read the run's output. If its GPUs work before the stop, it goes on.",
   },
+  unhealthy: {
+    title: "Unhealthy machine",
+    means: "The provider's health check of the machine's GPUs found a warning or a failure.",
+    todo: "Suspect the hardware if runs fail on it: read the machine's page at the provider, and stop it if you can spare it.",
+  },
   gpu_mismatch: {
     title: "GPU mismatch",
     means: "The machine has a different GPU than the task requested.",

@@ -5,6 +5,7 @@ import { goTo } from "../../core/moment.js";
 import { count, number } from "../../core/words.js";
 import { Empty, Problem } from "../../ui/all.js";
 import { useOutput } from "./output.js";
+import { Recorded } from "./recorded.js";
 import { cut, hitsOf } from "./terminal.js";
 
 const SEARCHED = 80; // characters of the line that explains the end
@@ -37,7 +38,7 @@ function Live({ run, open, line }) {
       <label class="check"><input type="checkbox" checked=${wrap} onChange=${(event) => setWrap(event.target.checked)} /> Wrap</label>
       <a class="button small" href=${path} download=${`${run.name ?? run.run_id}.log`}>Download</a></div>
     <${Problem} error=${error} retry=${again} />
-    ${(dropped > 0 || long) && html`<p class="note dim">${dropped > 0 ? `The last ${count(lines.length, "line")} of ${number(lines.length + dropped)}` : "Long lines are cut"}; the download has everything.</p>`}
+    ${(dropped > 0 || long) && html`<p class="note dim">${dropped > 0 ? `The last ${count(lines.length, "line")} of ${number(lines.length + dropped)}` : "Long lines are cut"}; the download has everything.</p>${find.words && html`<${Recorded} run=${run} words=${find.words} />`}`}
     ${!empty && html`<pre ref=${box} class=${wrap ? "wrap" : ""} tabindex="0" role="log" aria-live="off" aria-label="Output of the run" onScroll=${scrolled}>${lines.map((line, place) => find.at.has(place) ? marked(line, find, place) : drawn(line))}</pre>`}
     ${empty && html`<${Empty} title="No output">${run.kernel ? "The program printed nothing; its results are above." : "The run printed nothing, or its provider no longer has it."}<//>`}</section>`;
 }
