@@ -170,12 +170,12 @@ def _settings(look: Look, since: int) -> Iterator[ChangeRow]:
 
 def policy_words(before: Policy, after: Policy) -> str:
     """`vms.idle_timeout 10m → 5m, vms.max 3 → 5`; empty for equal policies."""
-    old, new = _settings(before), _settings(after)
+    old, new = _setting_words(before), _setting_words(after)
     pairs = ((name, old.get(name, "off"), new.get(name, "off")) for name in dict.fromkeys((*old, *new)))
     return ", ".join(f"{name} {was} → {now}" for name, was, now in pairs if was != now)
 
 
-def _settings(policy: Policy) -> dict[str, str]:
+def _setting_words(policy: Policy) -> dict[str, str]:
     """The value of each setting in words, by the name that users write."""
     names = [name for name in Policy.__struct_fields__ if name not in _TABLES]
     words = {_SETTINGS.get(name, f"vms.{name}"): _value(name, getattr(policy, name)) for name in names}
