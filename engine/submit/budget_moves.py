@@ -21,7 +21,8 @@ Look = Callable[[], AbstractContextManager[tuple[World, Policy]]]
 def amount_moved(text: str) -> int:
     """Micro-dollars above 0; ValueError: it is not such an amount."""
     with suppress(ValueError):
-        if amount := limit_usd(text):
+        amount: int | None = limit_usd(text)
+        if amount:
             return amount
     raise ValueError("the amount must be dollars above 0: 100, 99.50")
 
