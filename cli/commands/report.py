@@ -16,8 +16,9 @@ from steno.engine.wire import csv_of, wire
 
 
 def _a_file(_context: click.Context, _option: click.Parameter, output: IO[str]) -> IO[str]:
-    if Path(output.name).is_dir():  # the file would only be found out when it is complete
-        raise click.BadParameter(f"{output.name} is a folder; name a file")
+    name: object = output.name  # of a pipe a number
+    if isinstance(name, str) and Path(name).is_dir():  # the file would only be found out when it is complete
+        raise click.BadParameter(f"{name} is a folder; name a file")
     return output
 
 

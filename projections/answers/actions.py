@@ -135,8 +135,8 @@ def _action(record: Record, stored: Stored) -> ActionObject:
     by_policy = isinstance(fact, types.StopRequested) and fact.by == "policy"
     action, name = _ACTIONS[type(fact)], getattr(fact, "name", None)
     if isinstance(fact, LeverPulled):
-        until = "" if fact.until is None else f" until {format_second(fact.until)}"
-        action, name = f"{action}: {fact.action} {scope(fact)}{until}", f"({fact.why})"
+        until = "" if fact.until is None else f"until {format_second(fact.until)} "
+        action, name = f"{action}: {fact.action} {scope(fact)}", f"{until}({fact.why})"
     if isinstance(fact, LeverReleased):
         pulls = record.read(stream=stored.stream, until=stored.position, types={"LeverPulled"}, backwards=True)
         for pulled in (pull.data for pull in pulls):
