@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +13,12 @@ from steno.cli.wiring.app import App, DefaultGroup
 from steno.cli.wiring.options import both_times_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from steno.engine.state.policy import Policy
+    from steno.engine.state.world import World
 
 
 @click.group("budget", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
@@ -92,26 +100,28 @@ def move(app: App, amount: str, giver: str, receiver: str, why: str) -> None:
     """
     from steno.cli.wiring.view import caught_up_view, policy_for
     from steno.engine.live.journal import Journal
-    from steno.engine.settings.values import limit_usd
-    from steno.engine.submit.budget_moves import move_budget, owner_named
+    from steno.engine.submit.budget_moves import amount_moved, move_budget, owner_named
     from steno.engine.wire import dollars, usd
     from steno.events.budget_moves import BudgetMoved
     from steno.projections.answers.owners import owner_standings
 
     try:
-        micros = limit_usd(amount)
-        if not micros:
-            raise ValueError("AMOUNT must be dollars above 0: 100, $99.50")
+        micros = amount_moved(amount)
         if (owners := (owner_named(giver), owner_named(receiver)))[0] == owners[1]:
             raise ValueError(f"--from and --to are both {giver}")
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     fact = BudgetMoved(amount=micros, from_owner=owners[0], to_owner=owners[1], why=why, by=getpass.getuser())
     with app.writing(create=False) as record:
+
+        @contextmanager
+        def look() -> Iterator[tuple[World, Policy]]:
+            with caught_up_view(record) as view:
+                yield view.state, policy_for(app, view, None)
+
+        position = move_budget(Journal(record), fact, look)
         with caught_up_view(record) as view:
             policy = policy_for(app, view, None)
-            position = move_budget(Journal(record), fact, view.state, policy)
-        with caught_up_view(record) as view:
             both = [owner for owner in owner_standings(view, policy, app.clock.now()) if owner.owner in owners]
     value = {"amount_usd": dollars(micros), "from": owners[0], "to": owners[1], "why": why, "by": fact.by}
     now = "; ".join(f"{owner.owner} has {usd(owner.budget or 0)}, {usd(owner.left or 0)} left" for owner in both)

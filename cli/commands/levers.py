@@ -135,9 +135,23 @@ def _look(app: App, record: Record) -> Look:
     return look
 
 
+def refuse_any(app: App, record: Record, action: LeverAction, why: str, each: Iterable[dict[str, Any]]) -> None:
+    """Raise as `refuse_form` and `refuse_pull` if any of the levers cannot be pulled, before the first is."""
+    from steno.cli.wiring.view import caught_up_view
+    from steno.engine.submit.levers import refuse_form, refuse_pull
+    from steno.events.levers import LeverPulled
+
+    with caught_up_view(record) as view:
+        for fields in each:
+            wanted = LeverPulled(lever_id="", action=action, why=why, by=getpass.getuser(), **fields)
+            refuse_form(wanted)
+            refuse_pull(view.state, wanted, app.clock.now())
+
+
 def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: Any) -> None:
     """Pull a lever, and show it. Raises as `refuse_form` and `refuse_pull`."""
     from steno.cli.wiring.view import caught_up_view
+    from steno.engine.decide.limits import unknown_owner
     from steno.engine.live.journal import Journal
     from steno.engine.state.levers import Lever, sentence
     from steno.engine.submit.levers import pull, refuse_form
@@ -152,8 +166,12 @@ def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: An
         hint("the same was in force already")
     with caught_up_view(record) as view:
         about = lever_object(view, made, app.clock.now())
+        owner = f"user/{made.user}" if made.user is not None else f"gpu/{(made.gpu or '').upper()}"
+        nobody = None if owner == "gpu/" else unknown_owner(owner, view.state)
     waiting = f"; it is about {count(len(about.runs), 'run')} now: {', '.join(about.runs)}" if about.runs else ""
     show(app, wire(about), f"{sentence(Lever(position=0, at=about.at, pulled=made))}{waiting}")
+    if nobody is not None:
+        hint(f"{owner}: {nobody}")
 
 
 def _pull(app: App, action: LeverAction, why: str, **fields: Any) -> None:

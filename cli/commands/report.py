@@ -1,6 +1,7 @@
 """The command `steno report`."""
 
 import csv
+from pathlib import Path
 from typing import IO
 
 import click
@@ -14,10 +15,24 @@ from steno.engine.state.policy import DAY
 from steno.engine.wire import csv_of, wire
 
 
+def _a_file(_context: click.Context, _option: click.Parameter, output: IO[str]) -> IO[str]:
+    name: object = output.name  # of a pipe a number
+    if isinstance(name, str) and Path(name).is_dir():  # the file would only be found out when it is complete
+        raise click.BadParameter(f"{name} is a folder; name a file")
+    return output
+
+
 @steno_command("report")
 @click.option("--month", metavar="YYYY-MM", help="The month (UTC); default: the present one.")
 @click.option("--format", "form", type=click.Choice(["md", "html", "csv", "focus"]), help="Default: md.")
-@click.option("--output", "-o", type=click.File("w", "utf-8", atomic=True), default="-", help="Write it to this file.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.File("w", "utf-8", atomic=True),
+    default="-",
+    callback=_a_file,
+    help="Write it to this file.",
+)
 @both_times_option
 def report_command(app: App, month: str | None, form: str | None, output: IO[str], at: str | None) -> None:
     """It has the spend by purpose, user, GPU, day and machine, waste, waits, failures by cause, and the provider's own

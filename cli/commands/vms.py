@@ -132,17 +132,19 @@ def keep(app: App, vms: tuple[str, ...], duration: str | None, end: str | None, 
       steno vms keep steno-slot-1-0 --for 2h --why "debugging the crash"
       steno vms keep steno-slot-1-0 --until 18:00 --why "debugging the crash"
     """
-    from steno.cli.commands.levers import pulled
+    from steno.cli.commands.levers import pulled, refuse_any
     from steno.cli.wiring.time_arguments import coming, length
     from steno.cli.wiring.view import caught_up_view
     from steno.events.clock import format_second
 
     if (duration is None) == (end is None):
-        raise click.UsageError("name the time: --for 2h, or --until 18:00")
+        raise click.UsageError("name one end of the time: --for 2h, or --until 18:00")
     until = coming(end, app.clock.now()) if end else app.clock.now() + length(duration or "")
     app.several = len(vms) > 1
     with app.writing(create=False) as record:
-        for machine in [_machine(record, vm) for vm in dict.fromkeys(vms)]:
+        machines = [_machine(record, vm) for vm in dict.fromkeys(vms)]
+        refuse_any(app, record, "keep", why, [{"vm_id": machine.vm_id, "until": until} for machine in machines])
+        for machine in machines:
             pulled(app, record, "keep", why, vm_id=machine.vm_id, until=until)
             with caught_up_view(record) as view:
                 own = view.provider_end(view.state.vms[machine.vm_id], app.clock.now())

@@ -74,7 +74,8 @@ def length(text: str) -> int:
     try:
         return positive_duration(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is not a duration; write 90s, 15m, 2h or plain seconds") from None
+        expected = "write 90s, 15m, 2h or plain seconds, above 0 and up to a year"
+        raise click.BadParameter(f"{text!r} is not a duration here; {expected}") from None
 
 
 def coming(text: str, now: int) -> int:

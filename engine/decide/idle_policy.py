@@ -87,8 +87,7 @@ def _due(situation: Situation, vm: Vm) -> tuple[Literal["user", "create", "idle"
         return None
     if (lever := situation.drainer(vm)) is not None or situation.is_closed:
         return "lever", CLOSED if lever is None else sentence(lever)
-    kept = vm.keeps[-1] if vm.keeps else None
-    if kept is not None and not kept.released and vm.idle_since is not None and vm.idle_since <= kept.until:
+    if (kept := vm.outlasted) is not None:
         return "lever", f"{kept.by} kept it until {format_second(kept.until)}"
     if timeout.after is None or evidence < timeout.after:
         return None

@@ -261,17 +261,27 @@ def budget_of(limit: OwnerLimit, state: World) -> int | None:
 
 def unknown_owners(state: World, policy: Policy) -> list[str]:
     """A sentence for each limit of an owner that no run and no machine ever had, with the nearest that one had."""
-    if not policy.limits:
+    named = [limit.owner for limit in policy.limits]
+    return [f"limits.{owner.replace('/', '.', 1)}: {text}" for owner, text in _unknown(named, state)]
+
+
+def unknown_owner(owner: str, state: World) -> str | None:
+    """Such a sentence about any owner, as `user/alice`; None: a run or a machine had it."""
+    return next((text for _, text in _unknown([owner], state)), None)
+
+
+def _unknown(owners: list[str], state: World) -> list[tuple[str, str]]:
+    if not owners:
         return []
     known = state.runs.sums("runs by owner", lambda run: dict.fromkeys(owners_of_run(run), 1))
     known += state.vms.sums("machines by GPU", lambda vm: dict.fromkeys(owners_of_vm(vm, state, []), 1))
     sentences = []
-    for owner in (limit.owner for limit in policy.limits if limit.owner not in known):
+    for owner in (owner for owner in owners if owner not in known):
         kind, _, name = owner.partition("/")
         names = [other.partition("/")[2] for other in known if other.startswith(f"{kind}/")]
         near = get_close_matches(name, names, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]}?" if near else ""
-        sentences.append(f"limits.{kind}.{name}: no run of that {kind} is in the record yet{hint}")
+        sentences.append((owner, f"no run of that {kind} is in the record yet{hint}"))
     return sentences
 
 

@@ -177,6 +177,7 @@ def _doing(situation: Situation, vm: Vm) -> Iterator[str]:
             doubt = " Its provider calls it idle: one of the two is wrong." if vm.facts.state is VmState.IDLE else ""
             busy = f"It is busy with {names}." if names else "The provider says that it is busy; no known run is on it."
             yield f"{busy}{doubt}"
+            yield from _kept(situation, vm)
         case VmState.REQUESTED | VmState.PROVISIONING:
             yield f"It is being provisioned{_for_maker(situation.state, vm)}."
         case VmState.IDLE:
@@ -204,12 +205,13 @@ def _doing(situation: Situation, vm: Vm) -> Iterator[str]:
 def _idle(situation: Situation, vm: Vm) -> Iterator[str]:
     for occupant in vm.occupants:
         yield f"{_name(situation.state, occupant.run_id)} is on it, and the record shows no end of it."
-    if (kept := vm.kept(situation.now)) is not None:
-        yield f"{kept.by} keeps it until {format_second(kept.until)}, and pays for its idle time: {kept.why}."
-        yield f"`steno resume {kept.lever_id[:SHORT]}` releases it."
+    if vm.kept(situation.now) is not None:
+        yield from _kept(situation, vm)
         return
     coming = tuple(_coming(situation, vm))
     yield from coming
+    if (kept := vm.outlasted) is not None:
+        yield f"It ends once a poll shows it idle: {kept.by} kept it until {format_second(kept.until)}."
     if (lever := situation.drainer(vm)) is not None and vm.ours:
         yield f"It ends once a poll shows it idle: {sentence(lever)}."
     timeout = timeout_of(situation.state, vm, situation.policy)
@@ -221,6 +223,12 @@ def _idle(situation: Situation, vm: Vm) -> Iterator[str]:
     yield f"{idle}: polls show {span(seen)} of the {span(timeout.after)} timeout ({_says(situation.state, timeout)})."
     if seen >= timeout.after and vm.ours and not coming and not vm.occupants:
         yield "Its timeout has passed: it is drained in the next round."
+
+
+def _kept(situation: Situation, vm: Vm) -> Iterator[str]:
+    if (kept := vm.kept(situation.now)) is not None:
+        yield f"{kept.by} keeps it until {format_second(kept.until)}, and pays for its idle time: {kept.why}."
+        yield f"`steno resume {kept.lever_id[:SHORT]}` releases it."
 
 
 def _draining(situation: Situation, vm: Vm) -> Iterator[str]:

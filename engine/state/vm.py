@@ -203,6 +203,14 @@ class Vm(Tracked, kw_only=True):
         return next((span for span in self.keeps if span.since <= moment < span.until), None)
 
     @property
+    def outlasted(self) -> KeptSpan | None:
+        """The newest time for which somebody kept it, if that is to end it once it is over: it was idle in it."""
+        kept = self.keeps[-1] if self.keeps else None
+        if kept is None or kept.released or self.idle_since is None or self.idle_since > kept.until:
+            return None
+        return kept
+
+    @property
     def billed(self) -> bool:
         return self.state in BILLED
 

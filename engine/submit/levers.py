@@ -57,6 +57,8 @@ def refuse_form(wanted: LeverPulled) -> None:
     given = {name for name in ("user", "gpu", "source", "state", "vm_id", "until") if getattr(wanted, name) is not None}
     if more := sorted(given - _FIELDS[wanted.action]):
         raise UnreadableInput(f"{wanted.action} takes no {', '.join(more)}")
+    if empty := [name for name in sorted(given) if getattr(wanted, name) == ""]:
+        raise UnreadableInput(f"`{empty[0]}` is empty: name it, or leave it out")
     if wanted.action == "keep" and given != _FIELDS["keep"]:
         raise UnreadableInput("keep needs a machine (`vm_id`) and how long (`for`)")
     if wanted.state not in (None, *State):

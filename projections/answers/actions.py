@@ -11,6 +11,7 @@ from steno.engine.state.levers import scope
 from steno.engine.wire import Position, Shape, Time, usd, wire
 from steno.events import types
 from steno.events.budget_moves import BudgetMoved
+from steno.events.clock import format_second
 from steno.events.levers import LeverPulled, LeverReleased
 from steno.projections.answers.record_pages import Page, events
 
@@ -134,7 +135,8 @@ def _action(record: Record, stored: Stored) -> ActionObject:
     by_policy = isinstance(fact, types.StopRequested) and fact.by == "policy"
     action, name = _ACTIONS[type(fact)], getattr(fact, "name", None)
     if isinstance(fact, LeverPulled):
-        action, name = f"{action}: {fact.action} {scope(fact)}", f"({fact.why})"
+        until = "" if fact.until is None else f"until {format_second(fact.until)} "
+        action, name = f"{action}: {fact.action} {scope(fact)}", f"{until}({fact.why})"
     if isinstance(fact, LeverReleased):
         pulls = record.read(stream=stored.stream, until=stored.position, types={"LeverPulled"}, backwards=True)
         for pulled in (pull.data for pull in pulls):

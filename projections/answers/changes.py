@@ -6,14 +6,14 @@ from itertools import pairwise
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from steno.engine.money.costs import runs_on
 from steno.engine.rules.why_ended import finding
 from steno.engine.state.policy import Policy, Rate
 from steno.engine.state.states import State, VmReason, VmState
 from steno.engine.state.vm import Vm
-from steno.engine.wire import Shape, Stretched, Time, Usd, rate, usd
+from steno.engine.wire import DOLLAR, Shape, Stretched, Time, Usd, rate, usd
 from steno.events.clock import format_second, parse_time, span
 from steno.projections.answers.actions import changed_settings
 from steno.projections.answers.evidence import message_of
@@ -30,8 +30,9 @@ _VANISHED: Final = frozenset({VmReason.UNREACHABLE, VmReason.INTERRUPTED})
 _SETTINGS: Final = {  # field of a policy → its setting, where that is not `vms.<field>`
     "max_vms": "vms.max", "queue_patience": "queue.patience", "budget_total": "budget.total", "rates": "rates",
     "thresholds": "budget.alerts", "assumed_duration": "budget.assumed_duration", "assumed": "assumed rates",
-    "billing": "billing", "free": "free machines",
+    "free": "free machines",
 }  # fmt: skip
+_TABLES: Final = frozenset({"limits", "billing"})  # tables of the settings: a setting for each owner or backend
 
 
 class ChangeRow(Shape, frozen=True, kw_only=True):
@@ -169,12 +170,25 @@ def _settings(look: Look, since: int) -> Iterator[ChangeRow]:
 
 def policy_words(before: Policy, after: Policy) -> str:
     """`vms.idle_timeout 10m → 5m, vms.max 3 → 5`; empty for equal policies."""
-    pairs = ((name, getattr(before, name), getattr(after, name)) for name in Policy.__struct_fields__)
-    return ", ".join(
-        f"{_SETTINGS.get(name, f'vms.{name}')} {_value(name, old)} → {_value(name, new)}"
-        for name, old, new in pairs
-        if old != new
-    )
+    old, new = _setting_words(before), _setting_words(after)
+    pairs = ((name, old.get(name, "off"), new.get(name, "off")) for name in dict.fromkeys((*old, *new)))
+    return ", ".join(f"{name} {was} → {now}" for name, was, now in pairs if was != now)
+
+
+def _setting_words(policy: Policy) -> dict[str, str]:
+    """The value of each setting in words, by the name that users write."""
+    names = [name for name in Policy.__struct_fields__ if name not in _TABLES]
+    words = {_SETTINGS.get(name, f"vms.{name}"): _value(name, getattr(policy, name)) for name in names}
+    for limit in policy.limits:
+        for key, amount in asdict(limit).items():
+            if key != "owner" and amount is not None:
+                text = usd(amount) if key in ("budget", "daily") else str(amount)
+                text = f"{amount / DOLLAR:g}" if key == "gpu_hours" else text
+                words[f"limits.{limit.owner.replace('/', '.', 1)}.{key}"] = text
+    for billing in policy.billing:
+        words[f"billing.{billing.backend}.minimum"] = span(billing.minimum)
+        words[f"billing.{billing.backend}.granularity"] = span(billing.granularity)
+    return words
 
 
 def _value(name: str, value: Any) -> str:

@@ -1,5 +1,7 @@
 """POST /api/budget/moves: a part of one owner's budget becomes another's."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Final
 
 import msgspec
@@ -11,8 +13,9 @@ from starlette.routing import BaseRoute
 
 from steno.engine.errors import NotConfigured
 from steno.engine.live.journal import Journal
-from steno.engine.settings.values import limit_usd
-from steno.engine.submit.budget_moves import move_budget, owner_named
+from steno.engine.state.policy import Policy
+from steno.engine.state.world import World
+from steno.engine.submit.budget_moves import amount_moved, move_budget, owner_named
 from steno.engine.wire import Shape, wire
 from steno.events.budget_moves import BudgetMoved
 from steno.projections.answers.owners import OwnerStanding, owner_standings
@@ -53,13 +56,16 @@ def routes(service: Service) -> list[BaseRoute]:
         asked_of(request, ())
         wanted = _wanted(await json_body(request, BudgetMoveBody), request.scope["steno.caller"].name)
 
-        def record(journal: Journal) -> int:
+        @contextmanager
+        def newest() -> Iterator[tuple[World, Policy]]:
             with service.pool.latest() as look:
-                state = look.view.state
-                try:
-                    return move_budget(journal, wanted, state, policy_at(service, state))
-                except NotConfigured as error:  # of the owner, not of the service
-                    raise Problem(409, str(error)) from None
+                yield look.view.state, policy_at(service, look.view.state)
+
+        def record(journal: Journal) -> int:
+            try:
+                return move_budget(journal, wanted, newest)
+            except NotConfigured as error:  # of the owner, not of the service
+                raise Problem(409, str(error)) from None
 
         position = await writer.do(record)
         service.projector.hurry()
@@ -73,9 +79,7 @@ def _wanted(body: BudgetMoveBody, by: str) -> BudgetMoved:
     """Raises `Problem` (422, 409) with the field that is wrong."""
     field, owners = "amount_usd", dict[str, str]()
     try:
-        amount = limit_usd(body.amount_usd)
-        if not amount:
-            raise ValueError("it must be dollars above 0: 100, 99.50")
+        amount = amount_moved(body.amount_usd)
         for field in ("giver", "receiver"):
             owners[field] = owner_named(getattr(body, field))
     except ValueError as error:

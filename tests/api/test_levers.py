@@ -154,3 +154,14 @@ def test_the_service_takes_whatever_a_window_of_a_lever_asks_for(served: Serve, 
     sheet.get_by_role("button", name="Keep it").click()
     page.get_by_role("button", name="Release Keep: machine m1").wait_for()
     assert seen.complaints == []
+
+
+def test_a_machine_is_offered_to_be_kept_only_while_it_is_there(served: Serve, site: DecidedRecord, see: See) -> None:
+    """On the page of its run."""
+    here = served(site.folder / "record.db")
+    seen = see(here.url)
+    page = seen.go("/runs/train")
+    page.get_by_role("button", name="Keep machine…").wait_for(timeout=20_000)
+    site.gone("m1")
+    site.poll()
+    page.get_by_role("button", name="Keep machine…").wait_for(state="detached", timeout=10_000)

@@ -1,5 +1,6 @@
 """`steno pause`, `drain`, `resume`, `vms keep` and stops of many runs: on this machine, and on a record of machines."""
 
+import getpass
 import json
 from pathlib import Path
 
@@ -105,14 +106,40 @@ def test_a_machine_is_kept_by_one_person_until_somebody_releases_it(site: tuple[
     call.page("vms", "keep", "m1", "--for", "1h", "--why", "mine", LOGNAME="bob")
 
 
+def test_of_several_machines_none_is_kept_if_one_cannot_be(site: tuple[DecidedRecord, InProcess]) -> None:
+    made, call = site
+    made.request("other")
+    made.round()
+    made.start("other", "m2")
+    made.round()
+    call.page("vms", "keep", "m2", "--for", "1h", "--why", "mine", LOGNAME="bob")
+    refused = call("vms", "keep", "m1", "m2", "--for", "1h", "--why", "x")
+    assert "bob keeps m2 until" in str(refused.exception)
+    assert [event.type for event in made.record.read()].count("LeverPulled") == 1
+
+
+def test_a_lever_about_a_user_whom_nobody_knows_says_so(steno: Steno) -> None:
+    """It is pulled: the user may come. The nearest name is shown."""
+    me = getpass.getuser()
+    assert steno("submit", "--name", "one", "--wait", "--", "true").returncode == 0
+    paused = steno("pause", "--user", f"{me}x", "--why", "x")
+    assert (paused.returncode, len(paused.stderr.splitlines())) == (0, 1)
+    assert f"user/{me}x: no run of that user is in the record yet; did you mean {me}?" in paused.stderr
+    assert steno("pause", "--user", me, "--why", "x").stderr == ""
+    assert steno("drain", "--for", "2h").returncode == 0
+    assert "drain everything until 20" in steno("changes").stdout
+
+
 def test_a_lever_that_cannot_be_pulled_is_one_line(site: tuple[DecidedRecord, InProcess], steno: Steno) -> None:
     """And nothing is recorded."""
     record = str(site[0].folder / "record.db")
     for words, code, text in (
         (("pause",), 2, "--why"),
         (("pause", "--why", " "), 2, "say why"),
+        (("pause", "--user", "", "--why", "x"), 2, "`user` is empty"),
         (("pause", "--source", "moon", "--why", "x"), 4, "no source moon"),
         (("drain", "--for", "soon"), 2, "soon"),
+        (("drain", "--for", "0"), 2, "above 0 and up to a year"),
         (("drain", "--for", "90d"), 5, "31 days"),
         (("resume", "l9"), 4, "no lever l9 in force"),
         (("vms", "keep", "m9", "--for", "2h", "--why", "x"), 4, "m9"),

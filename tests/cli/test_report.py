@@ -103,6 +103,7 @@ def test_names_of_others_stay_text() -> None:
         (("--month", "2024-02"), 4, "no cost and no ended run in 2024-02"),
         (("--month", "2025-12", "--json", "--format", "csv"), 2, "leave --format out"),
         (("--month", "2025-12", "-o", "/nowhere/report.md"), 2, "/nowhere/report.md"),
+        (("--month", "2025-12", "-o", "/"), 2, "/ is a folder"),
     ],
 )
 def test_a_month_that_cannot_be_reported_is_one_line(weeks: Path, words: tuple[str, ...], code: int, says: str) -> None:

@@ -12,7 +12,7 @@ from stenotest.dstack_history import START, job, run_item, submission
 from stenotest.machines import MachineHistory, machine_histories
 from stenotest.telling import STEP, Telling
 
-from steno.engine.state.policy import Policy, Rate
+from steno.engine.state.policy import Billing, OwnerLimit, Policy, Rate
 from steno.events.clock import SECOND, parse_time
 from steno.events.poll import Poll
 from steno.events.store.record import Record
@@ -164,11 +164,25 @@ def test_incidents_of_a_range_and_of_a_user_are_those_of_the_whole_list(vanished
         (Policy(max_vms=None, budget_total=5_000_000), "vms.max 3 → no limit, budget.total off → $5.00"),
         (Policy(thresholds=(500, 900)), "budget.alerts 80% → 50% 90%"),
         (Policy(rates=(Rate(gpu="MI300X", hourly=2_500_000),)), "rates off → MI300X $2.50/h"),
+        (
+            Policy(limits=(OwnerLimit(owner="label/team=a/b", budget=5_000_000, runs=2),)),
+            "limits.label.team=a/b.budget off → $5.00, limits.label.team=a/b.runs off → 2",
+        ),
+        (
+            Policy(billing=(Billing(backend="hotaisle", minimum=60 * SECOND),)),
+            "billing.hotaisle.minimum off → 1m, billing.hotaisle.granularity off → 0s",
+        ),
         (Policy(free=True, mode="pool"), "vms.mode provider → pool, free machines False → True"),
     ],
 )
 def test_settings_are_named_as_users_write_them(after: Policy, words: str) -> None:
     assert policy_words(Policy(), after) == words
+
+
+def test_of_limits_only_those_that_changed_are_named() -> None:
+    ada, bob = (OwnerLimit(owner=f"user/{name}", machines=2, daily=20_000_000) for name in ("ada", "bob"))
+    before, after = Policy(limits=(ada, bob)), Policy(limits=(ada, replace(bob, machines=3, daily=None)))
+    assert policy_words(before, after) == "limits.user.bob.daily $20.00 → off, limits.user.bob.machines 2 → 3"
 
 
 def test_a_setting_that_changed_is_listed_once_with_its_time() -> None:

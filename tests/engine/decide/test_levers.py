@@ -167,6 +167,25 @@ def test_a_kept_machine_outlives_its_timeout_and_ends_at_its_time() -> None:
     assert "VmStopIntended" in {type(each).__name__ for each in made}
 
 
+def test_the_answer_why_it_is_up_names_who_keeps_it_or_kept_it() -> None:
+    """While a run is on it too; once the time is over, and nobody polled since, that this ends it."""
+    stage = idle_machine()
+    stage.machines(vm_row(status="busy", fleet="steno-slot-1"))
+    keep(stage, 30, by="bob")
+
+    def why() -> str:
+        return " ".join(why_up(stage.world.state, stage.vm("m1"), WIDE, stage.now))
+
+    assert "busy" in why()
+    assert "bob keeps it until" in why()
+    stage = idle_machine()
+    keep(stage, 30, by="bob")
+    stage.settle()
+    stage.wait(31 * 60)
+    assert "It ends once a poll shows it idle: bob kept it until" in why()
+    assert [each.by for each in drained(look(stage, 90))] == ["lever"]
+
+
 def test_a_kept_machine_survives_a_drain_and_ends_after_its_release() -> None:
     """The drain of everything waits for who keeps it."""
     stage = idle_machine()

@@ -15,6 +15,9 @@ export const LEVERS = {
   keep: { verb: "Keep", text: "The machine is not ended when it is idle. It is billed all the time.", scope: [], lasting: true, must: true, yes: "Keep it" },
 };
 
+// States of a machine in which it can be kept: it is there, and nobody ends it.
+export const KEEPABLE = ["requested", "provisioning", "busy", "idle", "draining"];
+
 // The lever that is about to be pulled: {action, user?, gpu?, source?, state?, vm_id?, name?}; null: none.
 export const offered = store(null);
 export const offer = (lever) => offered.set(lever);

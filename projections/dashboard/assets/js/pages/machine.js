@@ -3,7 +3,7 @@ import { html, useState } from "../core/dom.js";
 import { useNow } from "../core/clock.js";
 import { about, useArchiveEnds, useData } from "../core/data.js";
 import { post } from "../core/api.js";
-import { offer, useLevers } from "../core/levers.js";
+import { KEEPABLE, offer, useLevers } from "../core/levers.js";
 import { useAt } from "../core/moment.js";
 import { Link } from "../core/router.js";
 import { useMay } from "../core/session.js";
@@ -36,7 +36,7 @@ function Actions({ vm, reload }) {
   const off = busy || at !== null;
   const why = at !== null ? "Go back to live first" : null;
   return html`<span class="grow"></span><button type="button" class="button" disabled=${off} title=${why} onClick=${() => ask(true)}>Stop when idle</button>
-    <button type="button" class="button" disabled=${off} title=${why} onClick=${() => offer({ action: "keep", vm_id: vm.vm_id, name: vm.name || vm.provider_id, for: "2h" })}>Keep…</button>
+    ${KEEPABLE.includes(vm.state) && html`<button type="button" class="button" disabled=${off} title=${why} onClick=${() => offer({ action: "keep", vm_id: vm.vm_id, name: vm.name || vm.provider_id, for: "2h" })}>Keep…</button>`}
     <button type="button" class="button danger" disabled=${off} title=${why} onClick=${() => ask(false)}>Stop</button>${error && html`<${Problem} error=${error} />`}`;
 }
 
