@@ -60,12 +60,11 @@ def show_command(app: App, run: str, at: str | None) -> None:
     from steno.projections.answers.costs import like
     from steno.projections.answers.evidence import message_of
     from steno.projections.answers.gpu_curve import use_of
-    from steno.projections.read_models.world_table import decode_run
 
     with viewing(app, at) as (record, view, now):
         row = view.row(run)
         others = like(view.store, row)
-        folded = decode_run(row.folded)
+        folded = row.decoded
         cause = cause_now(folded, view.state, now, message_of(record, folded))
         answer, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
@@ -128,13 +127,12 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
     from steno.cli.wiring.view import viewing
     from steno.engine.state.run import phases_of
     from steno.projections.answers.timeline import timeline
-    from steno.projections.read_models.world_table import decode_run
 
     with viewing(app, at) as (_, view, now):
         row = view.row(run)
         answer = view.run(row.run_id)
         vm = None if answer.vm_id is None else view.vm(answer.vm_id)
-        folded, seen = decode_run(row.folded), view.clock(row.archive, now)
+        folded, seen = row.decoded, view.clock(row.archive, now)
         life = timeline(
             answer,
             view.blind_of(row, seen),
@@ -290,7 +288,6 @@ def stop_command(app: App, runs: tuple[str, ...], abort: bool, why: str, yes: bo
     """
     from steno.cli.wiring.view import caught_up_view
     from steno.engine.submit.requests import needs_stop
-    from steno.projections.read_models.world_table import decode_run
 
     if any(scope.values()):
         if runs or abort or (scope["everything"] and len([value for value in scope.values() if value]) > 1):
@@ -300,7 +297,7 @@ def stop_command(app: App, runs: tuple[str, ...], abort: bool, why: str, yes: bo
     app.several = len(runs) > 1
     with app.writing(create=False) as record:
         with caught_up_view(record) as view:
-            named = {row.run_id: decode_run(row.folded) for row in map(view.row, runs)}
+            named = {row.run_id: row.decoded for row in map(view.row, runs)}
             requested = [needs_stop(run, view.state, app.settings, app.clock.now()) for run in named.values()]
         for run, needed in zip(named.values(), requested, strict=True):
             _stop(app, record, run, abort=abort, requested=needed)

@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from steno.cli.render import paint, words
 from steno.engine.objects import BlindObject, RanObject, RunObject
 from steno.engine.state.changes import Anomaly
@@ -238,7 +236,7 @@ def in_full(
 
 def _task_table(tasks: "Sequence[RunRow]") -> str:
     """The tasks of an array, or the firings of a schedule, the first of them in full."""
-    answers = [msgspec.json.decode(task.object, type=RunObject) for task in tasks[:_TASKS]]
+    answers = [task.public for task in tasks[:_TASKS]]
     rows = [
         (
             f"[{row.task}]" if run.schedule is None else f"#{(run.provider_id or '').partition('#')[2]}",

@@ -54,7 +54,6 @@ class ProviderHost:
 
     def waits(self) -> dict[str, list[int]]:
         from steno.cli.wiring.view import DAY, viewing
-        from steno.projections.read_models.world_table import decode_vm
 
         waits: dict[str, list[int]] = {}
         if not self._has_record():
@@ -64,7 +63,7 @@ class ProviderHost:
                 ran = next((move.at for move in run.transitions if move.target == "running"), None)
                 since = run.provider_submitted_at or run.submitted_at
                 if run.provider == self._provider and run.vm_id and since and ran:
-                    gpu = decode_vm(view.vm_row(run.vm_id).folded).facts.gpu or "none"
+                    gpu = view.vm_row(run.vm_id).decoded.facts.gpu or "none"
                     waits.setdefault(gpu, []).append(max(0, parse_time(ran) - parse_time(since)))
         return waits
 

@@ -183,10 +183,9 @@ def follow_outputs(app: "App", runs: Sequence[str], **options: Any) -> None:
 def _run_of(app: "App", run: str, *, follow: bool) -> tuple["Run", "Store"]:
     """The run and the store that has its output; to follow it, once it is submitted or has ended."""
     from steno.cli.wiring.view import moves_of, viewing
-    from steno.projections.read_models.world_table import decode_run
 
     with viewing(app) as (record, view, _):
-        folded, store = decode_run(view.row(run).folded), record.store
+        folded, store = view.row(run).decoded, record.store
     if not follow or folded.provider_id is not None or folded.terminal:
         return folded, store
     say(f"{folded.name or folded.run_id} waits to be submitted to its provider; its output follows then")

@@ -30,7 +30,6 @@ from steno.projections.read_models.cost_rows import ChargeSum, Paid, decode_agai
 from steno.projections.read_models.run_query import RunQuery, check_known
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.store import ProjectionStore
-from steno.projections.read_models.world_table import decode_run
 
 By = Literal["vm", "run", "day", "user", "gpu"]
 LINES: Final = (
@@ -287,7 +286,7 @@ def like(store: ProjectionStore, row: RunRow) -> Like:
     newest = () if row.name is None else store.runs.ended_named(row.name, LIKE + 1)
     others = [other for other in newest if other.run_id != row.run_id][:LIKE]
     costs = [other.cost for other in others if other.cost is not None]
-    return like_of(decode_run(row.folded), [decode_run(other.folded) for other in others], cost=row.cost, costs=costs)
+    return like_of(row.decoded, [other.decoded for other in others], cost=row.cost, costs=costs)
 
 
 def _machines(store: ProjectionStore, of: ChartRange) -> Iterator[BilledMachine]:

@@ -26,7 +26,6 @@ from steno.projections.answers.timeline import Gap, timeline
 from steno.projections.answers.waits import wait_of
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.view import View
-from steno.projections.read_models.world_table import decode_run
 
 if TYPE_CHECKING:
     from steno.events.store.record import Record
@@ -154,7 +153,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
     """The explanation of a run, from the polls that moved it and its output; `now` (microseconds UTC) ends an open
     run's time.
     """
-    folded, run = decode_run(row.folded), view.run(row.run_id)
+    folded, run = row.decoded, row.public
     positions = {*run.evidence, *(move.position for move in run.transitions)}
     polls = {position: _poll(record, position) for position in positions}
 

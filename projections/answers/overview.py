@@ -24,7 +24,6 @@ from steno.projections.read_models.reader_pool import Look
 from steno.projections.read_models.schema import VmRow
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import SourceView
-from steno.projections.read_models.world_table import decode_vm
 
 _RUNNING: Final = 500
 _RECENT: Final = 10
@@ -32,7 +31,6 @@ _PRINTING: Final = 20  # running runs whose last line of output is looked up
 _ANOMALIES: Final = 5
 WINDOW: Final = 6 * 3600 * SECOND
 _MOST: Final = 100  # lanes shown: those that ended last are left out first where there are more
-_run: Final = msgspec.json.Decoder(RunObject)
 POINTS: Final = 120
 Stretch = tuple[int, int, int]  # (since, until, micro-dollars) at one price
 IDLE_DAYS: Final = 7
@@ -210,13 +208,13 @@ def lanes(look: Look, window: int = WINDOW) -> tuple[Window, tuple[LaneObject, .
 
 
 def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> LaneObject:
-    vm = decode_vm(row.folded)
+    vm = row.decoded
     runs = []
     for stay in vm.occupancies:
         if stay.since > end or (stay.until is not None and stay.until < start):
             continue
         known = store.runs.get(stay.run_id)
-        run = None if known is None else _run.decode(known.object)
+        run = None if known is None else known.public
         runs.append(
             RunOnLane(
                 run_id=stay.run_id,
@@ -227,7 +225,7 @@ def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> LaneObjec
                 end=None if stay.until is None else max(vm.created, stay.until),
             )
         )
-    return LaneObject(vm=msgspec.json.decode(row.object, type=VmObject), runs=tuple(runs))
+    return LaneObject(vm=row.public, runs=tuple(runs))
 
 
 def burn(look: Look, points: int = POINTS) -> tuple[BurnPoint, ...]:

@@ -33,7 +33,6 @@ from steno.projections.answers.cases import CaseJudged, judgement, numbered_case
 from steno.projections.read_models.past_worlds import world_above
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import View
-from steno.projections.read_models.world_table import decode_run, decode_vm
 
 Progress = Callable[[int, int], None]
 _STEP: Final = 4_096  # positions folded between two looks whether all is settled
@@ -203,7 +202,7 @@ def _window_of(store: ProjectionStore, run_id: str, begin: int, head: int) -> _W
     run = _run(store, run_id)
     related = [run, *(_run(store, whole) for whole in (run.array, run.schedule) if whole is not None)]
     rows = map(store.vms.get, dict.fromkeys(run.links.values()))
-    vms = [decode_vm(row.folded) for row in rows if row is not None]
+    vms = [row.decoded for row in rows if row is not None]
     others = [
         _run(store, other)
         for vm in vms
@@ -224,7 +223,7 @@ def _window_of(store: ProjectionStore, run_id: str, begin: int, head: int) -> _W
 def _run(store: ProjectionStore, run_id: str) -> Run:
     row = store.runs.get(run_id)
     assert row is not None  # noqa: S101 - its log is there
-    return decode_run(row.folded)
+    return row.decoded
 
 
 def _fold(record: Record, state: World, rules: RuleSet, polls: list[str] | None) -> RecordFold:

@@ -23,7 +23,6 @@ from steno.projections.api.problems import Problem
 from steno.projections.api.reads.runs import repeatable_here
 from steno.projections.api.service import Service, Writer
 from steno.projections.api.submission import FIELD, HttpSubmission, content_of, submit
-from steno.projections.read_models.world_table import decode_run
 
 _NAME: Final = "Overrides the configuration's name; without either, a name is generated."
 _KEPT: Final = "Default: the run's name, unless Steno generated that."
@@ -184,7 +183,7 @@ async def stop_run(service: Service, writer: Writer, word: str, *, abort: bool, 
 
     def find() -> tuple[Run, int, bool]:
         with service.pool.latest() as look:
-            run = decode_run(look.view.row(word).folded)
+            run = look.view.row(word).decoded
             return run, look.position, needs_stop(run, look.view.state, service.settings, look.now)
 
     def append(journal: Journal) -> int:

@@ -27,16 +27,14 @@ from steno.engine.state.world import World, load
 from steno.projections.read_models.cost_rows import Money, costed, stored_machines_of, vm_marks
 from steno.projections.read_models.notes import Mark
 from steno.projections.read_models.run_rows import configurations, moves_of, run_marks, run_row
-from steno.projections.read_models.schema import anomalies, blind
+from steno.projections.read_models.schema import anomalies, blind, decode_run, decode_vm
 from steno.projections.read_models.store import Checkpoint, ProjectionStore
 from steno.projections.read_models.world_table import (
     APART,
     LiveCut,
+    StoredInventory,
     StoredRuns,
-    StoredVms,
     cut_of,
-    decode_run,
-    decode_vm,
     encode,
     form,
     joined,
@@ -86,7 +84,7 @@ class ProjectionWriter:
         self._spacing = SPACING if spacing is None else spacing
         self._state: World | None = None  # at the checkpoint, on top of `_runs` and `_vms`
         self._runs: StoredRuns
-        self._vms: StoredVms
+        self._vms: StoredInventory[Vm]
         self._fold: RecordFold | None = None  # of that world; None: not begun, or from elsewhere
         self._is_cut = False  # it is a cut of the live world: enough for rows, not for a fold
         self._cuts: dict[str, int] = {}  # stream → the hash of what the live world had of it last

@@ -13,7 +13,6 @@ from steno.projections.api.bodies import fresh_answer
 from steno.projections.api.openapi import Operation, Reply, routed
 from steno.projections.api.parameters import asked_of, integer
 from steno.projections.api.service import Service
-from steno.projections.read_models.world_table import decode_run
 
 _PORT: Final = integer("port", "A port that the run listens on; default: only the way into the run.", low=1, high=65535)
 OPERATION: Final = Operation(
@@ -32,7 +31,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
     def work(word: str, port: int | None) -> dict[str, object]:
         with service.pool.latest() as look:
-            run = decode_run(look.view.row(word).folded)
+            run = look.view.row(word).decoded
         return wire(entrance(run, port, lambda run: service.opened(run, service.clock)))
 
     return routed((OPERATION,), endpoint)

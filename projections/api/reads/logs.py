@@ -22,7 +22,6 @@ from steno.projections.api.parameters import asked_of, flag
 from steno.projections.api.problems import Problem
 from steno.projections.api.service import Service
 from steno.projections.api.streams import left
-from steno.projections.read_models.world_table import decode_run
 
 AT_ONCE = 64  # outputs streamed at the same time; the provider blocks, so each has a thread
 AHEAD = 16  # pieces read ahead of the client; then the provider waits
@@ -58,7 +57,7 @@ def routes(service: Service) -> list[BaseRoute]:
 
 def _run(service: Service, word: str) -> Run:
     with service.pool.latest() as look:
-        run = decode_run(look.view.row(word).folded)
+        run = look.view.row(word).decoded
     if run.provider_id is None:
         raise Conflict(f"{run.name} has not reached its provider yet, so it has no output")
     if run.tasks:

@@ -52,7 +52,6 @@ from steno.projections.read_models.run_query import (
 )
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.tables import answer
-from steno.projections.read_models.world_table import decode_run
 
 _DIGITS: Final = 18  # of a place: more may not fit the database
 LONGEST: Final = 2000  # characters of a search; no text that is searched is longer than a command shown
@@ -102,9 +101,9 @@ def _filters(_: Service, look: Look, __: Asked) -> dict[str, Any]:
 def _timeline(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     view = look.view
     row = view.row(values["id"])
-    run = view.run(row.run_id)
+    run = row.public
     vm = None if run.vm_id is None else view.vm(run.vm_id)
-    folded, now = decode_run(row.folded), view.clock(row.archive, look.now)
+    folded, now = row.decoded, view.clock(row.archive, look.now)
     return wire(
         timeline(
             run,
@@ -139,7 +138,7 @@ def _events(_: Service, look: Look, values: Asked) -> dict[str, Any]:
 
 
 def _samples(_: Service, look: Look, values: Asked) -> dict[str, Any]:
-    since, until, run = values["from"], values["to"], decode_run(look.view.row(values["id"]).folded)
+    since, until, run = values["from"], values["to"], look.view.row(values["id"]).decoded
     if since is not None and until is not None and since >= until:
         raise Problem(400, "from is not before to", field="from")
     return wire(use_of(look.record, run, look.position, values["points"], since, until))
@@ -147,7 +146,7 @@ def _samples(_: Service, look: Look, values: Asked) -> dict[str, Any]:
 
 def _costs(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     row = look.view.row(values["id"])
-    run, public, state = decode_run(row.folded), look.view.run(row.run_id), look.view.state
+    run, public, state = row.decoded, row.public, look.view.state
     costs = Costs(state)
     there = [vm_id for vm_id in stored_machines_of(run, row.against) if state.vms.get(vm_id) is not None]
     known = (state.vms[vm_id] for vm_id in dict.fromkeys((*there, *costs.beneath(there))))
