@@ -5,6 +5,7 @@ import click
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import run_argument
 from steno.cli.wiring.output import show
+from steno.cli.wiring.view import viewing
 from steno.engine.wire import wire
 
 
@@ -24,7 +25,6 @@ def attach_command(app: App, run: str, port: int | None) -> None:
       steno attach notebook --port 8888
       $(steno attach notebook -p 8888 --json | jq -r '.commands[0]')
     """
-    from steno.cli.wiring.view import viewing
     from steno.projections.answers.entrance import entrance
 
     with viewing(app) as (record, view, _):

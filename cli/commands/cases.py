@@ -9,6 +9,8 @@ from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option
 from steno.cli.wiring.output import emit_csv, hint, show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.view import viewing
+from steno.engine.wire import wire
 
 _STATES = ("queued", "provisioning", "pulling", "running", "finishing", "succeeded", "failed", "stopped")
 
@@ -56,10 +58,8 @@ def cases_command(
       steno cases --json | jq '.cases[] | select(.runs == 1)'
     """
     from steno.cli.render.cases import case_facts, case_table, unseen_table
-    from steno.cli.wiring.view import viewing
     from steno.engine.providers.registry import rules_named
     from steno.engine.state.states import State
-    from steno.engine.wire import wire
     from steno.projections.answers.cases import case_page, case_report, case_sets, unseen_rules
 
     lists = parting is not None or state is not None or as_csv

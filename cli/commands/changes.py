@@ -2,10 +2,14 @@
 
 import click
 
+from steno.cli.render.words import moment
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option, user_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.time_arguments import begin
+from steno.cli.wiring.view import look_of, say_unseen, viewing
+from steno.engine.wire import wire
 
 
 @steno_command("changes")
@@ -29,10 +33,6 @@ def changes_command(app: App, since: str, user: str | None, limit: int, at: str 
       steno changes --since 7d --json | jq '.changes[] | {name, state, what}'
     """
     from steno.cli.render.changes import page
-    from steno.cli.render.words import moment
-    from steno.cli.wiring.time_arguments import begin
-    from steno.cli.wiring.view import look_of, say_unseen, viewing
-    from steno.engine.wire import wire
     from steno.projections.answers.changes import changes
 
     with viewing(app, at) as (record, view, now):

@@ -14,7 +14,10 @@ from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option, both_times_option, setting_option, user_option
 from steno.cli.wiring.output import emit_csv, hint, show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.time_arguments import length, moment
+from steno.cli.wiring.view import every_cost, policy_for, viewing
 from steno.engine.state.policy import MINUTE
+from steno.engine.wire import wire
 from steno.events.errors import RecordNotFound
 
 if TYPE_CHECKING:
@@ -100,7 +103,6 @@ def costs_command(
     if form == "csv" and by is not None:
         raise click.UsageError("csv lists every charge, with machine, run, day, user and GPU: leave --by out")
     app.json = app.json or form == "json"
-    from steno.cli.wiring.view import every_cost, viewing
 
     if form == "csv":
         from steno.engine.money.focus import focus_rows
@@ -122,7 +124,6 @@ def costs_command(
 
 def _range(app: App, between: tuple[str | None, str | None], now: int) -> ChartRange | None:
     """The days asked for; None: all."""
-    from steno.cli.wiring.time_arguments import moment
     from steno.projections.answers.costs import ChartRange
 
     since, until = (None if text is None else moment(text, app.clock.now()) for text in between)
@@ -136,8 +137,6 @@ def _draw_charts(
 ) -> None:
     """Draw charts, or give them as JSON or CSV (of `days`: the spend). `by`: gpu, user or vm; `between`: its range."""
     from steno.cli.render import pictures as draw
-    from steno.cli.wiring.view import viewing
-    from steno.engine.wire import wire
     from steno.projections.answers import costs as charts
 
     stack: Stack = "gpu" if by == "gpu" else "user" if by == "user" else "line"
@@ -165,7 +164,6 @@ def _draw_charts(
 
 def _report(app: App, view: View, by: By, of: ChartRange | None, user: str | None) -> None:
     from steno.cli.render.money import costs_table
-    from steno.engine.wire import wire
     from steno.projections.answers.costs import costs
 
     report, lacking = costs(view.store, by, of, user).report, _without_price(view)
@@ -181,7 +179,6 @@ def _report(app: App, view: View, by: By, of: ChartRange | None, user: str | Non
 
 def _reconciliation(app: App, view: View) -> None:
     from steno.cli.render.money import reconciliation_page
-    from steno.engine.wire import wire
     from steno.projections.answers.costs import costs, run_reconciliations
 
     runs, everything = run_reconciliations(view.store), costs(view.store, "vm").reconciliation
@@ -226,8 +223,6 @@ def waste_command(app: App, by: Literal["user", "run", "gpu"], since: str | None
       steno waste --by run --json | jq '.advice[] | {name, resource, ask}'
     """
     from steno.cli.render.money import waste_page
-    from steno.cli.wiring.view import viewing
-    from steno.engine.wire import wire
     from steno.projections.answers.costs import ChartRange
     from steno.projections.answers.waste import waste
 
@@ -252,9 +247,6 @@ def metrics_command(app: App, at: str | None) -> None:
       steno metrics --json
       steno metrics --json | jq .credits_used_pct
     """
-
-    from steno.cli.wiring.view import policy_for, viewing
-
     with viewing(app, at) as (_, view, now):
         figures = view.figures(policy_for(app, view, at), now)
     rows = [
@@ -293,7 +285,6 @@ def estimate_command(app: App, runs_per_day: int, minutes: float, gpu: str, star
       steno estimate -n 200 -m 0.5 --json | jq '.months[] | {pattern, cost_usd}'
     """
     from steno.cli.render.money import estimate_object, estimate_page
-    from steno.cli.wiring.time_arguments import length
     from steno.engine.money.estimate import Workload, estimate
     from steno.engine.settings.settings import policy_from
 
@@ -315,7 +306,6 @@ def estimate_command(app: App, runs_per_day: int, minutes: float, gpu: str, star
 
 def _measured(app: App, at: str | None) -> tuple[tuple[Measure, ...], int]:
     """The measures of the record, and its position; nothing without a record."""
-    from steno.cli.wiring.view import every_cost
     from steno.engine.money.report import performance
 
     try:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steno.cli.render.words import money, short
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.errors import NOT_SUCCEEDED, Detached, code_of
 from steno.cli.wiring.options import project_option, provider_option
 from steno.cli.wiring.output import emit, emit_json
 from steno.engine.providers import registry
 from steno.engine.providers.kind import Check, CheckState
+from steno.engine.wire import money as dollars
 from steno.events.clock import SECOND, duration, parse_time
 from steno.events.errors import RecordNotFound, StenoError
 
@@ -162,10 +164,8 @@ def _report(app: App, checks: list[Check], checkups: dict[str, Checkup], wanted:
 def _rent(app: App, trial: Trial, provider_name: str, *, yes: bool) -> None:
     """Show the worst case, ask, run the provider's example, and report start-up time, exit status and cost."""
     from steno.cli.render.runs import ended
-    from steno.cli.render.words import money, short
     from steno.cli.wiring.session import session
     from steno.cli.wiring.task import described
-    from steno.engine.wire import money as dollars
 
     run_id, most = app.ids.new(), dollars(trial.worst_case)
     task = described(

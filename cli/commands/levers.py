@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steno.cli.render.words import count
+from steno.cli.render.words import count, money, short
 from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.errors import Detached, code_of
 from steno.cli.wiring.output import hint, show
+from steno.cli.wiring.time_arguments import length as length_of
+from steno.cli.wiring.view import caught_up_view
 from steno.engine.errors import LeverNotFound
+from steno.engine.wire import money as dollars
+from steno.engine.wire import wire
+from steno.events.errors import StenoError
+from steno.events.levers import LeverPulled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -69,8 +76,6 @@ def drain_command(app: App, length: str | None, source: str | None, why: str) ->
     Examples:
       steno drain --for 2h --why "the cluster moves"
     """
-    from steno.cli.wiring.time_arguments import length as length_of
-
     _pull(app, "drain", why, source=source, until=None if length is None else app.clock.now() + length_of(length))
 
 
@@ -91,7 +96,6 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
       steno resume --user bob
       steno resume 5f0c2a91
     """
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.live.journal import Journal
     from steno.engine.state.levers import SHORT, sentence
     from steno.engine.submit.levers import in_force, lever_named, release
@@ -125,7 +129,6 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
 
 def _look(app: App, record: Record) -> Look:
     """The world at the head of the record, as requests are checked with."""
-    from steno.cli.wiring.view import caught_up_view
 
     @contextmanager
     def look() -> Iterator[tuple[World, int]]:
@@ -137,12 +140,9 @@ def _look(app: App, record: Record) -> Look:
 
 def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: Any) -> None:
     """Pull a lever, and show it. Raises as `refuse_form` and `refuse_pull`."""
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.live.journal import Journal
     from steno.engine.state.levers import Lever, sentence
     from steno.engine.submit.levers import pull, refuse_form
-    from steno.engine.wire import wire
-    from steno.events.levers import LeverPulled
     from steno.projections.answers.levers import lever_object
 
     wanted = LeverPulled(lever_id=app.ids.new(), action=action, why=why, by=getpass.getuser(), **fields)
@@ -163,14 +163,9 @@ def _pull(app: App, action: LeverAction, why: str, **fields: Any) -> None:
 
 def stop_many(app: App, why: str, *, yes: bool, user: str | None, state: str | None, vm: str | None) -> None:
     """Show what the lever would stop, ask, pull it, and wait for the ends. Raises `Detached` if the answer is no."""
-    from steno.cli.render.words import money, short
-    from steno.cli.wiring.errors import Detached
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.state.levers import lasts, stopped_by
     from steno.engine.state.levers import scope as scope_of
     from steno.engine.submit.levers import refuse_form
-    from steno.engine.wire import money as dollars
-    from steno.events.levers import LeverPulled
     from steno.projections.answers.levers import reach
 
     with app.writing(create=False) as record:
@@ -200,9 +195,7 @@ def stop_many(app: App, why: str, *, yes: bool, user: str | None, state: str | N
 def _follow(app: App, record: Record, runs: Iterable[Run]) -> None:
     """Carry the stops out where no other process does, and say how each run ended."""
     from steno.cli.render.runs import ended
-    from steno.cli.wiring.errors import code_of
     from steno.cli.wiring.session import END_TIMEOUT, session
-    from steno.events.errors import StenoError
 
     def place(run: Run) -> tuple[str, str]:
         return run.provider, run.project or ""

@@ -16,6 +16,9 @@ from steno.cli.render.words import count, moment
 from steno.cli.wiring.app import App, CommandGroup, steno_command
 from steno.cli.wiring.errors import NOT_SUCCEEDED
 from steno.cli.wiring.output import hint, show
+from steno.engine.errors import RefusedByPolicy
+from steno.events.clock import format_time
+from steno.events.errors import RecordNotFound, UnreadableInput
 
 if TYPE_CHECKING:
     from steno.engine.rules.rule_file import RuleFinding
@@ -146,8 +149,6 @@ def list_(app: App) -> None:
     from steno.engine.providers.registry import every_rule_set
     from steno.engine.providers.rule_files import rule_files, texts_of
     from steno.engine.rules.rule_file import adopted_by, rules_of
-    from steno.events.clock import format_time
-    from steno.events.errors import RecordNotFound, UnreadableInput
 
     rows = [(rules.name, "", rules.summary) for rules in every_rule_set().values()]
     for name, path in rule_files(app.rules_folders).items():
@@ -198,7 +199,6 @@ def adopt(app: App, rules: str, why: str) -> None:
       steno rules adopt site --why "exit 137 is the memory killer here"
       steno rules adopt current --why "the cluster reports it itself now"
     """
-    from steno.engine.errors import RefusedByPolicy
     from steno.engine.live.adopted_rules import adopt as adopt_rules
     from steno.engine.providers.registry import rules_named
 

@@ -9,6 +9,7 @@ import msgspec
 
 from steno.cli.commands.levers import stop_many, why_option
 from steno.cli.render import paint
+from steno.cli.render.words import short
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import (
     at_option,
@@ -20,6 +21,8 @@ from steno.cli.wiring.options import (
 )
 from steno.cli.wiring.output import show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.time_arguments import begin
+from steno.cli.wiring.view import caught_up_view, learnt_of, viewing
 from steno.engine.wire import wire
 from steno.events.clock import SECOND, duration
 
@@ -55,7 +58,6 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     from steno.cli.render.pictures import gpu_curve
     from steno.cli.render.runs import anomaly_table, in_full
-    from steno.cli.wiring.view import learnt_of, viewing
     from steno.engine.rules.why_ended import cause_now
     from steno.projections.answers.costs import like
     from steno.projections.answers.evidence import message_of
@@ -124,7 +126,6 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
       steno timeline matmul --json | jq '.spans[] | {state, seconds}'
     """
     from steno.cli.render.pictures import draw
-    from steno.cli.wiring.view import viewing
     from steno.engine.state.run import phases_of
     from steno.projections.answers.timeline import timeline
 
@@ -175,7 +176,6 @@ def explain_command(app: App, run: str, at: str | None) -> None:
       steno explain steno-slot-1-0
     """
     from steno.cli.render.explain import page, vm_page
-    from steno.cli.wiring.view import viewing
     from steno.projections.answers.decided import decisions_about
     from steno.projections.answers.explain import explain
     from steno.projections.answers.output_cause import OutputCauses
@@ -244,7 +244,6 @@ def logs_command(
       steno logs --search "CUDA out of memory"
     """
     from steno.cli.wiring.run_output import follow_outputs, print_lines_with, print_output, tasks_of
-    from steno.cli.wiring.time_arguments import begin
 
     start = None if since is None else begin(since, app.clock.now())
     runs = tuple(each for run in runs for each in tasks_of(app, run))
@@ -286,7 +285,6 @@ def stop_command(app: App, runs: tuple[str, ...], abort: bool, why: str, yes: bo
       steno stop --all --why "the bill"
       steno stop --user bob --yes
     """
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.submit.requests import needs_stop
 
     if any(scope.values()):
@@ -333,7 +331,6 @@ def compare_command(app: App, runs: tuple[str, str], at: str | None) -> None:
       steno compare 5f0c 81aa --json | jq .task
     """
 
-    from steno.cli.wiring.view import viewing
     from steno.projections.answers.compare import compared
     from steno.projections.answers.record_pages import request_of
 
@@ -350,7 +347,6 @@ def compare_command(app: App, runs: tuple[str, str], at: str | None) -> None:
 
 
 def _page(comparison: Comparison, names: Sequence[str], width: int) -> str:
-
     rows = [
         (paint.bold(name) if line.differs else name, *(_shown(line.field, value) for value in line.values))
         for line in comparison.outcome
@@ -368,7 +364,6 @@ def _page(comparison: Comparison, names: Sequence[str], width: int) -> str:
 
 
 def _shown(field: str, value: Any) -> str:
-    from steno.cli.render.words import short
     from steno.events.shape.secrets import PREFIX
 
     if value is None:

@@ -55,7 +55,6 @@ def config_command(app: App, *, sample: bool) -> None:
       steno config --json
       steno config --sample > steno.toml
     """
-
     if sample:
         from steno.engine.providers.registry import settings_table
 

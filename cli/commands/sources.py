@@ -5,10 +5,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steno.cli.render import paint, words
+from steno.cli.render.words import count, moment
 from steno.cli.wiring.app import App, DefaultGroup, steno_command
 from steno.cli.wiring.options import at_option, user_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.time_arguments import begin
+from steno.cli.wiring.view import caught_up_view, look_of, viewing
+from steno.engine.wire import wire
+from steno.events.clock import SECOND, duration, format_time
+from steno.events.store.store import SEATS, store_at
 
 if TYPE_CHECKING:
     from steno.events.store.record import Record
@@ -42,9 +49,6 @@ def listed(app: App, at: str | None) -> None:
       steno sources
       steno sources --at 2026-11-20T15:00:00Z --json
     """
-    from steno.cli.render import paint, words
-    from steno.cli.wiring.view import viewing
-    from steno.engine.wire import wire
     from steno.projections.answers.record_pages import source_rows
 
     with viewing(app, at) as (record, view, _):
@@ -99,7 +103,6 @@ def show_archive(app: App, name: str) -> None:
 
 
 def _set(app: App, name: str, *, hidden: bool) -> None:
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.live.journal import Journal
     from steno.events.types import SourceHidden, SourceShown
     from steno.projections.answers.record_pages import archive_named
@@ -140,9 +143,6 @@ def workers_command(app: App) -> None:
       steno workers --record postgresql://steno@db.example.org/steno
       steno workers --json | jq '.leases[] | select(.held | not) | .lease'
     """
-    from steno.cli.render import paint, words
-    from steno.events.store.store import SEATS, store_at
-
     leases = [
         lease for lease in store_at(app.settings.record).leases() if lease.held or not lease.name.startswith(SEATS)
     ]
@@ -184,8 +184,6 @@ def _answered(record: "Record", source: str) -> bool:
 
 
 def _state(lease: "Holder") -> str:
-    from steno.events.clock import SECOND, duration
-
     if lease.seconds_left is None:
         return "held until its process ends"
     if lease.held:
@@ -194,8 +192,6 @@ def _state(lease: "Holder") -> str:
 
 
 def _object(lease: "Holder") -> dict[str, object]:
-    from steno.events.clock import format_time
-
     return {
         "lease": lease.name,
         "held": lease.held,
@@ -237,12 +233,7 @@ def incidents_command(app: App, since: str | None, user: str | None, limit: int,
       steno incidents --json | jq -r '.anomalies[].kind' | sort | uniq -c
       steno incidents --json | jq -r '.dwells[] | select(.stuck).more'
     """
-    from steno.cli.render import paint
     from steno.cli.render.runs import dated_anomaly_table, gap_table
-    from steno.cli.render.words import count, moment
-    from steno.cli.wiring.time_arguments import begin
-    from steno.cli.wiring.view import look_of, viewing
-    from steno.engine.wire import wire
     from steno.projections.answers.incidents import incidents
 
     with viewing(app, at) as (record, view, now):

@@ -18,6 +18,8 @@ from steno.cli.render.words import count
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option, from_option, to_option
 from steno.cli.wiring.output import hint, progress, show
+from steno.cli.wiring.time_arguments import between, time_of
+from steno.cli.wiring.view import viewing
 from steno.events.store.store import BUNDLE
 
 if TYPE_CHECKING:
@@ -148,7 +150,6 @@ def _export_perfetto(
     app: App, words: tuple[str, ...], target: str, start: str | None, end: str | None, at: str | None
 ) -> None:
     from steno.cli.commands.sql import looking
-    from steno.cli.wiring.time_arguments import time_of
     from steno.projections.frames.perfetto import END, PerfettoTrace
 
     if not target.endswith((".json", ".json.gz")):
@@ -163,7 +164,6 @@ def _export_perfetto(
 
 
 def _export_bundle(app: App, words: tuple[str, ...], target: str, redact: str | None) -> None:
-    from steno.cli.wiring.view import viewing
     from steno.engine.replay.bundle import export
     from steno.engine.replay.redaction import KINDS
 
@@ -202,8 +202,6 @@ def _export_bundle(app: App, words: tuple[str, ...], target: str, redact: str | 
 
 
 def _export_trace(app: App, run: str | None, target: str, start: str | None, end: str | None) -> None:
-    from steno.cli.wiring.time_arguments import between
-    from steno.cli.wiring.view import viewing
     from steno.engine.replay.bundle import last_poll
     from steno.events.traces.trace import write_left_out, write_trace_line
 

@@ -1,12 +1,17 @@
 """Durations, times and money as text."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
-from steno.engine.objects import BusyObject
 from steno.engine.wire import DOLLAR
 from steno.engine.wire import usd as dollars
 from steno.events.clock import SECOND, format_second, parse_time
+
+if TYPE_CHECKING:
+    from steno.engine.objects import BusyObject
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from steno.cli.render.paint import table
 from steno.cli.wiring.app import App
 from steno.cli.wiring.output import show
+from steno.cli.wiring.view import DAY, viewing
 from steno.engine.providers.task import Completed
 from steno.engine.settings.settings import Settings
 from steno.events.clock import Clock, Ids, parse_time
@@ -53,8 +54,6 @@ class ProviderHost:
             return [record.poll(int(str(row["position"]))) for row in rows if str(row["path"]).startswith(path)]
 
     def waits(self) -> dict[str, list[int]]:
-        from steno.cli.wiring.view import DAY, viewing
-
         waits: dict[str, list[int]] = {}
         if not self._has_record():
             return waits
