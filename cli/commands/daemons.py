@@ -83,25 +83,18 @@ def up_command(app: App, *, api: bool, show: bool, sources: tuple[str, ...]) -> 
       steno up --no-api
       steno up --source dstack/main --source dstack/lab --source slurm
     """
+    from steno.projections.answers.decision_audit import BackgroundAudit
+
     log_for_daemon(json=app.json)
     with stoppable(signal.SIGTERM, Terminated) as ended, contextlib.suppress(Terminated), app.writing() as record:
 
         def serve(live: LiveWorld) -> Iterator[AbstractContextManager[Check]]:
             yield contextlib.nullcontext(ended)
-            yield _auditing(app, record.store)
             if api:
                 yield _serving(app, record.store, live, show=show)
 
-        _record(app, record, sources, serve, progress=lambda _done, _total: ended())
-
-
-@contextlib.contextmanager
-def _auditing(app: App, store: Store) -> Iterator[Check]:
-    """The audit of decisions, in the background."""
-    from steno.projections.answers.decision_audit import BackgroundAudit
-
-    with BackgroundAudit(store, app.clock):
-        yield lambda: None  # an audit that fails starts again, and the recording goes on
+        with BackgroundAudit(record.store, app.clock):  # one that fails starts again, and the recording goes on
+            _record(app, record, sources, serve, progress=lambda _done, _total: ended())
 
 
 def _record(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steno.cli.render.words import money, short
+from steno.cli.render.words import lasted, money, short
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.errors import NOT_SUCCEEDED, Detached, code_of
 from steno.cli.wiring.options import project_option, provider_option
@@ -189,6 +189,6 @@ def _rent(app: App, trial: Trial, provider_name: str, *, yes: bool) -> None:
         emit_json({"run": run, "startup_seconds": began, "worst_case_usd": most})
         return
     emit(f"\n{ended(run)}")
-    emit(f"start-up  {duration(round(began * SECOND)) if began is not None else 'never started'}")
+    emit(f"start-up  {lasted(began) if began is not None else 'never started'}")
     emit(f"exit      {run.exit_status if run.exit_status is not None else '–'}")
     emit(f"cost      {short(run.cost_usd or run.provider_cost_usd)} so far, {money(most)} at most")

@@ -60,7 +60,8 @@ def pause_command(app: App, why: str, **scope: str | None) -> None:
       steno pause --why "maintenance until six"
       steno pause --user bob --gpu MI300X --why "the benchmark needs them"
     """
-    _pull(app, "pause", why, **scope)
+    with app.writing() as record:
+        pulled(app, record, "pause", why, **scope)
 
 
 @steno_command("drain")
@@ -76,7 +77,9 @@ def drain_command(app: App, length: str | None, source: str | None, why: str) ->
     Examples:
       steno drain --for 2h --why "the cluster moves"
     """
-    _pull(app, "drain", why, source=source, until=None if length is None else app.clock.now() + length_of(length))
+    until = None if length is None else app.clock.now() + length_of(length)
+    with app.writing() as record:
+        pulled(app, record, "drain", why, source=source, until=until)
 
 
 @steno_command("resume")
@@ -154,11 +157,6 @@ def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: An
         about = lever_object(view, made, app.clock.now())
     waiting = f"; it is about {count(len(about.runs), 'run')} now: {', '.join(about.runs)}" if about.runs else ""
     show(app, wire(about), f"{sentence(Lever(position=0, at=about.at, pulled=made))}{waiting}")
-
-
-def _pull(app: App, action: LeverAction, why: str, **fields: Any) -> None:
-    with app.writing() as record:
-        pulled(app, record, action, why, **fields)
 
 
 def stop_many(app: App, why: str, *, yes: bool, user: str | None, state: str | None, vm: str | None) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from steno.cli.commands.levers import stop_many, why_option
 from steno.cli.render import paint
-from steno.cli.render.words import short
+from steno.cli.render.words import lasted, short
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import (
     at_option,
@@ -24,7 +24,6 @@ from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.time_arguments import begin
 from steno.cli.wiring.view import caught_up_view, learnt_of, viewing
 from steno.engine.wire import wire
-from steno.events.clock import SECOND, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,10 +64,9 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     with viewing(app, at) as (record, view, now):
         row = view.row(run)
-        others = like(view.store, row)
-        folded = row.decoded
+        others, folded = like(view.store, row), row.decoded
         cause = cause_now(folded, view.state, now, message_of(record, folded))
-        answer, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
+        answer, anomalies = row.public, view.anomalies_of(f"run/{row.run_id}")
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if answer.vm_id is None else view.vm(answer.vm_id).name
         differ = learnt_of(app, record, view, [answer])
@@ -126,25 +124,12 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
       steno timeline matmul --json | jq '.spans[] | {state, seconds}'
     """
     from steno.cli.render.pictures import draw
-    from steno.engine.state.run import phases_of
-    from steno.projections.answers.timeline import timeline
+    from steno.projections.answers.timeline import timeline_of
 
     with viewing(app, at) as (_, view, now):
         row = view.row(run)
-        answer = view.run(row.run_id)
-        vm = None if answer.vm_id is None else view.vm(answer.vm_id)
-        folded, seen = row.decoded, view.clock(row.archive, now)
-        life = timeline(
-            answer,
-            view.blind_of(row, seen),
-            seen,
-            vm,
-            folded.said,
-            folded.later_attempts,
-            phases_of(folded),
-            foreign=row.is_foreign,
-        )
-    show(app, lambda: wire(life), lambda: draw(answer, life, columns()))
+        life = timeline_of(view, row, now)
+    show(app, lambda: wire(life), lambda: draw(row.public, life, columns()))
 
 
 @steno_command("explain")
@@ -192,10 +177,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
             show(app, value, lambda: vm_page(vm, machine, why, decided, anomalies, until, columns()))
             return
         explanation = explain(record, view, row, now, OutputCauses(app.settings.value("causes.rules")))
-        why = view.why_not_warm(row.run_id)
-        decided = decisions_about(record, view.state, view.state.runs[row.run_id], view.position)
-    beside = {"not_warm": why, "decisions": [wire(each) for each in decided]}
-    show(app, lambda: wire(explanation) | beside, lambda: page(explanation, why, decided, columns()))
+    show(app, lambda: wire(explanation), lambda: page(explanation, columns()))
 
 
 @steno_command("logs")
@@ -369,7 +351,7 @@ def _shown(field: str, value: Any) -> str:
     if value is None:
         return "–"
     if field.endswith("_seconds"):
-        return duration(round(value * SECOND))
+        return lasted(value)
     if field.endswith("_usd"):
         return short(value)
     text = " && ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steno.cli.render import paint, words
-from steno.cli.render.words import count, moment
+from steno.cli.render.words import count, lasted, moment
 from steno.cli.wiring.app import App, DefaultGroup, steno_command
 from steno.cli.wiring.options import at_option, user_option
 from steno.cli.wiring.output import hint, show
@@ -14,7 +14,7 @@ from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.time_arguments import begin
 from steno.cli.wiring.view import caught_up_view, look_of, viewing
 from steno.engine.wire import wire
-from steno.events.clock import SECOND, duration, format_time
+from steno.events.clock import format_time
 from steno.events.store.store import SEATS, store_at
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _state(lease: "Holder") -> str:
         return "held until its process ends"
     if lease.held:
         return f"held, ends in {lease.seconds_left:.1f} s unless renewed"
-    return "free" if lease.seconds_left == 0 else f"free since {duration(round(-lease.seconds_left * SECOND))}"
+    return "free" if lease.seconds_left == 0 else f"free since {lasted(-lease.seconds_left)}"
 
 
 def _object(lease: "Holder") -> dict[str, object]:

@@ -73,7 +73,7 @@ def utilisation_chart(report: Utilisation, columns: int) -> str:
     for name, row in zip(names, strips, strict=True):
         cells = "".join(_share(busy / billed if billed else None) for billed, busy in row.days[days])
         share = f"{100 * row.busy_seconds / row.billed_seconds:.0f} %" if row.billed_seconds else "–"
-        billed = duration(round(row.billed_seconds * SECOND))
+        billed = words.lasted(row.billed_seconds)
         lines.append(f"{paint.pad(name, widest)}  │{cells}│  {share.rjust(5)} of {billed}")
     return "\n".join(
         [*lines, "", paint.dim("░ below 25 %  ▒ below 50 %  ▓ below 75 %  █ 75 % or more  blank: not billed")]
@@ -99,13 +99,10 @@ def starts_chart(report: Starts, columns: int) -> str:
 
 
 def _figures(kind: str, of: StartFigures) -> str:
-    if of.median_seconds is None or of.p95_seconds is None or of.worst_seconds is None:
+    if not of.count:
         return f"{kind}: none"
-    median, p95, worst = (
-        duration(round(seconds * SECOND)) for seconds in (of.median_seconds, of.p95_seconds, of.worst_seconds)
-    )
-    runs = "1 run" if of.count == 1 else f"{of.count} runs"
-    return f"{kind}: {runs}, median {median}, 95 % within {p95}, longest {worst}"
+    median, p95, worst = map(words.lasted, (of.median_seconds, of.p95_seconds, of.worst_seconds))
+    return f"{kind}: {of.count} run{'s' * (of.count != 1)}, median {median}, 95 % within {p95}, longest {worst}"
 
 
 _BY: Final = {"line": "by purpose", "gpu": "by GPU", "user": "by user"}

@@ -219,9 +219,6 @@ def print_output(
             framed = folded.said is not None
             yield from dated_lines(dated, since=since, stamped=timestamps, framed=framed, arrival=arrival)
 
-    def warn(why: str) -> None:
-        say(f"{name}: {why}")
-
     def read(*, going_on: bool) -> Iterator[bytes]:
         if since is not None or timestamps:
             return live(going_on=going_on)

@@ -5,6 +5,7 @@ it happens only for a name that is not built in. A built-in provider is imported
 that reads a record needs one or two.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -73,12 +74,19 @@ def task_language() -> ProviderKind:
     return next(provider for provider in built_in() if provider.task_files)
 
 
-def load_settings(
-    *, flags: Mapping[str, str | None], environ: Mapping[str, str], cwd: Path, home: Path, config: Path, data: Path
-) -> Settings:
-    """The settings of one call, with the providers': see `steno.engine.settings.settings.load_settings`."""
-    table = settings_table()
-    return _load_settings(table, flags=flags, environ=environ, cwd=cwd, home=home, config=config, data=data)
+def load_settings(flags: Mapping[str, str | None]) -> Settings:
+    """The settings of one call in this process and folder, with the providers'; flags win. Raises `NotConfigured`."""
+    from platformdirs import user_config_path, user_data_path
+
+    return _load_settings(
+        settings_table(),
+        flags=flags,
+        environ=os.environ,
+        cwd=Path.cwd(),
+        home=Path.home(),
+        config=user_config_path("steno"),
+        data=user_data_path("steno"),
+    )
 
 
 def settings_table() -> Table:

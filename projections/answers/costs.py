@@ -9,8 +9,6 @@ from msgspec import Meta
 
 from steno.engine.money.bill import Line
 from steno.engine.money.daily import (
-    BilledMachine,
-    MachineDays,
     Spend,
     Stack,
     Strip,
@@ -41,7 +39,6 @@ _USES: Final = ("working_usd", "idle_inside_usd", "unknown_usd")
 _EACH: Final = 1_000_000  # places of one machine: more than it has parts
 _LAST: Final = 10**17  # what no run pays comes behind all else
 LIKE: Final = 200  # runs of the same name that one is compared with
-_days: Final = msgspec.msgpack.Decoder(MachineDays).decode
 
 
 class ChartRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,12 +264,14 @@ def _key(
 
 
 def spend(store: ProjectionStore, by: Stack, of: ChartRange) -> Spend:
-    return spend_of(_machines(store, of), by, range_of(of.since, of.until, of.now))
+    days = range_of(of.since, of.until, of.now)
+    return spend_of(store.vms.days(days.first * DAY), by, days)
 
 
 def utilisation(store: ProjectionStore, by: Strip, of: ChartRange) -> Utilisation:
     """Busy of billed time by day."""
-    return utilisation_of(_machines(store, of), by, range_of(of.since, of.until, of.now))
+    days = range_of(of.since, of.until, of.now)
+    return utilisation_of(store.vms.days(days.first * DAY), by, days)
 
 
 def starts(store: ProjectionStore, of: ChartRange) -> Starts:
@@ -287,9 +286,3 @@ def like(store: ProjectionStore, row: RunRow) -> Like:
     others = [other for other in newest if other.run_id != row.run_id][:LIKE]
     costs = [other.cost for other in others if other.cost is not None]
     return like_of(row.decoded, [other.decoded for other in others], cost=row.cost, costs=costs)
-
-
-def _machines(store: ProjectionStore, of: ChartRange) -> Iterator[BilledMachine]:
-    period = range_of(of.since, of.until, of.now)
-    for vm_id, name, gpu, days in store.vms.days(period.first * DAY):
-        yield BilledMachine(vm_id, name, gpu, _days(days))

@@ -20,6 +20,7 @@ from steno.engine.wire import Position, Shape, Time
 from steno.events.clock import parse_time
 from steno.events.errors import PositionNotFound
 from steno.events.poll import Poll
+from steno.projections.answers.decided import ExplainedDecision, decisions_about
 from steno.projections.answers.evidence import Quote, message_of, quote, quote_event
 from steno.projections.answers.output_cause import OutputCause, OutputCauses
 from steno.projections.answers.timeline import Gap, timeline
@@ -147,6 +148,8 @@ class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     output_cause: OutputCause | None  # None: it did not fail, or its output was not recorded
     wait: tuple[str, ...]  # of a run that waits, or waited long: the runs before it, who has the places, what it cost
     start: StartEstimate | None  # of a run that waits: when it may start
+    not_warm: tuple[str, ...]  # why it got no warm machine
+    decisions: tuple[ExplainedDecision, ...]  # what the policy decided about it
 
 
 def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputCauses) -> Explanation:
@@ -164,7 +167,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
         poll = polls[position]
         if poll is not None:
             return _quoted(poll, position, shown_as)
-        stored = next(iter(record.read(after=position - 1, limit=1)), None)
+        stored = record.at(position)
         return None if stored is None else quote_event(stored)
 
     decided = polls[run.evidence[-1]] if run.evidence else None
@@ -205,6 +208,8 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
         output_cause=causes.of(record, run, folded.provider_id),
         wait=wait_of(view, folded, here, start),
         start=start,
+        not_warm=view.why_not_warm(row.run_id),
+        decisions=decisions_about(record, view.state, view.state.runs[row.run_id], view.position),
     )
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from steno.engine.decide.budget import Account
 from steno.engine.decide.queue import Queued
-from steno.engine.money.daily import MachineDays, day_text
+from steno.engine.money.daily import day_text
 from steno.engine.objects import BlindObject, RunObject, VmObject
 from steno.engine.state.kernel_mark import KERNELS
 from steno.engine.state.policy import DAY, Policy
@@ -34,7 +34,6 @@ _MOST: Final = 100  # lanes shown: those that ended last are left out first wher
 POINTS: Final = 120
 Stretch = tuple[int, int, int]  # (since, until, micro-dollars) at one price
 IDLE_DAYS: Final = 7
-_days: Final = msgspec.msgpack.Decoder(MachineDays).decode
 _stretches: Final = msgspec.msgpack.Decoder(list[Stretch])
 
 
@@ -177,8 +176,8 @@ def idle_inside(look: Look) -> tuple[IdleDay, ...]:
     """The last `IDLE_DAYS` days up to that moment, if any of them has idle time inside busy time."""
     days = range(look.now // DAY - IDLE_DAYS + 1, look.now // DAY + 1)
     costs = dict.fromkeys(days, 0)
-    for *_, kept in look.view.store.vms.days(days[0] * DAY, live=True):
-        for day, cost in _days(kept).idle_inside:
+    for machine in look.view.store.vms.days(days[0] * DAY, live=True):
+        for day, cost in machine.days.idle_inside:
             if day in costs:
                 costs[day] += cost
     return tuple(IdleDay(day=day_text(day), idle_inside_usd=cost) for day, cost in costs.items() if any(costs.values()))

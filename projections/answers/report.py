@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from steno.engine.money.daily import MachineDays, month_days
+from steno.engine.money.daily import month_days
 from steno.engine.money.forecast import MonthForecast, month_forecast
 from steno.engine.money.reconcile import Cause
 from steno.engine.state.policy import DAY, Policy
@@ -22,7 +22,6 @@ from steno.projections.answers.waste import WASTED, waste
 from steno.projections.read_models.cost_rows import decode_against
 from steno.projections.read_models.view import View
 
-_days: Final = msgspec.msgpack.Decoder(MachineDays).decode
 _SECTIONS: Final[dict[By, str]] = {"user": "By user", "gpu": "By GPU", "day": "By day", "vm": "By machine"}
 _THEIRS: Final = "Beside the provider's own figures: runs that ended, whole costs"
 
@@ -64,8 +63,8 @@ USED_UP: Final = "used up on"
 def forecast(view: View, policy: Policy, now: int) -> MonthForecast:
     """The cost of the month of `now`, and the day on which the budget is used up; without archives."""
     spent = Counter[int]()
-    for *_, stored in view.store.vms.days(0, live=True):
-        for part in _days(stored).spend:
+    for machine in view.store.vms.days(0, live=True):
+        for part in machine.days.spend:
             spent[part.day] += part.cost
     return month_forecast(spent, view.last_at, now, view.account(policy, now).remaining)
 

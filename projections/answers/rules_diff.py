@@ -23,7 +23,7 @@ from steno.engine.replay.result import Opinion, Replay, RunDifference, compare_r
 from steno.engine.rules.case_space import case_words, differ, sees_cases, smallest_parting
 from steno.engine.rules.cases import RunCase
 from steno.engine.rules.sets import CURRENT, RuleSet
-from steno.engine.state.changes import Anomaly, AnomalyKind
+from steno.engine.state.changes import AnomalyKind
 from steno.engine.state.run import Run
 from steno.engine.state.states import State
 from steno.engine.state.world import World
@@ -36,7 +36,6 @@ from steno.projections.read_models.view import View
 
 Progress = Callable[[int, int], None]
 _STEP: Final = 4_096  # positions folded between two looks whether all is settled
-_anomaly: Final = msgspec.json.Decoder(Anomaly)
 _SAME: Final = ("watch", "final", "metadata", "hears", "timeout")  # what two rule sets compared by case have in common
 
 
@@ -233,7 +232,7 @@ def _fold(record: Record, state: World, rules: RuleSet, polls: list[str] | None)
 
 def _are_joined(view: View) -> bool:
     """Clocks, or machines that are runs of another provider, join the providers."""
-    jumped = any(note.kind is AnomalyKind.CLOCK_JUMP for note in map(_anomaly.decode, view.store.anomalies()))
+    jumped = any(note.kind is AnomalyKind.CLOCK_JUMP for note in view.store.anomalies())
     return jumped or bool(view.state.carried)
 
 

@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.dialects.sqlite import insert
 
+from steno.engine.money.daily import BilledMachine, MachineDays
 from steno.engine.state.facts import firing_row
 from steno.projections.read_models.row_table import RowTable
 from steno.projections.read_models.schema import (
@@ -185,6 +186,7 @@ class RunTable(RowTable[RunRow]):
         return self.unpacked(row for row in ended if row is not None)
 
 
+_decode_days: Final = msgspec.msgpack.Decoder(MachineDays).decode
 _KINDS: Final = select(vms.c.kind, func.max(vms.c.last_at)).group_by(vms.c.kind)
 _LIVE: Final = text("archive IS NULL")
 _SPENT: Final = select(func.sum(vms.c.cost), func.min(vms.c.created)).where(_LIVE)
@@ -236,8 +238,7 @@ class VmTable(RowTable[VmRow]):
         """(place, vm id, name, encoded `Paid`, archive) of every visible machine, by first sight."""
         return sorted(self._database.execute(_PAID).fetchall(), key=lambda row: row[0])
 
-    def days(self, since: int, *, live: bool = False) -> list[tuple[str, str | None, str, bytes]]:
-        """(vm id, name, GPU, encoded `MachineDays`) of every visible machine that did not end before a time; `live`: of
-        no archive.
-        """
-        return self._database.execute(_LIVE_DAYS if live else _DAYS, since=since).fetchall()
+    def days(self, since: int, *, live: bool = False) -> Iterator[BilledMachine]:
+        """The days of every visible machine that did not end before a time; `live`: of no archive."""
+        rows = self._database.execute(_LIVE_DAYS if live else _DAYS, since=since).fetchall()
+        return (BilledMachine(vm_id, name, gpu, _decode_days(days)) for vm_id, name, gpu, days in rows)

@@ -70,8 +70,6 @@ def beside(vm: Vm) -> dict[str, object]:
 
 _run = msgspec.json.Decoder(RunObject).decode
 _ran = msgspec.json.Decoder(RanObject).decode
-_anomaly = msgspec.json.Decoder(Anomaly)
-_blind = msgspec.json.Decoder(BlindObject)
 _SUGGESTED = 5
 
 
@@ -153,7 +151,7 @@ class View:
 
     def anomalies_of(self, subject: str) -> tuple[Anomaly, ...]:
         """The anomalies of `run/<run id>`, `vm/<vm id>` or `source/<name>`."""
-        return tuple(map(_anomaly.decode, self.store.anomalies(subject)))
+        return self.store.anomalies(subject)
 
     def vms(self, *, billed_or_since: int | None = None, hidden: bool = False) -> tuple[VmObject, ...]:
         """All machines by first sight; or only those billed now (never of archives) or ended since a time. `hidden`:
@@ -277,7 +275,7 @@ class View:
     def blind_of(self, row: RunRow, now: int) -> tuple[BlindObject, ...]:
         """The gaps of a run's sources, those open at `now` included."""
         sources = tuple(row.decoded.started)
-        return (*map(_blind.decode, self.store.blind(sources)), *self.open_gaps(now, sources))
+        return (*self.store.blind(sources), *self.open_gaps(now, sources))
 
     def open_gaps(self, now: int, of: Container[str] | None = None) -> tuple[BlindObject, ...]:
         """The gaps of all or some sources that are open at `now`."""

@@ -11,17 +11,15 @@ from steno.engine.money.costs import Costs
 from steno.engine.money.reconcile import Reconciliation, reconcile_run
 from steno.engine.objects import RanObject, RunObject
 from steno.engine.state.inventory import Inventory
-from steno.engine.state.run import phases_of
 from steno.engine.state.states import Reason, State
 from steno.engine.submit.completion import missing_values, repeatable, repeated
 from steno.engine.wire import Position, Shape, Time, Usd, money, wire
 from steno.events.types import RunRequested
 from steno.projections.answers.compare import Comparison, compared
-from steno.projections.answers.decided import ExplainedDecision, decisions_about
 from steno.projections.answers.explain import Explanation, explain
 from steno.projections.answers.gpu_curve import RunUse, use_of
 from steno.projections.answers.record_pages import EventObject, events, request_of
-from steno.projections.answers.timeline import Timeline, timeline
+from steno.projections.answers.timeline import Timeline, timeline_of
 from steno.projections.api.parameters import (
     CURSOR,
     HIDDEN,
@@ -99,33 +97,14 @@ def _filters(_: Service, look: Look, __: Asked) -> dict[str, Any]:
 
 
 def _timeline(_: Service, look: Look, values: Asked) -> dict[str, Any]:
-    view = look.view
-    row = view.row(values["id"])
-    run = row.public
-    vm = None if run.vm_id is None else view.vm(run.vm_id)
-    folded, now = row.decoded, view.clock(row.archive, look.now)
-    return wire(
-        timeline(
-            run,
-            view.blind_of(row, now),
-            now,
-            vm,
-            folded.said,
-            folded.later_attempts,
-            phases_of(folded),
-            foreign=row.is_foreign,
-        )
-    )
+    return wire(timeline_of(look.view, look.view.row(values["id"]), look.now))
 
 
 def _explain(service: Service, look: Look, values: Asked) -> dict[str, Any]:
     view = look.view
     row = view.row(values["id"])
     source, queued = view.source_of(row, look.now), view.queued(look.now).get(row.run_id)
-    decided = decisions_about(look.record, view.state, view.state.runs[row.run_id], view.position)
     return wire(explain(look.record, view, row, look.now, service.output_causes)) | {
-        "not_warm": view.why_not_warm(row.run_id),
-        "decisions": [wire(each) for each in decided],
         "observability": None if source is None else source.observability,
         "queued": queued,
     }
@@ -172,8 +151,6 @@ class RunAnswer(RunObject, frozen=True, kw_only=True):
 class ExplanationAnswer(Explanation, frozen=True, kw_only=True):
     """Why a run has its state: the rule, its evidence, and what would have been another verdict."""
 
-    not_warm: tuple[str, ...]
-    decisions: tuple[ExplainedDecision, ...]
     observability: str | None
     queued: Queued | None
     position: Position
