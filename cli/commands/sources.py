@@ -4,6 +4,7 @@ import getpass
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from steno.cli.render import paint, words
 from steno.cli.render.words import count, lasted, moment
@@ -192,16 +193,9 @@ def _state(lease: "Holder") -> str:
 
 
 def _object(lease: "Holder") -> dict[str, object]:
-    return {
-        "lease": lease.name,
-        "held": lease.held,
-        "process": lease.process,
-        "host": lease.host,
-        "worker": lease.worker,
-        "token": lease.token,
-        "since": None if lease.since is None else format_time(lease.since),
-        "seconds_left": lease.seconds_left,
-    }
+    facts = msgspec.structs.asdict(lease)
+    since = None if lease.since is None else format_time(lease.since)
+    return {"lease": facts.pop("name"), "held": lease.held} | facts | {"since": since}
 
 
 @steno_command("incidents")

@@ -5,7 +5,6 @@ that continues the store. If another process has written meanwhile, the store is
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -281,8 +280,16 @@ class ProjectionWriter:
         self.store.runs.put(rows_of_runs, end)
         self.store.cases.put((run_id, log) for run_id in in_order if (log := runs[run_id].cases))
         self.store.vms.put(rows, end)
-        self.store.add(anomalies, map(partial(_anomaly_row, state), state.anomalies), end)
-        self.store.add(blind, map(partial(_blind_row, state), state.blind), end)
+        odd = (
+            (note.subject, note.position, archive_about(state, note.subject), msgspec.json.encode(note))
+            for note in state.anomalies
+        )
+        gaps = (
+            (gap.source, archive_about(state, f"source/{gap.source}"), msgspec.json.encode(blind_object(gap)))
+            for gap in state.blind
+        )
+        self.store.add(anomalies, odd, end)
+        self.store.add(blind, gaps, end)
         marks = [*run_marks(runs[run_id] for run_id in in_order), *vm_marks(vms[vm_id] for vm_id in machines)]
         marks += [
             Mark(
@@ -353,11 +360,3 @@ class ProjectionWriter:
         stale = [run for run_id in run_ids if known.get(run_id) != (run := self._runs[run_id]).cost_at]
         fill_costs(self.record, stale)
         known.update((run.run_id, run.cost_at) for run in stale)
-
-
-def _anomaly_row(state: World, anomaly: Anomaly) -> tuple[str, int, str | None, bytes]:
-    return anomaly.subject, anomaly.position, archive_about(state, anomaly.subject), msgspec.json.encode(anomaly)
-
-
-def _blind_row(state: World, gap: Blind) -> tuple[str, str | None, bytes]:
-    return gap.source, archive_about(state, f"source/{gap.source}"), msgspec.json.encode(blind_object(gap))

@@ -145,7 +145,7 @@ def load_whole_world(store: ProjectionStore) -> World | None:
     state = load_world(store)
     if state is None:
         return None
-    state.runs, state.vms = state.runs.part(_is_any), state.vms.part(_is_any)
+    state.runs, state.vms = state.runs.part(lambda _: True), state.vms.part(lambda _: True)
     state.by_provider = Index(
         {
             f"{run.provider}/{run.provider_id}": run.same_id[-1] if run.same_id else run.run_id
@@ -154,10 +154,6 @@ def load_whole_world(store: ProjectionStore) -> World | None:
         }
     )
     return state
-
-
-def _is_any(_: object) -> bool:
-    return True
 
 
 _LONG: Final = ("rule_texts", "arrays", "by_host", "former", "fleets", "policies", "noted", "crossed", "cases")

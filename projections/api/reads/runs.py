@@ -92,10 +92,6 @@ def _answer(_: Service, look: Look, values: Asked) -> bytes:
     return answer(row.object, row.ran)
 
 
-def _filters(_: Service, look: Look, __: Asked) -> dict[str, Any]:
-    return wire(filter_values(look.view.store))
-
-
 def _timeline(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     return wire(timeline_of(look.view, look.view.row(values["id"]), look.now))
 
@@ -268,7 +264,12 @@ READS = (  # in the order of the OpenAPI document
             HIDDEN,
         ),
     ),
-    Read("/api/filters", "The values that the filters of runs know", _filters, at_position(FilterValues)),
+    Read(
+        "/api/filters",
+        "The values that the filters of runs know",
+        lambda _, look, __: wire(filter_values(look.view.store)),
+        at_position(FilterValues),
+    ),
     Read("/api/runs/{id}", "One run", _answer, RunAnswer),
     Read(
         "/api/runs/{id}/timeline",
