@@ -7,7 +7,7 @@ import click
 from steno.cli.commands.replay import RuleSetName
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option
-from steno.cli.wiring.output import emit_csv, hint, show
+from steno.cli.wiring.output import emit_csv, show
 from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.view import viewing
 from steno.engine.wire import wire
@@ -83,9 +83,7 @@ def cases_command(
         report = case_report(record, view, sets, state=chosen, parting=parting is not None)
     if as_csv:
         emit_csv(report)
-    elif report.cases or app.json:
-        show(app, wire(report) | {"position": position}, lambda: case_table(report, columns()))
-    elif lists:
-        hint("no such case in this record")
-    else:
-        hint("no case yet: no poll has shown a run")
+        return
+    none = "no such case in this record" if lists else "no case yet: no poll has shown a run"
+    value = wire(report) | {"position": position}
+    show(app, value, lambda: case_table(report, columns()), nothing=None if report.cases else none)

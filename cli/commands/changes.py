@@ -39,10 +39,9 @@ def changes_command(app: App, since: str, user: str | None, limit: int, at: str 
         start = begin(since, now)
         answer = changes(look_of(record, view, now, at), start, user, limit)
         first, sources = next(iter(record.read(limit=1)), None), view.sources(now)
-        if not answer.changes and not answer.runs_submitted and not app.json:
-            hint(f"nothing changed since {moment(start)}")
-        else:
-            show(app, lambda: wire(answer) | {"position": view.position}, lambda: page(answer, columns()))
+        none = None if answer.changes or answer.runs_submitted else f"nothing changed since {moment(start)}"
+        value = wire(answer) | {"position": view.position}
+        show(app, value, lambda: page(answer, columns()), nothing=none)
     if first is None or first.observed_at > start:
         hint("the record is empty" if first is None else f"the record begins at {moment(first.observed_at)}")
     if answer.more:

@@ -156,10 +156,8 @@ def _draw_charts(
         return
     value = {name: wire(report) for name, (report, _) in drawn.items()} | {"position": position}
     texts = [text for report, made in drawn.values() if (text := made(report, columns()))]
-    if texts or app.json:
-        show(app, value, "\n\n".join(texts))
-    else:
-        hint("nothing to draw in this range; --since 2026-01-01 shows more days")
+    none = None if texts else "nothing to draw in this range; --since 2026-01-01 shows more days"
+    show(app, value, "\n\n".join(texts), nothing=none)
 
 
 def _report(app: App, view: View, by: By, of: ChartRange | None, user: str | None) -> None:
@@ -182,11 +180,9 @@ def _reconciliation(app: App, view: View) -> None:
     from steno.projections.answers.costs import costs, run_reconciliations
 
     runs, everything = run_reconciliations(view.store), costs(view.store, "vm").reconciliation
-    if app.json or runs or everything.ours:
-        value = {"runs": [wire(run) for run in runs], "total": wire(everything), "position": view.position}
-        show(app, value, lambda: reconciliation_page(runs, everything, columns()))
-    else:
-        hint(_unpriced(app) or "nothing has cost anything yet, by either side")
+    value = {"runs": [wire(run) for run in runs], "total": wire(everything), "position": view.position}
+    none = None if runs or everything.ours else _unpriced(app) or "nothing has cost anything yet, by either side"
+    show(app, value, lambda: reconciliation_page(runs, everything, columns()), nothing=none)
 
 
 def _without_price(view: View) -> str | None:
@@ -228,10 +224,9 @@ def waste_command(app: App, by: Literal["user", "run", "gpu"], since: str | None
 
     with viewing(app, at) as (_, view, now):
         report = waste(view, by, _range(app, (since, None), now) or ChartRange(now=now))
-        if report.rows or app.json:
-            show(app, wire(report) | {"position": view.position}, lambda: waste_page(report, columns()))
-        else:
-            hint("nothing was paid for in this range; --since 2026-01-01 begins earlier")
+        value = wire(report) | {"position": view.position}
+        none = None if report.rows else "nothing was paid for in this range; --since 2026-01-01 begins earlier"
+        show(app, value, lambda: waste_page(report, columns()), nothing=none)
 
 
 @steno_command("metrics")

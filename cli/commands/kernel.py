@@ -16,13 +16,15 @@ from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.time_arguments import moment
 from steno.cli.wiring.view import viewing
 from steno.engine.errors import TaskInvalid
+from steno.engine.kernel.definition import DTYPES, KernelProblem, Wrong
+from steno.engine.kernel.definition import check as check_definition
+from steno.engine.kernel.definition import problems as shipped
 from steno.engine.wire import wire
 from steno.events.errors import RecordNotFound, StenoError
 from steno.events.installation import installing
 
 if TYPE_CHECKING:
     from steno.cli.wiring.session import RunSession, SubmittedRun
-    from steno.engine.kernel.definition import KernelProblem
     from steno.projections.answers.judged_kernel import ToldKernel
     from steno.projections.answers.kernel import Status
     from steno.projections.answers.leaderboard import Board, Leaderboard
@@ -96,7 +98,6 @@ def submit(
 
     from steno.cli.wiring.files import existing, file_text, problem_text
     from steno.cli.wiring.session import code_of_failure, session
-    from steno.engine.kernel.definition import Wrong
     from steno.engine.kernel.submission import LONGEST_SOURCE, read_submission
     from steno.engine.providers import registry
     from steno.engine.submit.completion import completed
@@ -201,7 +202,6 @@ def problems(app: App, name: str | None, example: bool, check: bool, dtype: str)
     """
 
     from steno.cli.render.kernels import problem_page, problem_table
-    from steno.engine.kernel.definition import problems as shipped
     from steno.engine.kernel.executor import prototype_of, work_of
 
     if name is None and example:
@@ -232,7 +232,7 @@ def problems(app: App, name: str | None, example: bool, check: bool, dtype: str)
         show(app, {**objects[0], "best": [wire(board) for board in best]}, lambda: problem_page(wanted[0], name, best))
 
 
-def _best(app: App, problem: "KernelProblem") -> "tuple[Board, ...]":
+def _best(app: App, problem: KernelProblem) -> "tuple[Board, ...]":
     """The boards of a shipped problem; none without a record."""
     try:
         boards, _ = _ranked(app, problem=problem.problem, limit=1)
@@ -250,9 +250,8 @@ def _ranked(app: App, *, limit: int, **only: str | None) -> "tuple[Leaderboard, 
         return leaderboard(JudgedKernels().read(record, view, now), limit=limit, **only), now
 
 
-def _own_problem(path: Path) -> "KernelProblem":
+def _own_problem(path: Path) -> KernelProblem:
     from steno.cli.wiring.files import problem_text
-    from steno.engine.kernel.definition import KernelProblem, Wrong
     from steno.engine.kernel.submission import read_definition
 
     try:
@@ -264,9 +263,7 @@ def _own_problem(path: Path) -> "KernelProblem":
     )
 
 
-def _expect_no_null(problem: "KernelProblem", dtype: str) -> None:
-    from steno.engine.kernel.definition import DTYPES, Wrong
-    from steno.engine.kernel.definition import check as check_definition
+def _expect_no_null(problem: KernelProblem, dtype: str) -> None:
     from steno.engine.kernel.executor import problem_job
 
     try:
@@ -373,7 +370,6 @@ def leaderboard_shown(app: App, problem: str | None, gpu: str | None, dtype: str
     from steno.cli.render.kernels import leaderboard_page
 
     boards, now = _ranked(app, problem=problem, gpu=gpu, dtype=dtype, limit=limit)
-    if app.json or boards.boards or boards.suspected or boards.unproven:
-        show(app, lambda: wire(boards), lambda: leaderboard_page(boards, now, columns()))
-    else:
-        hint("no times; `steno kernel submit FILE --problem NAME` makes one, `steno kernel problems` lists problems")
+    none = "no times; `steno kernel submit FILE --problem NAME` makes one, `steno kernel problems` lists problems"
+    none_if_empty = None if boards.boards or boards.suspected or boards.unproven else none
+    show(app, lambda: wire(boards), lambda: leaderboard_page(boards, now, columns()), nothing=none_if_empty)

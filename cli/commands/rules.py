@@ -17,6 +17,9 @@ from steno.cli.wiring.app import App, CommandGroup, steno_command
 from steno.cli.wiring.errors import NOT_SUCCEEDED
 from steno.cli.wiring.output import hint, show
 from steno.engine.errors import RefusedByPolicy
+from steno.engine.providers.registry import every_rule_set, rules_named
+from steno.engine.providers.rule_files import current_rows, file_of, rule_files, texts_of
+from steno.engine.rules.rule_file import adopted_by, digest_of, read_rules, rules_of
 from steno.events.clock import format_time
 from steno.events.errors import RecordNotFound, UnreadableInput
 
@@ -57,8 +60,6 @@ def check(app: App, files: tuple[Path, ...]) -> None:
       steno rules check rules/site.toml
       steno rules check --json | jq -r '.findings[] | "\\(.file):\\(.line): \\(.text)"'
     """
-    from steno.engine.providers.rule_files import rule_files
-
     paths = files or tuple(rule_files(app.rules_folders).values())
     if not paths:
         raise click.UsageError(f"there is no rule file in {app.rules_folders[0]}: name one, or write one there")
@@ -76,9 +77,7 @@ def check(app: App, files: tuple[Path, ...]) -> None:
 
 
 def _checked(path: Path) -> tuple[RuleFinding, ...]:
-    from steno.engine.providers.rule_files import file_of, texts_of
     from steno.engine.rules.check import check_rules
-    from steno.engine.rules.rule_file import read_rules
 
     _, file, findings = file_of(path)
     if file is None or findings:
@@ -103,9 +102,6 @@ def show_(app: App, rules: str) -> None:
       steno rules show rules/site.toml --json | jq '.rows[].then'
     """
     from steno.engine.live.adopted_rules import in_force
-    from steno.engine.providers.registry import rules_named
-    from steno.engine.providers.rule_files import current_rows
-    from steno.engine.rules.rule_file import read_rules
     from steno.engine.rules.sets import ADOPTED, CURRENT
 
     chosen = rules_named(rules, app.rules_folders, files=True)
@@ -128,7 +124,6 @@ def show_(app: App, rules: str) -> None:
 
 
 def _hash(rules: RuleSet) -> str | None:
-    from steno.engine.rules.rule_file import digest_of
 
     return digest_of(rules.texts) if rules.texts else None
 
@@ -146,9 +141,6 @@ def list_(app: App) -> None:
       steno rules list --json | jq .in_force
     """
     from steno.engine.live.adopted_rules import adoptions, in_force
-    from steno.engine.providers.registry import every_rule_set
-    from steno.engine.providers.rule_files import rule_files, texts_of
-    from steno.engine.rules.rule_file import adopted_by, rules_of
 
     rows = [(rules.name, "", rules.summary) for rules in every_rule_set().values()]
     for name, path in rule_files(app.rules_folders).items():
@@ -200,7 +192,6 @@ def adopt(app: App, rules: str, why: str) -> None:
       steno rules adopt current --why "the cluster reports it itself now"
     """
     from steno.engine.live.adopted_rules import adopt as adopt_rules
-    from steno.engine.providers.registry import rules_named
 
     if not why.strip():
         raise click.BadParameter("it is empty; say why", param_hint="--why")

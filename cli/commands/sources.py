@@ -67,11 +67,9 @@ def listed(app: App, at: str | None) -> None:
         )
         for row in rows
     ]
-    if rows or app.json:
-        value = {"sources": [wire(row) for row in rows], "position": position}
-        show(app, value, paint.fitted(head, cells, columns(), right=(4, 5, 6), spare=(2, 6, 5)))
-    else:
-        hint("no polls yet; `steno up` records a provider, `steno import TRACE` imports a trace")
+    value = {"sources": [wire(row) for row in rows], "position": position}
+    none = None if rows else "no polls yet; `steno up` records a provider, `steno import TRACE` imports a trace"
+    show(app, value, paint.fitted(head, cells, columns(), right=(4, 5, 6), spare=(2, 6, 5)), nothing=none)
 
 
 @sources_command.command("hide")
@@ -164,14 +162,9 @@ def workers_command(app: App) -> None:
         )
         for lease in listed_leases
     ]
-    if listed_leases or app.json:
-        show(
-            app,
-            {"leases": [_object(lease) for lease in listed_leases]},
-            paint.fitted(head, rows, columns(), right=(2, 5), spare=(6, 5, 4)),
-        )
-    else:
-        hint("no process has acted on this record yet; `steno up` records a provider")
+    value = {"leases": [_object(lease) for lease in listed_leases]}
+    none = None if rows else "no process has acted on this record yet; `steno up` records a provider"
+    show(app, value, paint.fitted(head, rows, columns(), right=(2, 5), spare=(6, 5, 4)), nothing=none)
     free = [lease.name for lease in listed_leases if not lease.held and "/" in lease.name]
     if free and not app.json:
         taken = " ".join(f"--source {name}" for name in free)

@@ -53,9 +53,9 @@ class App:
     @functools.cached_property
     def settings(self) -> Settings:
         """Every setting; flags win. Raises `NotConfigured` if a file is unreadable or a value is invalid."""
-        from steno.engine.providers.registry import load_settings
+        from steno.engine.providers.registry import settings_here
 
-        return load_settings(self.flags)
+        return settings_here(self.flags)
 
     @functools.cached_property
     def rules_folders(self) -> tuple[Path, ...]:

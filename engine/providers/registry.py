@@ -74,12 +74,19 @@ def task_language() -> ProviderKind:
     return next(provider for provider in built_in() if provider.task_files)
 
 
-def load_settings(flags: Mapping[str, str | None]) -> Settings:
-    """The settings of one call in this process and folder, with the providers'; flags win. Raises `NotConfigured`."""
+def load_settings(
+    *, flags: Mapping[str, str | None], environ: Mapping[str, str], cwd: Path, home: Path, config: Path, data: Path
+) -> Settings:
+    """The settings of one call, with the providers': see `steno.engine.settings.settings.load_settings`."""
+    table = settings_table()
+    return _load_settings(table, flags=flags, environ=environ, cwd=cwd, home=home, config=config, data=data)
+
+
+def settings_here(flags: Mapping[str, str | None]) -> Settings:
+    """`load_settings` of this process, user and folder."""
     from platformdirs import user_config_path, user_data_path
 
-    return _load_settings(
-        settings_table(),
+    return load_settings(
         flags=flags,
         environ=os.environ,
         cwd=Path.cwd(),

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def frame(name: str, record: "Where | Record | None" = None, at: At = None) -> ArrowFrame:
     """The table of that name (`TABLES`)."""
     if record is None:
-        from steno.engine.providers.registry import load_settings
+        from steno.engine.providers.registry import settings_here
 
-        record = load_settings({}).record
+        record = settings_here({}).record
     return ArrowFrame(TABLES[name], lambda: opened(record, at))
 
 

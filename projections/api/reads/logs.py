@@ -1,4 +1,6 @@
-"""GET /api/runs/{id}/logs: a run's output, from its provider, or from the record if that has it no more."""
+"""GET /api/runs/{id}/logs: a run's output, from its provider, or from the record if that has it no more; and GET
+/api/runs/{id}/entrance: the way to a port of a run, from its provider.
+"""
 
 import asyncio
 import threading
@@ -15,10 +17,13 @@ from starlette.types import Receive, Scope, Send
 
 from steno.engine.errors import Conflict
 from steno.engine.state.run import Run
+from steno.engine.wire import wire
 from steno.events.clock import SECOND, Clock
 from steno.events.store.outputs import output_of
+from steno.projections.answers.entrance import EntranceObject, entrance
+from steno.projections.api.bodies import fresh_answer
 from steno.projections.api.openapi import TEXT, Operation, Reply, routed
-from steno.projections.api.parameters import asked_of, flag
+from steno.projections.api.parameters import asked_of, flag, integer
 from steno.projections.api.problems import Problem
 from steno.projections.api.service import Service
 from steno.projections.api.streams import left
@@ -26,13 +31,22 @@ from steno.projections.api.streams import left
 AT_ONCE = 64  # outputs streamed at the same time; the provider blocks, so each has a thread
 AHEAD = 16  # pieces read ahead of the client; then the provider waits
 _FOLLOW = flag("follow", "Continue until the run has ended.")
-OPERATION = Operation(
+_PORT = integer("port", "A port that the run listens on; default: only the way into the run.", low=1, high=65535)
+_ENTRANCE = Operation(
+    "GET /api/runs/{id}/entrance",
+    "The way to a port of a run, or into it; 409 if it does not run",
+    "runs",
+    {200: Reply("The address, and the commands that open the way to it.", EntranceObject)},
+    parameters=(_PORT.described(),),
+)
+_LOGS = Operation(
     "GET /api/runs/{id}/logs",
     "The output of a run, from its provider, or from the record if that has it no more or does not answer",
     "runs",
     {200: Reply("The output as it arrives: any bytes, usually text.", str, TEXT)},
     parameters=(_FOLLOW.described(),),
 )
+OPERATIONS = (_ENTRANCE, _LOGS)
 _KIND = "text/plain; charset=utf-8"
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would keep output that is followed
 
@@ -40,7 +54,11 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx wou
 def routes(service: Service) -> list[BaseRoute]:
     streaming: set[Output] = set()
 
-    async def endpoint(request: Request) -> Response:
+    async def enter(request: Request) -> Response:
+        values = asked_of(request, (_PORT,))
+        return fresh_answer(await to_thread.run_sync(_way, service, values["id"], values["port"]))
+
+    async def logs(request: Request) -> Response:
         values = asked_of(request, (_FOLLOW,))
         run = await to_thread.run_sync(_run, service, values["id"])
         if request.method == "HEAD":
@@ -52,7 +70,13 @@ def routes(service: Service) -> list[BaseRoute]:
         # Not sent to anybody: nginx's 499, for the access log.
         return output if await output.begin(request.receive) else Response(status_code=499)
 
-    return routed((OPERATION,), endpoint)
+    return routed(OPERATIONS, enter, logs)
+
+
+def _way(service: Service, word: str, port: int | None) -> dict[str, object]:
+    with service.pool.latest() as look:
+        run = look.view.row(word).decoded
+    return wire(entrance(run, port, lambda run: service.opened(run, service.clock)))
 
 
 def _run(service: Service, word: str) -> Run:
