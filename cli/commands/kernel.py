@@ -370,6 +370,6 @@ def leaderboard_shown(app: App, problem: str | None, gpu: str | None, dtype: str
     from steno.cli.render.kernels import leaderboard_page
 
     boards, now = _ranked(app, problem=problem, gpu=gpu, dtype=dtype, limit=limit)
-    none = "no times; `steno kernel submit FILE --problem NAME` makes one, `steno kernel problems` lists problems"
-    none_if_empty = None if boards.boards or boards.suspected or boards.unproven else none
-    show(app, lambda: wire(boards), lambda: leaderboard_page(boards, now, columns()), nothing=none_if_empty)
+    then = "`steno kernel submit FILE --problem NAME` makes one, `steno kernel problems` lists problems"
+    none = None if boards.boards or boards.suspected or boards.unproven else f"no times; {then}"
+    show(app, lambda: wire(boards), lambda: leaderboard_page(boards, now, columns()), nothing=none)

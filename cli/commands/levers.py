@@ -17,6 +17,8 @@ from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.time_arguments import length as length_of
 from steno.cli.wiring.view import caught_up_view
 from steno.engine.errors import LeverNotFound
+from steno.engine.state.levers import SHORT, Lever, lasts, sentence, stopped_by
+from steno.engine.state.levers import scope as scope_of
 from steno.engine.wire import money as dollars
 from steno.engine.wire import wire
 from steno.events.errors import StenoError
@@ -100,7 +102,6 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
       steno resume 5f0c2a91
     """
     from steno.engine.live.journal import Journal
-    from steno.engine.state.levers import SHORT, sentence
     from steno.engine.submit.levers import in_force, lever_named, release
     from steno.projections.read_models.view import waits
 
@@ -144,7 +145,6 @@ def _look(app: App, record: Record) -> Look:
 def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: Any) -> None:
     """Pull a lever, and show it. Raises as `refuse_form` and `refuse_pull`."""
     from steno.engine.live.journal import Journal
-    from steno.engine.state.levers import Lever, sentence
     from steno.engine.submit.levers import pull, refuse_form
     from steno.projections.answers.levers import lever_object
 
@@ -161,8 +161,6 @@ def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: An
 
 def stop_many(app: App, why: str, *, yes: bool, user: str | None, state: str | None, vm: str | None) -> None:
     """Show what the lever would stop, ask, pull it, and wait for the ends. Raises `Detached` if the answer is no."""
-    from steno.engine.state.levers import lasts, stopped_by
-    from steno.engine.state.levers import scope as scope_of
     from steno.engine.submit.levers import refuse_form
     from steno.projections.answers.levers import reach
 

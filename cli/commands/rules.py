@@ -13,7 +13,7 @@ from steno.cli.commands.replay import RuleSetName
 from steno.cli.commands.rules_diff import diff
 from steno.cli.render import paint
 from steno.cli.render.words import count, moment
-from steno.cli.wiring.app import App, CommandGroup, steno_command
+from steno.cli.wiring.app import App, CommandGroup
 from steno.cli.wiring.errors import NOT_SUCCEEDED
 from steno.cli.wiring.output import hint, show
 from steno.engine.errors import RefusedByPolicy
@@ -42,7 +42,10 @@ def rules_command() -> None:
     """
 
 
-@steno_command("check", short_help="Find what is wrong in rule files, with lines.")
+rules_command.add_command(diff)
+
+
+@rules_command.command("check", short_help="Find what is wrong in rule files, with lines.")
 @click.argument("files", metavar="[FILE]…", nargs=-1, type=click.Path(path_type=Path))
 def check(app: App, files: tuple[Path, ...]) -> None:
     """Find words that rules do not know, gaps (cases that no row matches), overlaps (rows that disagree where only
@@ -86,7 +89,7 @@ def _checked(path: Path) -> tuple[RuleFinding, ...]:
     return check_rules(file, bases)
 
 
-@steno_command("show", short_help="Show the rows of a rule set.")
+@rules_command.command("show", short_help="Show the rows of a rule set.")
 @click.argument("rules", metavar="[NAME|FILE]", type=RuleSetName(), default="adopted")
 def show_(app: App, rules: str) -> None:
     """Show the rows of a rule set in order: the first that matches decides. Without NAME, the rules in force. `current`
@@ -128,7 +131,7 @@ def _hash(rules: RuleSet) -> str | None:
     return digest_of(rules.texts) if rules.texts else None
 
 
-@steno_command("list", short_help="List rule sets, and what the record adopted.")
+@rules_command.command("list", short_help="List rule sets, and what the record adopted.")
 def list_(app: App) -> None:
     """List every rule set with the file that it is in, then what the record adopted, when, by whom and why.
 
@@ -174,7 +177,7 @@ def list_(app: App) -> None:
     show(app, value, "\n".join(lines))
 
 
-@steno_command("adopt", short_help="Judge by these rules from now on.")
+@rules_command.command("adopt", short_help="Judge by these rules from now on.")
 @click.argument("rules", metavar="NAME|FILE", type=RuleSetName())
 @click.option("--why", required=True, help="The reason, for those who ask later.")
 def adopt(app: App, rules: str, why: str) -> None:
@@ -206,7 +209,3 @@ def adopt(app: App, rules: str, why: str) -> None:
         hint(f"{chosen.name} is in force already")
     text = f"{chosen.name} is in force{'' if position is None else f' from position {position} on'}"
     show(app, {"name": chosen.name, "hash": _hash(chosen), "position": position}, text)
-
-
-for command in (check, show_, list_, diff, adopt):
-    rules_command.add_command(command)

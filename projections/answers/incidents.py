@@ -1,13 +1,13 @@
 """Incidents: anomalies and gaps, newest first, and marks on the record's timeline."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from steno.engine.fold.record_time import record_time
 from steno.engine.money.costs import runs_on
 from steno.engine.objects import BlindObject
 from steno.engine.state.changes import Anomaly
@@ -115,9 +115,9 @@ def _anomalies(
 
 def kinds(look: Look) -> tuple[AnomalyKindObject, ...]:
     """How many anomalies there are of each kind, and when the first and the newest were."""
-    rows = look.view.store.anomaly_kinds(look.view.hidden())
+    rows, time_of = look.view.store.anomaly_kinds(look.view.hidden()), partial(look.view.time_of, look.record)
     return tuple(
-        AnomalyKindObject(kind=kind, count=count, first_at=_time(look, first), last_at=_time(look, last))
+        AnomalyKindObject(kind=kind, count=count, first_at=time_of(first), last_at=time_of(last))
         for kind, count, first, last in rows
     )
 
@@ -157,13 +157,8 @@ def _dated_anomaly(look: Look, anomaly: Anomaly) -> DatedAnomaly:
 
 def _dated(look: Look, kind: str, subject: str, position: int, detail: str) -> DatedAnomaly:
     more = more_about(subject, position)
-    at = _time(look, position)
+    at = look.view.time_of(look.record, position)
     return DatedAnomaly(kind=kind, subject=subject, position=position, at=at, detail=detail, more=more)
-
-
-def _time(look: Look, position: int) -> int | None:
-    stored = look.record.at(position)
-    return None if stored is None else record_time(look.view.state, stored)
 
 
 MARKS: Final = 400  # shown at most; of a shorter stretch they are closer to each other

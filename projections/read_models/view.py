@@ -11,6 +11,7 @@ from msgspec import Meta
 from steno.engine.decide.budget import Account, Metrics, PastSpend, account, metrics
 from steno.engine.decide.queue import LEARNT_FROM, Queued, over_limit, queue
 from steno.engine.errors import RunNotFound, VmNotFound
+from steno.engine.fold.record_time import record_time
 from steno.engine.objects import BlindObject, RanObject, RunObject, VmObject, blind_object
 from steno.engine.providers.registry import READINGS, kind
 from steno.engine.rules.sets import CURRENT
@@ -32,6 +33,7 @@ from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.world_table import load_whole_world, load_world
 
 if TYPE_CHECKING:
+    from steno.events.store.record import Record
     from steno.projections.read_models.known_worlds import Knowledge
 
 
@@ -117,6 +119,11 @@ class View:
     def last_at(self) -> int | None:
         """The time of the newest poll (microseconds UTC) of a live source, else of an archive."""
         return newest_poll(self.state)
+
+    def time_of(self, record: "Record", position: int) -> int | None:
+        """The record time of an event (microseconds UTC); None: there is none at this position."""
+        stored = record.at(position)
+        return None if stored is None else record_time(self.state, stored)
 
     def clock(self, archive: str | None, now: int) -> int:
         """The time at which an archive is viewed: its last poll, if before `now`; `now` for a live source."""
