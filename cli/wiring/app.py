@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,9 +54,18 @@ class App:
     @functools.cached_property
     def settings(self) -> Settings:
         """Every setting; flags win. Raises `NotConfigured` if a file is unreadable or a value is invalid."""
-        from steno.engine.providers.registry import settings_here
+        from platformdirs import user_config_path, user_data_path
 
-        return settings_here(self.flags)
+        from steno.engine.providers.registry import load_settings
+
+        return load_settings(
+            flags=self.flags,
+            environ=os.environ,
+            cwd=Path.cwd(),
+            home=Path.home(),
+            config=user_config_path("steno"),
+            data=user_data_path("steno"),
+        )
 
     @functools.cached_property
     def rules_folders(self) -> tuple[Path, ...]:

@@ -5,7 +5,6 @@ it happens only for a name that is not built in. A built-in provider is imported
 that reads a record needs one or two.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -80,20 +79,6 @@ def load_settings(
     """The settings of one call, with the providers': see `steno.engine.settings.settings.load_settings`."""
     table = settings_table()
     return _load_settings(table, flags=flags, environ=environ, cwd=cwd, home=home, config=config, data=data)
-
-
-def settings_here(flags: Mapping[str, str | None]) -> Settings:
-    """`load_settings` of this process, user and folder."""
-    from platformdirs import user_config_path, user_data_path
-
-    return load_settings(
-        flags=flags,
-        environ=os.environ,
-        cwd=Path.cwd(),
-        home=Path.home(),
-        config=user_config_path("steno"),
-        data=user_data_path("steno"),
-    )
 
 
 def settings_table() -> Table:

@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 
 def frame(name: str, record: "Where | Record | None" = None, at: At = None) -> ArrowFrame:
     """The table of that name (`TABLES`)."""
-    if record is None:
-        from steno.engine.providers.registry import settings_here
-
-        record = settings_here({}).record
-    return ArrowFrame(TABLES[name], lambda: opened(record, at))
+    where = _record_of_settings() if record is None else record
+    return ArrowFrame(TABLES[name], lambda: opened(where, at))
 
 
 class TableFunction(Protocol):
@@ -52,3 +49,22 @@ def _function(name: str) -> TableFunction:
 polls, events = _function("polls"), _function("events")
 runs, transitions, samples = _function("runs"), _function("transitions"), _function("samples")
 machines, intervals, costs = _function("machines"), _function("intervals"), _function("costs")
+
+
+def _record_of_settings() -> str:
+    """The record that `steno` uses in this folder."""
+    import os
+    from pathlib import Path
+
+    from platformdirs import user_config_path, user_data_path
+
+    from steno.engine.providers.registry import load_settings
+
+    return load_settings(
+        flags={},
+        environ=os.environ,
+        cwd=Path.cwd(),
+        home=Path.home(),
+        config=user_config_path("steno"),
+        data=user_data_path("steno"),
+    ).record
