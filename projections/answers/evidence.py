@@ -22,7 +22,6 @@ from steno.events.errors import StenoError
 from steno.events.poll import Poll
 from steno.events.shape.cut import identity_of, split
 from steno.events.shape.shape import LINES, BodyShape
-from steno.projections.answers.kernel import frame_of
 
 if TYPE_CHECKING:
     from steno.events.store.record import Record, Stored
@@ -106,14 +105,19 @@ def message_of(record: "Record", run: Run) -> str | None:
         case types.IntentAbandoned() as abandoned:
             return abandoned.why
         case types.TaskReported() as report:
-            message = frame_of(report).get("message")
+            frame = _decoded(report.frame)
+            message = frame.get("message") if isinstance(frame, Mapping) else None
             return None if message is None else str(message)
         case _:
             return None
 
 
 def _reported(event: types.Event) -> tuple[Field, ...]:
-    frame = frame_of(event) if isinstance(event, types.TaskReported) else {}
+    if not isinstance(event, types.TaskReported) or not event.frame:
+        return ()
+    frame = _decoded(event.frame)
+    if not isinstance(frame, Mapping):
+        return ()
     return tuple(
         Field(path=f".frame.{name}", value=value) for name in ("status", "message") if (value := frame.get(name))
     )

@@ -115,7 +115,7 @@ def _said(fact: KernelEvent, run: Run, mark: KernelMark | None) -> Status | None
             message = "the provider has no machine for it now; Steno retries"
             return step(status="IN_QUEUE", message=message, facts={"why": "capacity"})
         case types.TaskReported(last=False) as report if report.provider_id == run.provider_id:
-            frame = frame_of(report)
+            frame = _frame(report)
             status = frame.get("status")
             if not isinstance(status, str) or _is_last(status, mark):
                 return None
@@ -148,7 +148,7 @@ def facts_of(record: Record, run: Run, *, after: int = 0, until: int | None = No
 def frames_said(run: Run, facts: Iterable[KernelEvent]) -> tuple[dict[str, Any], ...]:
     """The frames of the current attempt's task, without the key."""
     reports = [fact.event for fact in facts if isinstance(fact.event, types.TaskReported)]
-    frames = (frame_of(report) for report in reports if report.provider_id == run.provider_id and not report.last)
+    frames = (_frame(report) for report in reports if report.provider_id == run.provider_id and not report.last)
     return tuple({name: value for name, value in frame.items() if name != "key"} for frame in frames)
 
 
@@ -187,7 +187,7 @@ def _closing(run: Run, facts: Iterable[KernelEvent], mark: KernelMark) -> list[t
     for fact in facts:
         report = fact.event
         if isinstance(report, types.TaskReported) and report.provider_id == run.provider_id:
-            frame = {} if report.last else frame_of(report)
+            frame = {} if report.last else _frame(report)
             if report.last or _is_last(str(frame.get("status")), mark):
                 closing.append((fact, frame))
     return closing
@@ -212,8 +212,7 @@ def _refusal(facts: Iterable[KernelEvent]) -> str | None:
     return why
 
 
-def frame_of(report: types.TaskReported) -> dict[str, Any]:
-    """The words of a report; empty if they are no object of JSON."""
+def _frame(report: types.TaskReported) -> dict[str, Any]:
     try:
         return msgspec.json.decode(report.frame, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
