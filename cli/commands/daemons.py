@@ -93,7 +93,7 @@ def up_command(app: App, *, api: bool, show: bool, sources: tuple[str, ...]) -> 
             if api:
                 yield _serving(app, record.store, live, show=show)
 
-        with BackgroundAudit(record.store, app.clock):  # one that fails starts again, and the recording goes on
+        with BackgroundAudit(record.store, app.clock):  # its failure ends no recording
             _record(app, record, sources, serve, progress=lambda _done, _total: ended())
 
 
